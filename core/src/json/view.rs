@@ -1,1 +1,356 @@
-//! (to be written)
+//! Views over checked JSON: nothing is copied and nothing decoded until it is asked for.
+
+use core::fmt::{self, Write as _};
+
+use super::check::{SyntaxError, check};
+
+/// A JSON value, as a view over its text.
+///
+/// ```
+/// use rigline::json::{Json, Kind};
+/// let json = Json::parse(br#"{"rail": "3V3", "limits": [3.135, 3.465]}"#)?;
+/// assert!(json.get("rail").and_then(|rail| rail.text()).is_some_and(|rail| rail == "3V3"));
+/// let highest = json.get("limits").and_then(|limits| limits.elements().last());
+/// assert_eq!(highest.map(|json| json.as_str()), Some("3.465"));
+/// # Ok::<(), rigline::json::SyntaxError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Json<'a> {
+    text: &'a [u8],
+}
+
+/// What a JSON value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Kind {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool,
+    /// A number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+impl<'a> Json<'a> {
+    /// `null`.
+    pub const NULL: Json<'static> = Json { text: b"null" };
+
+    /// Checks `text` (RFC 8259, at most [`DEPTH`](super::check::DEPTH) containers open at once) and views it.
+    pub fn parse(text: &'a [u8]) -> Result<Self, SyntaxError> {
+        check(text)?;
+        Ok(Self::of_checked(text))
+    }
+
+    /// Views a text that [`check`] has passed, or a part of one.
+    pub(crate) fn of_checked(text: &'a [u8]) -> Self {
+        Self { text: text.trim_ascii() }
+    }
+
+    /// What the value is.
+    pub fn kind(&self) -> Kind {
+        match self.text.first() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::String,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'n') | None => Kind::Null,
+            Some(_) => Kind::Number,
+        }
+    }
+
+    /// Whether the value is `null`.
+    pub fn is_null(&self) -> bool {
+        self.kind() == Kind::Null
+    }
+
+    /// The text itself, digits and spaces as they came.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// The text itself.
+    pub fn as_str(&self) -> &'a str {
+        core::str::from_utf8(self.text).unwrap_or_default()
+    }
+
+    /// `true` or `false`, if it is one of them.
+    pub fn bool(&self) -> Option<bool> {
+        match self.text {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The string, if it is one.
+    pub fn text(&self) -> Option<Text<'a>> {
+        match self.text {
+            [b'"', inner @ .., b'"'] => Some(Text { raw: inner }),
+            _ => None,
+        }
+    }
+
+    /// The number's own text, if it is a number. See [`Number`](super::number::Number) for what it can become.
+    pub fn number(&self) -> Option<super::number::Number<'a>> {
+        (self.kind() == Kind::Number).then(|| super::number::Number::of_checked(self.text))
+    }
+
+    /// Where the next element stands in the array that `line` is, looking from `from` on.
+    pub(crate) fn next_element(line: &[u8], from: usize) -> Option<(usize, usize)> {
+        let mut rest = line.get(from..)?;
+        let length = take_value(&mut rest)?.text.len();
+        let end = line.len().checked_sub(rest.len())?;
+        Some((end.checked_sub(length)?, end))
+    }
+
+    /// The last member called `name`, if this is an object that has one.
+    pub fn get(&self, name: &str) -> Option<Json<'a>> {
+        self.members().filter(|(key, _)| *key == *name).last().map(|(_, value)| value)
+    }
+
+    /// The members of an object in their order; none of anything else.
+    pub fn members(&self) -> Members<'a> {
+        match self.text.split_first() {
+            Some((b'{', rest)) => Members { rest },
+            _ => Members { rest: &[] },
+        }
+    }
+
+    /// The elements of an array in their order; none of anything else.
+    pub fn elements(&self) -> Elements<'a> {
+        match self.text.split_first() {
+            Some((b'[', rest)) => Elements { rest },
+            _ => Elements { rest: &[] },
+        }
+    }
+}
+
+impl fmt::Debug for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The members of an object.
+#[derive(Debug, Clone)]
+pub struct Members<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (Text<'a>, Json<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let name = take_value(&mut self.rest)?.text()?;
+        let value = take_value(&mut self.rest)?;
+        Some((name, value))
+    }
+}
+
+/// The elements of an array.
+#[derive(Debug, Clone)]
+pub struct Elements<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Json<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        take_value(&mut self.rest)
+    }
+}
+
+/// Takes the next value of checked text off `rest`, past the commas, colons and spaces before it. Containers are counted,
+/// not remembered: their brackets are known to match.
+fn take_value<'a>(rest: &mut &'a [u8]) -> Option<Json<'a>> {
+    let start = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':'))?;
+    let text = rest.get(start..)?;
+    let mut bytes = text.iter();
+    let (mut open, mut in_string) = (0_usize, false);
+    let length = loop {
+        let before = text.len() - bytes.len();
+        let Some(byte) = bytes.next() else { break before };
+        match byte {
+            b'\\' if in_string => {
+                bytes.next();
+            }
+            b'"' => in_string = !in_string,
+            _ if in_string => continue,
+            b'{' | b'[' => open += 1,
+            b'}' | b']' if open == 0 => break before,
+            b'}' | b']' => open -= 1,
+            b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' if open == 0 => break before,
+            _ => continue,
+        }
+        if open == 0 && !in_string {
+            break text.len() - bytes.len();
+        }
+    };
+    let (value, after) = text.split_at_checked(length)?;
+    *rest = after;
+    (!value.is_empty()).then_some(Json { text: value })
+}
+
+/// A JSON string, as a view: it compares, prints and iterates as its decoded text does.
+///
+/// A `\u` escape of a lone surrogate (RFC 8259 §8.2) reads as U+FFFD.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    raw: &'a [u8],
+}
+
+impl<'a> Text<'a> {
+    /// Views what stands between the quotes of a checked string.
+    pub(crate) fn of_checked(raw: &'a [u8]) -> Self {
+        Self { raw }
+    }
+
+    /// What stands between the quotes, escapes and all: it can stand between quotes again as it is.
+    pub fn raw(&self) -> &'a str {
+        core::str::from_utf8(self.raw).unwrap_or_default()
+    }
+
+    /// The text without a copy, if it has no escapes.
+    pub fn as_str(&self) -> Option<&'a str> {
+        if self.raw.contains(&b'\\') { None } else { Some(self.raw()) }
+    }
+
+    /// Whether the text is `name`; cheaper than comparing with a `str` where the other side is bytes already.
+    pub(crate) fn is(&self, name: &[u8]) -> bool {
+        if !self.raw.contains(&b'\\') {
+            return self.raw == name;
+        }
+        core::str::from_utf8(name).is_ok_and(|name| self.chars().eq(name.chars()))
+    }
+
+    /// Whether nothing stands between the quotes.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// The decoded characters.
+    pub fn chars(&self) -> Chars<'a> {
+        Chars { rest: self.raw().chars() }
+    }
+
+    /// Decodes into `memory`; fails with nothing useful written if it has no room.
+    ///
+    /// The decoded text is never longer than [`raw`](Self::raw).
+    pub fn decode_into<'m>(&self, memory: &'m mut [u8]) -> Result<&'m str, super::write::TooLarge> {
+        let capacity = memory.len();
+        let mut length = 0;
+        for char in self.chars() {
+            if let Some(room) = memory.get_mut(length..length + char.len_utf8()) {
+                char.encode_utf8(room);
+            }
+            length += char.len_utf8();
+        }
+        match memory.get(..length) {
+            Some(text) => Ok(core::str::from_utf8(text).unwrap_or_default()),
+            None => Err(super::write::TooLarge { needed: length, capacity }),
+        }
+    }
+
+    /// The decoded text: borrowed where there is nothing to decode.
+    #[cfg(feature = "alloc")]
+    pub fn to_cow(&self) -> alloc::borrow::Cow<'a, str> {
+        match self.as_str() {
+            Some(text) => alloc::borrow::Cow::Borrowed(text),
+            None => alloc::borrow::Cow::Owned(self.chars().collect()),
+        }
+    }
+}
+
+impl PartialEq<str> for Text<'_> {
+    fn eq(&self, other: &str) -> bool {
+        self.is(other.as_bytes())
+    }
+}
+
+impl PartialEq<&str> for Text<'_> {
+    fn eq(&self, other: &&str) -> bool {
+        self == *other
+    }
+}
+
+impl PartialEq for Text<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.chars().eq(other.chars())
+    }
+}
+
+impl Eq for Text<'_> {}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.chars().try_for_each(|char| f.write_char(char))
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.raw())
+    }
+}
+
+/// The decoded characters of a [`Text`].
+#[derive(Debug, Clone)]
+pub struct Chars<'a> {
+    rest: core::str::Chars<'a>,
+}
+
+impl Iterator for Chars<'_> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        let char = self.rest.next()?;
+        if char != '\\' {
+            return Some(char);
+        }
+        // RFC 8259 §7.
+        Some(match self.rest.next()? {
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => self.unit_escape(),
+            char => char,
+        })
+    }
+}
+
+impl Chars<'_> {
+    fn unit_escape(&mut self) -> char {
+        let high = self.hex();
+        if (0xD800..0xDC00).contains(&high) {
+            let mut ahead = self.clone();
+            if ahead.rest.next() == Some('\\') && ahead.rest.next() == Some('u') {
+                let low = ahead.hex();
+                if (0xDC00..0xE000).contains(&low) {
+                    *self = ahead;
+                    let code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+                    return char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                }
+            }
+        }
+        char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER)
+    }
+
+    fn hex(&mut self) -> u32 {
+        self.rest.by_ref().take(4).fold(0, |code, digit| code << 4 | digit.to_digit(16).unwrap_or_default())
+    }
+}

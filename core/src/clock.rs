@@ -1,0 +1,107 @@
+//! Time, which the core does not have: the adapter brings it.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{self, Poll, Waker};
+use core::time::Duration;
+
+/// A monotonic clock. `rigline_std` has one for desktops; over embassy it is a few lines.
+pub trait Clock {
+    /// The time since some fixed start. It never goes back.
+    fn now(&self) -> Instant;
+
+    /// Sees to it that `waker` is woken at `at` or a little later.
+    ///
+    /// The default wakes it at once: the task asks again and again, which is right, and busy.
+    fn wake_at(&self, at: Instant, waker: &Waker) {
+        let _ = at;
+        waker.wake_by_ref();
+    }
+
+    /// Called by the blocking shell while a handler waits: returns when a waker was woken, or a little later.
+    ///
+    /// The default returns at once.
+    fn idle(&self) {
+        core::hint::spin_loop();
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for &C {
+    fn now(&self) -> Instant {
+        C::now(self)
+    }
+
+    fn wake_at(&self, at: Instant, waker: &Waker) {
+        C::wake_at(self, at, waker);
+    }
+
+    fn idle(&self) {
+        C::idle(self);
+    }
+}
+
+/// A point of time: nanoseconds since the clock's start. It runs for 584 years.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The point `nanos` nanoseconds after the clock's start.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock's start.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The point `nanos` nanoseconds later, or the end of time.
+    #[must_use]
+    pub const fn after_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// The point `duration` later, or the end of time.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        let nanos = duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()));
+        self.after_nanos(nanos)
+    }
+
+    /// Nanoseconds since `earlier`; 0 if it is later.
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A future that is ready at a point of time.
+pub struct Sleep<'a> {
+    clock: &'a dyn Clock,
+    until: Instant,
+}
+
+impl<'a> Sleep<'a> {
+    /// Ready at `until`.
+    pub fn until(clock: &'a dyn Clock, until: Instant) -> Self {
+        Self { clock, until }
+    }
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<()> {
+        if self.clock.now() >= self.until {
+            return Poll::Ready(());
+        }
+        self.clock.wake_at(self.until, cx.waker());
+        Poll::Pending
+    }
+}
+
+impl core::fmt::Debug for Sleep<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Sleep").field("until", &self.until).finish_non_exhaustive()
+    }
+}

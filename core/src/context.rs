@@ -1,0 +1,193 @@
+//! What a handler talks to while it runs: outputs, messages, logs, time.
+
+use core::time::Duration;
+
+use serde::Serialize;
+
+use crate::clock::{Clock, Instant, Sleep};
+use crate::extension::{Failure, FailureKind, Outcome};
+use crate::json::write::{Message, Writer};
+use crate::json::ser;
+use crate::protocol::gevals;
+use crate::reply::Reply;
+
+/// A call's surroundings. What a handler writes through it goes straight into the bounded reply region; nothing is kept
+/// on a heap.
+///
+/// ```
+/// # use rigline::{Call, Context, Failure, Outcome};
+/// async fn measure(cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+///     cx.info("sampling 3V3");
+///     let millivolts = 3300;
+///     cx.output("volts", &rigline::json::Decimal::<3>::from_mantissa(millivolts))?;
+///     cx.done(format_args!("3V3 is at {millivolts} mV"))
+/// }
+/// ```
+pub struct Context<'a> {
+    pub(crate) memory: &'a mut [u8],
+    pub(crate) reply: &'a mut Reply,
+    pub(crate) logs: &'a mut dyn LogSink,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl<'a> Context<'a> {
+    /// A context over a call's part of the engine, for whoever writes a shell of their own.
+    pub fn new(scratch: Scratch<'a>, logs: &'a mut dyn LogSink, clock: &'a dyn Clock, deadline: Option<Instant>) -> Self {
+        Self { memory: scratch.memory, reply: scratch.reply, logs, clock, deadline }
+    }
+
+    /// Puts an output into the reply. gevals gets every output as a string: text as it is, the rest as its JSON text.
+    ///
+    /// # Errors
+    /// The value does not fit what is left of the reply region, or it has no JSON form (NaN). The call is then answered
+    /// with -32603 and the size that was needed, whatever the handler goes on to return.
+    pub fn output<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
+        self.reply.output(self.memory, name, |out| ser::write(value, out).is_ok())
+    }
+
+    /// Sums up what was done, and ends the outputs: success.
+    pub fn done(&mut self, message: impl Message) -> Result<Outcome, Failure> {
+        self.reply.message(self.memory, &message);
+        Ok(Outcome::DONE)
+    }
+
+    /// The operation ran and its own logic failed: `return cx.failed("3V3 is at 2.9 V")`. Outputs stay in the reply.
+    pub fn failed(&mut self, error: impl Message) -> Result<Outcome, Failure> {
+        Err(self.failure(FailureKind::Failed, error))
+    }
+
+    /// A failure of any kind, explained by any text.
+    pub fn failure(&mut self, kind: FailureKind, text: impl Message) -> Failure {
+        self.reply.failure(self.memory, kind, &text)
+    }
+
+    /// Tells the host something while the call runs. Over blocking transports the line is on the wire when this returns;
+    /// over async ones it goes out the next time the handler awaits.
+    ///
+    /// A line that does not fit the log region is dropped whole, counted, and the count reported in a later log.
+    pub fn log(&mut self, level: Level, message: impl Message) {
+        self.write_log(level, &message, |_| {});
+    }
+
+    /// [`log`](Self::log) with structured data. gevals wants an object here; anything else is put into one, as `value`.
+    pub fn log_with<T: Serialize + ?Sized>(&mut self, level: Level, message: impl Message, data: &T) {
+        self.write_log(level, &message, |out| {
+            out.raw(b",\"data\":");
+            let start = out.len();
+            if ser::write(data, out).is_err() {
+                out.truncate(start);
+                out.raw(b"{\"value\":null}");
+            } else if !out.as_written().get(start..).is_some_and(|json| json.starts_with(b"{")) {
+                out.truncate(start);
+                out.raw(b"{\"value\":");
+                let _ = ser::write(data, out);
+                out.byte(b'}');
+            }
+        });
+    }
+
+    /// [`log`](Self::log) at level debug.
+    pub fn debug(&mut self, message: impl Message) {
+        self.log(Level::Debug, message);
+    }
+
+    /// [`log`](Self::log) at level info.
+    pub fn info(&mut self, message: impl Message) {
+        self.log(Level::Info, message);
+    }
+
+    /// [`log`](Self::log) at level warn.
+    pub fn warn(&mut self, message: impl Message) {
+        self.log(Level::Warn, message);
+    }
+
+    /// [`log`](Self::log) at level error.
+    pub fn error(&mut self, message: impl Message) {
+        self.log(Level::Error, message);
+    }
+
+    /// Waits. While a handler waits, async shells go on reading and writing, and a call whose time is up ends here.
+    pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
+        Sleep::until(self.clock, self.clock.now().after(duration))
+    }
+
+    /// The clock's time.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// When the call's time is up, if it has a limit.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn write_log(&mut self, level: Level, message: &dyn Message, data: impl FnOnce(&mut Writer<'_>)) {
+        let late = self.deadline.is_some_and(|deadline| self.clock.now() > deadline);
+        if late || self.reply.is_silent() {
+            return;
+        }
+        let mut out = Writer::new(self.logs.room());
+        gevals::write_log(&mut out, level, message);
+        data(&mut out);
+        out.raw(b"}}\n");
+        match out.finish() {
+            Ok(line) => {
+                let length = line.len();
+                self.logs.commit(length);
+            }
+            Err(_) => self.logs.dropped(),
+        }
+    }
+}
+
+impl core::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Context").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+/// A call's part of the engine's memory: what [`Context`] writes the reply into.
+#[derive(Debug)]
+pub struct Scratch<'a> {
+    pub(crate) memory: &'a mut [u8],
+    pub(crate) reply: &'a mut Reply,
+}
+
+/// Where log lines go. A shell has one of its own.
+pub trait LogSink {
+    /// Memory for one whole line, its newline included; what does not fit it is dropped.
+    fn room(&mut self) -> &mut [u8];
+
+    /// Takes the first `length` bytes of [`room`](Self::room): one line, with its newline.
+    fn commit(&mut self, length: usize);
+
+    /// A line did not fit. Count it, and report the count when there is room.
+    fn dropped(&mut self);
+}
+
+/// How much a log line matters: gevals "Log (Notification)".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Level {
+    /// For whoever looks for a fault.
+    Debug,
+    /// Progress.
+    Info,
+    /// Something is odd.
+    Warn,
+    /// Something is wrong.
+    Error,
+}
+
+impl Level {
+    /// The level's name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}

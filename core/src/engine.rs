@@ -1,0 +1,566 @@
+//! The engine: bytes in, bytes out, and calls for somebody to run. It does no I/O and knows no time; blocking loops, async
+//! loops and a browser are thin shells around it.
+
+use core::fmt;
+
+use crate::context::Scratch;
+use crate::extension::{Call, Config, Failure, Outcome, Value};
+use crate::frame::{Frame, Framer, LineEnds, Tail, TooLong};
+use crate::json::check::{Span, SyntaxError, SyntaxErrorKind};
+use crate::json::view::Json;
+use crate::json::write::{Message as _, Writer};
+use crate::manifest::Manifest;
+use crate::protocol::gevals::{self, Refusal, Request};
+use crate::reply::{self, Reply};
+use crate::rpc::{self, Envelope, Quoted, Spans};
+
+/// The memory of an engine. It is the caller's, is never asked for more, and each part has a name.
+#[derive(Debug)]
+pub struct Memory<'m> {
+    /// Lines as they come in. A line may be one byte shorter than this, its end apart; a longer one is answered with an
+    /// error that names the limit.
+    pub request: &'m mut [u8],
+    /// The reply as it grows: at least [`LEAST_REPLY`] bytes. A reply may be one byte shorter than this; in place of a
+    /// longer one goes -32603 with the size it needs.
+    pub reply: &'m mut [u8],
+}
+
+/// The least size of [`Memory::reply`], in bytes: an error reply to a request with the longest id.
+pub const LEAST_REPLY: usize = reply::LEAST + rpc::MAX_ID;
+
+/// A reply region below [`LEAST_REPLY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooSmall {
+    /// Its size, in bytes.
+    pub size: usize,
+}
+
+impl fmt::Display for TooSmall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a reply region of {} bytes is below the least size of {LEAST_REPLY}", self.size)
+    }
+}
+
+impl core::error::Error for TooSmall {}
+
+/// A protocol engine for one connection at a time.
+///
+/// ```
+/// use rigline::engine::{Engine, Memory, Step};
+/// use rigline::{Manifest, Operation, Schema};
+///
+/// const MANIFEST: Manifest = Manifest::new("greeter", "1.0.0").operations(&[Operation::new("greet", Schema::OBJECT)]);
+/// let (mut request, mut reply) = ([0; 256], [0; 600]);
+/// let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply })?;
+///
+/// let line = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"shutdown\"}\n";
+/// engine.space()[..line.len()].copy_from_slice(line);
+/// engine.commit(line.len());
+/// assert!(matches!(engine.step(), Step::Write(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n")));
+/// assert!(matches!(engine.step(), Step::Shutdown));
+/// # Ok::<(), rigline::engine::TooSmall>(())
+/// ```
+#[derive(Debug)]
+pub struct Engine<'m> {
+    manifest: &'static Manifest,
+    framer: Framer<'m>,
+    memory: &'m mut [u8],
+    reply: Reply,
+    state: State,
+    session: Session,
+    batch: Option<Batch>,
+    finished: bool,
+}
+
+/// What is to be done next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Step<'s> {
+    /// Read into [`Engine::space`] and [`Engine::commit`], or [`Engine::finish`] at end of input.
+    Read,
+    /// Send these bytes, one whole line, then go on.
+    Write(&'s [u8]),
+    /// Run this, then [`Engine::complete`].
+    Run(Run<'s>),
+    /// The session was shut down, and the acknowledgement is out. A program on stdio exits now; on a wire, go on.
+    Shutdown,
+    /// End of input was reached, and all that came before it is answered.
+    End,
+}
+
+/// Something to run, in parts that can be used side by side.
+#[derive(Debug)]
+pub struct Run<'s> {
+    /// What is to be run.
+    pub work: Work<'s>,
+    /// The reply's memory, for [`Context::new`](crate::Context::new).
+    pub scratch: Scratch<'s>,
+    /// The rest of the connection: what comes in while this runs.
+    pub background: Background<'s>,
+}
+
+/// What is to be run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Work<'s> {
+    /// [`Extension::call`](crate::Extension::call).
+    Call(Call<'s>),
+    /// [`Extension::configure`](crate::Extension::configure).
+    Configure(Config<'s>),
+}
+
+impl Work<'_> {
+    /// The limit on the work's time, in nanoseconds, if the host sets one.
+    pub fn timeout_nanos(&self) -> Option<u64> {
+        match self {
+            Self::Call(call) => call.context.timeout_nanos,
+            Self::Configure(_) => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Idle,
+    /// [`Step::Write`] was handed out.
+    Writing,
+    Running(Running),
+    /// What ran has ended, with this.
+    Completed(Done),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    request: Request,
+    /// Where the message stands in its line.
+    message: Span,
+    spans: Spans,
+    timeout_nanos: Option<u64>,
+}
+
+/// A session runs from its first request to `shutdown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Session {
+    /// No `initialize` was seen: one-shot use.
+    Fresh,
+    Initialized,
+    /// `shutdown` was acknowledged, which may not be out yet.
+    ShuttingDown,
+    Ended,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    /// Behind the last member that was looked at, in the line.
+    next: usize,
+    /// Behind the replies so far, in the reply region.
+    end: usize,
+    /// Bytes that are kept for the replies to members that were not looked at yet.
+    reserve: usize,
+}
+
+/// What came of a message.
+#[derive(Debug, Clone, Copy)]
+enum Done {
+    Nothing,
+    /// A reply stands in the reply region, up to here.
+    Reply(usize),
+    Run,
+}
+
+impl<'m> Engine<'m> {
+    /// An engine for an extension with this manifest.
+    pub fn new(manifest: &'static Manifest, memory: Memory<'m>) -> Result<Self, TooSmall> {
+        if memory.reply.len() < LEAST_REPLY {
+            return Err(TooSmall { size: memory.reply.len() });
+        }
+        Ok(Self {
+            manifest,
+            framer: Framer::new(memory.request),
+            memory: memory.reply,
+            reply: Reply::default(),
+            state: State::Idle,
+            session: Session::Fresh,
+            batch: None,
+            finished: false,
+        })
+    }
+
+    /// With other line ends: on a serial line, a lone CR may end a line too.
+    #[must_use]
+    pub fn with_line_ends(self, ends: LineEnds) -> Self {
+        Self { framer: self.framer.with_mode(ends), ..self }
+    }
+
+    /// Room to read into. It is empty only while lines wait to be stepped through.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.framer.space()
+    }
+
+    /// Takes the first `count` bytes of [`space`](Self::space) as read.
+    pub fn commit(&mut self, count: usize) {
+        self.framer.commit(count);
+    }
+
+    /// End of input: a last line without a newline counts, and [`Step::End`] will come.
+    pub fn finish(&mut self) {
+        self.framer.finish();
+        self.finished = true;
+    }
+
+    /// The connection is gone, or a new one is here: forgets a partial line and everything that waits.
+    ///
+    /// Gives whether a session was open that had begun with `initialize`, so that
+    /// [`safe_state`](crate::Extension::safe_state) must run. The configuration is the extension's and survives.
+    pub fn disconnect(&mut self) -> bool {
+        let open = self.is_session_open();
+        self.framer.reset();
+        self.state = State::Idle;
+        self.session = Session::Fresh;
+        self.batch = None;
+        self.finished = false;
+        open
+    }
+
+    /// Whether a session is open that began with `initialize`.
+    pub fn is_session_open(&self) -> bool {
+        self.session == Session::Initialized
+    }
+
+    /// The longest line that is taken and the longest that is sent, in bytes without their ends.
+    pub fn limits(&self) -> (usize, usize) {
+        (self.framer.limit(), self.memory.len().saturating_sub(1))
+    }
+
+    /// Goes on as far as it can without anybody's help.
+    ///
+    /// What [`Step::Write`] gave out counts as written; what [`Step::Run`] gave out and was not completed, as cancelled.
+    pub fn step(&mut self) -> Step<'_> {
+        if let State::Running(_) = self.state {
+            self.complete(Err(Failure::CANCELLED));
+        }
+        let mut done = match core::mem::replace(&mut self.state, State::Idle) {
+            State::Completed(done) => Some(done),
+            State::Writing if self.session == Session::ShuttingDown => {
+                self.session = Session::Ended;
+                return Step::Shutdown;
+            }
+            _ => None,
+        };
+        loop {
+            let next = match done.take() {
+                Some(done) if self.batch.is_some() => Some(self.end_member(done)),
+                Some(done) => Some(done),
+                None if self.batch.is_some() => Some(self.next_member()),
+                None => self.next_line(),
+            };
+            match next {
+                None if self.finished => return Step::End,
+                None => return Step::Read,
+                Some(Done::Nothing) => {}
+                Some(Done::Run) => break,
+                Some(Done::Reply(end)) => {
+                    self.state = State::Writing;
+                    return Step::Write(end_line(self.memory, end));
+                }
+            }
+        }
+        match self.run() {
+            Some(run) => Step::Run(run),
+            None => Step::Read,
+        }
+    }
+
+    /// Takes what came of [`Step::Run`].
+    pub fn complete(&mut self, result: Result<Outcome, Failure>) {
+        let State::Running(running) = self.state else { return };
+        let end = match (running.request, result) {
+            (Request::Initialize { .. }, Ok(_)) => self.initialized(),
+            (_, result) => self.reply.finish(self.memory, result),
+        };
+        self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });
+    }
+
+    fn initialized(&mut self) -> usize {
+        self.session = Session::Initialized;
+        let (manifest, limits) = (self.manifest, self.limits());
+        self.reply.answer(self.memory, |out| gevals::write_manifest(out, manifest, limits))
+    }
+
+    fn next_line(&mut self) -> Option<Done> {
+        match self.framer.next()? {
+            Frame::TooLong(fault) => Some(Done::Reply(too_long(&mut self.writer_for_line(), fault))),
+            Frame::Line(line) => {
+                let length = line.len();
+                Some(if line.first() == Some(&b'[') { self.begin_batch() } else { self.message(0, length) })
+            }
+        }
+    }
+
+    /// A writer for a line of its own.
+    fn writer_for_line(&mut self) -> Writer<'_> {
+        let limit = self.memory.len().saturating_sub(1);
+        Writer::new(self.memory.get_mut(..limit).unwrap_or_default())
+    }
+
+    /// JSON-RPC 2.0 §6.
+    fn begin_batch(&mut self) -> Done {
+        let (line, _) = self.framer.held();
+        if let Err(error) = crate::json::check::check(line) {
+            return Done::Reply(parse_error(&mut self.writer_for_line(), error));
+        }
+        let (mut members, mut reserve) = (0, 0);
+        for member in Json::of_checked(line).elements() {
+            members += 1;
+            reserve += reserve_for(member.as_bytes());
+        }
+        let refusal = match members {
+            0 => "an empty batch",
+            1..=rpc::MAX_BATCH if reserve + 3 <= self.memory.len() => {
+                self.batch = Some(Batch { next: 1, end: 0, reserve });
+                return Done::Nothing;
+            }
+            1..=rpc::MAX_BATCH => "a batch whose replies may not fit the reply buffer",
+            _ => "a batch of more than 64 members",
+        };
+        Done::Reply(invalid_request(&mut self.writer_for_line(), b"", refusal))
+    }
+
+    fn next_member(&mut self) -> Done {
+        let Some(mut batch) = self.batch else { return Done::Nothing };
+        let (line, _) = self.framer.held();
+        let Some((start, end)) = Json::next_element(line, batch.next) else {
+            self.batch = None;
+            if batch.end == 0 {
+                // All were notifications: not even an empty array (§6).
+                return Done::Nothing;
+            }
+            if let Some(place) = self.memory.get_mut(batch.end) {
+                *place = b']';
+            }
+            return Done::Reply(batch.end + 1);
+        };
+        batch.next = end;
+        batch.reserve = batch.reserve.saturating_sub(reserve_for(line.get(start..end).unwrap_or_default()));
+        self.batch = Some(batch);
+        match self.message(start, end) {
+            Done::Run => Done::Run,
+            done => self.end_member(done),
+        }
+    }
+
+    /// Notes a member's reply; gives that there is no line to send yet.
+    fn end_member(&mut self, done: Done) -> Done {
+        if let (Some(batch), Done::Reply(end)) = (&mut self.batch, done) {
+            let separator = if batch.end == 0 { b'[' } else { b',' };
+            if let Some(place) = self.memory.get_mut(batch.end) {
+                *place = separator;
+            }
+            batch.end = end;
+        }
+        Done::Nothing
+    }
+
+    /// Takes a message, which stands at `start..end` of the line that is held.
+    fn message(&mut self, start: usize, end: usize) -> Done {
+        let (line, _) = self.framer.held();
+        let text = line.get(start..end).unwrap_or_default();
+        // In a batch a reply stands behind a bracket or comma, and before a closing bracket and the end of the line.
+        let (reply_start, limit) = match self.batch {
+            Some(batch) => (batch.end + 1, self.memory.len().saturating_sub(2 + batch.reserve)),
+            None => (0, self.memory.len().saturating_sub(1)),
+        };
+        let (spans, _) = match rpc::scan(text) {
+            Ok(scanned) => scanned,
+            Err(error) => return Done::Reply(parse_error(&mut self.writer_for_line(), error)),
+        };
+        let id = match rpc::classify(text, &spans) {
+            Envelope::Reply => return Done::Nothing,
+            Envelope::Request => Some(rpc::id(text, &spans)),
+            Envelope::Notification => None,
+            Envelope::Invalid { text: fault, id_is_usable } => {
+                let id = if id_is_usable { rpc::id(text, &spans) } else { b"" };
+                return Done::Reply(invalid_request(&mut reply::writer(self.memory, reply_start, limit), id, fault));
+            }
+        };
+        match id {
+            Some(id) => self.reply.begin(self.memory, reply_start, limit, id),
+            None => self.reply.silent(reply_start),
+        }
+        let request = if matches!(self.session, Session::ShuttingDown | Session::Ended) {
+            match gevals::request(text, &spans, self.manifest) {
+                Ok(request @ Request::Initialize { .. }) => Ok((request, None)),
+                _ => Err(Refusal::AfterShutdown),
+            }
+        } else {
+            gevals::request(text, &spans, self.manifest).and_then(|request| match request {
+                Request::Execute { .. } => {
+                    gevals::check_context(text, &spans)?;
+                    Ok((request, gevals::timeout(text, &spans)?))
+                }
+                Request::Initialize { .. } | Request::Shutdown => Ok((request, None)),
+            })
+        };
+        let end = match request {
+            Ok((request @ Request::Execute { .. }, timeout_nanos)) => return self.start(request, start, end, spans, timeout_nanos),
+            Ok((request @ Request::Initialize { config }, _)) if !config.is_absent() => {
+                return self.start(request, start, end, spans, None);
+            }
+            Ok((Request::Initialize { .. }, _)) => self.initialized(),
+            Ok((Request::Shutdown, _)) => {
+                self.session = Session::ShuttingDown;
+                self.reply.answer(self.memory, |out| out.raw(b","result":{}}"))
+            }
+            Err(refusal) => self.reply.answer(self.memory, |out| gevals::write_refusal(out, refusal, text, &spans)),
+        };
+        if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
+    fn start(&mut self, request: Request, start: usize, end: usize, spans: Spans, timeout_nanos: Option<u64>) -> Done {
+        let message = Span { start: start as u32, end: end as u32 };
+        self.state = State::Running(Running { request, message, spans, timeout_nanos });
+        Done::Run
+    }
+
+    /// What [`State::Running`] says, as parts of the memory.
+    fn run(&mut self) -> Option<Run<'_>> {
+        let State::Running(Running { request, message, spans, timeout_nanos }) = self.state else { return None };
+        let (line, tail) = self.framer.held();
+        let text = line.get_mut(message.start as usize..message.end as usize)?;
+        let taken = match request {
+            Request::Execute { args, .. } => args,
+            Request::Initialize { config } => config,
+            Request::Shutdown => Span::default(),
+        };
+        let (before, rest) = text.split_at_mut_checked(taken.start as usize)?;
+        let (value, after) = rest.split_at_mut_checked((taken.end as usize).checked_sub(taken.start as usize)?)?;
+        let work = match request {
+            Request::Execute { index, .. } => {
+                let mut context = gevals::context(before, after, taken.end as usize, &spans);
+                context.timeout_nanos = timeout_nanos;
+                Work::Call(Call { index, operation: self.manifest.operations.get(index)?, args: Value(value), context })
+            }
+            _ => Work::Configure(Config(Value(value))),
+        };
+        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
+        Some(Run { work, scratch, background: Background { tail } })
+    }
+}
+
+/// What goes on behind the line of a [`Run`]: later lines come in, and faults among them are answered at once. All else
+/// waits its turn.
+#[derive(Debug)]
+pub struct Background<'s> {
+    tail: Tail<'s>,
+}
+
+impl Background<'_> {
+    /// Free room to read into; empty when no more can be taken before the call has ended.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.tail.space()
+    }
+
+    /// Takes the first `count` bytes of [`space`](Self::space) as read.
+    pub fn commit(&mut self, count: usize) {
+        self.tail.commit(count);
+    }
+
+    /// Looks at the lines that have come in meanwhile. Writes the reply to the next faulty one into `memory`, which must
+    /// have [`LEAST_REPLY`] bytes, and gives it as a whole line; none if there is no faulty one.
+    pub fn fault<'o>(&mut self, memory: &'o mut [u8]) -> Option<&'o [u8]> {
+        if memory.len() < LEAST_REPLY {
+            return None;
+        }
+        let limit = memory.len().saturating_sub(1);
+        let end = loop {
+            let mut peeked = self.tail.peek()?;
+            let text = &*peeked.line();
+            let mut out = Writer::new(memory.get_mut(..limit).unwrap_or_default());
+            if text.first() == Some(&b'[') {
+                match crate::json::check::check(text) {
+                    Ok(()) => peeked.keep(),
+                    Err(error) => {
+                        let end = parse_error(&mut out, error);
+                        peeked.discard();
+                        break end;
+                    }
+                }
+                continue;
+            }
+            let end = match rpc::scan(text) {
+                Err(error) => Some(parse_error(&mut out, error)),
+                Ok((spans, _)) => match rpc::classify(text, &spans) {
+                    Envelope::Invalid { text: fault, id_is_usable } => {
+                        let id = if id_is_usable { rpc::id(text, &spans) } else { b"" };
+                        Some(invalid_request(&mut out, id, fault))
+                    }
+                    _ => None,
+                },
+            };
+            match end {
+                Some(end) => {
+                    peeked.discard();
+                    break end;
+                }
+                None => peeked.keep(),
+            }
+        };
+        Some(end_line(memory, end))
+    }
+}
+
+/// Room to keep for the reply to a batch's member, with the comma before it.
+fn reserve_for(member: &[u8]) -> usize {
+    let Ok((spans, _)) = rpc::scan(member) else { return 0 };
+    match rpc::classify(member, &spans) {
+        Envelope::Request | Envelope::Invalid { id_is_usable: true, .. } => {
+            reply::LEAST + 1 + rpc::id(member, &spans).len()
+        }
+        Envelope::Invalid { .. } => reply::LEAST + 1,
+        Envelope::Notification | Envelope::Reply => 0,
+    }
+}
+
+fn too_long(out: &mut Writer<'_>, TooLong { limit, dropped, .. }: TooLong) -> usize {
+    rpc::write_head(out, b"");
+    rpc::write_error(out, rpc::PARSE_ERROR, |out| {
+        out.text_part("line too long: ");
+        out.usize(dropped);
+        out.text_part(" bytes, the limit is ");
+        out.usize(limit);
+    });
+    out.len()
+}
+
+fn parse_error(out: &mut Writer<'_>, SyntaxError { kind, offset }: SyntaxError) -> usize {
+    rpc::write_head(out, b"");
+    rpc::write_error(out, rpc::PARSE_ERROR, |out| {
+        out.text_part("Parse error: ");
+        out.text_part(kind.text());
+        if let SyntaxErrorKind::TooDeep { limit } = kind {
+            out.byte(b' ');
+            out.usize(limit);
+        }
+        out.text_part(" at byte ");
+        out.usize(offset);
+    });
+    out.len()
+}
+
+fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> usize {
+    rpc::write_head(out, id);
+    rpc::write_error(out, rpc::INVALID_REQUEST, |out| {
+        out.text_part("Invalid Request: ");
+        out.text_part(fault);
+    });
+    out.len()
+}
+
+/// Ends the line in `memory` that goes up to `end`.
+fn end_line(memory: &mut [u8], end: usize) -> &[u8] {
+    if let Some(place) = memory.get_mut(end) {
+        *place = b'\n';
+    }
+    memory.get(..=end).unwrap_or_default()
+}

@@ -1,0 +1,295 @@
+//! The trait that an extension implements, and what its handlers take and give.
+
+use core::fmt;
+
+use serde::Deserialize;
+
+use crate::context::Context;
+use crate::json::de::{self, DecodeError};
+use crate::json::view::{Json, Members, Text};
+use crate::manifest::{Manifest, Operation};
+
+/// An extension: a manifest, and a handler for the operations in it.
+///
+/// One extension lives on one thread; whoever serves it to many sends it one call at a time.
+///
+/// ```
+/// use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+///
+/// struct Greeter;
+///
+/// impl Extension for Greeter {
+///     fn manifest(&self) -> &'static Manifest {
+///         const MANIFEST: Manifest =
+///             Manifest::new("greeter", "1.0.0").operations(&[Operation::new("greet", Schema::OBJECT)]);
+///         &MANIFEST
+///     }
+///
+///     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+///         match call.operation() {
+///             "greet" => cx.done("hello"),
+///             _ => Err(Failure::UNKNOWN_OPERATION),
+///         }
+///     }
+/// }
+/// ```
+#[allow(async_fn_in_trait, reason = "an extension lives on one thread, see ARCHITECTURE.md")]
+pub trait Extension {
+    /// What the extension is and offers. Known at compile time, so that it costs no memory but flash.
+    fn manifest(&self) -> &'static Manifest;
+
+    /// Runs one operation. Only operations of the manifest arrive here.
+    ///
+    /// The future is dropped at its next await when the call is cancelled, times out, or its session is lost;
+    /// [`safe_state`](Self::safe_state) runs after that.
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure>;
+
+    /// Takes the configuration that a host sends when it starts a session (gevals `initialize`, member `config`). It is not
+    /// called where a host sends none. What fails here fails the start of the session.
+    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let _ = (config, cx);
+        Ok(())
+    }
+
+    /// Brings what the extension drives into a state that is safe when nobody watches: a rig turns its rails off.
+    ///
+    /// It runs when a session that began with `initialize` is lost without `shutdown`, and when a call is cancelled or
+    /// times out.
+    async fn safe_state(&mut self) {}
+}
+
+/// A call of an operation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Call<'a> {
+    /// Where in the manifest the operation stands.
+    pub index: usize,
+    pub(crate) operation: &'static Operation,
+    pub(crate) args: Value<'a>,
+    /// What the host says about the call's surroundings.
+    pub context: CallContext<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// The operation's name, as the manifest has it.
+    pub fn operation(&self) -> &'static str {
+        self.operation.name
+    }
+
+    /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
+    /// in `T` costs no copy; a second call finds nothing any more and fails.
+    pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
+        self.args.take().map_err(Failure::bad_arguments)
+    }
+
+    /// The arguments as a view, before [`args`](Self::args) has taken them; absent and null arguments are an empty object.
+    pub fn args_json(&self) -> Json<'_> {
+        self.args.json()
+    }
+}
+
+/// A session's configuration: gevals `config`.
+#[derive(Debug)]
+pub struct Config<'a>(pub(crate) Value<'a>);
+
+impl<'a> Config<'a> {
+    /// The configuration as `T`. Strings are decoded in place.
+    pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
+        self.0.take().map_err(|error| Failure { root: "config", ..Failure::bad_arguments(error) })
+    }
+
+    /// The configuration as a view, before [`get`](Self::get) has taken it.
+    pub fn json(&self) -> Json<'_> {
+        self.0.json()
+    }
+}
+
+/// A JSON object that was checked and waits to be decoded, once; empty where there is none.
+#[derive(Debug)]
+pub(crate) struct Value<'a>(pub(crate) &'a mut [u8]);
+
+impl<'a> Value<'a> {
+    fn take<T: Deserialize<'a>>(&mut self) -> Result<T, DecodeError> {
+        match core::mem::take(&mut self.0) {
+            [] | [b'n', ..] => de::from_empty(),
+            text => de::from_checked(text),
+        }
+    }
+
+    fn json(&self) -> Json<'_> {
+        match &*self.0 {
+            [] | [b'n', ..] => Json::of_checked(b"{}"),
+            text => Json::of_checked(text),
+        }
+    }
+}
+
+/// What the host says about a call's surroundings: gevals "Context Object". Every member is optional, since real hosts
+/// leave them out.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct CallContext<'a> {
+    /// The task's directory, for relative paths.
+    pub workdir: Option<Text<'a>>,
+    /// The part of the task the call belongs to.
+    pub phase: Phase,
+    /// The limit on the call's time, in nanoseconds. The shell keeps it; a handler need not.
+    pub timeout_nanos: Option<u64>,
+    pub(crate) env: Option<Json<'a>>,
+    /// What the agent under test was asked and answered; in the verify phase only.
+    pub agent: Option<Agent<'a>>,
+}
+
+impl<'a> CallContext<'a> {
+    /// The task's environment variables.
+    pub fn env(&self) -> Env<'a> {
+        Env(self.env.unwrap_or(Json::NULL).members())
+    }
+}
+
+/// Environment variables, names and values.
+#[derive(Debug, Clone)]
+pub struct Env<'a>(Members<'a>);
+
+impl<'a> Iterator for Env<'a> {
+    type Item = (Text<'a>, Text<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.find_map(|(name, value)| Some((name, value.text()?)))
+    }
+}
+
+/// The part of a task a call belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Phase {
+    /// Not said, or a word we do not know. The real gevals host never says it.
+    #[default]
+    Unknown,
+    /// Before the agent works.
+    Setup,
+    /// After it.
+    Verify,
+    /// At the end, whatever happened.
+    Cleanup,
+}
+
+/// What the agent under test was asked and answered: gevals "Agent Context Object".
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Agent<'a> {
+    /// The prompt given to it.
+    pub prompt: Option<Text<'a>>,
+    /// Its response.
+    pub output: Option<Text<'a>>,
+}
+
+/// How a call ended well. Outputs and message are in the reply already, by way of [`Context`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub struct Outcome {
+    pub(crate) message: Option<&'static str>,
+}
+
+impl Outcome {
+    /// Success, with nothing to add to the outputs.
+    pub const DONE: Self = Self { message: None };
+
+    /// Success, summed up in a fixed sentence. [`Context::done`] takes any.
+    pub const fn message(message: &'static str) -> Self {
+        Self { message: Some(message) }
+    }
+}
+
+/// How a call failed. Each protocol spells it its own way; see the table in ARCHITECTURE.md.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[must_use]
+pub struct Failure {
+    pub(crate) kind: FailureKind,
+    pub(crate) detail: Detail,
+    /// What the path of a decoding error starts with.
+    pub(crate) root: &'static str,
+}
+
+/// What kind of failure it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The operation ran and its own logic failed: gevals `success:false`.
+    Failed,
+    /// No operation of that name: gevals -32601.
+    UnknownOperation,
+    /// An argument is missing, of the wrong type or out of bounds: gevals -32602.
+    BadArguments,
+    /// It could not be carried out: a device is gone, access was refused. gevals -32000.
+    Unreachable,
+    /// It did not end in time: gevals -32001.
+    Timeout,
+    /// Something that it requires is not there: gevals -32002.
+    RequirementNotMet,
+    /// It is not allowed: gevals -32000.
+    Forbidden,
+    /// Something does not fit its buffer: gevals -32603.
+    TooLarge,
+    /// A fault in the extension itself: gevals -32603.
+    Internal,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Detail {
+    Static(&'static str),
+    /// The text waits in the reply region, put there by [`Context::failure`].
+    Written,
+    Decode(DecodeError),
+    /// Bytes that were needed and bytes that there were.
+    Size(usize, usize),
+}
+
+impl Failure {
+    /// No operation of that name: for the arm of a handler's match that is never reached.
+    pub const UNKNOWN_OPERATION: Self = Self::new(FailureKind::UnknownOperation, "Unknown operation");
+
+    /// A failure explained by a fixed sentence. [`Context::failure`] takes any text.
+    pub const fn new(kind: FailureKind, text: &'static str) -> Self {
+        Self { kind, detail: Detail::Static(text), root: "" }
+    }
+
+    /// Arguments that could not be decoded.
+    pub fn bad_arguments(error: DecodeError) -> Self {
+        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), root: "" }
+    }
+
+    pub(crate) const fn too_large(needed: usize, capacity: usize) -> Self {
+        Self { kind: FailureKind::TooLarge, detail: Detail::Size(needed, capacity), root: "" }
+    }
+
+    pub(crate) const TIMEOUT: Self = Self::new(FailureKind::Timeout, "the operation did not end before its timeout");
+    pub(crate) const CANCELLED: Self = Self::new(FailureKind::Unreachable, "the call was cancelled");
+
+    /// What kind of failure it was.
+    pub const fn kind(&self) -> FailureKind {
+        self.kind
+    }
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        Self::bad_arguments(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.detail {
+            Detail::Static(text) => f.write_str(text),
+            Detail::Written => f.write_str("see the reply"),
+            Detail::Decode(error) => write!(f, "{error}"),
+            Detail::Size(needed, capacity) => write!(f, "{needed} bytes do not fit the {capacity} there are"),
+        }
+    }
+}
+
+impl core::error::Error for Failure {}

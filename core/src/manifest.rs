@@ -1,0 +1,318 @@
+//! What an extension is and offers, known at compile time and kept in flash.
+
+use core::fmt;
+
+/// An extension's name, version and operations.
+///
+/// ```
+/// use rigline::{Manifest, Operation, Schema};
+/// const MANIFEST: Manifest = Manifest::new("greeter", "1.2.0")
+///     .description("Says hello")
+///     .operations(&[Operation::new("greet", Schema::text(r#"{"type":"object"}"#)).description("Greets")]);
+/// assert_eq!(MANIFEST.operations[0].name, "greet");
+/// ```
+///
+/// A version that is not semantic does not compile in a constant:
+/// ```compile_fail
+/// const MANIFEST: rigline::Manifest = rigline::Manifest::new("greeter", "1.2");
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Manifest {
+    /// The extension's identifier.
+    pub name: &'static str,
+    /// Its semantic version.
+    pub version: &'static str,
+    /// What it is for, in a sentence; empty where nothing is said.
+    pub description: &'static str,
+    /// Commands that must be found in `PATH` before an operation runs (gevals "Requirement Object"; on desktops only).
+    pub requires: &'static [&'static str],
+    /// What it can do.
+    pub operations: &'static [Operation],
+}
+
+impl Manifest {
+    /// A manifest without operations.
+    ///
+    /// # Panics
+    /// If `version` is not semantic (semver.org 2.0.0): in a constant, where manifests belong, it does not compile.
+    pub const fn new(name: &'static str, version: &'static str) -> Self {
+        match Self::try_new(name, version) {
+            Ok(manifest) => manifest,
+            Err(_) => panic!("the manifest's version is not a semantic version such as 1.2.0"),
+        }
+    }
+
+    /// [`new`](Self::new) for a version that is known only at run time.
+    pub const fn try_new(name: &'static str, version: &'static str) -> Result<Self, NotSemantic> {
+        if !is_semantic(version.as_bytes()) {
+            return Err(NotSemantic);
+        }
+        Ok(Self { name, version, description: "", requires: &[], operations: &[] })
+    }
+
+    /// With a description.
+    #[must_use]
+    pub const fn description(self, description: &'static str) -> Self {
+        Self { description, ..self }
+    }
+
+    /// With the commands that must be in `PATH`.
+    #[must_use]
+    pub const fn requires(self, requires: &'static [&'static str]) -> Self {
+        Self { requires, ..self }
+    }
+
+    /// With operations.
+    #[must_use]
+    pub const fn operations(self, operations: &'static [Operation]) -> Self {
+        Self { operations, ..self }
+    }
+}
+
+/// A version that is not semantic (semver.org 2.0.0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotSemantic;
+
+impl fmt::Display for NotSemantic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a semantic version such as 1.2.0")
+    }
+}
+
+impl core::error::Error for NotSemantic {}
+
+/// One operation of an extension.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Operation {
+    /// The name a call says.
+    pub name: &'static str,
+    /// What it does, in a sentence; empty where nothing is said.
+    pub description: &'static str,
+    /// The JSON Schema of its arguments.
+    pub params: Schema,
+}
+
+impl Operation {
+    /// An operation whose arguments are described by `params`.
+    pub const fn new(name: &'static str, params: Schema) -> Self {
+        Self { name, description: "", params }
+    }
+
+    /// With a description.
+    #[must_use]
+    pub const fn description(self, description: &'static str) -> Self {
+        Self { description, ..self }
+    }
+}
+
+/// A JSON Schema, as it stands in a manifest.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema(&'static str);
+
+impl Schema {
+    /// Takes any arguments: `{}`.
+    pub const ANY: Self = Self("{}");
+    /// Takes an object without members that matter: `{"type":"object"}`.
+    pub const OBJECT: Self = Self(r#"{"type":"object"}"#);
+
+    /// A schema that is written out: a JSON object or a boolean on one line.
+    ///
+    /// # Panics
+    /// If `text` is not JSON or spreads over lines: in a constant, where schemas belong, it does not compile.
+    pub const fn text(text: &'static str) -> Self {
+        assert!(is_schema(text.as_bytes()), "a schema must be a JSON object or boolean, on one line");
+        Self(text)
+    }
+
+    /// The JSON text.
+    pub const fn as_str(&self) -> &'static str {
+        self.0
+    }
+}
+
+/// `<valid semver>` of semver.org 2.0.0.
+const fn is_semantic(text: &[u8]) -> bool {
+    let mut rest = text;
+    let mut number = 0;
+    while number < 3 {
+        let Some(after) = numeric(rest) else { return false };
+        rest = match (number, after) {
+            (0 | 1, [b'.', more @ ..]) => more,
+            (2, more) => more,
+            _ => return false,
+        };
+        number += 1;
+    }
+    if let [b'-', more @ ..] = rest {
+        let Some(after) = identifiers(more, true) else { return false };
+        rest = after;
+    }
+    if let [b'+', more @ ..] = rest {
+        let Some(after) = identifiers(more, false) else { return false };
+        rest = after;
+    }
+    rest.is_empty()
+}
+
+const fn identifiers(text: &[u8], strict: bool) -> Option<&[u8]> {
+    let mut rest = text;
+    loop {
+        let mut length = 0;
+        let mut digits = true;
+        let mut ahead = rest;
+        while let [byte @ (b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-'), more @ ..] = ahead {
+            digits = digits && byte.is_ascii_digit();
+            length += 1;
+            ahead = more;
+        }
+        let leading_zero = length > 1 && digits && matches!(rest, [b'0', ..]);
+        if length == 0 || strict && leading_zero {
+            return None;
+        }
+        match ahead {
+            [b'.', more @ ..] => rest = more,
+            _ => return Some(ahead),
+        }
+    }
+}
+
+/// A number without leading zeros; gives what follows.
+const fn numeric(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = text;
+    let mut length = 0;
+    while let [b'0'..=b'9', more @ ..] = rest {
+        rest = more;
+        length += 1;
+    }
+    if length == 0 || length > 1 && matches!(text, [b'0', ..]) { None } else { Some(rest) }
+}
+
+/// Whether `text` is a JSON object or a boolean on one line: RFC 8259's grammar, for constants only (the checker's own
+/// code cannot run there).
+const fn is_schema(text: &[u8]) -> bool {
+    match text {
+        b"true" | b"false" => true,
+        [b'{', ..] => match const_value(text, 0) {
+            Some(rest) => rest.is_empty(),
+            None => false,
+        },
+        _ => false,
+    }
+}
+
+const fn const_space(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    text
+}
+
+const fn const_value(text: &[u8], depth: usize) -> Option<&[u8]> {
+    if depth > 64 {
+        return None;
+    }
+    match text {
+        [b'"', rest @ ..] => const_string(rest),
+        [b'{', rest @ ..] => const_container(rest, depth, true),
+        [b'[', rest @ ..] => const_container(rest, depth, false),
+        [b't', b'r', b'u', b'e', rest @ ..]
+        | [b'f', b'a', b'l', b's', b'e', rest @ ..]
+        | [b'n', b'u', b'l', b'l', rest @ ..] => Some(rest),
+        _ => const_number(text),
+    }
+}
+
+const fn const_container(text: &[u8], depth: usize, object: bool) -> Option<&[u8]> {
+    let mut rest = const_space(text);
+    match (rest, object) {
+        ([b'}', after @ ..], true) | ([b']', after @ ..], false) => return Some(after),
+        _ => {}
+    }
+    loop {
+        if object {
+            let [b'"', name @ ..] = rest else { return None };
+            let Some(after) = const_string(name) else { return None };
+            let [b':', after @ ..] = const_space(after) else { return None };
+            rest = const_space(after);
+        }
+        let Some(after) = const_value(rest, depth + 1) else { return None };
+        rest = const_space(after);
+        match (rest, object) {
+            ([b',', after @ ..], _) => rest = const_space(after),
+            ([b'}', after @ ..], true) | ([b']', after @ ..], false) => return Some(after),
+            _ => return None,
+        }
+    }
+}
+
+const fn const_string(mut text: &[u8]) -> Option<&[u8]> {
+    loop {
+        text = match text {
+            [b'"', rest @ ..] => return Some(rest),
+            [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', rest @ ..] => rest,
+            [b'\\', b'u', a, b, c, d, rest @ ..]
+                if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() && c.is_ascii_hexdigit() && d.is_ascii_hexdigit() =>
+            {
+                rest
+            }
+            [] | [0..0x20 | b'\\', ..] => return None,
+            [_, rest @ ..] => rest,
+        };
+    }
+}
+
+const fn const_number(text: &[u8]) -> Option<&[u8]> {
+    let unsigned = match text {
+        [b'-', rest @ ..] => rest,
+        _ => text,
+    };
+    let Some(mut rest) = numeric(unsigned) else { return None };
+    if let [b'.', fraction @ ..] = rest {
+        let Some(after) = const_digits(fraction) else { return None };
+        rest = after;
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        let digits = match exponent {
+            [b'+' | b'-', digits @ ..] => digits,
+            _ => exponent,
+        };
+        let Some(after) = const_digits(digits) else { return None };
+        rest = after;
+    }
+    Some(rest)
+}
+
+const fn const_digits(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = text;
+    while let [b'0'..=b'9', more @ ..] = rest {
+        rest = more;
+    }
+    if rest.len() == text.len() { None } else { Some(rest) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_semantic() {
+        for good in ["0.0.0", "1.2.3", "10.20.30-rc.1+build.05", "1.0.0-0A.is.legal", "1.0.0--", "2.0.0+001"] {
+            assert!(is_semantic(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "1", "1.2", "1.2.3.4", "01.2.3", "1.2.03", "v1.2.3", "1.2.3-", "1.2.3-01", "1.2.3+", "1.2.3-a..b"] {
+            assert!(!is_semantic(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn schemas_are_json_on_one_line() {
+        for good in ["true", "{}", r#"{"a":[1,-0.5e+3,"\u00e9\n",null,{}], "b" : false}"#] {
+            assert!(is_schema(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "1", "[]", "{", "{\n}", r#"{"a":01}"#, r#"{"a":1,}"#, r#"{"a" 1}"#, r#"{"\x":1}"#, "{} "] {
+            assert!(!is_schema(bad.as_bytes()), "{bad}");
+        }
+    }
+}

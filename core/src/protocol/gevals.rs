@@ -1,0 +1,336 @@
+//! gevals Extension Protocol 0.0.1: `initialize`, `execute`, `log`, `shutdown` over JSON-RPC 2.0.
+//!
+//! | [`Failure`](crate::Failure) | reply |
+//! |---|---|
+//! | the operation's own logic failed | `result` with `success:false` |
+//! | unknown operation | error -32601 |
+//! | bad arguments | error -32602, naming the argument |
+//! | could not be carried out, not allowed | error -32000 |
+//! | timeout | error -32001 |
+//! | requirement not met | error -32002 |
+//! | does not fit a buffer, internal | error -32603 |
+
+use crate::context::Level as LogLevel;
+use crate::duration::GoDuration;
+use crate::extension::{Agent, CallContext, FailureKind, Phase};
+use crate::json::check::{Key, Level, Span};
+use crate::json::view::{Json, Text};
+use crate::json::write::{Message, Writer};
+use crate::manifest::Manifest;
+use crate::rpc::{self, Quoted, Spans};
+
+/// The version of the protocol that is spoken here. A host that offers another gets -32602.
+pub const VERSION: &str = "0.0.1";
+
+/// [`FailureKind::Unreachable`] and [`FailureKind::Forbidden`].
+pub const OPERATION_FAILED: i32 = -32000;
+/// [`FailureKind::Timeout`].
+pub const TIMEOUT: i32 = -32001;
+/// [`FailureKind::RequirementNotMet`].
+pub const REQUIREMENT_NOT_MET: i32 = -32002;
+
+const OPERATION: usize = rpc::FIRST_FREE;
+const ARGS: usize = OPERATION + 1;
+const CONTEXT: usize = OPERATION + 2;
+const WORKDIR: usize = OPERATION + 3;
+const PHASE: usize = OPERATION + 4;
+const ENV: usize = OPERATION + 5;
+const TIMEOUT_MEMBER: usize = OPERATION + 6;
+const AGENT: usize = OPERATION + 7;
+const PROMPT: usize = OPERATION + 8;
+const OUTPUT: usize = OPERATION + 9;
+const PROTOCOL_VERSION: usize = OPERATION + 10;
+const CONFIG: usize = OPERATION + 11;
+/// How many members are watched, JSON-RPC's own included.
+pub(crate) const SLOTS: usize = OPERATION + 12;
+
+/// The members of `params`, of all methods: no two methods give one name two meanings.
+pub(crate) static PARAMS: Level = Level {
+    keys: &[
+        Key::new("operation\"", OPERATION, None),
+        Key::new("args\"", ARGS, None),
+        Key::new("context\"", CONTEXT, Some(&CONTEXT_MEMBERS)),
+        Key::new("protocolVersion\"", PROTOCOL_VERSION, None),
+        Key::new("config\"", CONFIG, None),
+    ],
+};
+
+static CONTEXT_MEMBERS: Level = Level {
+    keys: &[
+        Key::new("workdir\"", WORKDIR, None),
+        Key::new("phase\"", PHASE, None),
+        Key::new("env\"", ENV, None),
+        Key::new("timeout\"", TIMEOUT_MEMBER, None),
+        Key::new("agent\"", AGENT, Some(&AGENT_MEMBERS)),
+    ],
+};
+
+static AGENT_MEMBERS: Level = Level { keys: &[Key::new("prompt\"", PROMPT, None), Key::new("output\"", OUTPUT, None)] };
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Request {
+    Initialize { config: Span },
+    Execute { index: usize, args: Span },
+    Shutdown,
+}
+
+/// Why a request is answered with an error before anything runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Refusal {
+    UnknownMethod,
+    UnknownOperation,
+    /// -32602 on a member of `params`.
+    Params { member: &'static str, fault: &'static str },
+    UnsupportedVersion,
+    /// -32600: between `shutdown` and the next `initialize`.
+    AfterShutdown,
+}
+
+/// Reads a request whose envelope is in order.
+pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, Refusal> {
+    let method = spans.get(rpc::METHOD).map_or(&[][..], |span| span.of(text));
+    if is(method, "execute") {
+        execute(text, spans, manifest)
+    } else if is(method, "initialize") {
+        initialize(text, spans)
+    } else if is(method, "shutdown") {
+        params_are_structured(text, spans)?;
+        Ok(Request::Shutdown)
+    } else {
+        Err(Refusal::UnknownMethod)
+    }
+}
+
+/// Whether the JSON string `value` is `name`, which must have nothing to escape in it.
+#[inline(always)]
+fn is(value: &[u8], name: &str) -> bool {
+    match value {
+        [b'"', raw @ .., b'"'] => raw == name.as_bytes() || Text::of_checked(raw) == *name,
+        _ => false,
+    }
+}
+
+/// JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
+fn params_are_structured(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
+    match spans.get(rpc::PARAMS).map_or(&[][..], |span| span.of(text)) {
+        [] | [b'{' | b'[' | b'n', ..] => Ok(()),
+        _ => Err(Refusal::Params { member: "params", fault: "expected an object" }),
+    }
+}
+
+fn params_are_members(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
+    match spans.get(rpc::PARAMS).map_or(&[][..], |span| span.of(text)) {
+        [b'{', ..] => Ok(()),
+        [] | [b'n', ..] => Err(Refusal::Params { member: "params", fault: "required, and missing" }),
+        _ => Err(Refusal::Params { member: "params", fault: "expected an object" }),
+    }
+}
+
+fn initialize(text: &[u8], spans: &Spans) -> Result<Request, Refusal> {
+    params_are_members(text, spans)?;
+    let config = spans.get(CONFIG).copied().unwrap_or_default();
+    match rpc::string(spans.get(PROTOCOL_VERSION).map_or(&[][..], |span| span.of(text))) {
+        Some(version) if version == VERSION => {}
+        _ => return Err(Refusal::UnsupportedVersion),
+    }
+    match config.of(text) {
+        [] | [b'{', ..] => Ok(Request::Initialize { config }),
+        [b'n', ..] => Ok(Request::Initialize { config: Span::default() }),
+        _ => Err(Refusal::Params { member: "config", fault: "expected an object" }),
+    }
+}
+
+fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, Refusal> {
+    params_are_members(text, spans)?;
+    let operation = match spans.get(OPERATION).map_or(&[][..], |span| span.of(text)) {
+        [b'"', raw @ .., b'"'] => raw,
+        [] => return Err(Refusal::Params { member: "operation", fault: "required, and missing" }),
+        _ => return Err(Refusal::Params { member: "operation", fault: "expected a string" }),
+    };
+    let index = manifest
+        .operations
+        .iter()
+        .position(|known| known.name.as_bytes() == operation)
+        .or_else(|| {
+            let operation = Text::of_checked(operation);
+            manifest.operations.iter().position(|known| operation == *known.name)
+        })
+        .ok_or(Refusal::UnknownOperation)?;
+    let args = spans.get(ARGS).copied().unwrap_or_default();
+    if !matches!(args.of(text), [] | [b'{' | b'n', ..]) {
+        return Err(Refusal::Params { member: "args", fault: "expected an object" });
+    }
+    match spans.get(CONTEXT).map_or(&[][..], |span| span.of(text)) {
+        [b'{', ..] => Ok(Request::Execute { index, args }),
+        [] => Err(Refusal::Params { member: "context", fault: "required, and missing" }),
+        _ => Err(Refusal::Params { member: "context", fault: "expected an object" }),
+    }
+}
+
+/// Writes a refusal behind the head of its reply.
+pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: &Spans) {
+    let named = |out: &mut Writer<'_>, what, slot: usize| {
+        out.text_part(what);
+        if let Some(name) = rpc::string(spans.get(slot).map_or(&[][..], |span| span.of(text))) {
+            Quoted(name).write_escaped(out);
+        }
+    };
+    match refusal {
+        Refusal::UnknownMethod => {
+            rpc::write_error(out, rpc::METHOD_NOT_FOUND, |out| named(out, "Unknown method: ", rpc::METHOD));
+        }
+        Refusal::UnknownOperation => {
+            rpc::write_error(out, rpc::METHOD_NOT_FOUND, |out| named(out, "Unknown operation: ", OPERATION));
+        }
+        Refusal::Params { member, fault } => rpc::write_error(out, rpc::INVALID_PARAMS, |out| {
+            out.text_part(member);
+            out.text_part(": ");
+            out.text_part(fault);
+        }),
+        Refusal::UnsupportedVersion => rpc::write_error(out, rpc::INVALID_PARAMS, |out| {
+            out.text_part("protocolVersion: only 0.0.1 is supported");
+        }),
+        Refusal::AfterShutdown => rpc::write_error(out, rpc::INVALID_REQUEST, |out| {
+            out.text_part("Invalid Request: the session was shut down; initialize starts another");
+        }),
+    }
+}
+
+/// Reads the context's timeout: absent, null and zero set no limit.
+pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal> {
+    let fault = |fault| Refusal::Params { member: "context.timeout", fault };
+    // Longer than any duration that means something; what does not fit is none.
+    let mut memory = [0; 64];
+    let timeout = match spans.get(TIMEOUT_MEMBER).map_or(&[][..], |span| span.of(text)) {
+        [] | [b'n', ..] => return Ok(None),
+        [b'"', raw @ .., b'"'] => {
+            Text::of_checked(raw).decode_into(&mut memory).map_err(|_| fault("longer than 64 bytes"))?
+        }
+        _ => return Err(fault("expected a duration such as \"1m30s\"")),
+    };
+    match GoDuration::parse(timeout).map(|timeout| u64::try_from(timeout.as_nanos())) {
+        Ok(Ok(0)) => Ok(None),
+        Ok(Ok(nanos)) => Ok(Some(nanos)),
+        Ok(Err(_)) => Err(fault("must not be negative")),
+        Err(_) => Err(fault("expected a duration such as \"1m30s\"")),
+    }
+}
+
+/// Checks the types of the context's members; absent and null ones are fine.
+pub(crate) fn check_context(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
+    const STRING: &str = "expected a string";
+    const OBJECT: &str = "expected an object";
+    let table: [(usize, &'static str, u8, &'static str); 6] = [
+        (WORKDIR, "context.workdir", b'"', STRING),
+        (PHASE, "context.phase", b'"', STRING),
+        (ENV, "context.env", b'{', OBJECT),
+        (AGENT, "context.agent", b'{', OBJECT),
+        (PROMPT, "context.agent.prompt", b'"', STRING),
+        (OUTPUT, "context.agent.output", b'"', STRING),
+    ];
+    for (slot, member, first, fault) in table {
+        match spans.get(slot).map_or(&[][..], |span| span.of(text)) {
+            [] | [b'n', ..] => {}
+            [byte, ..] if *byte == first => {}
+            _ => return Err(Refusal::Params { member, fault }),
+        }
+    }
+    let env = Json::of_checked(spans.get(ENV).map_or(&[][..], |span| span.of(text)));
+    if env.members().any(|(_, value)| value.text().is_none()) {
+        return Err(Refusal::Params { member: "context.env", fault: "expected strings as values" });
+    }
+    Ok(())
+}
+
+/// The context of a call, from the two parts of its line that the handler does not take: what stands before the arguments,
+/// and what stands after them, which starts at offset `after_starts` of the line.
+pub(crate) fn context<'a>(before: &'a [u8], after: &'a [u8], after_starts: usize, spans: &Spans) -> CallContext<'a> {
+    let part = |slot: usize| -> &'a [u8] {
+        let Some(Span { start, end }) = spans.get(slot).copied() else { return &[] };
+        let (start, end) = (start as usize, end as usize);
+        match (start.checked_sub(after_starts), end.checked_sub(after_starts)) {
+            (Some(start), Some(end)) => after.get(start..end).unwrap_or_default(),
+            _ => before.get(start..end).unwrap_or_default(),
+        }
+    };
+    let phase = part(PHASE);
+    CallContext {
+        workdir: rpc::string(part(WORKDIR)),
+        phase: match phase {
+            b"\"setup\"" => Phase::Setup,
+            b"\"verify\"" => Phase::Verify,
+            b"\"cleanup\"" => Phase::Cleanup,
+            _ => Phase::Unknown,
+        },
+        timeout_nanos: None,
+        env: (!part(ENV).is_empty()).then(|| Json::of_checked(part(ENV))),
+        agent: matches!(part(AGENT), [b'{', ..])
+            .then(|| Agent { prompt: rpc::string(part(PROMPT)), output: rpc::string(part(OUTPUT)) }),
+    }
+}
+
+/// Writes the reply to `initialize` behind its head: the manifest.
+pub(crate) fn write_manifest(out: &mut Writer<'_>, manifest: &Manifest, limits: (usize, usize)) {
+    out.raw(b",\"result\":{\"name\":");
+    out.str(manifest.name);
+    out.raw(b",\"version\":");
+    out.str(manifest.version);
+    out.raw(b",\"protocolVersion\":\"0.0.1\"");
+    if !manifest.description.is_empty() {
+        out.raw(b",\"description\":");
+        out.str(manifest.description);
+    }
+    if !manifest.requires.is_empty() {
+        out.raw(b",\"requires\":[");
+        for (place, command) in manifest.requires.iter().enumerate() {
+            out.raw(if place == 0 { b"{\"command\":" } else { b",{\"command\":" });
+            out.str(command);
+            out.byte(b'}');
+        }
+        out.byte(b']');
+    }
+    out.raw(b",\"operations\":{");
+    for (place, operation) in manifest.operations.iter().enumerate() {
+        if place > 0 {
+            out.byte(b',');
+        }
+        out.str(operation.name);
+        out.raw(b":{");
+        if !operation.description.is_empty() {
+            out.raw(b"\"description\":");
+            out.str(operation.description);
+            out.byte(b',');
+        }
+        out.raw(b"\"params\":");
+        out.raw(operation.params.as_str().as_bytes());
+        out.byte(b'}');
+    }
+    let (request, reply) = limits;
+    out.raw(b"},\"limits\":{\"request\":");
+    out.usize(request);
+    out.raw(b",\"reply\":");
+    out.usize(reply);
+    out.raw(b"}}}");
+}
+
+/// Writes the notification `log`, up to where `data` or the end goes.
+pub(crate) fn write_log(out: &mut Writer<'_>, level: LogLevel, message: &dyn Message) {
+    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{\"level\":\"");
+    out.raw(level.name().as_bytes());
+    out.raw(b"\",\"message\":\"");
+    message.write_escaped(out);
+    out.byte(b'"');
+}
+
+/// The code of a failure that is answered with an error.
+pub(crate) fn code(kind: FailureKind) -> i32 {
+    match kind {
+        FailureKind::UnknownOperation => rpc::METHOD_NOT_FOUND,
+        FailureKind::BadArguments => rpc::INVALID_PARAMS,
+        FailureKind::Failed | FailureKind::Unreachable | FailureKind::Forbidden => OPERATION_FAILED,
+        FailureKind::Timeout => TIMEOUT,
+        FailureKind::RequirementNotMet => REQUIREMENT_NOT_MET,
+        FailureKind::TooLarge | FailureKind::Internal => rpc::INTERNAL_ERROR,
+    }
+}

@@ -1,0 +1,304 @@
+//! A reply as it grows in the reply region: head first, outputs as they come, the end when the outcome is known.
+//!
+//! `{"jsonrpc":"2.0","id":ID` `,"result":{"success":true` `,"outputs":{…` `},"message":"…"` `}}`
+
+use crate::extension::{Detail, Failure, FailureKind, Outcome};
+use crate::json::write::{Message, Writer};
+use crate::protocol::gevals;
+use crate::rpc;
+
+/// Room that is kept for the error that stands in for a reply that does not fit, its id apart.
+pub(crate) const LEAST: usize = 160;
+
+/// The state of one reply; the memory it stands in goes beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    /// Where the reply starts: behind those of earlier members in a batch.
+    start: usize,
+    /// The first byte that it may not use.
+    limit: usize,
+    /// Behind `"id":ID`.
+    head: usize,
+    /// Behind `"success":true`.
+    body: usize,
+    /// Behind all that was written; beyond `limit` it only counts.
+    end: usize,
+    stage: Stage,
+    /// An output had no JSON form.
+    unwritable: bool,
+    /// Where the text of a failure waits.
+    text: (usize, usize),
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// A notification: nothing is written.
+    #[default]
+    Silent,
+    NoOutputs,
+    InOutputs,
+    /// The message is there too.
+    Closed,
+}
+
+/// A failure's text may have to move to behind a head that is a little longer than the one it was written for.
+const TEXT_GAP: usize = 40;
+
+impl Reply {
+    /// Starts a reply at `start` of `memory` that ends before `limit`.
+    pub(crate) fn begin(&mut self, memory: &mut [u8], start: usize, limit: usize, id: &[u8]) {
+        let mut out = writer(memory, start, limit);
+        rpc::write_head(&mut out, id);
+        let head = out.len();
+        out.raw(b",\"result\":{\"success\":true");
+        let end = out.len();
+        *self = Self { start, limit, head, body: end, end, stage: Stage::NoOutputs, ..Self::default() };
+    }
+
+    /// Stands in for the reply of a notification.
+    pub(crate) fn silent(&mut self, start: usize) {
+        *self = Self { start, ..Self::default() };
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.stage == Stage::Silent
+    }
+
+    pub(crate) fn output(
+        &mut self,
+        memory: &mut [u8],
+        name: &str,
+        value: impl FnOnce(&mut Writer<'_>) -> bool,
+    ) -> Result<(), Failure> {
+        match self.stage {
+            Stage::Silent => return Ok(()),
+            Stage::Closed => return Err(Failure::new(FailureKind::Internal, "an output after the message")),
+            Stage::NoOutputs | Stage::InOutputs => {}
+        }
+        let mut out = writer(memory, self.end, self.limit);
+        out.raw(if self.stage == Stage::NoOutputs { b",\"outputs\":{" } else { b"," });
+        out.str(name);
+        out.byte(b':');
+        let start = out.len();
+        if !value(&mut out) {
+            self.unwritable = true;
+            return Err(UNWRITABLE);
+        }
+        let end = out.len();
+        self.stage = Stage::InOutputs;
+        self.end = if end > self.limit { end } else { stringify(memory, start, end, self.limit) };
+        if self.end > self.limit { Err(self.too_large(self.end)) } else { Ok(()) }
+    }
+
+    pub(crate) fn message(&mut self, memory: &mut [u8], message: &dyn Message) {
+        if matches!(self.stage, Stage::Silent | Stage::Closed) {
+            return;
+        }
+        let mut out = writer(memory, self.end, self.limit);
+        if self.stage == Stage::InOutputs {
+            out.byte(b'}');
+        }
+        out.raw(b",\"message\":\"");
+        message.write_escaped(&mut out);
+        out.byte(b'"');
+        self.end = out.len();
+        self.stage = Stage::Closed;
+    }
+
+    pub(crate) fn failure(&mut self, memory: &mut [u8], kind: FailureKind, text: &dyn Message) -> Failure {
+        let failure = |detail| Failure { kind, detail, root: "" };
+        if self.is_silent() {
+            return failure(Detail::Static(""));
+        }
+        let start = self.end + TEXT_GAP;
+        let mut out = writer(memory, start, self.limit);
+        text.write_escaped(&mut out);
+        let end = out.len();
+        if end > self.limit {
+            return self.too_large(end);
+        }
+        self.text = (start, end);
+        failure(Detail::Written)
+    }
+
+    /// Answers otherwise than with an outcome: `write` goes on behind the head.
+    pub(crate) fn answer(&mut self, memory: &mut [u8], write: impl FnOnce(&mut Writer<'_>)) -> usize {
+        if self.is_silent() {
+            return self.start;
+        }
+        let mut out = writer(memory, self.head, self.limit);
+        write(&mut out);
+        self.end = out.len();
+        if self.end > self.limit {
+            let failure = self.too_large(self.end);
+            self.end = self.error(memory, &failure);
+        }
+        self.end
+    }
+
+    /// Ends the reply; gives the end of what was written.
+    pub(crate) fn finish(&mut self, memory: &mut [u8], result: Result<Outcome, Failure>) -> usize {
+        if self.is_silent() {
+            return self.start;
+        }
+        self.end = match result {
+            Ok(outcome) => {
+                if let Some(message) = outcome.message {
+                    self.message(memory, &message);
+                }
+                self.succeed(memory)
+            }
+            Err(Failure { kind: FailureKind::Failed, detail, .. }) => self.fail(memory, &detail),
+            Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, &failure),
+            Err(failure) if self.end <= self.limit && !self.unwritable => self.error(memory, &failure),
+            Err(_) => self.end,
+        };
+        if self.unwritable {
+            self.end = self.error(memory, &UNWRITABLE);
+        }
+        if self.end > self.limit {
+            let failure = self.too_large(self.end);
+            self.end = self.error(memory, &failure);
+        }
+        self.end
+    }
+
+    fn succeed(&mut self, memory: &mut [u8]) -> usize {
+        let mut out = writer(memory, self.end, self.limit);
+        out.raw(if self.stage == Stage::InOutputs { b"}}}" } else { b"}}" });
+        out.len()
+    }
+
+    /// `"success":true` becomes `"success":false`, and the text follows the outputs.
+    fn fail(&mut self, memory: &mut [u8], detail: &Detail) -> usize {
+        let shifted = move_up_by_one(memory, self.body, self.end, self.limit);
+        let mut out = writer(memory, self.body.saturating_sub(4), self.limit);
+        out.raw(b"false");
+        let mut out = writer(memory, shifted, self.limit);
+        if self.stage == Stage::InOutputs {
+            out.byte(b'}');
+        }
+        out.raw(b",\"error\":\"");
+        let start = out.len();
+        let end = self.write_text(memory, start, detail);
+        let mut out = writer(memory, end, self.limit);
+        out.raw(b"\"}}");
+        out.len()
+    }
+
+    /// An error reply in place of all that was written behind the id.
+    fn error(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
+        let mut out = writer(memory, self.head, self.limit);
+        out.raw(b",\"error\":{\"code\":");
+        out.i32(gevals::code(failure.kind));
+        out.raw(b",\"message\":\"");
+        let start = out.len();
+        let root = match failure.detail {
+            Detail::Decode(_) if !failure.root.is_empty() => failure.root,
+            _ => "",
+        };
+        out.text_part(root);
+        out.text_part(if root.is_empty() { "" } else { ": " });
+        let start = start.max(out.len());
+        let end = self.write_text(memory, start, &failure.detail);
+        let mut out = writer(memory, end, self.limit);
+        out.raw(b"\"}}");
+        out.len()
+    }
+
+    fn write_text(&self, memory: &mut [u8], at: usize, detail: &Detail) -> usize {
+        let mut out = writer(memory, at, self.limit);
+        match *detail {
+            Detail::Static(text) => out.text_part(text),
+            Detail::Decode(error) => error.write_escaped(&mut out),
+            Detail::Size(needed, capacity) => {
+                out.raw(b"reply too large: it needs ");
+                out.usize(needed);
+                out.raw(b" bytes, the limit is ");
+                out.usize(capacity);
+            }
+            Detail::Written => {
+                let (start, end) = self.text;
+                return move_down(memory, start, end, at);
+            }
+        }
+        out.len()
+    }
+
+    fn too_large(&self, end: usize) -> Failure {
+        Failure::too_large(end.saturating_sub(self.start), self.limit.saturating_sub(self.start))
+    }
+}
+
+const UNWRITABLE: Failure = Failure::new(FailureKind::Internal, "an output has no JSON form (NaN, infinity or a key that is no string)");
+
+/// A writer on `memory` before `limit`, at `start`.
+pub(crate) fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_> {
+    let limit = limit.min(memory.len());
+    Writer::at(memory.get_mut(..limit).unwrap_or_default(), start)
+}
+
+/// Makes a string of the JSON text at `start..end`: what is a string stays, anything else is quoted. Gives the new end;
+/// beyond `limit` nothing was changed.
+fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize {
+    // JSON text has no control characters in strings; a tab can stand between its tokens.
+    let escape = |byte| match byte {
+        b'"' | b'\\' => Some(byte),
+        b'\t' => Some(b't'),
+        _ => None,
+    };
+    let Some(json) = memory.get(start..end) else { return end };
+    if json.first() == Some(&b'"') {
+        return end;
+    }
+    let escapes = json.iter().filter(|byte| escape(**byte).is_some()).count();
+    let new_end = end + escapes + 2;
+    let Some(room) = memory.get_mut(start..new_end.min(limit)) else { return new_end };
+    if new_end > limit {
+        return new_end;
+    }
+    // From the end, so that nothing is overwritten before it was moved.
+    let (mut from, mut to) = (end - start, room.len());
+    let mut put = |room: &mut [u8], byte| {
+        to = to.wrapping_sub(1);
+        if let Some(place) = room.get_mut(to) {
+            *place = byte;
+        }
+    };
+    put(room, b'"');
+    while from > 0 {
+        from -= 1;
+        let byte = room.get(from).copied().unwrap_or_default();
+        match escape(byte) {
+            Some(letter) => {
+                put(room, letter);
+                put(room, b'\\');
+            }
+            None => put(room, byte),
+        }
+    }
+    put(room, b'"');
+    new_end
+}
+
+/// Moves `start..end` up by one byte; gives the new end, which may be beyond the limit (then nothing was moved).
+fn move_up_by_one(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize {
+    if end < limit {
+        if let Some(room) = memory.get_mut(start..=end) {
+            room.rotate_right(1);
+        }
+    }
+    end + 1
+}
+
+/// Moves `start..end` to `at`, which is not behind `start`; gives the new end.
+fn move_down(memory: &mut [u8], start: usize, end: usize, at: usize) -> usize {
+    let length = end.saturating_sub(start);
+    for offset in 0..length {
+        let byte = memory.get(start + offset).copied().unwrap_or_default();
+        if let Some(place) = memory.get_mut(at + offset) {
+            *place = byte;
+        }
+    }
+    at + length
+}

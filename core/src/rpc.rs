@@ -1,0 +1,158 @@
+//! JSON-RPC 2.0: envelopes, codes, batches.
+//!
+//! | code | name | section |
+//! |---|---|---|
+//! | -32700 | Parse error | §5.1 |
+//! | -32600 | Invalid Request | §5.1 |
+//! | -32601 | Method not found | §5.1 |
+//! | -32602 | Invalid params | §5.1 |
+//! | -32603 | Internal error | §5.1 |
+//! | -32099 to -32000 | Server error, each protocol's own | §5.1 |
+
+use crate::json::check::{self, Key, Level, Span, SyntaxError};
+use crate::json::view::Text;
+use crate::json::write::{Message, Writer};
+use crate::protocol::gevals;
+
+/// Invalid JSON was received.
+pub const PARSE_ERROR: i32 = -32700;
+/// The JSON is not a valid request.
+pub const INVALID_REQUEST: i32 = -32600;
+/// There is no such method, or no such operation.
+pub const METHOD_NOT_FOUND: i32 = -32601;
+/// The method's parameters are invalid.
+pub const INVALID_PARAMS: i32 = -32602;
+/// Internal error.
+pub const INTERNAL_ERROR: i32 = -32603;
+
+/// The longest id, in bytes of its JSON text, quotes and escapes included. A request whose id is longer gets
+/// [`INVALID_REQUEST`] with id null.
+pub const MAX_ID: usize = 400;
+
+/// The most members of a batch. One that has more gets one [`INVALID_REQUEST`], and none of it runs.
+pub const MAX_BATCH: usize = 64;
+
+pub(crate) const JSONRPC: usize = 0;
+pub(crate) const ID: usize = 1;
+pub(crate) const METHOD: usize = 2;
+pub(crate) const PARAMS: usize = 3;
+pub(crate) const RESULT: usize = 4;
+pub(crate) const ERROR: usize = 5;
+/// Slots from here on belong to a protocol's own members.
+pub(crate) const FIRST_FREE: usize = 6;
+
+/// The members of a message, in the order in which peers send them.
+static ENVELOPE: Level = Level {
+    keys: &[
+        Key::new("jsonrpc\"", JSONRPC, None),
+        Key::new("id\"", ID, None),
+        Key::new("method\"", METHOD, None),
+        Key::new("params\"", PARAMS, Some(&gevals::PARAMS)),
+        Key::new("result\"", RESULT, None),
+        Key::new("error\"", ERROR, None),
+    ],
+};
+
+/// Where the members of one message stand in its text.
+pub(crate) type Spans = [Span; gevals::SLOTS];
+
+/// Checks one message and finds its members.
+pub(crate) fn scan(text: &[u8]) -> Result<(Spans, check::Scanned), SyntaxError> {
+    let mut spans = [Span::default(); gevals::SLOTS];
+    let scanned = check::scan(text, &ENVELOPE, &mut spans)?;
+    Ok((spans, scanned))
+}
+
+/// What a message is, by its envelope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Envelope {
+    /// A request, to be answered with its id.
+    Request,
+    /// A request without an id: run it, and say nothing (§4.1).
+    Notification,
+    /// A reply: it is nobody's to answer.
+    Reply,
+    /// -32600. The id is echoed where it is usable.
+    Invalid { text: &'static str, id_is_usable: bool },
+}
+
+/// Looks at the members that JSON-RPC itself defines (§4).
+pub(crate) fn classify(text: &[u8], spans: &Spans) -> Envelope {
+    let [jsonrpc, id, method, _, result, error, ..] = *spans;
+    let id = id.of(text);
+    let id_is_usable = match id {
+        [b'"' | b'-' | b'0'..=b'9' | b'n', ..] => id.len() <= MAX_ID,
+        _ => false,
+    };
+    let invalid = |text| Envelope::Invalid { text, id_is_usable };
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        return invalid("a request must be an object");
+    }
+    if method.is_absent() {
+        if !result.is_absent() || !error.is_absent() {
+            return Envelope::Reply;
+        }
+        return invalid("the member method is missing");
+    }
+    if !is_version_2(jsonrpc.of(text)) {
+        return invalid("the member jsonrpc must be \"2.0\"");
+    }
+    match method.of(text) {
+        [b'"', ..] => {}
+        _ => return invalid("the member method must be a string"),
+    }
+    match (id, id_is_usable) {
+        ([], _) => Envelope::Notification,
+        (_, true) => Envelope::Request,
+        ([b'"' | b'-' | b'0'..=b'9', ..], false) => invalid("the id is longer than 400 bytes"),
+        _ => invalid("the id must be a string, a number or null"),
+    }
+}
+
+/// The JSON text of a message's id; empty where there is none.
+pub(crate) fn id<'t>(text: &'t [u8], spans: &Spans) -> &'t [u8] {
+    spans.get(ID).map_or(&[], |span| span.of(text))
+}
+
+fn is_version_2(value: &[u8]) -> bool {
+    value == b"\"2.0\"" || string(value).is_some_and(|version| version == "2.0")
+}
+
+/// The string whose JSON text, quotes included, is `value`.
+pub(crate) fn string(value: &[u8]) -> Option<Text<'_>> {
+    match value {
+        [b'"', raw @ .., b'"'] => Some(Text::of_checked(raw)),
+        _ => None,
+    }
+}
+
+/// `{"jsonrpc":"2.0","id":…`, without an end.
+pub(crate) fn write_head(out: &mut Writer<'_>, id: &[u8]) {
+    out.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.raw(if id.is_empty() { b"null" } else { id });
+}
+
+/// `,"error":{…}}`: what makes an error reply of [`write_head`].
+pub(crate) fn write_error(out: &mut Writer<'_>, code: i32, text: impl FnOnce(&mut Writer<'_>)) {
+    out.raw(b",\"error\":{\"code\":");
+    out.i32(code);
+    out.raw(b",\"message\":\"");
+    text(out);
+    out.raw(b"\"}}");
+}
+
+/// A name that a peer said, in an error text: shortened where it is long.
+pub(crate) struct Quoted<'a>(pub(crate) Text<'a>);
+
+impl Message for Quoted<'_> {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        const LONGEST: usize = 64;
+        for char in self.0.chars().take(LONGEST) {
+            let mut utf8 = [0; 4];
+            out.text_part(char.encode_utf8(&mut utf8));
+        }
+        if self.0.chars().nth(LONGEST).is_some() {
+            out.text_part("…");
+        }
+    }
+}

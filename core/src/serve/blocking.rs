@@ -1,0 +1,183 @@
+//! The shell over blocking `embedded-io`.
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{self, Poll, Waker};
+
+use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
+
+use super::{End, ServeError, Transport, run, write_dropped};
+use crate::Extension;
+use crate::clock::Clock;
+use crate::context::{Context, LogSink};
+use crate::engine::{Engine, Run, Step};
+use crate::extension::{Failure, Outcome};
+
+/// Serves one connection until it ends.
+///
+/// `log` is the memory for one log line: a longer one is dropped, and the drop reported.
+///
+/// # Errors
+/// The transport failed. The call in hand was then cancelled, and
+/// [`safe_state`](Extension::safe_state) has run if a session was open.
+pub fn serve<E: Extension, T: Read + Write>(
+    extension: &mut E,
+    engine: &mut Engine<'_>,
+    transport: &mut T,
+    kind: Transport,
+    log: &mut [u8],
+    clock: &dyn Clock,
+) -> Result<End, ServeError<T::Error>> {
+    let result = serve_connection(extension, engine, transport, kind, log, clock);
+    if engine.disconnect() && !matches!(result, Ok(End::Shutdown)) {
+        block_on(extension.safe_state(), clock);
+    }
+    result
+}
+
+fn serve_connection<E: Extension, T: Read + Write>(
+    extension: &mut E,
+    engine: &mut Engine<'_>,
+    transport: &mut T,
+    kind: Transport,
+    log: &mut [u8],
+    clock: &dyn Clock,
+) -> Result<End, ServeError<T::Error>> {
+    loop {
+        match engine.step() {
+            Step::Read => match transport.read(engine.space()) {
+                Ok(0) if kind == Transport::Wire => return Ok(End::Input),
+                Ok(0) => engine.finish(),
+                Ok(count) => engine.commit(count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(ServeError::Read(error)),
+            },
+            Step::Write(line) => write_line(transport, line)?,
+            Step::Run(step) => {
+                let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()) };
+                let (result, safe) = run_call(extension, step, &mut sink, clock);
+                sink.report_dropped();
+                sink.result?;
+                if !safe {
+                    block_on(extension.safe_state(), clock);
+                }
+                engine.complete(result);
+            }
+            Step::Shutdown if kind == Transport::Process => return Ok(End::Shutdown),
+            Step::Shutdown => {}
+            Step::End => return Ok(End::Input),
+        }
+    }
+}
+
+/// Runs a call to its end or its deadline; tells too whether it ended in time.
+fn run_call<E: Extension>(
+    extension: &mut E,
+    step: Run<'_>,
+    logs: &mut dyn LogSink,
+    clock: &dyn Clock,
+) -> (Result<Outcome, Failure>, bool) {
+    let deadline = step.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
+    let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
+    let mut cx = Context::new(step.scratch, logs, clock, deadline);
+    let mut handler = pin!(run(extension, step.work, &mut cx));
+    let mut task = task::Context::from_waker(Waker::noop());
+    loop {
+        let polled = handler.as_mut().poll(&mut task);
+        if is_late() {
+            return (Err(Failure::TIMEOUT), false);
+        }
+        match polled {
+            Poll::Ready(result) => return (result, true),
+            Poll::Pending => clock.idle(),
+        }
+    }
+}
+
+fn block_on<F: Future>(future: F, clock: &dyn Clock) -> F::Output {
+    let mut future = pin!(future);
+    let mut task = task::Context::from_waker(Waker::noop());
+    loop {
+        match future.as_mut().poll(&mut task) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => clock.idle(),
+        }
+    }
+}
+
+/// Writes logs as they come.
+struct Sink<'a, T: ErrorType> {
+    memory: &'a mut [u8],
+    transport: &'a mut T,
+    dropped: usize,
+    /// The first fault; nothing is written after it.
+    result: Result<(), ServeError<T::Error>>,
+}
+
+impl<T: Write> LogSink for Sink<'_, T> {
+    fn room(&mut self) -> &mut [u8] {
+        self.memory
+    }
+
+    fn commit(&mut self, length: usize) {
+        if self.result.is_ok() {
+            self.result = write_line(self.transport, self.memory.get(..length).unwrap_or_default());
+        }
+    }
+
+    fn dropped(&mut self) {
+        self.dropped = self.dropped.saturating_add(1);
+    }
+}
+
+impl<T: Write> Sink<'_, T> {
+    fn report_dropped(&mut self) {
+        if self.dropped > 0 {
+            if let Some(length) = write_dropped(self.memory, self.dropped) {
+                self.commit(length);
+            }
+        }
+    }
+}
+
+/// `write_all`, but for its panic at `Ok(0)`; then a flush.
+fn write_line<T: Write>(transport: &mut T, mut line: &[u8]) -> Result<(), ServeError<T::Error>> {
+    while !line.is_empty() {
+        match transport.write(line) {
+            Ok(0) => return Err(ServeError::WriteZero),
+            Ok(count) => line = line.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(ServeError::Write(error)),
+        }
+    }
+    transport.flush().map_err(ServeError::Write)
+}
+
+/// A reading half and a writing half as one transport.
+#[derive(Debug)]
+pub struct Halves<R, W> {
+    /// What is read from.
+    pub reader: R,
+    /// What is written to.
+    pub writer: W,
+}
+
+impl<R: ErrorType, W: ErrorType<Error = R::Error>> ErrorType for Halves<R, W> {
+    type Error = R::Error;
+}
+
+impl<R: Read, W: ErrorType<Error = R::Error>> Read for Halves<R, W> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, Self::Error> {
+        self.reader.read(buf)
+    }
+}
+
+impl<R: ErrorType, W: Write<Error = R::Error>> Write for Halves<R, W> {
+    fn write(&mut self, buf: &[u8]) -> Result<usize, Self::Error> {
+        self.writer.write(buf)
+    }
+
+    fn flush(&mut self) -> Result<(), Self::Error> {
+        self.writer.flush()
+    }
+}

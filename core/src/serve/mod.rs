@@ -1,0 +1,94 @@
+//! The shells: they move bytes between a transport and an [`Engine`], and run the extension's handlers.
+//!
+//! [`blocking`] works over `embedded-io`: a log is on the wire when [`Context::log`](crate::Context::log) returns, and
+//! nothing is read while a handler runs. `asynch` (feature `async`) works over `embedded-io-async`: while a handler
+//! awaits, it goes on reading, sends logs, answers faults, and ends calls whose time is up.
+
+#[cfg(feature = "async")]
+pub mod asynch;
+pub mod blocking;
+
+use core::fmt;
+
+use crate::Extension;
+use crate::context::{Context, Level};
+use crate::engine::Work;
+use crate::extension::{Failure, Outcome};
+use crate::json::write::{Message, Writer};
+use crate::protocol::gevals;
+
+#[allow(unused_imports, reason = "for the docs")]
+use crate::engine::Engine;
+
+/// What the transport is to the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Transport {
+    /// The process's own input and output: `shutdown` ends the shell, and end of input lets the calls in hand end first.
+    Process,
+    /// A port, a socket, a wire: `shutdown` ends the session only, and end of input is the loss of the connection, which
+    /// cancels the call in hand.
+    Wire,
+}
+
+/// How serving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum End {
+    /// End of input.
+    Input,
+    /// `shutdown` was acknowledged.
+    Shutdown,
+    /// It was told to stop.
+    Stopped,
+}
+
+/// Why serving failed: the transport did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum ServeError<E> {
+    /// Reading failed.
+    Read(E),
+    /// Writing failed.
+    Write(E),
+    /// The writer takes nothing any more (`Ok(0)`).
+    WriteZero,
+}
+
+impl<E: fmt::Debug> fmt::Display for ServeError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "reading failed: {error:?}"),
+            Self::Write(error) => write!(f, "writing failed: {error:?}"),
+            Self::WriteZero => f.write_str("the writer takes nothing any more"),
+        }
+    }
+}
+
+impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
+
+/// Runs what an engine hands out.
+async fn run<E: Extension>(extension: &mut E, work: Work<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    match work {
+        Work::Call(call) => extension.call(call, cx).await,
+        Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
+    }
+}
+
+/// Writes the log line that tells how many were dropped; gives its length, or none if it does not fit either.
+fn write_dropped(memory: &mut [u8], dropped: usize) -> Option<usize> {
+    struct Dropped(usize);
+    impl Message for Dropped {
+        fn write_escaped(&self, out: &mut Writer<'_>) {
+            out.usize(self.0);
+            out.text_part(if self.0 == 1 { " log line was dropped" } else { " log lines were dropped" });
+            out.text_part(": no room in the log buffer");
+        }
+    }
+    let mut out = Writer::new(memory);
+    gevals::write_log(&mut out, Level::Warn, &Dropped(dropped));
+    out.raw(b"}}\n");
+    out.finish().ok().map(|line| line.len())
+}
