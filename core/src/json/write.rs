@@ -227,10 +227,7 @@ impl<'b> Writer<'b> {
     }
 
     fn too_large(&self) -> TooLarge {
-        TooLarge {
-            needed: self.len,
-            capacity: self.buf.len(),
-        }
+        TooLarge { needed: self.len, capacity: self.buf.len() }
     }
 
     /// Counts what did not fit. From here on nothing does: only a piece that passes the end gets here.
@@ -589,6 +586,7 @@ div10_by_shifting!(div10_u64, u64, 32);
 div10_by_shifting!(div10_u128, u128, 32 64);
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -607,10 +605,7 @@ mod tests {
 
     /// serde_json's string, with the two line separators escaped.
     fn reference(text: &str) -> String {
-        serde_json::to_string(text)
-            .unwrap()
-            .replace('\u{2028}', "\\u2028")
-            .replace('\u{2029}', "\\u2029")
+        serde_json::to_string(text).unwrap().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
     }
 
     #[test]
@@ -773,7 +768,9 @@ mod tests {
             let whole = written(|out| pieces.iter().for_each(|piece| out.str(piece)));
             let mut buffer = vec![0; capacity];
             let mut out = Writer::new(&mut buffer);
-            pieces.iter().for_each(|piece| out.str(piece));
+            for piece in &pieces {
+                out.str(piece);
+            }
             prop_assert_eq!(out.needed(), whole.len());
             prop_assert_eq!(out.finish().is_ok(), whole.len() <= capacity);
         }
