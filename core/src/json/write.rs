@@ -45,8 +45,10 @@ impl<'b> Writer<'b> {
         Self { buf, len: 0 }
     }
 
+    // Out of line on small processors: a call is a third of the code, and a reply is made of dozens.
     /// Copies `bytes` as they are: punctuation, constants, and text that is JSON already.
-    #[inline]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn raw(&mut self, bytes: &[u8]) {
         let room = self.buf.get_mut(self.len..).unwrap_or_default();
         match room.get_mut(..bytes.len()) {
@@ -59,7 +61,8 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes one byte as it is.
-    #[inline]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn byte(&mut self, byte: u8) {
         match self.buf.get_mut(self.len) {
             Some(to) => {
@@ -545,6 +548,7 @@ fn fill_digits<T: Copy + PartialEq + Default>(digits: &mut [u8], value: T, div10
 }
 
 /// Division by ten: by the compiler's multiplication where the product of two registers is one instruction.
+#[cfg(target_pointer_width = "64")]
 macro_rules! div10_by_multiplying {
     ($name:ident, $int:ty) => {
         #[inline]
@@ -603,7 +607,7 @@ mod tests {
         String::from_utf8(out.finish().unwrap().to_vec()).unwrap()
     }
 
-    /// serde_json's string, with the two line separators escaped.
+    /// What `serde_json` writes, with the two line separators escaped.
     fn reference(text: &str) -> String {
         serde_json::to_string(text).unwrap().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
     }
