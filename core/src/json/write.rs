@@ -50,8 +50,7 @@ impl<'b> Writer<'b> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn raw(&mut self, bytes: &[u8]) {
-        let room = self.buf.get_mut(self.len..).unwrap_or_default();
-        match room.get_mut(..bytes.len()) {
+        match self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..bytes.len())) {
             Some(to) => {
                 to.copy_from_slice(bytes);
                 self.len = self.len.wrapping_add(bytes.len());
@@ -75,8 +74,23 @@ impl<'b> Writer<'b> {
 
     /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
     pub fn str(&mut self, text: &str) {
-        self.byte(b'"');
-        self.text_part(text);
+        let mut rest = text.as_bytes();
+        let whole = rest.len().wrapping_add(2);
+        // The common case in one step: there is room, and nothing to escape.
+        if let Some([open, content @ .., close]) = self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..whole)) {
+            *open = b'"';
+            let plain = copy_plain(content, rest);
+            if plain == rest.len() {
+                *close = b'"';
+                self.len = self.len.wrapping_add(whole);
+                return;
+            }
+            self.len = self.len.wrapping_add(plain).wrapping_add(1);
+            rest = rest.get(plain..).unwrap_or_default();
+        } else {
+            self.byte(b'"');
+        }
+        self.content(rest);
         self.byte(b'"');
     }
 
@@ -85,16 +99,7 @@ impl<'b> Writer<'b> {
     /// Escaped are the quotation mark, the reverse solidus and the control characters U+0000 to U+001F (RFC 8259 §7),
     /// in the short form where there is one; and U+2028 and U+2029, at which some readers of lines end one.
     pub fn text_part(&mut self, text: &str) {
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            let Some(room) = self.buf.get_mut(self.len..) else {
-                return self.count(escaped_len(rest));
-            };
-            let plain = copy_plain(room, rest);
-            self.len = self.len.wrapping_add(plain);
-            rest = rest.get(plain..).unwrap_or_default();
-            rest = self.escape_first(rest);
-        }
+        self.content(text.as_bytes());
     }
 
     /// Writes `text`, whatever kind of [`Message`] it is, as a JSON string.
@@ -237,6 +242,23 @@ impl<'b> Writer<'b> {
     #[cold]
     fn count(&mut self, bytes: usize) {
         self.len = self.len.saturating_add(bytes);
+    }
+
+    /// Writes the rest of a text, or of one of its characters.
+    fn content(&mut self, text: &[u8]) {
+        let mut rest = text;
+        loop {
+            let Some(room) = self.buf.get_mut(self.len..) else {
+                return self.count(escaped_len(rest));
+            };
+            let plain = copy_plain(room, rest);
+            self.len = self.len.wrapping_add(plain);
+            rest = rest.get(plain..).unwrap_or_default();
+            if rest.is_empty() {
+                return;
+            }
+            rest = self.escape_first(rest);
+        }
     }
 
     /// Writes the first character of `rest`, escaped if it must be, and gives what follows it.
@@ -458,7 +480,7 @@ mod words {
     /// `to` and `from` are of the same length.
     #[inline]
     pub(super) fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
-        let (slots, to_tail) = to.as_chunks_mut::<8>();
+        let (slots, _) = to.as_chunks_mut::<8>();
         let (words, from_tail) = from.as_chunks::<8>();
         let mut done = 0usize;
         for (slot, word) in slots.iter_mut().zip(words) {
@@ -469,12 +491,22 @@ mod words {
             }
             done = done.wrapping_add(8);
         }
-        done.wrapping_add(copy_tail(to_tail, from_tail))
+        if from_tail.is_empty() {
+            return done;
+        }
+        // The last whole word overlaps one that has been copied, and whose bytes are plain.
+        if let (Some(slot), Some(word)) = (to.last_chunk_mut::<8>(), from.last_chunk::<8>()) {
+            *slot = *word;
+            let found = specials(u64::from_le_bytes(*word));
+            let plain = if found == 0 { 8 } else { first(found) };
+            return from.len().wrapping_sub(8).wrapping_add(plain);
+        }
+        copy_short(to, from)
     }
 
-    /// Fewer than eight bytes, as two words that overlap where the length is no power of two.
+    /// One to seven bytes, as two words that overlap where the length is no power of two.
     #[inline]
-    fn copy_tail(to: &mut [u8], from: &[u8]) -> usize {
+    fn copy_short(to: &mut [u8], from: &[u8]) -> usize {
         let len = from.len();
         let mut word = 0;
         if let (Some(head), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>()) {
@@ -499,7 +531,7 @@ mod words {
         }
         // The bytes that are not there read as spaces.
         let absent = (ONES << 5) & u64::MAX.wrapping_shl(shift(len, 0));
-        let found = if len == 0 { 0 } else { specials(word | absent) };
+        let found = specials(word | absent);
         if found == 0 { len } else { first(found) }
     }
 

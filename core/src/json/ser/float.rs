@@ -236,6 +236,7 @@ impl<const LIMBS: usize> Big<LIMBS> {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
