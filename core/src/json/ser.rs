@@ -1,4 +1,4 @@
-//! Typed values to JSON by [serde](::serde), into bounded memory.
+//! Typed values to JSON by [serde], into bounded memory.
 //!
 //! The whole of serde's data model is taken, without an allocator: enums as serde tags them, maps whose keys are
 //! strings, characters, integers, booleans, unit variants or newtypes of these, floats in the shortest form that reads
