@@ -1,1 +1,1766 @@
-//! (to be written)
+//! Typed values from checked JSON text, by serde, without copies.
+//!
+//! The decoder owns the text for as long as the value lives, and decodes string escapes **in place**: decoded text is
+//! never longer than its JSON form, so a `&str` field is right and free of copies even when the JSON had `\n`, `\u003c`
+//! or a surrogate pair in it.
+//!
+//! ```
+//! #[derive(serde::Deserialize)]
+//! struct Args<'a> {
+//!     #[serde(borrow)]
+//!     label: &'a str,
+//!     samples: u16,
+//!     rail: Option<u8>,
+//! }
+//!
+//! let mut text = br#"{"label":"5\u00b0 \ud83d\ude00\n","samples":1e3}"#.to_vec();
+//! let args: Args = rigline::json::de::from_checked(&mut text)?;
+//! assert_eq!((args.label, args.samples, args.rail), ("5° 😀\n", 1000, None));
+//!
+//! let mut text = br#"{"label":"","samples":65536}"#.to_vec();
+//! let error = rigline::json::de::from_checked::<Args>(&mut text).err().unwrap();
+//! assert_eq!(error.display_in("args").to_string(), "args.samples: expected an integer from 0 to 65535");
+//! # Ok::<(), rigline::json::de::DecodeError>(())
+//! ```
+//!
+//! # What is taken for what
+//!
+//! | Rust | JSON |
+//! |---|---|
+//! | `bool`, `()`, `Option` | `true`/`false`, `null`, `null` or the value |
+//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`number`] |
+//! | `f32`, `f64` | a number that is finite in that type (on a microcontroller see [`Decimal`](super::decimal::Decimal)) |
+//! | `char`, `&str` | a string; `char` takes exactly one character |
+//! | `&[u8]` | a string, as UTF-8 |
+//! | tuple, array, sequence | an array; a tuple's of exactly its length |
+//! | struct | an object, or an array of its fields in order |
+//! | map | an object; integer, `bool`, `char` and unit enum keys are read from the key's text |
+//! | enum | `"Variant"` or `{"Variant": content}` |
+//! | [`Decimal`](super::decimal::Decimal), [`RawJson`](super::raw::RawJson) | a number, any value |
+//!
+//! With the feature `alloc`, `String`, `Vec`, `Cow`, serde's other enum tags and `flatten` work too. These read
+//! through serde's own buffer, in which a number is an integer only if it is written as one (as in `serde_json`).
+//!
+//! Names of struct fields and enum variants are handed to their visitor as bytes, which saves a UTF-8 check each;
+//! derived visitors take them. A hand-written one should too (`visit_bytes`), or ask for `deserialize_str`.
+//!
+//! # Choices
+//!
+//! - A lone surrogate (`"\ud800"`) is grammatical JSON (RFC 8259 §8.2) but no text: decoding it is an error.
+//! - A field given twice is an error; a map keeps what its type keeps.
+//! - At most [`MAX_DEPTH`] containers may be open at once. Values that the type ignores do not count, and are skipped
+//!   without recursion.
+
+use super::{number, raw::RAW_TOKEN};
+use core::{fmt, mem};
+use serde::de::{
+    self, Deserialize, DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
+};
+
+/// How many containers may be open at once in a value that is decoded.
+pub const MAX_DEPTH: u8 = 128;
+
+/// How many segments of the path to a wrong value an error keeps: the innermost ones.
+pub const MAX_PATH: usize = 5;
+
+/// Decodes one value from JSON text that has been checked (RFC 8259, UTF-8).
+///
+/// The text is consumed: string escapes are decoded where they stand. Text that was never checked is safe too (an
+/// error or some value, never a panic), but not every fault in it is found.
+pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, DecodeError> {
+    let mut decoder =
+        Decoder { rest: text, depth: MAX_DEPTH, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false };
+    let value = T::deserialize(&mut decoder).and_then(|value| decoder.end().map(|()| value));
+    value.map_err(|fault| DecodeError {
+        kind: fault.into(),
+        path: decoder.path,
+        segments: decoder.segments,
+        cut: decoder.cut,
+    })
+}
+
+/// Why a value could not be decoded, and where it stands.
+///
+/// It is displayed as `a[2].b: expected a string`; [`display_in`](Self::display_in) puts the name of the whole in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    kind: Kind,
+    /// The innermost segment first.
+    path: [Segment; MAX_PATH],
+    segments: u8,
+    cut: bool,
+}
+
+/// What is wrong with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The text is not JSON: it was not checked.
+    NotJson,
+    /// The value is not what the type takes, which is named: "an integer from 0 to 65535".
+    Expected(&'static str),
+    /// The value has a JSON type that the type does not take, which is named: "a string".
+    Unexpected(&'static str),
+    /// The type has a reason of its own to refuse the value.
+    Refused,
+    /// A field that must be there is not.
+    MissingField(&'static str),
+    /// The object has a member that the type does not know, and refuses.
+    UnknownField {
+        /// The fields it knows.
+        expected: &'static [&'static str],
+    },
+    /// The enum has no such variant.
+    UnknownVariant {
+        /// The variants it has.
+        expected: &'static [&'static str],
+    },
+    /// A field is given more than once.
+    DuplicateField(&'static str),
+    /// A string has half of a surrogate pair, which stands for no character.
+    LoneSurrogate,
+    /// The array does not have this number of elements.
+    Elements(u32),
+    /// The value is too long or too short for its type.
+    Length,
+    /// More than [`MAX_DEPTH`] containers are open at once.
+    Depth,
+    /// The value breaks a rule of its field.
+    Rule {
+        /// The rule.
+        rule: Rule,
+        /// The value that was found, or its length.
+        found: i64,
+    },
+}
+
+/// A rule that a field sets beside its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// The number is too small.
+    Below {
+        /// The smallest that is taken.
+        minimum: i64,
+    },
+    /// The number is too large.
+    Above {
+        /// The largest that is taken.
+        maximum: i64,
+    },
+    /// The string or array is too short.
+    TooShort {
+        /// The shortest that is taken, in characters or elements.
+        minimum: u32,
+    },
+    /// The string or array is too long.
+    TooLong {
+        /// The longest that is taken, in characters or elements.
+        maximum: u32,
+    },
+}
+
+/// One step on the way to a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Segment {
+    /// A member of an object.
+    Field(&'static str),
+    /// An element of an array, counted from 0.
+    Index(u32),
+}
+
+impl Segment {
+    /// A member whose name is not known at compile time, as in a map: `*`.
+    pub const ANY_KEY: Self = Self::Field("*");
+}
+
+impl DecodeError {
+    /// An error of the whole value; [`within`](Self::within) moves it to a part.
+    pub const fn new(kind: Kind) -> Self {
+        Self { kind, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false }
+    }
+
+    /// A value, or the length of one, that breaks a rule of its field.
+    pub const fn rule(rule: Rule, found: i64) -> Self {
+        Self::new(Kind::Rule { rule, found })
+    }
+
+    /// The same error of the whole in which this value is the part `segment`.
+    #[must_use]
+    pub fn within(mut self, segment: Segment) -> Self {
+        push_segment(&mut self.path, &mut self.segments, &mut self.cut, segment);
+        self
+    }
+
+    /// What is wrong.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The way to the wrong value from the outside in: its last [`MAX_PATH`] steps.
+    pub fn path(&self) -> impl Iterator<Item = Segment> {
+        self.path.iter().take(usize::from(self.segments)).rev().copied()
+    }
+
+    /// Displays the error with a name for the whole value: `args.samples: …`.
+    pub fn display_in<'a>(&'a self, root: &'a str) -> impl fmt::Display {
+        InRoot { error: self, root }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.display_in("").fmt(f)
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// An error for a `Deserialize` of one's own that names what was expected, also without an allocator: `expected` holds
+/// one sentence such as "a duration like 1m30s".
+///
+/// serde's constructors take texts that have to be formatted; this one alone takes `&'static str`s, in another role.
+pub fn expected<E: de::Error>(expected: &'static [&'static str]) -> E {
+    E::unknown_variant(THIS_VALUE, expected)
+}
+
+/// The variant name under which [`expected`] passes a text through serde. No JSON key gets compared with it.
+const THIS_VALUE: &str = "(this value)";
+
+struct InRoot<'a> {
+    error: &'a DecodeError,
+    root: &'a str,
+}
+
+impl fmt::Display for InRoot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.error.kind;
+        // A field that is missing or given twice is the last step of the path itself.
+        let last = match kind {
+            Kind::MissingField(name) | Kind::DuplicateField(name) => Some(Segment::Field(name)),
+            _ => None,
+        };
+        f.write_str(self.root)?;
+        let mut start = self.root.is_empty();
+        if self.error.cut {
+            f.write_str("...")?;
+            start = true;
+        }
+        for segment in self.error.path().chain(last) {
+            match segment {
+                Segment::Field(name) if start => f.write_str(name)?,
+                Segment::Field(name) => write!(f, ".{name}")?,
+                Segment::Index(index) => write!(f, "[{index}]")?,
+            }
+            start = false;
+        }
+        if !start {
+            f.write_str(": ")?;
+        }
+        kind.fmt(f)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NotJson => f.write_str("the text is not JSON"),
+            Self::Expected(what) => write!(f, "expected {what}"),
+            Self::Unexpected(what) => write!(f, "{what} is not accepted here"),
+            Self::Refused => f.write_str("value refused"),
+            Self::MissingField(_) => f.write_str("required, but missing"),
+            Self::UnknownField { expected: [] } => f.write_str("no members are expected here"),
+            Self::UnknownField { expected } => list(f, "unknown member; known: ", expected),
+            Self::UnknownVariant { expected } => list(f, "expected one of: ", expected),
+            Self::DuplicateField(_) => f.write_str("given more than once"),
+            Self::LoneSurrogate => f.write_str("a lone surrogate"),
+            Self::Elements(count) => write!(f, "expected an array of {count} elements"),
+            Self::Length => f.write_str("the wrong length"),
+            Self::Depth => write!(f, "nested deeper than {MAX_DEPTH}"),
+            Self::Rule { rule, found } => {
+                const BELOW: &str = "below the minimum";
+                const ABOVE: &str = "above the maximum";
+                let (what, relation, limit) = match rule {
+                    Rule::Below { minimum } => ("", BELOW, minimum),
+                    Rule::Above { maximum } => ("", ABOVE, maximum),
+                    Rule::TooShort { minimum } => ("length ", BELOW, i64::from(minimum)),
+                    Rule::TooLong { maximum } => ("length ", ABOVE, i64::from(maximum)),
+                };
+                write!(f, "{what}{} is {relation} {}", number::Printed(found), number::Printed(limit))
+            }
+        }
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, lead: &str, names: &[&str]) -> fmt::Result {
+    f.write_str(lead)?;
+    for (at, name) in names.iter().enumerate() {
+        if at > 0 {
+            f.write_str(", ")?;
+        }
+        f.write_str(name)?;
+    }
+    Ok(())
+}
+
+fn push_segment(path: &mut [Segment; MAX_PATH], segments: &mut u8, cut: &mut bool, segment: Segment) {
+    if let Some(place) = path.get_mut(usize::from(*segments)) {
+        *place = segment;
+        *segments += 1;
+    } else {
+        *cut = true;
+    }
+}
+
+/// What goes up through serde: three words, since every `Result` of every visitor carries it. The path stays behind in
+/// the decoder. serde's texts are dropped unformatted: they would link float formatting.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    NotJson,
+    Expected(&'static str),
+    Unexpected(&'static str),
+    Refused,
+    MissingField(&'static str),
+    UnknownField(&'static [&'static str]),
+    UnknownVariant(&'static [&'static str]),
+    DuplicateField(&'static str),
+    LoneSurrogate,
+    Elements(u32),
+    Length,
+    Depth,
+}
+
+impl From<Fault> for Kind {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::NotJson => Self::NotJson,
+            Fault::Expected(what) => Self::Expected(what),
+            Fault::Unexpected(what) => Self::Unexpected(what),
+            Fault::Refused => Self::Refused,
+            Fault::MissingField(name) => Self::MissingField(name),
+            Fault::UnknownField(expected) => Self::UnknownField { expected },
+            Fault::UnknownVariant(expected) => Self::UnknownVariant { expected },
+            Fault::DuplicateField(name) => Self::DuplicateField(name),
+            Fault::LoneSurrogate => Self::LoneSurrogate,
+            Fault::Elements(count) => Self::Elements(count),
+            Fault::Length => Self::Length,
+            Fault::Depth => Self::Depth,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Kind::from(*self).fmt(f)
+    }
+}
+
+impl core::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self::Refused
+    }
+
+    fn invalid_type(found: Unexpected<'_>, _: &dyn Expected) -> Self {
+        Self::Unexpected(match found {
+            Unexpected::Bool(_) => "a boolean",
+            Unexpected::Unsigned(_) | Unexpected::Signed(_) | Unexpected::Float(_) => "such a number",
+            Unexpected::Char(_) | Unexpected::Str(_) | Unexpected::Bytes(_) => "a string",
+            Unexpected::Unit | Unexpected::Option => "null",
+            Unexpected::Seq => "an array",
+            Unexpected::Map => "an object",
+            _ => "this value",
+        })
+    }
+
+    fn invalid_value(_: Unexpected<'_>, _: &dyn Expected) -> Self {
+        Self::Unexpected("this value")
+    }
+
+    fn invalid_length(_: usize, _: &dyn Expected) -> Self {
+        Self::Length
+    }
+
+    fn unknown_variant(name: &str, expected: &'static [&'static str]) -> Self {
+        match expected {
+            [what] if name == THIS_VALUE => Self::Expected(what),
+            _ => Self::UnknownVariant(expected),
+        }
+    }
+
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
+        Self::UnknownField(expected)
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        Self::MissingField(name)
+    }
+
+    fn duplicate_field(name: &'static str) -> Self {
+        Self::DuplicateField(name)
+    }
+}
+
+/// What is left of the text, and where an error on its way up has come by.
+///
+/// Tokens are split off the front, so that each string is the only owner of its bytes and can be decoded in place.
+struct Decoder<'de> {
+    rest: &'de mut [u8],
+    depth: u8,
+    path: [Segment; MAX_PATH],
+    segments: u8,
+    cut: bool,
+}
+
+impl<'de> Decoder<'de> {
+    /// The next byte that is not white space; it is not consumed.
+    #[inline]
+    fn peek(&mut self) -> Result<u8, Fault> {
+        match self.rest.first() {
+            Some(&byte) if byte > b' ' => Ok(byte),
+            _ => self.skip_white_space(),
+        }
+    }
+
+    #[cold]
+    fn skip_white_space(&mut self) -> Result<u8, Fault> {
+        let blank = self.rest.iter().take_while(|byte| is_white_space(**byte)).count();
+        self.take(blank)?;
+        self.rest.first().copied().ok_or(Fault::NotJson)
+    }
+
+    /// Nothing but white space may be left.
+    fn end(&mut self) -> Result<(), Fault> {
+        if self.rest.iter().all(|byte| is_white_space(*byte)) { Ok(()) } else { Err(Fault::NotJson) }
+    }
+
+    /// Splits off the first `length` bytes.
+    #[inline]
+    fn take(&mut self, length: usize) -> Result<&'de mut [u8], Fault> {
+        let (head, tail) = mem::take(&mut self.rest).split_at_mut_checked(length).ok_or(Fault::NotJson)?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    /// Consumes the byte that `peek` has shown.
+    #[inline]
+    fn bump(&mut self) {
+        if let Some((_, tail)) = mem::take(&mut self.rest).split_first_mut() {
+            self.rest = tail;
+        }
+    }
+
+    #[inline]
+    fn consume(&mut self, byte: u8, otherwise: Fault) -> Result<(), Fault> {
+        if self.peek()? == byte {
+            self.bump();
+            Ok(())
+        } else {
+            Err(otherwise)
+        }
+    }
+
+    /// A number or a literal: all up to the next delimiter.
+    fn scalar(&mut self) -> Result<&'de [u8], Fault> {
+        let length = scalar_length(self.rest);
+        Ok(self.take(length)?)
+    }
+
+    fn literal(&mut self, literal: &[u8]) -> Result<(), Fault> {
+        if self.scalar()? == literal { Ok(()) } else { Err(Fault::NotJson) }
+    }
+
+    /// The decoded bytes of the string at hand.
+    fn string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
+        self.consume(b'"', Fault::Expected(what))?;
+        let (length, escaped) = string_length(self.rest).ok_or(Fault::NotJson)?;
+        let body = self.take(length)?;
+        self.bump();
+        if escaped { unescape(body) } else { Ok(body) }
+    }
+
+    fn str(&mut self, what: &'static str) -> Result<&'de str, Fault> {
+        str::from_utf8(self.string(what)?).map_err(|_| Fault::NotJson)
+    }
+
+    /// The name of a member and the colon behind it.
+    fn key(&mut self) -> Result<&'de [u8], Fault> {
+        let key = self.string("a member name")?;
+        self.consume(b':', Fault::NotJson)?;
+        Ok(key)
+    }
+
+    fn number(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
+        match self.peek()? {
+            b'-' | b'0'..=b'9' => self.scalar(),
+            _ => Err(Fault::Expected(what)),
+        }
+    }
+
+    fn digits(&mut self, what: &'static str) -> Result<number::Digits<'de>, Fault> {
+        number::Digits::new(self.number(what)?).ok_or(Fault::NotJson)
+    }
+
+    /// An integer of up to 32 bits, in two's complement: one copy of the code for all of them.
+    fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Fault> {
+        number::small(self.number(what)?, below, above).ok_or(Fault::Expected(what))
+    }
+
+    /// Steps over a value of any depth, without recursion, and returns its text.
+    fn raw(&mut self) -> Result<&'de mut [u8], Fault> {
+        self.peek()?;
+        let length = value_length(self.rest).ok_or(Fault::NotJson)?;
+        self.take(length)
+    }
+
+    /// Opens a container.
+    fn enter(&mut self) -> Result<(), Fault> {
+        self.bump();
+        self.depth = self.depth.checked_sub(1).ok_or(Fault::Depth)?;
+        Ok(())
+    }
+
+    fn leave(&mut self, close: u8, otherwise: Fault) -> Result<(), Fault> {
+        self.depth = self.depth.saturating_add(1);
+        self.consume(close, otherwise)
+    }
+
+    #[cold]
+    fn came_by(&mut self, segment: Segment) {
+        push_segment(&mut self.path, &mut self.segments, &mut self.cut, segment);
+    }
+
+    fn sequence<V: Visitor<'de>>(&mut self, visitor: V, wrong_length: Fault) -> Result<V::Value, Fault> {
+        self.enter()?;
+        let segments = self.segments;
+        match visitor.visit_seq(Elements { decoder: self, index: 0 }) {
+            // A length of this array, not of something inside it.
+            Err(Fault::Length) if self.segments == segments => Err(wrong_length),
+            Err(fault) => Err(fault),
+            Ok(value) => {
+                self.leave(b']', wrong_length)?;
+                Ok(value)
+            }
+        }
+    }
+
+    fn members<V: Visitor<'de>>(
+        &mut self,
+        visitor: V,
+        fields: Option<&'static [&'static str]>,
+    ) -> Result<V::Value, Fault> {
+        self.enter()?;
+        let value = visitor.visit_map(Members { decoder: self, key: &[], fields, first: true })?;
+        self.leave(b'}', Fault::Length)?;
+        Ok(value)
+    }
+
+    fn structure<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
+        match self.peek()? {
+            b'{' => self.members(visitor, Some(fields)),
+            b'[' => self.sequence(visitor, elements(fields.len())),
+            _ => Err(Fault::Expected("an object")),
+        }
+    }
+
+    fn tuple<V: Visitor<'de>>(&mut self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek()? {
+            b'[' => self.sequence(visitor, elements(length)),
+            _ => Err(elements(length)),
+        }
+    }
+}
+
+fn elements(count: usize) -> Fault {
+    Fault::Elements(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// The integers of up to 32 bits, which share [`Decoder::small`].
+macro_rules! small_integers {
+    ($($method:ident $visit:ident $int:ident $below:expr, $above:expr, $what:literal;)*) => {$(
+        #[inline]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_lossless)]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            visitor.$visit(self.small($below, $above, $what)? as $int)
+        }
+    )*};
+}
+
+macro_rules! large_integers {
+    ($($method:ident $visit:ident $to:ident $what:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            visitor.$visit(self.digits($what)?.$to().map_err(|_| Fault::Expected($what))?)
+        }
+    )*};
+}
+
+/// The only place that links core's parser of floating-point numbers: 20 KB on a Cortex-M0+, with bounds checks that
+/// panic in theory. A firmware that wants neither uses [`Decimal`](super::decimal::Decimal).
+macro_rules! floats {
+    ($($method:ident $visit:ident $float:ident $what:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            let text = str::from_utf8(self.number($what)?).map_err(|_| Fault::NotJson)?;
+            let value = text.parse::<$float>().map_err(|_| Fault::NotJson)?;
+            if value.is_finite() { visitor.$visit(value) } else { Err(Fault::Expected($what)) }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for &mut Decoder<'de> {
+    type Error = Fault;
+
+    small_integers! {
+        deserialize_u8 visit_u8 u8 0, 0xff, "an integer from 0 to 255";
+        deserialize_u16 visit_u16 u16 0, 0xffff, "an integer from 0 to 65535";
+        deserialize_u32 visit_u32 u32 0, u32::MAX, "an integer from 0 to 4294967295";
+        deserialize_i8 visit_i8 i8 0x80, 0x7f, "an integer from -128 to 127";
+        deserialize_i16 visit_i16 i16 0x8000, 0x7fff, "an integer from -32768 to 32767";
+        deserialize_i32 visit_i32 i32 1 << 31, u32::MAX >> 1, "an integer from -2147483648 to 2147483647";
+    }
+
+    large_integers! {
+        deserialize_u64 visit_u64 to_u64 "an integer from 0 to 18446744073709551615";
+        deserialize_i64 visit_i64 to_i64 "an integer from -9223372036854775808 to 9223372036854775807";
+        deserialize_u128 visit_u128 to_u128 "an integer from 0 to 340282366920938463463374607431768211455";
+        deserialize_i128 visit_i128 to_i128 "an integer from -170141183460469231731687303715884105728 to 170141183460469231731687303715884105727";
+    }
+
+    floats! {
+        deserialize_f32 visit_f32 f32 "a number from -3.4028235e38 to 3.4028235e38";
+        deserialize_f64 visit_f64 f64 "a number from -1.7976931348623157e308 to 1.7976931348623157e308";
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek()? {
+            b'{' => self.members(visitor, None),
+            b'[' => self.sequence(visitor, Fault::Length),
+            b'"' => self.deserialize_str(visitor),
+            b't' | b'f' => self.deserialize_bool(visitor),
+            b'n' => self.deserialize_unit(visitor),
+            b'-' | b'0'..=b'9' => {
+                let text = self.rest.get(..scalar_length(self.rest)).unwrap_or_default();
+                let digits = number::Digits::new(text).ok_or(Fault::NotJson)?;
+                // As in `serde_json`: what is written as an integer is one, but `-0`, whose sign an integer would lose.
+                if digits.is_plain() && text != b"-0" {
+                    if let Ok(value) = digits.to_u64() {
+                        self.scalar()?;
+                        return visitor.visit_u64(value);
+                    }
+                    if let Ok(value) = digits.to_i64() {
+                        self.scalar()?;
+                        return visitor.visit_i64(value);
+                    }
+                }
+                self.deserialize_f64(visitor)
+            }
+            _ => Err(Fault::NotJson),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek()? {
+            b't' => {
+                self.literal(b"true")?;
+                visitor.visit_bool(true)
+            }
+            b'f' => {
+                self.literal(b"false")?;
+                visitor.visit_bool(false)
+            }
+            _ => Err(Fault::Expected("true or false")),
+        }
+    }
+
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_char(one_char(self.string(ONE_CHARACTER)?)?)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_borrowed_str(self.str("a string")?)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek()? {
+            b'[' => self.sequence(visitor, Fault::Length),
+            _ => visitor.visit_borrowed_bytes(self.string("a string")?),
+        }
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_bytes(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.peek()? == b'n' {
+            self.literal(b"null")?;
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.peek()? != b'n' {
+            return Err(Fault::Expected("null"));
+        }
+        self.literal(b"null")?;
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_unit(visitor)
+    }
+
+    // The name is a constant at the call: only one of the two ways is compiled into it.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        if name == RAW_TOKEN {
+            visitor.visit_borrowed_bytes(super::raw::drop_line_breaks(self.raw()?))
+        } else {
+            visitor.visit_newtype_struct(self)
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek()? {
+            b'[' => self.sequence(visitor, Fault::Length),
+            _ => Err(Fault::Expected("an array")),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+        self.tuple(length, visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.tuple(length, visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek()? {
+            b'{' => self.members(visitor, None),
+            _ => Err(Fault::Expected("an object")),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.structure(fields, visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self.peek()? {
+            b'"' => visitor.visit_enum(Name { text: self.string("a string")?, as_bytes: true }),
+            b'{' => {
+                self.enter()?;
+                if self.peek()? != b'"' {
+                    return Err(Fault::Expected(ONE_MEMBER));
+                }
+                let name = self.key()?;
+                let value = visitor.visit_enum(Tagged { decoder: self, name });
+                if value.is_err()
+                    && let Some(variant) = static_name(variants, name)
+                {
+                    self.came_by(Segment::Field(variant));
+                }
+                let value = value?;
+                self.leave(b'}', Fault::Expected(ONE_MEMBER))?;
+                Ok(value)
+            }
+            _ => Err(Fault::Expected("a string, or an object of one member")),
+        }
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_borrowed_bytes(self.string("a string")?)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.raw()?;
+        visitor.visit_unit()
+    }
+}
+
+const ONE_CHARACTER: &str = "a string of one character";
+const ONE_MEMBER: &str = "an object of one member";
+
+/// The elements of an array.
+struct Elements<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    index: u32,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        match self.decoder.peek()? {
+            b']' => return Ok(None),
+            b',' if self.index > 0 => self.decoder.bump(),
+            _ if self.index > 0 => return Err(Fault::NotJson),
+            _ => {}
+        }
+        match seed.deserialize(&mut *self.decoder) {
+            Ok(value) => {
+                self.index = self.index.saturating_add(1);
+                Ok(Some(value))
+            }
+            Err(fault) => {
+                self.decoder.came_by(Segment::Index(self.index));
+                Err(fault)
+            }
+        }
+    }
+}
+
+/// The members of an object.
+struct Members<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    key: &'de [u8],
+    /// A struct's names; a map has none.
+    fields: Option<&'static [&'static str]>,
+    first: bool,
+}
+
+impl<'de> MapAccess<'de> for Members<'_, 'de> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        match self.decoder.peek()? {
+            b'}' => return Ok(None),
+            b',' if !self.first => self.decoder.bump(),
+            _ if !self.first => return Err(Fault::NotJson),
+            _ => {}
+        }
+        self.first = false;
+        self.key = self.decoder.key()?;
+        let key = seed.deserialize(Name { text: self.key, as_bytes: self.fields.is_some() });
+        if key.is_err() && self.fields.is_none() {
+            self.decoder.came_by(Segment::ANY_KEY);
+        }
+        key.map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let value = seed.deserialize(&mut *self.decoder);
+        if value.is_err() {
+            let name = static_name(self.fields.unwrap_or_default(), self.key);
+            self.decoder.came_by(name.map_or(Segment::ANY_KEY, Segment::Field));
+        }
+        value
+    }
+}
+
+/// The `'static` twin of a name in the text.
+#[cold]
+fn static_name(names: &'static [&'static str], name: &[u8]) -> Option<&'static str> {
+    names.iter().copied().find(|known| known.as_bytes() == name)
+}
+
+/// `{"Variant": content}`, from the content on.
+struct Tagged<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    name: &'de [u8],
+}
+
+impl<'de> EnumAccess<'de> for Tagged<'_, 'de> {
+    type Error = Fault;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
+        Ok((seed.deserialize(Name { text: self.name, as_bytes: true })?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
+    type Error = Fault;
+
+    fn unit_variant(self) -> Result<(), Fault> {
+        if self.decoder.peek()? != b'n' {
+            return Err(Fault::Expected("null"));
+        }
+        self.decoder.literal(b"null")
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
+        seed.deserialize(self.decoder)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+        self.decoder.tuple(length, visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
+        self.decoder.structure(fields, visitor)
+    }
+}
+
+/// The decoded text of a member's name, or of a variant without content.
+struct Name<'de> {
+    text: &'de [u8],
+    /// Whether an identifier is handed out as bytes. Not in a map: serde's `flatten` keeps the keys that it sees.
+    as_bytes: bool,
+}
+
+impl<'de> Name<'de> {
+    fn str(&self) -> Result<&'de str, Fault> {
+        str::from_utf8(self.text).map_err(|_| Fault::NotJson)
+    }
+
+    /// The digits of an integer in its plain form: `"1.0"` and `"1e0"` would be further names for the key `1`.
+    fn digits(&self, what: &'static str) -> Result<number::Digits<'de>, Fault> {
+        number::Digits::new(self.text).filter(number::Digits::is_plain).ok_or(Fault::Expected(what))
+    }
+}
+
+macro_rules! integer_keys {
+    ($($method:ident $visit:ident $int:ident $to:ident $what:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            let value = self.digits($what)?.$to().ok().and_then(|value| $int::try_from(value).ok());
+            visitor.$visit(value.ok_or(Fault::Expected($what))?)
+        }
+    )*};
+}
+
+macro_rules! float_keys {
+    ($($method:ident $visit:ident $float:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            let what = Fault::Expected("a number as the member name");
+            number::Digits::new(self.text).ok_or(what)?;
+            match self.str()?.parse::<$float>() {
+                Ok(value) if value.is_finite() => visitor.$visit(value),
+                _ => Err(what),
+            }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Name<'de> {
+    type Error = Fault;
+
+    integer_keys! {
+        deserialize_u8 visit_u8 u8 to_u32 "an integer from 0 to 255 as the member name";
+        deserialize_u16 visit_u16 u16 to_u32 "an integer from 0 to 65535 as the member name";
+        deserialize_u32 visit_u32 u32 to_u32 "an integer of 32 bits without sign as the member name";
+        deserialize_u64 visit_u64 u64 to_u64 "an integer of 64 bits without sign as the member name";
+        deserialize_u128 visit_u128 u128 to_u128 "an integer of 128 bits without sign as the member name";
+        deserialize_i8 visit_i8 i8 to_i32 "an integer from -128 to 127 as the member name";
+        deserialize_i16 visit_i16 i16 to_i32 "an integer from -32768 to 32767 as the member name";
+        deserialize_i32 visit_i32 i32 to_i32 "an integer of 32 bits as the member name";
+        deserialize_i64 visit_i64 i64 to_i64 "an integer of 64 bits as the member name";
+        deserialize_i128 visit_i128 i128 to_i128 "an integer of 128 bits as the member name";
+    }
+
+    float_keys! { deserialize_f32 visit_f32 f32 deserialize_f64 visit_f64 f64 }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_borrowed_str(self.str()?)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.text {
+            b"true" => visitor.visit_bool(true),
+            b"false" => visitor.visit_bool(false),
+            _ => Err(Fault::Expected("true or false as the member name")),
+        }
+    }
+
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_char(one_char(self.text)?)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_borrowed_bytes(self.text)
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_borrowed_bytes(self.text)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    #[allow(clippy::inline_always)] // As above.
+    #[inline(always)]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        if name == RAW_TOKEN { Err(Fault::Unexpected("a member name")) } else { visitor.visit_newtype_struct(self) }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_enum(self)
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.as_bytes { visitor.visit_borrowed_bytes(self.text) } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! {
+        str string unit unit_struct seq tuple tuple_struct map struct
+    }
+}
+
+impl<'de> EnumAccess<'de> for Name<'de> {
+    type Error = Fault;
+    type Variant = NoContent;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, NoContent), Fault> {
+        Ok((seed.deserialize(Name { as_bytes: true, ..self })?, NoContent))
+    }
+}
+
+/// The content of a variant that is a mere name.
+struct NoContent;
+
+impl<'de> VariantAccess<'de> for NoContent {
+    type Error = Fault;
+
+    fn unit_variant(self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Fault> {
+        Err(Fault::Expected(ONE_MEMBER))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Fault> {
+        Err(Fault::Expected(ONE_MEMBER))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Fault> {
+        Err(Fault::Expected(ONE_MEMBER))
+    }
+}
+
+fn one_char(text: &[u8]) -> Result<char, Fault> {
+    let text = str::from_utf8(text).map_err(|_| Fault::NotJson)?;
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(one), None) => Ok(one),
+        _ => Err(Fault::Expected(ONE_CHARACTER)),
+    }
+}
+
+fn is_white_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// The length of the number or literal at the start of `text`: up to a delimiter.
+fn scalar_length(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| !matches!(**byte, b',' | b']' | b'}' | b':' | b'"' | 0..=b' ')).count()
+}
+
+/// The length of the string whose opening quote has been read, and whether it has escapes.
+fn string_length(text: &[u8]) -> Option<(usize, bool)> {
+    let mut length = plain_length(text);
+    if text.get(length) == Some(&b'"') {
+        return Some((length, false));
+    }
+    loop {
+        match *text.get(length)? {
+            b'"' => return Some((length, true)),
+            b'\\' => length = length.checked_add(2)?,
+            _ => length = length.checked_add(1)?,
+        }
+    }
+}
+
+/// How many bytes come before the first quote or backslash.
+#[cfg(not(target_pointer_width = "64"))]
+fn plain_length(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| !matches!(**byte, b'"' | b'\\')).count()
+}
+
+/// The same, eight bytes a step: a byte of `word ^ pattern` is 0 where `word` has the byte of the pattern, and the
+/// lowest zero byte is the lowest high bit of `(x - 0x01…) & !x & 0x80…`.
+#[cfg(target_pointer_width = "64")]
+fn plain_length(text: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let mut rest = text;
+    while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let hits = zeros(word ^ (ONES * 0x22)) | zeros(word ^ (ONES * 0x5c));
+        if hits != 0 {
+            return text.len() - rest.len() + (hits.trailing_zeros() / 8) as usize;
+        }
+        rest = tail;
+    }
+    text.len() - rest.len() + rest.iter().take_while(|byte| !matches!(**byte, b'"' | b'\\')).count()
+}
+
+/// The length of the value at the start of `text`, which is no white space.
+fn value_length(text: &[u8]) -> Option<usize> {
+    let mut at = 0usize;
+    let mut depth = 0usize;
+    loop {
+        match *text.get(at)? {
+            b'"' => {
+                let body = at.checked_add(1)?;
+                at = body.checked_add(string_length(text.get(body..)?)?.0)?.checked_add(1)?;
+            }
+            b'{' | b'[' => {
+                depth = depth.checked_add(1)?;
+                at = at.checked_add(1)?;
+            }
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                at = at.checked_add(1)?;
+            }
+            b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' if depth > 0 => at = at.checked_add(1)?,
+            _ => match scalar_length(text.get(at..)?) {
+                0 => return None,
+                length => at = at.checked_add(length)?,
+            },
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// Decodes the escapes of a string (RFC 8259 §7) in place.
+///
+/// ```text
+/// char = unescaped /
+///     escape (
+///         %x22 / %x5C / %x2F /    ; "  \  /
+///         %x62 / %x66 / %x6E /    ; b  f  n
+///         %x72 / %x74 /           ; r  t
+///         %x75 4HEXDIG )          ; uXXXX
+/// ```
+fn unescape(body: &mut [u8]) -> Result<&[u8], Fault> {
+    let mut read = plain_length(body);
+    let mut written = read;
+    while let Some(&byte) = body.get(read) {
+        if byte != b'\\' {
+            put(body, &mut written, byte);
+            read += 1;
+            continue;
+        }
+        let escape = body.get(read + 1).copied().ok_or(Fault::NotJson)?;
+        read += 2;
+        let byte = match escape {
+            b'"' | b'\\' | b'/' => escape,
+            b'b' => 0x08,
+            b'f' => 0x0c,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                let mut code = hex4(body, read)?;
+                read += 4;
+                if code & 0xf800 == 0xd800 {
+                    // A high surrogate, then `\u` and a low one (RFC 8259 §7).
+                    let low = match body.get(read..) {
+                        Some([b'\\', b'u', ..]) if code < 0xdc00 => hex4(body, read + 2)?,
+                        _ => return Err(Fault::LoneSurrogate),
+                    };
+                    if low & 0xfc00 != 0xdc00 {
+                        return Err(Fault::LoneSurrogate);
+                    }
+                    read += 6;
+                    code = 0x1_0000 + ((code & 0x3ff) << 10) + (low & 0x3ff);
+                }
+                put_utf8(body, &mut written, code);
+                continue;
+            }
+            _ => return Err(Fault::NotJson),
+        };
+        put(body, &mut written, byte);
+    }
+    body.get(..written).ok_or(Fault::NotJson)
+}
+
+#[inline]
+fn put(body: &mut [u8], written: &mut usize, byte: u8) {
+    if let Some(place) = body.get_mut(*written) {
+        *place = byte;
+    }
+    *written += 1;
+}
+
+/// UTF-8 (RFC 3629 §3): at most three bytes for the six of `\uXXXX`, four for the twelve of a pair.
+#[allow(clippy::cast_possible_truncation)]
+fn put_utf8(body: &mut [u8], written: &mut usize, code: u32) {
+    let low = |shift: u32| 0x80 | ((code >> shift) & 0x3f) as u8;
+    match code {
+        0..=0x7f => return put(body, written, code as u8),
+        0x80..=0x7ff => put(body, written, 0xc0 | (code >> 6) as u8),
+        0x800..=0xffff => put(body, written, 0xe0 | (code >> 12) as u8),
+        _ => put(body, written, 0xf0 | (code >> 18) as u8),
+    }
+    if code > 0xffff {
+        put(body, written, low(12));
+    }
+    if code > 0x7ff {
+        put(body, written, low(6));
+    }
+    put(body, written, low(0));
+}
+
+fn hex4(body: &[u8], at: usize) -> Result<u32, Fault> {
+    let (digits, _) = body.get(at..).and_then(|tail| tail.split_first_chunk::<4>()).ok_or(Fault::NotJson)?;
+    let mut code = 0;
+    for &digit in digits {
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            b'A'..=b'F' => digit - b'A' + 10,
+            _ => return Err(Fault::NotJson),
+        };
+        code = code << 4 | u32::from(value);
+    }
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::{Deserialize, de::DeserializeOwned};
+    use serde_json::{Value, json};
+    use std::{
+        borrow::{Cow, ToOwned},
+        boxed::Box,
+        collections::BTreeMap,
+        fmt::Debug,
+        format,
+        string::{String, ToString},
+        vec,
+        vec::Vec,
+    };
+
+    fn decode<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
+        from_checked(&mut Vec::from(text))
+    }
+
+    /// Both this decoder and `serde_json` take the text, for the same value.
+    #[track_caller]
+    fn same<T: DeserializeOwned + PartialEq + Debug>(texts: &[&str]) {
+        for text in texts {
+            let expected: T = serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(decode::<T>(text), Ok(expected), "{text}");
+        }
+    }
+
+    /// Both refuse it.
+    #[track_caller]
+    fn refused<T: DeserializeOwned + Debug>(texts: &[&str]) {
+        for text in texts {
+            serde_json::from_str::<T>(text).expect_err(text);
+            decode::<T>(text).expect_err(text);
+        }
+    }
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Unit;
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Newtype(u16);
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Pair(u8, String);
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Inner {
+        b: i8,
+        #[serde(default)]
+        name: String,
+    }
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Outer {
+        a: Vec<Inner>,
+        o: Option<Box<Outer>>,
+        #[serde(rename = "sch\u{f6}n \"quoted\"", default)]
+        odd: Option<f64>,
+    }
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(rename_all = "kebab-case")]
+    enum Mode {
+        Off,
+        VeryFast,
+        Level(u8),
+        Range(u8, u8),
+        Custom { speed: u16, label: String },
+        Nested(Box<Mode>),
+    }
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        x: u8,
+    }
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(tag = "type")]
+    enum Internal {
+        Point { x: f32, y: i64 },
+        Name { name: String },
+    }
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(tag = "t", content = "c")]
+    enum Adjacent {
+        One(u8),
+        Two { a: String },
+        Unit,
+    }
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(untagged)]
+    enum Untagged {
+        Integer(i64),
+        Float(f64),
+        Text(String),
+        List(Vec<Untagged>),
+        Object { k: Box<Untagged> },
+        Nothing,
+    }
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Flat {
+        id: u32,
+        #[serde(flatten)]
+        inner: Inner,
+        #[serde(flatten)]
+        others: BTreeMap<String, Value>,
+    }
+
+    #[test]
+    fn values_are_those_of_serde_json() {
+        same::<bool>(&["true", " false\n"]);
+        same::<()>(&["null"]);
+        same::<Unit>(&["null"]);
+        same::<Newtype>(&["7"]);
+        same::<Pair>(&["[1,\"x\"]", " [ 1 , \"\\n\" ] "]);
+        same::<(u8, (), [bool; 2])>(&["[255,null,[true,false]]"]);
+        same::<Option<Option<u8>>>(&["null", "3"]);
+        same::<char>(&["\"x\"", "\"\\u20ac\"", "\"\\ud83d\\ude00\"", "\"\u{1f600}\""]);
+        same::<f32>(&["0", "-0.0", "1.5", "3.4e38", "1e-46", "16777217"]);
+        same::<f64>(&[
+            "0",
+            "-0",
+            "1.5E+3",
+            "1e-400",
+            "0.1",
+            "123456789012345678901234567890",
+            "1.7976931348623157e308",
+        ]);
+        same::<Vec<i16>>(&["[]", "[ ]", "[1]", "[ 1 , -2,\t3 ]"]);
+        same::<Outer>(&[
+            r#"{"a":[],"o":null}"#,
+            r#" { "o" : { "a" : [ ] } , "a" : [ { "b" : -1 , "name" : "\u003c\"\\\/\b\f\n\r\t" } ] } "#,
+            r#"{"sch\u00f6n \"quoted\"":1.25,"\u0061":[{"b":1,"x":[{"y":"]}"},[[]],"\\",null,-1e5]}]}"#,
+            "[[],null,2.5]",
+        ]);
+        same::<Mode>(&[
+            r#""off""#,
+            r#""very-f\u0061st""#,
+            r#"{"off":null}"#,
+            r#"{"level":3}"#,
+            r#"{ "range" : [1,2] }"#,
+            r#"{"custom":{"label":"\"","speed":9,"ignored":{}}}"#,
+            r#"{"custom":[9,"x"]}"#,
+            r#"{"nested":{"nested":"off"}}"#,
+        ]);
+        same::<BTreeMap<i8, Mode>>(&[r#"{"-128":"off","127":{"level":1}}"#, "{}"]);
+        same::<BTreeMap<u64, bool>>(&[r#"{"18446744073709551615":true,"0":false}"#]);
+        same::<BTreeMap<i128, Newtype>>(&[r#"{"-170141183460469231731687303715884105728":1}"#]);
+        same::<BTreeMap<bool, u8>>(&[r#"{"true":1,"false":2}"#]);
+        same::<BTreeMap<char, u8>>(&[r#"{"\n":1}"#]);
+        same::<BTreeMap<String, u8>>(&[r#"{"a\tb":1,"":2,"a\u0009b":3}"#]);
+        same::<Result<u8, String>>(&[r#"{"Ok":1}"#, r#"{"Err":"e"}"#]);
+        same::<core::time::Duration>(&[r#"{"secs":1,"nanos":2}"#]);
+        same::<core::ops::Range<u8>>(&[r#"{"start":1,"end":2}"#]);
+        same::<core::net::IpAddr>(&[r#""::1""#]);
+        same::<Cow<'static, str>>(&[r#""\u0000""#]);
+        same::<serde::de::IgnoredAny>(&["[[[{\"a\":[1,\"]\"]}]]]"]);
+    }
+
+    #[test]
+    fn serdes_other_tags_work_with_an_allocator() {
+        same::<Internal>(&[
+            r#"{"type":"Point","x":1.5,"y":-3}"#,
+            r#"{"y":2,"x":1,"type":"Point"}"#,
+            r#"{"name":"\n","t\u0079pe":"Name"}"#,
+        ]);
+        same::<Adjacent>(&[r#"{"t":"One","c":3}"#, r#"{"c":{"a":"\""},"t":"Two"}"#, r#"{"t":"Unit"}"#]);
+        same::<Untagged>(&["1", "-1", "1.0", "1e2", "\"\\n\"", "[1,[\"x\"]]", r#"{"k":{"k":2.5}}"#, "null"]);
+        same::<Flat>(&[r#"{"more":[1,{"x":null}],"id":7,"name":"a\\b","b":2,"z":-0}"#]);
+    }
+
+    #[test]
+    fn what_serde_json_refuses_is_refused() {
+        refused::<bool>(&["1", "null", "\"true\"", "tru", "truex", ""]);
+        refused::<()>(&["0", "[]", "nul", "{}"]);
+        refused::<char>(&["\"\"", "\"ab\"", "1"]);
+        refused::<f64>(&["1e400", "-1e400", "\"1\"", "null", "[]"]);
+        refused::<u8>(&["\"1\"", "null", "true", "[1]", "{}", "-1", "256"]);
+        refused::<Pair>(&["[1]", "[1,\"x\",2]", "{}", "[]", "1"]);
+        refused::<Vec<u8>>(&["{}", "1", "\"\"", "[1,]", "[,1]", "[1 2]", "[1", "["]);
+        refused::<Mode>(&[
+            "{}",
+            "\"level\"",
+            "\"none\"",
+            r#"{"off":1}"#,
+            r#"{"off":null,"level":1}"#,
+            "1",
+            "null",
+            "[]",
+        ]);
+        refused::<BTreeMap<u8, bool>>(&[
+            r#"{"256":true}"#,
+            r#"{"1.0":true}"#,
+            r#"{"":true}"#,
+            r#"{"-":true}"#,
+            r#"{"01":true}"#,
+        ]);
+        refused::<Strict>(&[
+            r#"{"x":1,"y":2}"#,
+            r#"{"x":1,"x":2}"#,
+            "{}",
+            r#"{"x":1 "y":2}"#,
+            r#"{"x":1"#,
+            r#"{"x" 1}"#,
+        ]);
+        refused::<String>(&["\"", "\"\\\"", "\"\\x\"", "\"\\u12\"", "\"\\u123g\"", "1", "\"a\" 1"]);
+    }
+
+    #[test]
+    fn a_borrowed_str_is_decoded_where_it_stood() {
+        #[derive(Deserialize)]
+        struct Borrowed<'a> {
+            s: &'a str,
+            #[serde(with = "bytes")]
+            b: &'a [u8],
+            o: Option<&'a str>,
+            #[serde(borrow)]
+            c: Cow<'a, str>,
+            #[serde(borrow)]
+            m: BTreeMap<&'a str, &'a str>,
+        }
+        mod bytes {
+            pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<&'de [u8], D::Error> {
+                serde::Deserialize::deserialize(deserializer)
+            }
+        }
+        let mut text = r#"{"s":"a\n\u003c\ud83d\ude00\u20ac\u00e9z","b":"\"\u0000","o":"pl\u0061in","c":"\t","m":{"\\":"\/","k":""}}"#
+            .to_owned()
+            .into_bytes();
+        let within = text.as_ptr_range();
+        let value: Borrowed<'_> = from_checked(&mut text).unwrap();
+        assert_eq!(value.s, "a\n<\u{1f600}\u{20ac}\u{e9}z");
+        assert_eq!(value.b, b"\"\0");
+        assert_eq!(value.o, Some("plain"));
+        assert!(matches!(value.c, Cow::Borrowed("\t")));
+        assert_eq!(value.m, BTreeMap::from([("\\", "/"), ("k", "")]));
+        assert!(within.contains(&value.s.as_ptr()) && within.contains(&value.b.as_ptr()));
+    }
+
+    #[test]
+    fn a_lone_surrogate_is_no_text() {
+        for text in [
+            r#""\ud800""#,
+            r#""\udc00""#,
+            r#""x\ud800\n""#,
+            r#""\ud800\ud800""#,
+            r#""\udc00\ud800""#,
+            r#""\uD800x""#,
+            r#""\ud800\u0041""#,
+        ] {
+            assert_eq!(decode::<String>(text).map_err(|error| error.kind()), Err(Kind::LoneSurrogate), "{text}");
+        }
+        // Ignored, it harms nobody.
+        assert_eq!(decode::<Inner>(r#"{"b":1,"x":"\ud800"}"#).unwrap().b, 1);
+    }
+
+    macro_rules! width {
+        ($($int:ident)*) => {$(
+            for value in [$int::MIN, $int::MAX, 0, 1, 100] {
+                // `-0` is checked elsewhere; `value / 10` with a digit behind the point spells the same number.
+                let mut spellings = vec![format!("{value}"), format!("{value}.0"), format!("{value}.000e+0"), format!("{value}E0")];
+                if value % 10 == 0 {
+                    spellings.push(format!("{}e1", value / 10));
+                }
+                for text in spellings {
+                    assert_eq!(decode::<$int>(&text), Ok(value), "{text}");
+                }
+            }
+            assert_eq!(decode::<$int>("1000e-3"), Ok(1));
+            assert_eq!(decode::<$int>("-0"), Ok(0));
+            let named = format!("expected an integer from {} to {}", $int::MIN, $int::MAX);
+            // No bound of a type ends in 9.
+            let beyond = |text: String| format!("{}{}", &text[..text.len() - 1], text[text.len() - 1..].parse::<u8>().unwrap() + 1);
+            let low = if $int::MIN == 0 { "-1".to_owned() } else { beyond($int::MIN.to_string()) };
+            for text in [low, beyond($int::MAX.to_string()), "1e999999999999".into(), "1.5".into(), "\"1\"".into(), "null".into(), "true".into()] {
+                assert_eq!(decode::<$int>(&text).unwrap_err().to_string(), named, "{text}");
+            }
+        )*};
+    }
+
+    #[test]
+    fn every_integer_width_is_exact_and_names_its_bounds() {
+        width!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 usize isize);
+    }
+
+    #[test]
+    fn errors_name_the_place_and_what_is_expected_there() {
+        #[derive(Deserialize, Debug)]
+        #[allow(dead_code)]
+        struct Args {
+            #[serde(default)]
+            samples: Option<core::num::NonZeroU16>,
+            #[serde(default)]
+            a: Vec<Inner>,
+            #[serde(default)]
+            m: BTreeMap<String, Vec<u8>>,
+            #[serde(default)]
+            k: BTreeMap<u8, u8>,
+            #[serde(default)]
+            mode: Option<Mode>,
+            #[serde(default)]
+            three: Option<[u8; 3]>,
+            #[serde(default)]
+            strict: Option<Strict>,
+            #[serde(default)]
+            flag: bool,
+            #[serde(default)]
+            unit: (),
+            #[serde(default)]
+            letter: char,
+            #[serde(default)]
+            small: f32,
+        }
+        for (text, error) in [
+            (r#"{"samples":65536}"#, "args.samples: expected an integer from 0 to 65535"),
+            (r#"{"samples":0}"#, "args.samples: this value is not accepted here"),
+            (r#"{"\u0073amples":"1"}"#, "args.samples: expected an integer from 0 to 65535"),
+            (r#"{"a":[{"b":1},{"b":2},{"b":200}]}"#, "args.a[2].b: expected an integer from -128 to 127"),
+            (r#"{"a":[{"b":1,"name":null}]}"#, "args.a[0].name: expected a string"),
+            (r#"{"a":[{}]}"#, "args.a[0].b: required, but missing"),
+            (r#"{"a":[3]}"#, "args.a[0]: expected an object"),
+            (r#"{"a":{}}"#, "args.a: expected an array"),
+            (r#"{"a":[],"a":[]}"#, "args.a: given more than once"),
+            (r#"{"a":[[1,"x",3]]}"#, "args.a[0]: expected an array of 2 elements"),
+            (r#"{"m":{"x":[1,256]}}"#, "args.m.*[1]: expected an integer from 0 to 255"),
+            (r#"{"k":{"x":1}}"#, "args.k.*: expected an integer from 0 to 255 as the member name"),
+            (r#"{"mode":"fast"}"#, "args.mode: expected one of: off, very-fast, level, range, custom, nested"),
+            (r#"{"mode":{"custom":{"speed":-1}}}"#, "args.mode.custom.speed: expected an integer from 0 to 65535"),
+            (r#"{"mode":{"range":[1]}}"#, "args.mode.range: expected an array of 2 elements"),
+            (r#"{"mode":{"range":[1,-1]}}"#, "args.mode.range[1]: expected an integer from 0 to 255"),
+            (r#"{"mode":"level"}"#, "args.mode: expected an object of one member"),
+            (r#"{"mode":{}}"#, "args.mode: expected an object of one member"),
+            (r#"{"three":[1,2]}"#, "args.three: expected an array of 3 elements"),
+            (r#"{"three":[1,2,3,4]}"#, "args.three: expected an array of 3 elements"),
+            (r#"{"three":[1,2,[]]}"#, "args.three[2]: expected an integer from 0 to 255"),
+            (r#"{"strict":{"x":1,"y":1}}"#, "args.strict: unknown member; known: x"),
+            (r#"{"flag":1}"#, "args.flag: expected true or false"),
+            (r#"{"unit":1}"#, "args.unit: expected null"),
+            (r#"{"letter":"ab"}"#, "args.letter: expected a string of one character"),
+            (r#"{"small":1e39}"#, "args.small: expected a number from -3.4028235e38 to 3.4028235e38"),
+            (r#"{"a":[{"b":1,"name":"\ud800"}]}"#, "args.a[0].name: a lone surrogate"),
+            ("3", "args: expected an object"),
+            ("null", "args: expected an object"),
+            (r#"{"flag":tru}"#, "args.flag: the text is not JSON"),
+        ] {
+            assert_eq!(decode::<Args>(text).unwrap_err().display_in("args").to_string(), error, "{text}");
+        }
+        assert_eq!(decode::<Args>("3").unwrap_err().to_string(), "expected an object");
+        assert_eq!(decode::<Args>(r#"{"a":[7]}"#).unwrap_err().to_string(), "a[0]: expected an object");
+        assert_eq!(decode::<Internal>(r#"{"type":"X"}"#).unwrap_err().to_string(), "*: expected one of: Point, Name");
+        assert_eq!(decode::<Internal>(r#"{"x":1}"#).unwrap_err().to_string(), "type: required, but missing");
+        assert_eq!(decode::<Untagged>("true").unwrap_err().kind(), Kind::Refused);
+    }
+
+    #[test]
+    fn a_long_path_keeps_its_inner_end() {
+        let error = decode::<Vec<Vec<Vec<Vec<Vec<Vec<Vec<u8>>>>>>>>("[[],[[[[[[0,\"\"]]]]]]]").unwrap_err();
+        assert_eq!(error.display_in("args").to_string(), "args...[0][0][0][0][1]: expected an integer from 0 to 255");
+        assert_eq!(error.path().count(), MAX_PATH);
+    }
+
+    #[test]
+    fn rules_name_the_value_and_the_bound() {
+        let at = |error: DecodeError| error.within(Segment::Index(1)).within(Segment::Field("samples")).to_string();
+        for (rule, found, text) in [
+            (Rule::Below { minimum: 1 }, 0, "samples[1]: 0 is below the minimum 1"),
+            (Rule::Above { maximum: -2 }, -1, "samples[1]: -1 is above the maximum -2"),
+            (Rule::TooShort { minimum: 3 }, 2, "samples[1]: length 2 is below the minimum 3"),
+            (Rule::TooLong { maximum: 3 }, 4, "samples[1]: length 4 is above the maximum 3"),
+        ] {
+            assert_eq!(at(DecodeError::rule(rule, found)), text);
+        }
+    }
+
+    #[test]
+    fn a_text_of_ones_own_goes_through_serde() {
+        #[derive(Debug)]
+        struct Picky;
+        impl<'de> Deserialize<'de> for Picky {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <&str>::deserialize(deserializer)?;
+                Err(expected(const { &["a duration like 1m30s"] }))
+            }
+        }
+        assert_eq!(decode::<[Picky; 1]>("[\"x\"]").unwrap_err().to_string(), "[0]: expected a duration like 1m30s");
+    }
+
+    #[test]
+    fn depth_is_limited_exactly_and_skipping_is_not() {
+        #[derive(Deserialize, Debug)]
+        #[allow(dead_code)]
+        struct Nest(Vec<Nest>);
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        for depth in [1, 127, 128] {
+            assert!(decode::<Nest>(&nested(depth)).is_ok(), "{depth}");
+            assert!(decode::<Value>(&nested(depth)).is_ok(), "{depth}");
+        }
+        for depth in [129, 200_000] {
+            assert_eq!(decode::<Nest>(&nested(depth)).unwrap_err().kind(), Kind::Depth, "{depth}");
+            assert_eq!(decode::<Value>(&nested(depth)).unwrap_err().kind(), Kind::Depth, "{depth}");
+        }
+        // Containers that are closed again do not count.
+        assert!(decode::<Value>(&format!("[{}[]]", "[],{},".repeat(300))).is_ok());
+        let text = format!("{{\"x\":{},\"b\":1}}", nested(200_000));
+        assert_eq!(decode::<Inner>(&text).unwrap().b, 1);
+    }
+
+    #[test]
+    fn strings_end_where_they_end_at_any_length() {
+        for length in 0..40 {
+            for (written, read) in
+                [("", ""), ("\\\"", "\""), ("\\\\", "\\"), ("\\u00e9", "\u{e9}"), ("\u{e9}", "\u{e9}")]
+            {
+                let text = format!("[\"{0}{written}{0}\",1]", "x".repeat(length));
+                let expected = format!("{0}{read}{0}", "x".repeat(length));
+                assert_eq!(decode::<(String, u8)>(&text), Ok((expected, 1)), "{text}");
+            }
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_filter("finite", |float| float.is_finite()).prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 64, 8, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..8).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..8)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// Writes every UTF-16 unit as `\uXXXX`, in either case.
+    fn escaped(text: &str) -> String {
+        let unit = |(at, unit)| if at % 2 == 0 { format!("\\u{unit:04x}") } else { format!("\\u{unit:04X}") };
+        format!("\"{}\"", text.encode_utf16().enumerate().map(unit).collect::<String>())
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_survives(value in value()) {
+            for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+                // As serde_json reads it: it may round the last digit of a float.
+                let expected: Value = serde_json::from_str(&text).unwrap();
+                assert_floats_close(&decode::<Value>(&text).unwrap(), &expected);
+            }
+        }
+
+        #[test]
+        fn any_string_survives(text in any::<String>()) {
+            prop_assert_eq!(decode::<String>(&serde_json::to_string(&text).unwrap()), Ok(text.clone()));
+            prop_assert_eq!(decode::<String>(&escaped(&text)), Ok(text.clone()));
+            let object = format!("{{{}:{}}}", escaped(&text), json!(text));
+            prop_assert_eq!(decode::<BTreeMap<String, String>>(&object), Ok(BTreeMap::from([(text.clone(), text)])));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..64),
+            "[\\[\\]{}\",:0-9eE.+\\-ntfabox\\\\u ]{0,48}".prop_map(String::into_bytes),
+        ]) {
+            anything_goes(&bytes);
+        }
+
+        #[test]
+        fn no_damage_panics(value in value(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
+            let mut bytes = value.to_string().into_bytes();
+            let at = at.index(bytes.len());
+            if cut { bytes.truncate(at) } else { bytes[at] = byte }
+            anything_goes(&bytes);
+        }
+    }
+
+    fn anything_goes(bytes: &[u8]) {
+        fn attempt<T: DeserializeOwned>(bytes: &[u8]) {
+            let _ = from_checked::<T>(&mut bytes.to_vec()).map_err(|error| error.to_string());
+        }
+        attempt::<Value>(bytes);
+        attempt::<Outer>(bytes);
+        attempt::<Mode>(bytes);
+        attempt::<Flat>(bytes);
+        attempt::<(u8, i64, u128, f32, char)>(bytes);
+        attempt::<BTreeMap<u8, String>>(bytes);
+        attempt::<Vec<Untagged>>(bytes);
+        attempt::<de::IgnoredAny>(bytes);
+        attempt::<super::super::decimal::Decimal<3>>(bytes);
+        let _ = from_checked::<Vec<super::super::raw::RawJson<'_>>>(&mut bytes.to_vec());
+        // What serde_json takes, this decoder takes too.
+        if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
+            assert_floats_close(&from_checked::<Value>(&mut bytes.to_vec()).unwrap(), &value);
+        }
+    }
+
+    /// Equal, but for the last digit of a float: `serde_json` is exact only with its feature `float_roundtrip`.
+    fn assert_floats_close(ours: &Value, theirs: &Value) {
+        match (ours, theirs) {
+            (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {
+                ours.iter().zip(theirs).for_each(|(ours, theirs)| assert_floats_close(ours, theirs));
+            }
+            (Value::Object(ours), Value::Object(theirs)) if ours.keys().eq(theirs.keys()) => {
+                ours.values().zip(theirs.values()).for_each(|(ours, theirs)| assert_floats_close(ours, theirs));
+            }
+            (Value::Number(ours), Value::Number(theirs)) if ours.is_f64() && theirs.is_f64() => {
+                let (ours, theirs) = (ours.as_f64().unwrap(), theirs.as_f64().unwrap());
+                assert!(
+                    (ours - theirs).abs() <= ours.abs() * 1e-15 || (ours - theirs).abs() < 1e-300,
+                    "{ours} {theirs}"
+                );
+            }
+            _ => assert_eq!(ours, theirs),
+        }
+    }
+}
