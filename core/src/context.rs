@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::clock::{Clock, Instant, Sleep};
 use crate::extension::{Failure, FailureKind, Outcome};
-use crate::json::write::{Message, Writer};
 use crate::json::ser;
+use crate::json::write::{Message, Writer};
 use crate::protocol::gevals;
 use crate::reply::Reply;
 
@@ -33,7 +33,12 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// A context over a call's part of the engine, for whoever writes a shell of their own.
-    pub fn new(scratch: Scratch<'a>, logs: &'a mut dyn LogSink, clock: &'a dyn Clock, deadline: Option<Instant>) -> Self {
+    pub fn new(
+        scratch: Scratch<'a>,
+        logs: &'a mut dyn LogSink,
+        clock: &'a dyn Clock,
+        deadline: Option<Instant>,
+    ) -> Self {
         Self { memory: scratch.memory, reply: scratch.reply, logs, clock, deadline }
     }
 

@@ -5,14 +5,14 @@ use core::fmt;
 
 use crate::context::Scratch;
 use crate::extension::{Call, Config, Failure, Outcome, Value};
-use crate::frame::{Frame, Framer, LineEnds, Tail, TooLong};
+use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{Span, SyntaxError, SyntaxErrorKind};
 use crate::json::view::Json;
-use crate::json::write::{Message as _, Writer};
+use crate::json::write::Writer;
 use crate::manifest::Manifest;
 use crate::protocol::gevals::{self, Refusal, Request};
 use crate::reply::{self, Reply};
-use crate::rpc::{self, Envelope, Quoted, Spans};
+use crate::rpc::{self, Envelope, Spans};
 
 /// The memory of an engine. It is the caller's, is never asked for more, and each part has a name.
 #[derive(Debug)]
@@ -288,11 +288,13 @@ impl<'m> Engine<'m> {
     }
 
     fn next_line(&mut self) -> Option<Done> {
-        match self.framer.next()? {
-            Frame::TooLong(fault) => Some(Done::Reply(too_long(&mut self.writer_for_line(), fault))),
-            Frame::Line(line) => {
+        match self.framer.take()? {
+            Taken::TooLong(fault) => Some(Done::Reply(too_long(&mut self.writer_for_line(), fault))),
+            Taken::Line(line, _) => {
                 let length = line.len();
-                Some(if line.first() == Some(&b'[') { self.begin_batch() } else { self.message(0, length) })
+                let bracket = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or_default();
+                let is_batch = line.get(bracket) == Some(&b'[');
+                Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length) })
             }
         }
     }
@@ -304,7 +306,7 @@ impl<'m> Engine<'m> {
     }
 
     /// JSON-RPC 2.0 §6.
-    fn begin_batch(&mut self) -> Done {
+    fn begin_batch(&mut self, bracket: usize) -> Done {
         let (line, _) = self.framer.held();
         if let Err(error) = crate::json::check::check(line) {
             return Done::Reply(parse_error(&mut self.writer_for_line(), error));
@@ -317,7 +319,7 @@ impl<'m> Engine<'m> {
         let refusal = match members {
             0 => "an empty batch",
             1..=rpc::MAX_BATCH if reserve + 3 <= self.memory.len() => {
-                self.batch = Some(Batch { next: 1, end: 0, reserve });
+                self.batch = Some(Batch { next: bracket + 1, end: 0, reserve });
                 return Done::Nothing;
             }
             1..=rpc::MAX_BATCH => "a batch whose replies may not fit the reply buffer",
@@ -370,8 +372,8 @@ impl<'m> Engine<'m> {
             Some(batch) => (batch.end + 1, self.memory.len().saturating_sub(2 + batch.reserve)),
             None => (0, self.memory.len().saturating_sub(1)),
         };
-        let (spans, _) = match rpc::scan(text) {
-            Ok(scanned) => scanned,
+        let spans = match rpc::scan(text) {
+            Ok(spans) => spans,
             Err(error) => return Done::Reply(parse_error(&mut self.writer_for_line(), error)),
         };
         let id = match rpc::classify(text, &spans) {
@@ -402,14 +404,16 @@ impl<'m> Engine<'m> {
             })
         };
         let end = match request {
-            Ok((request @ Request::Execute { .. }, timeout_nanos)) => return self.start(request, start, end, spans, timeout_nanos),
+            Ok((request @ Request::Execute { .. }, timeout_nanos)) => {
+                return self.start(request, start, end, spans, timeout_nanos);
+            }
             Ok((request @ Request::Initialize { config }, _)) if !config.is_absent() => {
                 return self.start(request, start, end, spans, None);
             }
             Ok((Request::Initialize { .. }, _)) => self.initialized(),
             Ok((Request::Shutdown, _)) => {
                 self.session = Session::ShuttingDown;
-                self.reply.answer(self.memory, |out| out.raw(b","result":{}}"))
+                self.reply.answer(self.memory, |out| out.raw(b",\"result\":{}}"))
             }
             Err(refusal) => self.reply.answer(self.memory, |out| gevals::write_refusal(out, refusal, text, &spans)),
         };
@@ -429,9 +433,15 @@ impl<'m> Engine<'m> {
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;
         let taken = match request {
-            Request::Execute { args, .. } => args,
+            Request::Execute { args, .. } if args.of(text).first() == Some(&b'{') => args,
             Request::Initialize { config } => config,
-            Request::Shutdown => Span::default(),
+            // No arguments are an empty object. Its place is the version's, which has been read and is wanted no more.
+            _ => {
+                let [Span { start, .. }, ..] = spans;
+                let span = Span { start, end: start + 2 };
+                text.get_mut(span.start as usize..span.end as usize)?.copy_from_slice(b"{}");
+                span
+            }
         };
         let (before, rest) = text.split_at_mut_checked(taken.start as usize)?;
         let (value, after) = rest.split_at_mut_checked((taken.end as usize).checked_sub(taken.start as usize)?)?;
@@ -466,6 +476,11 @@ impl Background<'_> {
         self.tail.commit(count);
     }
 
+    /// End of input.
+    pub fn finish(&mut self) {
+        self.tail.finish();
+    }
+
     /// Looks at the lines that have come in meanwhile. Writes the reply to the next faulty one into `memory`, which must
     /// have [`LEAST_REPLY`] bytes, and gives it as a whole line; none if there is no faulty one.
     pub fn fault<'o>(&mut self, memory: &'o mut [u8]) -> Option<&'o [u8]> {
@@ -477,7 +492,7 @@ impl Background<'_> {
             let mut peeked = self.tail.peek()?;
             let text = &*peeked.line();
             let mut out = Writer::new(memory.get_mut(..limit).unwrap_or_default());
-            if text.first() == Some(&b'[') {
+            if text.trim_ascii_start().first() == Some(&b'[') {
                 match crate::json::check::check(text) {
                     Ok(()) => peeked.keep(),
                     Err(error) => {
@@ -490,7 +505,7 @@ impl Background<'_> {
             }
             let end = match rpc::scan(text) {
                 Err(error) => Some(parse_error(&mut out, error)),
-                Ok((spans, _)) => match rpc::classify(text, &spans) {
+                Ok(spans) => match rpc::classify(text, &spans) {
                     Envelope::Invalid { text: fault, id_is_usable } => {
                         let id = if id_is_usable { rpc::id(text, &spans) } else { b"" };
                         Some(invalid_request(&mut out, id, fault))
@@ -512,7 +527,7 @@ impl Background<'_> {
 
 /// Room to keep for the reply to a batch's member, with the comma before it.
 fn reserve_for(member: &[u8]) -> usize {
-    let Ok((spans, _)) = rpc::scan(member) else { return 0 };
+    let Ok(spans) = rpc::scan(member) else { return 0 };
     match rpc::classify(member, &spans) {
         Envelope::Request | Envelope::Invalid { id_is_usable: true, .. } => {
             reply::LEAST + 1 + rpc::id(member, &spans).len()

@@ -79,7 +79,7 @@ impl<'a> Call<'a> {
     /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
     /// in `T` costs no copy; a second call finds nothing any more and fails.
     pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.args.take().map_err(Failure::bad_arguments)
+        self.args.take().map_err(|error| Failure { root: "args", ..Failure::bad_arguments(error) })
     }
 
     /// The arguments as a view, before [`args`](Self::args) has taken them; absent and null arguments are an empty object.
@@ -104,21 +104,18 @@ impl<'a> Config<'a> {
     }
 }
 
-/// A JSON object that was checked and waits to be decoded, once; empty where there is none.
+/// A JSON object that was checked and waits to be decoded, once.
 #[derive(Debug)]
 pub(crate) struct Value<'a>(pub(crate) &'a mut [u8]);
 
 impl<'a> Value<'a> {
     fn take<T: Deserialize<'a>>(&mut self) -> Result<T, DecodeError> {
-        match core::mem::take(&mut self.0) {
-            [] | [b'n', ..] => de::from_empty(),
-            text => de::from_checked(text),
-        }
+        de::from_checked(core::mem::take(&mut self.0))
     }
 
     fn json(&self) -> Json<'_> {
         match &*self.0 {
-            [] | [b'n', ..] => Json::of_checked(b"{}"),
+            [] => Json::of_checked(b"{}"),
             text => Json::of_checked(text),
         }
     }

@@ -168,6 +168,14 @@ impl<'b> Framer<'b> {
         take(self.buf, &mut self.state)
     }
 
+    /// The line that [`take`](Self::take) gave last, and the memory behind it, once more; an empty line if it is
+    /// consumed.
+    pub fn held(&mut self) -> (&mut [u8], Tail<'_>) {
+        let State { held, held_at, .. } = self.state;
+        let (line, tail) = self.buf.split_at_mut_checked(held).unwrap_or_default();
+        (line.get_mut(held_at..).unwrap_or_default(), Tail { buf: tail, state: &mut self.state })
+    }
+
     /// End of input: what is there of a last line without an end becomes a line, or a [`TooLong`].
     ///
     /// Then [`next`](Self::next) gives what is left and after that `None`, and nothing more can be read until
@@ -348,6 +356,8 @@ struct State {
     scan: usize,
     end: usize,
     held: usize,
+    /// Where the held line begins, in the memory.
+    held_at: usize,
     /// CRs that stood behind `scan`, counted instead of stored as they did not fit.
     crs: usize,
     /// Content of the over-long line that is being skipped.
@@ -375,6 +385,7 @@ impl State {
             scan: 0,
             end: 0,
             held: 0,
+            held_at: 0,
             crs: 0,
             dropped: 0,
             bom: 0,
@@ -391,10 +402,11 @@ impl State {
         }
     }
 
-    /// Counts from the end of the line at `..cut` on.
-    fn hold(&mut self, cut: usize) {
+    /// Counts from the end of the line at `at..cut` on.
+    fn hold(&mut self, at: usize, cut: usize) {
         self.shift_down(cut);
         self.held = cut;
+        self.held_at = at;
         self.settle();
     }
 
@@ -472,7 +484,7 @@ fn next<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
         Found::TooLong(event) => Some(Frame::TooLong(event)),
         Found::Line { at, len } => {
             let end = at.saturating_add(len);
-            state.hold(end);
+            state.hold(at, end);
             buf.get_mut(at..end).map(Frame::Line)
         }
     }
@@ -490,7 +502,7 @@ fn take<'f>(buf: &'f mut [u8], state: &'f mut State) -> Option<Taken<'f>> {
                 at = 0;
             }
             let end = at.saturating_add(len);
-            state.hold(end);
+            state.hold(at, end);
             let (line, tail) = buf.split_at_mut_checked(end)?;
             Some(Taken::Line(line.get_mut(at..)?, Tail { buf: tail, state }))
         }

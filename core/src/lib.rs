@@ -18,6 +18,21 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod clock;
+pub mod context;
 pub mod duration;
+pub mod engine;
+pub mod extension;
 pub mod frame;
 pub mod json;
+pub mod manifest;
+pub mod protocol;
+mod reply;
+pub mod rpc;
+pub mod serve;
+
+pub use clock::{Clock, Instant};
+pub use context::{Context, Level};
+pub use duration::GoDuration;
+pub use extension::{Call, CallContext, Config, Extension, Failure, FailureKind, Outcome, Phase};
+pub use manifest::{Manifest, Operation, Schema};

@@ -148,7 +148,7 @@ impl Reply {
                 }
                 self.succeed(memory)
             }
-            Err(Failure { kind: FailureKind::Failed, detail, .. }) => self.fail(memory, &detail),
+            Err(failure) if failure.kind == FailureKind::Failed => self.fail(memory, &failure),
             Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, &failure),
             Err(failure) if self.end <= self.limit && !self.unwritable => self.error(memory, &failure),
             Err(_) => self.end,
@@ -170,7 +170,7 @@ impl Reply {
     }
 
     /// `"success":true` becomes `"success":false`, and the text follows the outputs.
-    fn fail(&mut self, memory: &mut [u8], detail: &Detail) -> usize {
+    fn fail(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
         let shifted = move_up_by_one(memory, self.body, self.end, self.limit);
         let mut out = writer(memory, self.body.saturating_sub(4), self.limit);
         out.raw(b"false");
@@ -180,7 +180,7 @@ impl Reply {
         }
         out.raw(b",\"error\":\"");
         let start = out.len();
-        let end = self.write_text(memory, start, detail);
+        let end = self.write_text(memory, start, failure);
         let mut out = writer(memory, end, self.limit);
         out.raw(b"\"}}");
         out.len()
@@ -193,24 +193,17 @@ impl Reply {
         out.i32(gevals::code(failure.kind));
         out.raw(b",\"message\":\"");
         let start = out.len();
-        let root = match failure.detail {
-            Detail::Decode(_) if !failure.root.is_empty() => failure.root,
-            _ => "",
-        };
-        out.text_part(root);
-        out.text_part(if root.is_empty() { "" } else { ": " });
-        let start = start.max(out.len());
-        let end = self.write_text(memory, start, &failure.detail);
+        let end = self.write_text(memory, start, failure);
         let mut out = writer(memory, end, self.limit);
         out.raw(b"\"}}");
         out.len()
     }
 
-    fn write_text(&self, memory: &mut [u8], at: usize, detail: &Detail) -> usize {
+    fn write_text(&self, memory: &mut [u8], at: usize, failure: &Failure) -> usize {
         let mut out = writer(memory, at, self.limit);
-        match *detail {
+        match failure.detail {
             Detail::Static(text) => out.text_part(text),
-            Detail::Decode(error) => error.write_escaped(&mut out),
+            Detail::Decode(error) => format_args!("{}", error.display_in(failure.root)).write_escaped(&mut out),
             Detail::Size(needed, capacity) => {
                 out.raw(b"reply too large: it needs ");
                 out.usize(needed);
@@ -230,7 +223,8 @@ impl Reply {
     }
 }
 
-const UNWRITABLE: Failure = Failure::new(FailureKind::Internal, "an output has no JSON form (NaN, infinity or a key that is no string)");
+const UNWRITABLE: Failure =
+    Failure::new(FailureKind::Internal, "an output has no JSON form (NaN, infinity or a key that is no string)");
 
 /// A writer on `memory` before `limit`, at `start`.
 pub(crate) fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_> {

@@ -57,10 +57,10 @@ static ENVELOPE: Level = Level {
 pub(crate) type Spans = [Span; gevals::SLOTS];
 
 /// Checks one message and finds its members.
-pub(crate) fn scan(text: &[u8]) -> Result<(Spans, check::Scanned), SyntaxError> {
+pub(crate) fn scan(text: &[u8]) -> Result<Spans, SyntaxError> {
     let mut spans = [Span::default(); gevals::SLOTS];
-    let scanned = check::scan(text, &ENVELOPE, &mut spans)?;
-    Ok((spans, scanned))
+    check::scan(text, &ENVELOPE, &mut spans)?;
+    Ok(spans)
 }
 
 /// What a message is, by its envelope.

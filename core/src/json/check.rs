@@ -174,15 +174,9 @@ fn starts_with(text: &[u8], prefix: &[u8]) -> bool {
     text.len() >= prefix.len() && text.iter().zip(prefix).all(|(a, b)| a == b)
 }
 
-/// What a scan of a line brings besides its verdict.
-pub(crate) struct Scanned {
-    /// Whether any string of the line, keys included, has an escape.
-    pub(crate) escapes: bool,
-}
-
 /// Checks a whole line and notes where the members of `level`, and of the levels below it, stand. Of a name that occurs
 /// twice the last counts, as in the views.
-pub(crate) fn scan(text: &[u8], level: &'static Level, slots: &mut [Span]) -> Result<Scanned, SyntaxError> {
+pub(crate) fn scan(text: &[u8], level: &'static Level, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut stack = [0; DEPTH_WORDS];
     let mut scanner = Scanner::new(text, &mut stack);
     let start = scanner.space(0);
@@ -190,22 +184,20 @@ pub(crate) fn scan(text: &[u8], level: &'static Level, slots: &mut [Span]) -> Re
         Some(b'{') => scanner.object(start + 1, 1, level, slots)?,
         _ => scanner.value(start, 0)?,
     };
-    scanner.end(end)?;
-    Ok(Scanned { escapes: scanner.escapes })
+    scanner.end(end)
 }
 
 struct Scanner<'t> {
     text: &'t [u8],
     /// One bit for each open container: whether the one around it is an object.
     stack: &'t mut [u32],
-    escapes: bool,
 }
 
 type Result<T, E = SyntaxError> = core::result::Result<T, E>;
 
 impl<'t> Scanner<'t> {
     fn new(text: &'t [u8], stack: &'t mut [u32]) -> Self {
-        Self { text, stack, escapes: false }
+        Self { text, stack }
     }
 
     /// The members of a watched object whose brace ends just before `pos`; gives the position after its closing brace.
@@ -235,7 +227,9 @@ impl<'t> Scanner<'t> {
             }
             if let Some(key) = key {
                 if let Some(span) = slots.get_mut(usize::from(key.slot)) {
-                    if let (Some(child), false, true) = (key.child, span.is_absent(), self.text.get(start) != Some(&b'{')) {
+                    if let (Some(child), false, true) =
+                        (key.child, span.is_absent(), self.text.get(start) != Some(&b'{'))
+                    {
                         clear(child, slots);
                     }
                 }
@@ -518,10 +512,7 @@ impl<'t> Scanner<'t> {
     fn special(&mut self, pos: usize) -> Result<usize> {
         match self.text.get(pos) {
             None => fault(SyntaxErrorKind::UnexpectedEnd, pos),
-            Some(b'\\') => {
-                self.escapes = true;
-                self.escape(pos + 1)
-            }
+            Some(b'\\') => self.escape(pos + 1),
             Some(0x80..) => match utf8_length(self.text.get(pos..).unwrap_or_default()) {
                 Some(length) => Ok(pos + length),
                 None => fault(SyntaxErrorKind::NotUtf8, pos),
@@ -560,7 +551,7 @@ impl<'t> Scanner<'t> {
     #[inline(never)]
     fn unexpected<T>(&self, pos: usize) -> Result<T> {
         let kind = match self.text.get(pos..) {
-            Some(rest @ [0x80.., ..]) if utf8_length(rest).is_none() => SyntaxErrorKind::NotUtf8,
+            Some(rest @ [0x80..=0xFF, ..]) if utf8_length(rest).is_none() => SyntaxErrorKind::NotUtf8,
             Some([_, ..]) => SyntaxErrorKind::UnexpectedByte,
             _ if self.text.is_empty() => SyntaxErrorKind::Empty,
             _ => SyntaxErrorKind::UnexpectedEnd,
@@ -625,7 +616,9 @@ pub(crate) fn utf8_length(bytes: &[u8]) -> Option<usize> {
     match (first, second) {
         (0xC2..=0xDF, 0x80..=0xBF) => Some(2),
         (0xE0, 0xA0..=0xBF) | (0xE1..=0xEC | 0xEE..=0xEF, 0x80..=0xBF) | (0xED, 0x80..=0x9F) if continues(2) => Some(3),
-        (0xF0, 0x90..=0xBF) | (0xF1..=0xF3, 0x80..=0xBF) | (0xF4, 0x80..=0x8F) if continues(2) && continues(3) => Some(4),
+        (0xF0, 0x90..=0xBF) | (0xF1..=0xF3, 0x80..=0xBF) | (0xF4, 0x80..=0x8F) if continues(2) && continues(3) => {
+            Some(4)
+        }
         _ => None,
     }
 }

@@ -1,4 +1,10 @@
-//! JSON (RFC 8259), checked once, never recursive, without an allocator.
+//! JSON (RFC 8259), complete: checked once, never recursive, without an allocator.
+//!
+//! - [`check`](mod@check): the checker, which everything else relies on.
+//! - [`Json`], [`Text`], [`Digits`]: views over checked text.
+//! - [`de`]: typed values by serde, with escapes decoded in place.
+//! - [`write`](mod@write) and [`ser`]: bounded writing.
+//! - [`Decimal`] and [`RawJson`]: numbers without floats, and JSON that passes through.
 
 pub mod check;
 pub mod de;
@@ -8,3 +14,10 @@ pub mod raw;
 pub mod ser;
 pub mod view;
 pub mod write;
+
+pub use check::{SyntaxError, SyntaxErrorKind};
+pub use de::DecodeError;
+pub use decimal::Decimal;
+pub use number::Digits;
+pub use raw::RawJson;
+pub use view::{Json, Kind, Text};

@@ -32,7 +32,8 @@ use core::fmt::{self, Write as _};
 
 use serde::ser::{self, Impossible, Serialize};
 
-use super::write::{Escaped, Message, RAW_TOKEN, TooLarge, Writer};
+use super::raw::RAW_TOKEN;
+use super::write::{Escaped, Message, TooLarge, Writer};
 
 /// Writes `value` as JSON at the start of `buf`, and gives the length of the text in bytes.
 ///

@@ -96,9 +96,9 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The number's own text, if it is a number. See [`Number`](super::number::Number) for what it can become.
-    pub fn number(&self) -> Option<super::number::Number<'a>> {
-        (self.kind() == Kind::Number).then(|| super::number::Number::of_checked(self.text))
+    /// The number, if it is one: exact, whatever its size.
+    pub fn number(&self) -> Option<super::number::Digits<'a>> {
+        super::number::Digits::new(self.text)
     }
 
     /// Where the next element stands in the array that `line` is, looking from `from` on.

@@ -23,9 +23,6 @@
 
 use core::fmt;
 
-/// The name of the newtype struct whose string is JSON text already, and passes through the serializer as it is.
-pub(crate) const RAW_TOKEN: &str = "$rigline::Raw";
-
 /// Writes JSON text into a buffer; past the buffer's end it counts on without writing.
 ///
 /// A piece (one call of [`raw`](Self::raw), one escape sequence) that does not fit whole is not written at all, and
@@ -46,6 +43,12 @@ impl<'b> Writer<'b> {
     }
 
     // Out of line on small processors: a call is a third of the code, and a reply is made of dozens.
+    /// A writer that goes on in `buf` after its first `len` bytes.
+    #[inline]
+    pub(crate) fn at(buf: &'b mut [u8], len: usize) -> Self {
+        Self { buf, len }
+    }
+
     /// Copies `bytes` as they are: punctuation, constants, and text that is JSON already.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     #[cfg_attr(target_pointer_width = "64", inline)]
@@ -141,6 +144,18 @@ impl<'b> Writer<'b> {
             self.byte(b'-');
         }
         self.u64(value.unsigned_abs());
+    }
+
+    /// Writes a size in decimal.
+    #[cfg(target_pointer_width = "64")]
+    pub fn usize(&mut self, value: usize) {
+        self.u64(value as u64);
+    }
+
+    /// Writes a size in decimal.
+    #[cfg(not(target_pointer_width = "64"))]
+    pub fn usize(&mut self, value: usize) {
+        self.u32(value as u32);
     }
 
     /// Writes a number in decimal.

@@ -81,7 +81,10 @@ pub(crate) enum Refusal {
     UnknownMethod,
     UnknownOperation,
     /// -32602 on a member of `params`.
-    Params { member: &'static str, fault: &'static str },
+    Params {
+        member: &'static str,
+        fault: &'static str,
+    },
     UnsupportedVersion,
     /// -32600: between `shutdown` and the next `initialize`.
     AfterShutdown,

@@ -37,7 +37,8 @@ pub async fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     clock: &dyn Clock,
     stop: impl Future<Output = ()>,
 ) -> Result<End, ServeError<R::Error>> {
-    let mut shell = Shell { reader, writer, kind, clock, queue: Queue::new(log), stop: pin!(stop), unsafe_state: false };
+    let mut shell =
+        Shell { reader, writer, kind, clock, queue: Queue::new(log), stop: pin!(stop), unsafe_state: false };
     let result = shell.serve(extension, engine).await;
     let unsafe_state = shell.unsafe_state;
     if engine.disconnect() && !matches!(result, Ok(End::Shutdown)) || unsafe_state {
@@ -65,7 +66,11 @@ enum Ran {
 }
 
 impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W, S> {
-    async fn serve<E: Extension>(&mut self, extension: &mut E, engine: &mut Engine<'_>) -> Result<End, ServeError<R::Error>> {
+    async fn serve<E: Extension>(
+        &mut self,
+        extension: &mut E,
+        engine: &mut Engine<'_>,
+    ) -> Result<End, ServeError<R::Error>> {
         let mut stopped = false;
         loop {
             match engine.step() {
@@ -191,16 +196,17 @@ async fn around_call<R: Read, W: Write<Error = R::Error>>(
         if ended.get() && kind == Transport::Wire || over.get() && queue.is_empty() {
             return Ok(());
         }
-        let space = background.space();
-        let has_space = !space.is_empty() && !ended.get();
-        let mut read = pin!(reader.read(space));
-        let read = poll_fn(|task| {
-            if over.get() || !queue.is_empty() {
-                return Poll::Ready(None);
-            }
-            if has_space { read.as_mut().poll(task).map(Some) } else { Poll::Pending }
-        })
-        .await;
+        let read = {
+            let space = background.space();
+            let has_space = !space.is_empty() && !ended.get();
+            let mut read = pin!(reader.read(space));
+            poll_fn(|task| match () {
+                () if over.get() || !queue.is_empty() => Poll::Ready(None),
+                () if has_space => read.as_mut().poll(task).map(Some),
+                () => Poll::Pending,
+            })
+            .await
+        };
         match read {
             None => {}
             Some(Ok(0)) => {
