@@ -95,57 +95,54 @@ impl GoDuration {
         }
     }
 
-    /// Gives Go's text to `f`.
-    fn with_text<R>(self, f: impl FnOnce(&str) -> R) -> R {
+    fn text(self) -> Text {
         let mut text = Text { bytes: [0; TEXT_MAX], at: TEXT_MAX };
-        let mut rest = self.0.unsigned_abs();
+        let nanos = self.0.unsigned_abs();
         text.push(b's');
-        if rest < 1_000_000_000 {
-            let digits = match rest {
-                0..1_000 => {
-                    if rest > 0 {
-                        text.push(b'n');
-                    }
-                    0
-                }
-                1_000..1_000_000 => {
-                    // U+00B5, from its end.
-                    text.push(0xB5);
-                    text.push(0xC2);
-                    3
-                }
-                _ => {
-                    text.push(b'm');
-                    6
-                }
-            };
-            rest = text.push_fraction(rest, digits);
-            text.push_number(rest);
-        } else {
-            rest = text.push_fraction(rest, 9);
-            text.push_number(rest % 60);
-            rest /= 60;
-            if rest > 0 {
+        // In the largest unit below a second, as one number; from a second on in hours, minutes and seconds.
+        let fraction_digits = match nanos {
+            0 => 0,
+            1..1_000 => {
+                text.push(b'n');
+                0
+            }
+            1_000..1_000_000 => {
+                // U+00B5, from its end.
+                text.push(0xB5);
+                text.push(0xC2);
+                3
+            }
+            1_000_000..1_000_000_000 => {
                 text.push(b'm');
+                6
+            }
+            _ => 9,
+        };
+        let mut rest = text.push_fraction(nanos, fraction_digits);
+        if fraction_digits == 9 {
+            for unit in [b'm', b'h'] {
                 text.push_number(rest % 60);
                 rest /= 60;
-                if rest > 0 {
-                    text.push(b'h');
-                    text.push_number(rest);
+                if rest == 0 {
+                    break;
                 }
+                text.push(unit);
             }
+        }
+        if rest > 0 || nanos == 0 {
+            text.push_number(rest);
         }
         if self.0 < 0 {
             text.push(b'-');
         }
-        f(text.bytes.get(text.at..).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default())
+        text
     }
 }
 
 /// As Go's `Duration.String`: `1h0m0s`, `1m30.5s`, `1.5ms`, `1.5µs` (U+00B5), `0s`.
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.with_text(|text| f.pad(text))
+        f.pad(self.text().as_str())
     }
 }
 
@@ -181,7 +178,7 @@ impl TryFrom<GoDuration> for Duration {
 /// A string, Go's text.
 impl Serialize for GoDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.with_text(|text| serializer.serialize_str(text))
+        serializer.serialize_str(self.text().as_str())
     }
 }
 
@@ -443,6 +440,10 @@ struct Text {
 }
 
 impl Text {
+    fn as_str(&self) -> &str {
+        self.bytes.get(self.at..).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
+    }
+
     fn push(&mut self, byte: u8) {
         self.at = self.at.saturating_sub(1);
         if let Some(place) = self.bytes.get_mut(self.at) {

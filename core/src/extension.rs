@@ -79,7 +79,7 @@ impl<'a> Call<'a> {
     /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
     /// in `T` costs no copy; a second call finds nothing any more and fails.
     pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.args.take().map_err(|error| Failure { root: "args", ..Failure::bad_arguments(error) })
+        self.args.take().map_err(|error| Failure { root: Root::Args, ..Failure::bad_arguments(error) })
     }
 
     /// The arguments as a view, before [`args`](Self::args) has taken them; absent and null arguments are an empty object.
@@ -95,7 +95,7 @@ pub struct Config<'a>(pub(crate) Value<'a>);
 impl<'a> Config<'a> {
     /// The configuration as `T`. Strings are decoded in place.
     pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.0.take().map_err(|error| Failure { root: "config", ..Failure::bad_arguments(error) })
+        self.0.take().map_err(|error| Failure { root: Root::Config, ..Failure::bad_arguments(error) })
     }
 
     /// The configuration as a view, before [`get`](Self::get) has taken it.
@@ -207,7 +207,25 @@ pub struct Failure {
     pub(crate) kind: FailureKind,
     pub(crate) detail: Detail,
     /// What the path of a decoding error starts with.
-    pub(crate) root: &'static str,
+    pub(crate) root: Root,
+}
+
+/// The value that a decoding error's path starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    None,
+    Args,
+    Config,
+}
+
+impl Root {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Args => "args",
+            Self::Config => "config",
+        }
+    }
 }
 
 /// What kind of failure it was.
@@ -251,16 +269,16 @@ impl Failure {
 
     /// A failure explained by a fixed sentence. [`Context::failure`] takes any text.
     pub const fn new(kind: FailureKind, text: &'static str) -> Self {
-        Self { kind, detail: Detail::Static(text), root: "" }
+        Self { kind, detail: Detail::Static(text), root: Root::None }
     }
 
     /// Arguments that could not be decoded.
     pub fn bad_arguments(error: DecodeError) -> Self {
-        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), root: "" }
+        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), root: Root::None }
     }
 
     pub(crate) const fn too_large(needed: usize, capacity: usize) -> Self {
-        Self { kind: FailureKind::TooLarge, detail: Detail::Size(needed, capacity), root: "" }
+        Self { kind: FailureKind::TooLarge, detail: Detail::Size(needed, capacity), root: Root::None }
     }
 
     pub(crate) const TIMEOUT: Self = Self::new(FailureKind::Timeout, "the operation did not end before its timeout");
@@ -283,7 +301,7 @@ impl fmt::Display for Failure {
         match &self.detail {
             Detail::Static(text) => f.write_str(text),
             Detail::Written => f.write_str("see the reply"),
-            Detail::Decode(error) => write!(f, "{error}"),
+            Detail::Decode(error) => write!(f, "{}", error.display_in(self.root.name())),
             Detail::Size(needed, capacity) => write!(f, "{needed} bytes do not fit the {capacity} there are"),
         }
     }

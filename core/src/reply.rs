@@ -2,7 +2,7 @@
 //!
 //! `{"jsonrpc":"2.0","id":ID` `,"result":{"success":true` `,"outputs":{…` `},"message":"…"` `}}`
 
-use crate::extension::{Detail, Failure, FailureKind, Outcome};
+use crate::extension::{Detail, Failure, FailureKind, Outcome, Root};
 use crate::json::write::{Message, Writer};
 use crate::protocol::gevals;
 use crate::rpc;
@@ -106,7 +106,7 @@ impl Reply {
     }
 
     pub(crate) fn failure(&mut self, memory: &mut [u8], kind: FailureKind, text: &dyn Message) -> Failure {
-        let failure = |detail| Failure { kind, detail, root: "" };
+        let failure = |detail| Failure { kind, detail, root: Root::None };
         if self.is_silent() {
             return failure(Detail::Static(""));
         }
@@ -203,7 +203,7 @@ impl Reply {
         let mut out = writer(memory, at, self.limit);
         match failure.detail {
             Detail::Static(text) => out.text_part(text),
-            Detail::Decode(error) => format_args!("{}", error.display_in(failure.root)).write_escaped(&mut out),
+            Detail::Decode(error) => format_args!("{}", error.display_in(failure.root.name())).write_escaped(&mut out),
             Detail::Size(needed, capacity) => {
                 out.raw(b"reply too large: it needs ");
                 out.usize(needed);
