@@ -80,6 +80,21 @@ pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, 
     })
 }
 
+/// Decodes a value that was not given: a struct or a map as from `{}`, an `Option` as `None`, `()` as itself.
+///
+/// ```
+/// #[derive(serde::Deserialize)]
+/// struct Args {
+///     samples: Option<u16>,
+/// }
+/// let args: Args = rigline::json::de::from_empty()?;
+/// assert_eq!(args.samples, None);
+/// # Ok::<(), rigline::json::de::DecodeError>(())
+/// ```
+pub fn from_empty<'de, T: Deserialize<'de>>() -> Result<T, DecodeError> {
+    T::deserialize(Nothing).map_err(|fault| DecodeError::new(fault.into()))
+}
+
 /// Why a value could not be decoded, and where it stands.
 ///
 /// It is displayed as `a[2].b: expected a string`; [`display_in`](Self::display_in) puts the name of the whole in front.
@@ -1092,6 +1107,65 @@ impl<'de> VariantAccess<'de> for NoContent {
     }
 }
 
+/// A value that was not given, and an object without members.
+struct Nothing;
+
+impl<'de> Deserializer<'de> for Nothing {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_map(self)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_none()
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    #[allow(clippy::inline_always)] // As above.
+    #[inline(always)]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        if name == RAW_TOKEN { visitor.visit_borrowed_bytes(b"{}") } else { visitor.visit_newtype_struct(self) }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Fault> {
+        Err(Fault::Expected(ONE_MEMBER))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        seq tuple tuple_struct map struct identifier
+    }
+}
+
+impl<'de> MapAccess<'de> for Nothing {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, _: K) -> Result<Option<K::Value>, Fault> {
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, _: V) -> Result<V::Value, Fault> {
+        Err(Fault::NotJson)
+    }
+}
+
 fn one_char(text: &[u8]) -> Result<char, Fault> {
     let text = str::from_utf8(text).map_err(|_| Fault::NotJson)?;
     let mut chars = text.chars();
@@ -1623,6 +1697,19 @@ mod tests {
         assert_eq!(decode::<Internal>(r#"{"type":"X"}"#).unwrap_err().to_string(), "*: expected one of: Point, Name");
         assert_eq!(decode::<Internal>(r#"{"x":1}"#).unwrap_err().to_string(), "type: required, but missing");
         assert_eq!(decode::<Untagged>("true").unwrap_err().kind(), Kind::Refused);
+    }
+
+    #[test]
+    fn what_was_not_given_is_empty() {
+        assert_eq!(from_empty(), Ok(()));
+        assert_eq!(from_empty(), Ok(Unit));
+        assert_eq!(from_empty(), Ok(None::<Strict>));
+        assert_eq!(from_empty(), Ok(BTreeMap::<String, u8>::new()));
+        assert_eq!(from_empty(), Ok(json!({})));
+        assert_eq!(from_empty::<super::super::raw::RawJson<'_>>().map(|raw| raw.as_str()), Ok("{}"));
+        let missing = from_empty::<Strict>().unwrap_err();
+        assert_eq!(missing.display_in("args").to_string(), "args.x: required, but missing");
+        assert!(from_empty::<u8>().is_err() && from_empty::<String>().is_err() && from_empty::<Mode>().is_err());
     }
 
     #[test]
