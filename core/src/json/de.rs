@@ -537,8 +537,7 @@ impl<'de> Decoder<'de> {
     fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Fault> {
         let first = self.peek()?;
         let mut value = 0u32;
-        let mut length = 0usize;
-        for &byte in self.rest.iter().take(10) {
+        for (length, &byte) in self.rest.iter().take(10).enumerate() {
             let digit = byte.wrapping_sub(b'0');
             if digit > 9 {
                 if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
@@ -548,7 +547,6 @@ impl<'de> Decoder<'de> {
                 return if value <= above { Ok(value) } else { Err(Fault::Expected(what)) };
             }
             value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
-            length += 1;
         }
         self.digits(what)?.within(below, above).map_err(|_| Fault::Expected(what))
     }
