@@ -80,6 +80,21 @@ pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, 
     })
 }
 
+/// Decodes a value that was not given: a struct or a map as from `{}`, an `Option` as `None`, `()` as itself.
+///
+/// ```
+/// #[derive(serde::Deserialize)]
+/// struct Args {
+///     samples: Option<u16>,
+/// }
+/// let args: Args = rigline::json::de::from_empty()?;
+/// assert_eq!(args.samples, None);
+/// # Ok::<(), rigline::json::de::DecodeError>(())
+/// ```
+pub fn from_empty<'de, T: Deserialize<'de>>() -> Result<T, DecodeError> {
+    T::deserialize(Nothing).map_err(|fault| DecodeError::new(fault.into()))
+}
+
 /// Why a value could not be decoded, and where it stands.
 ///
 /// It is displayed as `a[2].b: expected a string`; [`display_in`](Self::display_in) puts the name of the whole in front.
@@ -469,17 +484,29 @@ impl<'de> Decoder<'de> {
         Ok(self.take(length)?)
     }
 
+    /// What follows the literal is the next token's affair.
     fn literal(&mut self, literal: &[u8]) -> Result<(), Fault> {
-        if self.scalar()? == literal { Ok(()) } else { Err(Fault::NotJson) }
+        if self.take(literal.len())? == literal { Ok(()) } else { Err(Fault::NotJson) }
     }
 
     /// The decoded bytes of the string at hand.
     fn string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
         self.consume(b'"', Fault::Expected(what))?;
-        let (length, escaped) = string_length(self.rest).ok_or(Fault::NotJson)?;
+        let length = plain_length(self.rest);
+        if self.rest.get(length) != Some(&b'"') {
+            return self.string_with_escapes(length);
+        }
         let body = self.take(length)?;
         self.bump();
-        if escaped { unescape(body) } else { Ok(body) }
+        Ok(body)
+    }
+
+    #[cold]
+    fn string_with_escapes(&mut self, plain: usize) -> Result<&'de [u8], Fault> {
+        let length = string_length(self.rest, plain).ok_or(Fault::NotJson)?;
+        let body = self.take(length)?;
+        self.bump();
+        unescape(body, plain)
     }
 
     fn str(&mut self, what: &'static str) -> Result<&'de str, Fault> {
@@ -505,8 +532,23 @@ impl<'de> Decoder<'de> {
     }
 
     /// An integer of up to 32 bits, in two's complement: one copy of the code for all of them.
+    ///
+    /// Up to nine plain digits, which is nearly every integer there is, are read in one pass.
     fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Fault> {
-        number::small(self.number(what)?, below, above).ok_or(Fault::Expected(what))
+        let first = self.peek()?;
+        let mut value = 0u32;
+        for (length, &byte) in self.rest.iter().take(10).enumerate() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
+                    break;
+                }
+                self.take(length)?;
+                return if value <= above { Ok(value) } else { Err(Fault::Expected(what)) };
+            }
+            value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
+        }
+        self.digits(what)?.within(below, above).map_err(|_| Fault::Expected(what))
     }
 
     /// Steps over a value of any depth, without recursion, and returns its text.
@@ -1063,6 +1105,65 @@ impl<'de> VariantAccess<'de> for NoContent {
     }
 }
 
+/// A value that was not given, and an object without members.
+struct Nothing;
+
+impl<'de> Deserializer<'de> for Nothing {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_map(self)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_none()
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    #[allow(clippy::inline_always)] // As above.
+    #[inline(always)]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        if name == RAW_TOKEN { visitor.visit_borrowed_bytes(b"{}") } else { visitor.visit_newtype_struct(self) }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Fault> {
+        Err(Fault::Expected(ONE_MEMBER))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        seq tuple tuple_struct map struct identifier
+    }
+}
+
+impl<'de> MapAccess<'de> for Nothing {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, _: K) -> Result<Option<K::Value>, Fault> {
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, _: V) -> Result<V::Value, Fault> {
+        Err(Fault::NotJson)
+    }
+}
+
 fn one_char(text: &[u8]) -> Result<char, Fault> {
     let text = str::from_utf8(text).map_err(|_| Fault::NotJson)?;
     let mut chars = text.chars();
@@ -1076,20 +1177,21 @@ fn is_white_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// The length of the number or literal at the start of `text`: up to a delimiter.
-fn scalar_length(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| !matches!(**byte, b',' | b']' | b'}' | b':' | b'"' | 0..=b' ')).count()
+fn is_delimiter(byte: u8) -> bool {
+    matches!(byte, b',' | b']' | b'}' | b':' | b'"' | 0..=b' ')
 }
 
-/// The length of the string whose opening quote has been read, and whether it has escapes.
-fn string_length(text: &[u8]) -> Option<(usize, bool)> {
-    let mut length = plain_length(text);
-    if text.get(length) == Some(&b'"') {
-        return Some((length, false));
-    }
+/// The length of the number or literal at the start of `text`: up to a delimiter.
+fn scalar_length(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| !is_delimiter(**byte)).count()
+}
+
+/// The length of a string, counted from behind its opening quote; the first `plain` bytes are known to be plain.
+fn string_length(text: &[u8], plain: usize) -> Option<usize> {
+    let mut length = plain;
     loop {
         match *text.get(length)? {
-            b'"' => return Some((length, true)),
+            b'"' => return Some(length),
             b'\\' => length = length.checked_add(2)?,
             _ => length = length.checked_add(1)?,
         }
@@ -1108,11 +1210,11 @@ fn plain_length(text: &[u8]) -> usize {
 fn plain_length(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word;
     let mut rest = text;
     while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
         let word = u64::from_le_bytes(*chunk);
-        let hits = zeros(word ^ (ONES * 0x22)) | zeros(word ^ (ONES * 0x5c));
+        let hits = (zeros(word ^ (ONES * 0x22)) | zeros(word ^ (ONES * 0x5c))) & HIGH;
         if hits != 0 {
             return text.len() - rest.len() + (hits.trailing_zeros() / 8) as usize;
         }
@@ -1123,32 +1225,28 @@ fn plain_length(text: &[u8]) -> usize {
 
 /// The length of the value at the start of `text`, which is no white space.
 fn value_length(text: &[u8]) -> Option<usize> {
-    let mut at = 0usize;
+    match text.first()? {
+        b'"' | b'{' | b'[' => {}
+        _ => return Some(scalar_length(text)).filter(|length| *length > 0),
+    }
+    let mut rest = text;
     let mut depth = 0usize;
-    loop {
-        match *text.get(at)? {
+    while let [byte, tail @ ..] = rest {
+        rest = tail;
+        match byte {
             b'"' => {
-                let body = at.checked_add(1)?;
-                at = body.checked_add(string_length(text.get(body..)?)?.0)?.checked_add(1)?;
+                let length = string_length(rest, plain_length(rest))?;
+                rest = rest.get(length..)?.get(1..)?;
             }
-            b'{' | b'[' => {
-                depth = depth.checked_add(1)?;
-                at = at.checked_add(1)?;
-            }
-            b'}' | b']' => {
-                depth = depth.checked_sub(1)?;
-                at = at.checked_add(1)?;
-            }
-            b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' if depth > 0 => at = at.checked_add(1)?,
-            _ => match scalar_length(text.get(at..)?) {
-                0 => return None,
-                length => at = at.checked_add(length)?,
-            },
+            b'{' | b'[' => depth = depth.wrapping_add(1),
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            _ => continue,
         }
         if depth == 0 {
-            return Some(at);
+            return text.len().checked_sub(rest.len());
         }
     }
+    None
 }
 
 /// Decodes the escapes of a string (RFC 8259 §7) in place.
@@ -1161,9 +1259,9 @@ fn value_length(text: &[u8]) -> Option<usize> {
 ///         %x72 / %x74 /           ; r  t
 ///         %x75 4HEXDIG )          ; uXXXX
 /// ```
-fn unescape(body: &mut [u8]) -> Result<&[u8], Fault> {
-    let mut read = plain_length(body);
-    let mut written = read;
+fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], Fault> {
+    let mut read = plain;
+    let mut written = plain;
     while let Some(&byte) = body.get(read) {
         if byte != b'\\' {
             put(body, &mut written, byte);
@@ -1597,6 +1695,19 @@ mod tests {
         assert_eq!(decode::<Internal>(r#"{"type":"X"}"#).unwrap_err().to_string(), "*: expected one of: Point, Name");
         assert_eq!(decode::<Internal>(r#"{"x":1}"#).unwrap_err().to_string(), "type: required, but missing");
         assert_eq!(decode::<Untagged>("true").unwrap_err().kind(), Kind::Refused);
+    }
+
+    #[test]
+    fn what_was_not_given_is_empty() {
+        assert_eq!(from_empty(), Ok(()));
+        assert_eq!(from_empty(), Ok(Unit));
+        assert_eq!(from_empty(), Ok(None::<Strict>));
+        assert_eq!(from_empty(), Ok(BTreeMap::<String, u8>::new()));
+        assert_eq!(from_empty(), Ok(json!({})));
+        assert_eq!(from_empty::<super::super::raw::RawJson<'_>>().map(|raw| raw.as_str()), Ok("{}"));
+        let missing = from_empty::<Strict>().unwrap_err();
+        assert_eq!(missing.display_in("args").to_string(), "args.x: required, but missing");
+        assert!(from_empty::<u8>().is_err() && from_empty::<String>().is_err() && from_empty::<Mode>().is_err());
     }
 
     #[test]
