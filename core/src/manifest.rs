@@ -36,6 +36,7 @@ impl Manifest {
     ///
     /// # Panics
     /// If `version` is not semantic (semver.org 2.0.0): in a constant, where manifests belong, it does not compile.
+    #[allow(clippy::panic, reason = "it is for constants, where it is a compile error")]
     pub const fn new(name: &'static str, version: &'static str) -> Self {
         match Self::try_new(name, version) {
             Ok(manifest) => manifest,

@@ -277,10 +277,10 @@ fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize
 
 /// Moves `start..end` up by one byte; gives the new end, which may be beyond the limit (then nothing was moved).
 fn move_up_by_one(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize {
-    if end < limit {
-        if let Some(room) = memory.get_mut(start..=end) {
-            room.rotate_right(1);
-        }
+    if end < limit
+        && let Some(room) = memory.get_mut(start..=end)
+    {
+        room.rotate_right(1);
     }
     end + 1
 }

@@ -154,11 +154,11 @@ impl Key {
 
     #[inline(always)]
     fn stands_at(&self, rest: &[u8]) -> bool {
-        if cfg!(target_pointer_width = "64") {
-            if let Some(word) = rest.first_chunk::<8>() {
-                return (u64::from_le_bytes(*word) ^ self.head) & self.mask == 0
-                    && (self.quoted.len() <= 8 || rest.starts_with(self.quoted));
-            }
+        if cfg!(target_pointer_width = "64")
+            && let Some(word) = rest.first_chunk::<8>()
+        {
+            return (u64::from_le_bytes(*word) ^ self.head) & self.mask == 0
+                && (self.quoted.len() <= 8 || rest.starts_with(self.quoted));
         }
         starts_with(rest, self.quoted)
     }
@@ -226,12 +226,11 @@ impl<'t> Scanner<'t> {
                 _ => pos = self.value(pos, depth)?,
             }
             if let Some(key) = key {
-                if let Some(span) = slots.get_mut(usize::from(key.slot)) {
-                    if let (Some(child), false, true) =
+                if let Some(span) = slots.get_mut(usize::from(key.slot))
+                    && let (Some(child), false, true) =
                         (key.child, span.is_absent(), self.text.get(start) != Some(&b'{'))
-                    {
-                        clear(child, slots);
-                    }
+                {
+                    clear(child, slots);
                 }
                 if let Some(span) = slots.get_mut(usize::from(key.slot)) {
                     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
@@ -259,11 +258,11 @@ impl<'t> Scanner<'t> {
         expected: &mut &'static [Key],
     ) -> Result<(Option<&'static Key>, usize)> {
         let rest = self.text.get(pos..).unwrap_or_default();
-        if let Some((first, others)) = expected.split_first() {
-            if first.stands_at(rest) {
-                *expected = others;
-                return Ok((Some(first), pos + first.quoted.len()));
-            }
+        if let Some((first, others)) = expected.split_first()
+            && first.stands_at(rest)
+        {
+            *expected = others;
+            return Ok((Some(first), pos + first.quoted.len()));
         }
         self.other_key(pos, rest, level, expected)
     }
@@ -584,8 +583,8 @@ fn fault<T>(kind: SyntaxErrorKind, offset: usize) -> Result<T> {
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    let quotes = word ^ (ONES * b'"' as u64);
-    let backslashes = word ^ (ONES * b'\\' as u64);
+    let quotes = word ^ (ONES * u64::from(b'"'));
+    let backslashes = word ^ (ONES * u64::from(b'\\'));
     let zeros = quotes.wrapping_sub(ONES) | backslashes.wrapping_sub(ONES) | word.wrapping_sub(ONES * 0x20);
     (zeros | word) & (ONES * 0x80)
 }

@@ -179,10 +179,10 @@ async fn around_call<R: Read, W: Write<Error = R::Error>>(
                 write_line(writer, line).await?;
             }
             let dropped = queue.dropped.take();
-            if dropped > 0 {
-                if let Some(length) = write_dropped(filled.memory, dropped) {
-                    write_line(writer, filled.memory.get(..length).unwrap_or_default()).await?;
-                }
+            if dropped > 0
+                && let Some(length) = write_dropped(filled.memory, dropped)
+            {
+                write_line(writer, filled.memory.get(..length).unwrap_or_default()).await?;
             }
             filled.length = 0;
             queue.spare.set(Some(filled));

@@ -132,10 +132,10 @@ impl<T: Write> LogSink for Sink<'_, T> {
 
 impl<T: Write> Sink<'_, T> {
     fn report_dropped(&mut self) {
-        if self.dropped > 0 {
-            if let Some(length) = write_dropped(self.memory, self.dropped) {
-                self.commit(length);
-            }
+        if self.dropped > 0
+            && let Some(length) = write_dropped(self.memory, self.dropped)
+        {
+            self.commit(length);
         }
     }
 }
