@@ -1,9 +1,11 @@
-//! Time, which the core does not have: the adapter brings it.
+//! What the core does not have and the adapter brings: time, and a place for logs that have no line of their own.
 
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{self, Poll, Waker};
 use core::time::Duration;
+
+use crate::context::Level;
 
 /// A monotonic clock. `rigline_std` has one for desktops; over embassy it is a few lines.
 pub trait Clock {
@@ -16,6 +18,14 @@ pub trait Clock {
     fn wake_at(&self, at: Instant, waker: &Waker) {
         let _ = at;
         waker.wake_by_ref();
+    }
+
+    /// Takes a log that its protocol has no line for: Amplifier and namel3ss have one line out, the reply. A desktop's
+    /// standard error is such a place, or a board's RTT channel. `text` is one line, escaped as in a JSON string.
+    ///
+    /// The default forgets it.
+    fn aside(&self, level: Level, text: &str) {
+        let _ = (level, text);
     }
 
     /// Called by the blocking shell while a handler waits: returns when a waker was woken, or a little later.
@@ -33,6 +43,10 @@ impl<C: Clock + ?Sized> Clock for &C {
 
     fn wake_at(&self, at: Instant, waker: &Waker) {
         C::wake_at(self, at, waker);
+    }
+
+    fn aside(&self, level: Level, text: &str) {
+        C::aside(self, level, text);
     }
 
     fn idle(&self) {

@@ -8,7 +8,7 @@ use crate::clock::{Clock, Instant, Sleep};
 use crate::extension::{Failure, FailureKind, Outcome};
 use crate::json::ser;
 use crate::json::write::{Message, Writer};
-use crate::protocol::gevals;
+use crate::protocol::{Protocol, gevals};
 use crate::reply::Reply;
 
 /// A call's surroundings. What a handler writes through it goes straight into the bounded reply region; nothing is kept
@@ -133,6 +133,14 @@ impl<'a> Context<'a> {
             return;
         }
         let mut out = Writer::new(self.logs.room());
+        if self.reply.protocol() != Protocol::Gevals {
+            message.write_escaped(&mut out);
+            match out.finish() {
+                Ok(text) => self.clock.aside(level, core::str::from_utf8(text).unwrap_or_default()),
+                Err(_) => self.clock.aside(level, "a log line was longer than the log buffer"),
+            }
+            return;
+        }
         gevals::write_log(&mut out, level, message);
         data(&mut out);
         out.raw(b"}}\n");

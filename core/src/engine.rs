@@ -4,13 +4,18 @@
 use core::fmt;
 
 use crate::context::Scratch;
-use crate::extension::{Call, Config, Failure, Outcome, Value};
+use crate::extension::{Call, CallContext, Config, Failure, Outcome, Value};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{Span, SyntaxError, SyntaxErrorKind};
 use crate::json::view::Json;
 use crate::json::write::Writer;
 use crate::manifest::Manifest;
-use crate::protocol::gevals::{self, Refusal, Request};
+#[cfg(feature = "amplifier")]
+use crate::protocol::amplifier;
+use crate::protocol::gevals::{self, Refusal};
+#[cfg(feature = "namel3ss")]
+use crate::protocol::namel3ss;
+use crate::protocol::{Protocol, Request};
 use crate::reply::{self, Reply};
 use crate::rpc::{self, Envelope, Spans};
 
@@ -70,6 +75,12 @@ pub struct Engine<'m> {
     session: Session,
     batch: Option<Batch>,
     finished: bool,
+    /// The protocol of the last message; what cannot be read is answered in it.
+    protocol: Protocol,
+    /// Whether every message is taken as one of `protocol`.
+    pinned: bool,
+    #[cfg(feature = "amplifier")]
+    event: Option<Running>,
 }
 
 /// What is to be done next.
@@ -107,6 +118,8 @@ pub enum Work<'s> {
     Call(Call<'s>),
     /// [`Extension::configure`](crate::Extension::configure).
     Configure(Config<'s>),
+    /// [`Extension::on_event`](crate::Extension::on_event).
+    Event(Json<'s>),
 }
 
 impl Work<'_> {
@@ -114,7 +127,7 @@ impl Work<'_> {
     pub fn timeout_nanos(&self) -> Option<u64> {
         match self {
             Self::Call(call) => call.context.timeout_nanos,
-            Self::Configure(_) => None,
+            Self::Configure(_) | Self::Event(_) => None,
         }
     }
 }
@@ -134,8 +147,18 @@ struct Running {
     request: Request,
     /// Where the message stands in its line.
     message: Span,
-    spans: Spans,
+    spans: Members,
     timeout_nanos: Option<u64>,
+}
+
+/// Where a request's members stand, by protocol.
+#[derive(Debug, Clone, Copy)]
+enum Members {
+    Gevals(Spans),
+    #[cfg(feature = "amplifier")]
+    Amplifier(amplifier::Spans),
+    #[cfg(feature = "namel3ss")]
+    Namel3ss(namel3ss::Spans),
 }
 
 /// A session runs from its first request to `shutdown`.
@@ -183,7 +206,18 @@ impl<'m> Engine<'m> {
             session: Session::Fresh,
             batch: None,
             finished: false,
+            protocol: Protocol::default(),
+            pinned: false,
+            #[cfg(feature = "amplifier")]
+            event: None,
         })
+    }
+
+    /// For one protocol only. Otherwise each message tells its own: by `jsonrpc` gevals, then by `op` Amplifier, then by
+    /// `protocol_version` namel3ss; what tells none is taken as the last one seen, gevals at first.
+    #[must_use]
+    pub fn with_protocol(self, protocol: Protocol) -> Self {
+        Self { protocol, pinned: true, ..self }
     }
 
     /// With other line ends: on a serial line, a lone CR may end a line too.
@@ -241,6 +275,12 @@ impl<'m> Engine<'m> {
         }
         let mut done = match core::mem::replace(&mut self.state, State::Idle) {
             State::Completed(done) => Some(done),
+            #[cfg(feature = "amplifier")]
+            State::Writing if self.event.is_some() => {
+                self.state = self.event.take().map_or(State::Idle, State::Running);
+                self.reply.silent(0);
+                Some(Done::Run)
+            }
             State::Writing if self.session == Session::ShuttingDown => {
                 self.session = Session::Ended;
                 return Step::Shutdown;
@@ -289,11 +329,14 @@ impl<'m> Engine<'m> {
 
     fn next_line(&mut self) -> Option<Done> {
         match self.framer.take()? {
-            Taken::TooLong(fault) => Some(Done::Reply(too_long(&mut self.writer_for_line(), fault))),
+            Taken::TooLong(fault) => {
+                let protocol = self.protocol;
+                Some(Done::Reply(too_long(&mut self.writer_for_line(), protocol, fault)))
+            }
             Taken::Line(line, _) => {
                 let length = line.len();
                 let bracket = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or_default();
-                let is_batch = line.get(bracket) == Some(&b'[');
+                let is_batch = line.get(bracket) == Some(&b'[') && (!self.pinned || self.protocol == Protocol::Gevals);
                 Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length) })
             }
         }
@@ -309,7 +352,7 @@ impl<'m> Engine<'m> {
     fn begin_batch(&mut self, bracket: usize) -> Done {
         let (line, _) = self.framer.held();
         if let Err(error) = crate::json::check::check(line) {
-            return Done::Reply(parse_error(&mut self.writer_for_line(), error));
+            return Done::Reply(parse_error(&mut self.writer_for_line(), Protocol::Gevals, error));
         }
         let (mut members, mut reserve) = (0, 0);
         for member in Json::of_checked(line).elements() {
@@ -372,10 +415,24 @@ impl<'m> Engine<'m> {
             Some(batch) => (batch.end + 1, self.memory.len().saturating_sub(2 + batch.reserve)),
             None => (0, self.memory.len().saturating_sub(1)),
         };
+        let protocol = self.protocol;
         let spans = match rpc::scan(text) {
             Ok(spans) => spans,
-            Err(error) => return Done::Reply(parse_error(&mut self.writer_for_line(), error)),
+            Err(error) => return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error)),
         };
+        if self.batch.is_none() && !self.pinned {
+            self.protocol = told(&spans).unwrap_or(protocol);
+        }
+        match self.protocol {
+            Protocol::Gevals => {}
+            #[cfg(feature = "amplifier")]
+            Protocol::Amplifier if self.batch.is_none() => return self.amplifier(),
+            #[cfg(feature = "namel3ss")]
+            Protocol::Namel3ss if self.batch.is_none() => return self.namel3ss(),
+            _ => {}
+        }
+        let (line, _) = self.framer.held();
+        let text = line.get(start..end).unwrap_or_default();
         let id = match rpc::classify(text, &spans) {
             Envelope::Reply => return Done::Nothing,
             Envelope::Request => Some(rpc::id(text, &spans)),
@@ -386,7 +443,7 @@ impl<'m> Engine<'m> {
             }
         };
         match id {
-            Some(id) => self.reply.begin(self.memory, reply_start, limit, id),
+            Some(id) => self.reply.begin(self.memory, reply_start, limit, Protocol::Gevals, id),
             None => self.reply.silent(reply_start),
         }
         let request = if matches!(self.session, Session::ShuttingDown | Session::Ended) {
@@ -400,18 +457,18 @@ impl<'m> Engine<'m> {
                     gevals::check_context(text, &spans)?;
                     Ok((request, gevals::timeout(text, &spans)?))
                 }
-                Request::Initialize { .. } | Request::Shutdown => Ok((request, None)),
+                _ => Ok((request, None)),
             })
         };
         let end = match request {
             Ok((request @ Request::Execute { .. }, timeout_nanos)) => {
-                return self.start(request, start, end, spans, timeout_nanos);
+                return self.start(request, start, end, Members::Gevals(spans), timeout_nanos);
             }
             Ok((request @ Request::Initialize { config }, _)) if !config.is_absent() => {
-                return self.start(request, start, end, spans, None);
+                return self.start(request, start, end, Members::Gevals(spans), None);
             }
             Ok((Request::Initialize { .. }, _)) => self.initialized(),
-            Ok((Request::Shutdown, _)) => {
+            Ok(_) => {
                 self.session = Session::ShuttingDown;
                 self.reply.answer(self.memory, |out| out.raw(b",\"result\":{}}"))
             }
@@ -420,8 +477,67 @@ impl<'m> Engine<'m> {
         if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
     }
 
+    /// Takes the line that is held as an Amplifier request.
+    #[cfg(feature = "amplifier")]
+    fn amplifier(&mut self) -> Done {
+        let limit = self.memory.len().saturating_sub(1);
+        let (line, _) = self.framer.held();
+        let (text, length) = (&*line, line.len());
+        let Ok(spans) = amplifier::scan(text) else { return Done::Nothing };
+        self.reply.begin(self.memory, 0, limit, Protocol::Amplifier, spans.id(text));
+        let end = match amplifier::request(text, &spans, self.manifest) {
+            Ok(request @ Request::Execute { .. }) => {
+                let nanos = 1_000_000_000 * amplifier::TIMEOUT.as_secs();
+                return self.start(request, 0, length, Members::Amplifier(spans), Some(nanos));
+            }
+            Ok(Request::Health) => self.reply.answer(self.memory, |out| out.raw(b"\"status\":\"ok\"}")),
+            Ok(Request::Describe) => {
+                let manifest = self.manifest;
+                self.reply.answer(self.memory, |out| amplifier::write_description(out, manifest))
+            }
+            Ok(request) => {
+                let end = self.reply.answer(self.memory, |out| out.raw(b"\"ok\":true,\"result\":{}}"));
+                self.start(request, 0, length, Members::Amplifier(spans), None);
+                // The acknowledgement goes first.
+                if let State::Running(running) = core::mem::replace(&mut self.state, State::Idle) {
+                    self.event = Some(running);
+                }
+                end
+            }
+            Err(refusal) => self.reply.answer(self.memory, |out| amplifier::write_refusal(out, refusal, text, &spans)),
+        };
+        Done::Reply(end)
+    }
+
+    /// Takes the line that is held as a namel3ss request.
+    #[cfg(feature = "namel3ss")]
+    fn namel3ss(&mut self) -> Done {
+        let limit = self.memory.len().saturating_sub(1);
+        let (line, _) = self.framer.held();
+        let (text, length) = (&*line, line.len());
+        let Ok(spans) = namel3ss::scan(text) else { return Done::Nothing };
+        match namel3ss::request(text, &spans, self.manifest) {
+            Ok((request, timeout_nanos)) => {
+                self.reply.begin(self.memory, 0, limit, Protocol::Namel3ss, b"");
+                self.start(request, 0, length, Members::Namel3ss(spans), timeout_nanos)
+            }
+            Err(refusal) => {
+                let mut out = reply::writer(self.memory, 0, limit);
+                namel3ss::write_refusal(&mut out, refusal, text, &spans, self.manifest);
+                Done::Reply(out.len())
+            }
+        }
+    }
+
     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
-    fn start(&mut self, request: Request, start: usize, end: usize, spans: Spans, timeout_nanos: Option<u64>) -> Done {
+    fn start(
+        &mut self,
+        request: Request,
+        start: usize,
+        end: usize,
+        spans: Members,
+        timeout_nanos: Option<u64>,
+    ) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
         self.state = State::Running(Running { request, message, spans, timeout_nanos });
         Done::Run
@@ -435,27 +551,73 @@ impl<'m> Engine<'m> {
         let taken = match request {
             Request::Execute { args, .. } if args.of(text).first() == Some(&b'{') => args,
             Request::Initialize { config } => config,
-            // No arguments are an empty object. Its place is the version's, which has been read and is wanted no more.
-            _ => {
-                let [Span { start, .. }, ..] = spans;
-                let span = Span { start, end: start + 2 };
-                text.get_mut(span.start as usize..span.end as usize)?.copy_from_slice(b"{}");
-                span
-            }
+            #[cfg(feature = "amplifier")]
+            Request::Event { event } => event,
+            _ => empty_object(text, &spans)?,
         };
         let (before, rest) = text.split_at_mut_checked(taken.start as usize)?;
         let (value, after) = rest.split_at_mut_checked((taken.end as usize).checked_sub(taken.start as usize)?)?;
+        let (before, after) = (&*before, &*after);
+        // What is left of the message, by its offsets in the whole of it.
+        let part = move |span: Span| match (span.start.checked_sub(taken.end), span.end.checked_sub(taken.end)) {
+            (Some(start), Some(end)) => after.get(start as usize..end as usize).unwrap_or_default(),
+            _ => before.get(span.start as usize..span.end as usize).unwrap_or_default(),
+        };
         let work = match request {
             Request::Execute { index, .. } => {
-                let mut context = gevals::context(before, after, taken.end as usize, &spans);
-                context.timeout_nanos = timeout_nanos;
+                let context = match &spans {
+                    Members::Gevals(spans) => gevals::context(spans, part),
+                    #[cfg(feature = "amplifier")]
+                    Members::Amplifier(spans) => {
+                        CallContext { session_id: rpc::string(part(spans.session_in(part))), ..CallContext::default() }
+                    }
+                    #[cfg(feature = "namel3ss")]
+                    Members::Namel3ss(spans) => {
+                        CallContext { namel3ss: spans.surroundings(part), ..CallContext::default() }
+                    }
+                };
+                let context = CallContext { timeout_nanos, ..context };
                 Work::Call(Call { index, operation: self.manifest.operations.get(index)?, args: Value(value), context })
             }
+            #[cfg(feature = "amplifier")]
+            Request::Event { .. } => Work::Event(Json::of_checked(value)),
             _ => Work::Configure(Config(Value(value))),
         };
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
-        Some(Run { work, scratch, background: Background { tail } })
+        Some(Run { work, scratch, background: Background { tail, protocol: self.protocol, pinned: self.pinned } })
     }
+}
+
+/// The protocol that a message tells by its members.
+fn told(spans: &Spans) -> Option<Protocol> {
+    let is_there = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
+    if is_there(rpc::JSONRPC) {
+        return Some(Protocol::Gevals);
+    }
+    #[cfg(feature = "amplifier")]
+    if is_there(rpc::OP) {
+        return Some(Protocol::Amplifier);
+    }
+    #[cfg(feature = "namel3ss")]
+    if is_there(rpc::PROTOCOL_VERSION) {
+        return Some(Protocol::Namel3ss);
+    }
+    None
+}
+
+/// No arguments are an empty object. It is written in the place of a member that every request has, that has been read
+/// and is wanted no more.
+fn empty_object(text: &mut [u8], spans: &Members) -> Option<Span> {
+    let Span { start, end } = match spans {
+        Members::Gevals([version, ..]) => *version,
+        #[cfg(feature = "amplifier")]
+        Members::Amplifier(spans) => spans.spent(),
+        #[cfg(feature = "namel3ss")]
+        Members::Namel3ss(spans) => spans.spent(),
+    };
+    let place = text.get_mut(start as usize..end as usize)?.first_chunk_mut::<2>()?;
+    *place = *b"{}";
+    Some(Span { start, end: start + 2 })
 }
 
 /// What goes on behind the line of a [`Run`]: later lines come in, and faults among them are answered at once. All else
@@ -463,6 +625,8 @@ impl<'m> Engine<'m> {
 #[derive(Debug)]
 pub struct Background<'s> {
     tail: Tail<'s>,
+    protocol: Protocol,
+    pinned: bool,
 }
 
 impl Background<'_> {
@@ -488,6 +652,8 @@ impl Background<'_> {
             return None;
         }
         let limit = memory.len().saturating_sub(1);
+        let (protocol, pinned) = (self.protocol, self.pinned);
+        let is_gevals = |spans: &Spans| told(spans).filter(|_| !pinned).unwrap_or(protocol) == Protocol::Gevals;
         let end = loop {
             let mut peeked = self.tail.peek()?;
             let text = &*peeked.line();
@@ -496,7 +662,7 @@ impl Background<'_> {
                 match crate::json::check::check(text) {
                     Ok(()) => peeked.keep(),
                     Err(error) => {
-                        let end = parse_error(&mut out, error);
+                        let end = parse_error(&mut out, protocol, error);
                         peeked.discard();
                         break end;
                     }
@@ -504,7 +670,8 @@ impl Background<'_> {
                 continue;
             }
             let end = match rpc::scan(text) {
-                Err(error) => Some(parse_error(&mut out, error)),
+                Err(error) => Some(parse_error(&mut out, protocol, error)),
+                Ok(spans) if !is_gevals(&spans) => None,
                 Ok(spans) => match rpc::classify(text, &spans) {
                     Envelope::Invalid { text: fault, id_is_usable } => {
                         let id = if id_is_usable { rpc::id(text, &spans) } else { b"" };
@@ -537,9 +704,8 @@ fn reserve_for(member: &[u8]) -> usize {
     }
 }
 
-fn too_long(out: &mut Writer<'_>, TooLong { limit, dropped, .. }: TooLong) -> usize {
-    rpc::write_head(out, b"");
-    rpc::write_error(out, rpc::PARSE_ERROR, |out| {
+fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
+    protocol.write_fault(out, b"", rpc::PARSE_ERROR, |out| {
         out.text_part("line too long: ");
         out.usize(dropped);
         out.text_part(" bytes, the limit is ");
@@ -548,9 +714,8 @@ fn too_long(out: &mut Writer<'_>, TooLong { limit, dropped, .. }: TooLong) -> us
     out.len()
 }
 
-fn parse_error(out: &mut Writer<'_>, SyntaxError { kind, offset }: SyntaxError) -> usize {
-    rpc::write_head(out, b"");
-    rpc::write_error(out, rpc::PARSE_ERROR, |out| {
+fn parse_error(out: &mut Writer<'_>, protocol: Protocol, SyntaxError { kind, offset }: SyntaxError) -> usize {
+    protocol.write_fault(out, b"", rpc::PARSE_ERROR, |out| {
         out.text_part("Parse error: ");
         out.text_part(kind.text());
         if let SyntaxErrorKind::TooDeep { limit } = kind {

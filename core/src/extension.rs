@@ -51,6 +51,12 @@ pub trait Extension {
         Ok(())
     }
 
+    /// Takes note of an event: Amplifier `on_event`, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The
+    /// acknowledgement is on the wire already when this runs.
+    async fn on_event(&mut self, event: Json<'_>, cx: &mut Context<'_>) {
+        let _ = (event, cx);
+    }
+
     /// Brings what the extension drives into a state that is safe when nobody watches: a rig turns its rails off.
     ///
     /// It runs when a session that began with `initialize` is lost without `shutdown`, and when a call is cancelled or
@@ -135,6 +141,11 @@ pub struct CallContext<'a> {
     pub(crate) env: Option<Json<'a>>,
     /// What the agent under test was asked and answered; in the verify phase only.
     pub agent: Option<Agent<'a>>,
+    /// The caller's session: Amplifier `session_id`.
+    pub session_id: Option<Text<'a>>,
+    /// What a namel3ss host says besides.
+    #[cfg(feature = "namel3ss")]
+    pub namel3ss: crate::protocol::namel3ss::Surroundings<'a>,
 }
 
 impl<'a> CallContext<'a> {
@@ -208,6 +219,7 @@ pub struct Failure {
     pub(crate) detail: Detail,
     /// What the path of a decoding error starts with.
     pub(crate) root: Root,
+    pub(crate) code: Option<&'static str>,
 }
 
 /// The value that a decoding error's path starts from.
@@ -269,20 +281,26 @@ impl Failure {
 
     /// A failure explained by a fixed sentence. [`Context::failure`] takes any text.
     pub const fn new(kind: FailureKind, text: &'static str) -> Self {
-        Self { kind, detail: Detail::Static(text), root: Root::None }
+        Self { kind, detail: Detail::Static(text), root: Root::None, code: None }
     }
 
     /// Arguments that could not be decoded.
     pub fn bad_arguments(error: DecodeError) -> Self {
-        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), root: Root::None }
+        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), root: Root::None, code: None }
     }
 
     pub(crate) const fn too_large(needed: usize, capacity: usize) -> Self {
-        Self { kind: FailureKind::TooLarge, detail: Detail::Size(needed, capacity), root: Root::None }
+        Self { kind: FailureKind::TooLarge, detail: Detail::Size(needed, capacity), root: Root::None, code: None }
     }
 
     pub(crate) const TIMEOUT: Self = Self::new(FailureKind::Timeout, "the operation did not end before its timeout");
     pub(crate) const CANCELLED: Self = Self::new(FailureKind::Unreachable, "the call was cancelled");
+
+    /// With a code of the extension's own, for the protocols that have words as codes: Amplifier `error.code`, namel3ss
+    /// `error.type`. gevals has none.
+    pub const fn with_code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
+    }
 
     /// What kind of failure it was.
     pub const fn kind(&self) -> FailureKind {

@@ -29,6 +29,10 @@ pub struct Manifest {
     pub requires: &'static [&'static str],
     /// What it can do.
     pub operations: &'static [Operation],
+    /// What it is to an Amplifier host.
+    pub kind: Kind,
+    /// What it promises to a namel3ss host.
+    pub guarantees: &'static [Guarantee],
 }
 
 impl Manifest {
@@ -49,7 +53,7 @@ impl Manifest {
         if !is_semantic(version.as_bytes()) {
             return Err(NotSemantic);
         }
-        Ok(Self { name, version, description: "", requires: &[], operations: &[] })
+        Ok(Self { name, version, description: "", requires: &[], operations: &[], kind: Kind::Tool, guarantees: &[] })
     }
 
     /// With a description.
@@ -62,6 +66,18 @@ impl Manifest {
     #[must_use]
     pub const fn requires(self, requires: &'static [&'static str]) -> Self {
         Self { requires, ..self }
+    }
+
+    /// As another kind of Amplifier module than a tool.
+    #[must_use]
+    pub const fn kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// With the guarantees that it keeps.
+    #[must_use]
+    pub const fn guarantees(self, guarantees: &'static [Guarantee]) -> Self {
+        Self { guarantees, ..self }
     }
 
     /// With operations.
@@ -82,6 +98,96 @@ impl fmt::Display for NotSemantic {
 }
 
 impl core::error::Error for NotSemantic {}
+
+/// The kinds of Amplifier modules (PROTOCOLS.md §1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Kind {
+    /// Gives access to a model or service.
+    Provider,
+    /// Does things when asked.
+    #[default]
+    Tool,
+    /// Works on its own.
+    Agent,
+    /// Is told of events: its [`on_event`](crate::Extension::on_event) runs.
+    Hook,
+    /// Directs others.
+    Orchestrator,
+    /// Keeps context.
+    Context,
+}
+
+impl Kind {
+    /// All kinds, in the text's order.
+    pub const ALL: [Self; 6] = [Self::Provider, Self::Tool, Self::Agent, Self::Hook, Self::Orchestrator, Self::Context];
+
+    /// The kind's name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Tool => "tool",
+            Self::Agent => "agent",
+            Self::Hook => "hook",
+            Self::Orchestrator => "orchestrator",
+            Self::Context => "context",
+        }
+    }
+}
+
+/// Something that an extension promises not to do: namel3ss "capability_context".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Guarantee {
+    /// It writes no files.
+    NoFilesystemWrite,
+    /// It reads no files.
+    NoFilesystemRead,
+    /// It does not use the network.
+    NoNetwork,
+    /// It starts no programs.
+    NoSubprocess,
+    /// It does not read environment variables.
+    NoEnvRead,
+    /// It does not change environment variables.
+    NoEnvWrite,
+}
+
+impl Guarantee {
+    /// All guarantees, in the order in which the real host lists them.
+    pub const ALL: [Self; 6] = [
+        Self::NoFilesystemWrite,
+        Self::NoFilesystemRead,
+        Self::NoNetwork,
+        Self::NoSubprocess,
+        Self::NoEnvRead,
+        Self::NoEnvWrite,
+    ];
+
+    /// The guarantee's name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoFilesystemWrite => "no_filesystem_write",
+            Self::NoFilesystemRead => "no_filesystem_read",
+            Self::NoNetwork => "no_network",
+            Self::NoSubprocess => "no_subprocess",
+            Self::NoEnvRead => "no_env_read",
+            Self::NoEnvWrite => "no_env_write",
+        }
+    }
+
+    /// The capability that it rules out.
+    pub const fn capability(self) -> &'static str {
+        match self {
+            Self::NoFilesystemWrite => "filesystem_write",
+            Self::NoFilesystemRead => "filesystem_read",
+            Self::NoNetwork => "network",
+            Self::NoSubprocess => "subprocess",
+            Self::NoEnvRead => "env_read",
+            Self::NoEnvWrite => "env_write",
+        }
+    }
+}
 
 /// One operation of an extension.
 #[derive(Debug, Clone, Copy)]

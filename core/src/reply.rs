@@ -1,11 +1,11 @@
 //! A reply as it grows in the reply region: head first, outputs as they come, the end when the outcome is known.
 //!
-//! `{"jsonrpc":"2.0","id":ID` `,"result":{"success":true` `,"outputs":{…` `},"message":"…"` `}}`
+//! gevals: `{"jsonrpc":"2.0","id":ID` `,"result":{"success":true` `,"outputs":{…` `},"message":"…"` `}}`
+//! the others: `{"id":ID,` `"ok":true,"result":{` `…` `,"message":"…"` `}}`
 
 use crate::extension::{Detail, Failure, FailureKind, Outcome, Root};
 use crate::json::write::{Message, Writer};
-use crate::protocol::gevals;
-use crate::rpc;
+use crate::protocol::Protocol;
 
 /// Room that is kept for the error that stands in for a reply that does not fit, its id apart.
 pub(crate) const LEAST: usize = 160;
@@ -17,10 +17,13 @@ pub(crate) struct Reply {
     start: usize,
     /// The first byte that it may not use.
     limit: usize,
-    /// Behind `"id":ID`.
+    protocol: Protocol,
+    /// Behind the id.
     head: usize,
-    /// Behind `"success":true`.
+    /// Behind what says that it is a success, where outputs begin.
     body: usize,
+    /// An output is called `message`, so that the message must not be.
+    has_message: bool,
     /// Behind all that was written; beyond `limit` it only counts.
     end: usize,
     stage: Stage,
@@ -42,17 +45,17 @@ enum Stage {
 }
 
 /// A failure's text may have to move to behind a head that is a little longer than the one it was written for.
-const TEXT_GAP: usize = 40;
+const TEXT_GAP: usize = 80;
 
 impl Reply {
     /// Starts a reply at `start` of `memory` that ends before `limit`.
-    pub(crate) fn begin(&mut self, memory: &mut [u8], start: usize, limit: usize, id: &[u8]) {
+    pub(crate) fn begin(&mut self, memory: &mut [u8], start: usize, limit: usize, protocol: Protocol, id: &[u8]) {
         let mut out = writer(memory, start, limit);
-        rpc::write_head(&mut out, id);
+        protocol.write_head(&mut out, id);
         let head = out.len();
-        out.raw(b",\"result\":{\"success\":true");
+        out.raw(protocol.success());
         let end = out.len();
-        *self = Self { start, limit, head, body: end, end, stage: Stage::NoOutputs, ..Self::default() };
+        *self = Self { start, limit, protocol, head, body: end, end, stage: Stage::NoOutputs, ..Self::default() };
     }
 
     /// Stands in for the reply of a notification.
@@ -62,6 +65,10 @@ impl Reply {
 
     pub(crate) fn is_silent(&self) -> bool {
         self.stage == Stage::Silent
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     pub(crate) fn output(
@@ -76,7 +83,7 @@ impl Reply {
             Stage::NoOutputs | Stage::InOutputs => {}
         }
         let mut out = writer(memory, self.end, self.limit);
-        out.raw(if self.stage == Stage::NoOutputs { b",\"outputs\":{" } else { b"," });
+        out.raw(if self.stage == Stage::NoOutputs { self.protocol.first_output() } else { b"," });
         out.str(name);
         out.byte(b':');
         let start = out.len();
@@ -86,7 +93,9 @@ impl Reply {
         }
         let end = out.len();
         self.stage = Stage::InOutputs;
-        self.end = if end > self.limit { end } else { stringify(memory, start, end, self.limit) };
+        self.has_message |= name == "message";
+        let as_string = end <= self.limit && self.protocol == Protocol::Gevals;
+        self.end = if as_string { stringify(memory, start, end, self.limit) } else { end };
         if self.end > self.limit { Err(self.too_large(self.end)) } else { Ok(()) }
     }
 
@@ -95,10 +104,14 @@ impl Reply {
             return;
         }
         let mut out = writer(memory, self.end, self.limit);
-        if self.stage == Stage::InOutputs {
-            out.byte(b'}');
+        if self.protocol == Protocol::Gevals {
+            out.raw(if self.stage == Stage::InOutputs { b"},\"message\":\"" } else { b",\"message\":\"" });
+        } else if self.has_message {
+            self.stage = Stage::Closed;
+            return;
+        } else {
+            out.raw(if self.stage == Stage::InOutputs { b",\"message\":\"" } else { b"\"message\":\"" });
         }
-        out.raw(b",\"message\":\"");
         message.write_escaped(&mut out);
         out.byte(b'"');
         self.end = out.len();
@@ -106,7 +119,7 @@ impl Reply {
     }
 
     pub(crate) fn failure(&mut self, memory: &mut [u8], kind: FailureKind, text: &dyn Message) -> Failure {
-        let failure = |detail| Failure { kind, detail, root: Root::None };
+        let failure = |detail| Failure { kind, detail, root: Root::None, code: None };
         if self.is_silent() {
             return failure(Detail::Static(""));
         }
@@ -165,20 +178,29 @@ impl Reply {
 
     fn succeed(&mut self, memory: &mut [u8]) -> usize {
         let mut out = writer(memory, self.end, self.limit);
-        out.raw(if self.stage == Stage::InOutputs { b"}}}" } else { b"}}" });
+        let in_outputs = self.stage == Stage::InOutputs && self.protocol == Protocol::Gevals;
+        out.raw(if in_outputs { b"}}}" } else { b"}}" });
         out.len()
     }
 
-    /// `"success":true` becomes `"success":false`, and the text follows the outputs.
+    /// The operation's own logic failed: what was written as a success becomes a failure that keeps the outputs.
     fn fail(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
-        let shifted = move_up_by_one(memory, self.body, self.end, self.limit);
-        let mut out = writer(memory, self.body.saturating_sub(4), self.limit);
-        out.raw(b"false");
-        let mut out = writer(memory, shifted, self.limit);
-        if self.stage == Stage::InOutputs {
-            out.byte(b'}');
+        if self.protocol != Protocol::Gevals && (self.body == self.end || self.protocol != Protocol::Amplifier) {
+            return self.error(memory, failure);
         }
-        out.raw(b",\"error\":\"");
+        let prefix = self.protocol.failure_with_outputs();
+        let body = self.head.saturating_add(prefix.len());
+        let end = move_up(memory, self.body, self.end, body.saturating_sub(self.body), self.limit);
+        let mut out = writer(memory, self.head, self.limit);
+        out.raw(prefix);
+        let mut out = writer(memory, end, self.limit);
+        if self.protocol == Protocol::Gevals {
+            out.raw(if self.stage == Stage::InOutputs { b"},\"error\":\"" } else { b",\"error\":\"" });
+        } else {
+            out.raw(b"},\"code\":\"");
+            out.text_part(self.protocol.name_of(failure));
+            out.raw(b"\",\"message\":\"");
+        }
         let start = out.len();
         let end = self.write_text(memory, start, failure);
         let mut out = writer(memory, end, self.limit);
@@ -189,13 +211,11 @@ impl Reply {
     /// An error reply in place of all that was written behind the id.
     fn error(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
         let mut out = writer(memory, self.head, self.limit);
-        out.raw(b",\"error\":{\"code\":");
-        out.i32(gevals::code(failure.kind));
-        out.raw(b",\"message\":\"");
+        self.protocol.write_error_start(&mut out, failure);
         let start = out.len();
         let end = self.write_text(memory, start, failure);
         let mut out = writer(memory, end, self.limit);
-        out.raw(b"\"}}");
+        self.protocol.write_error_end(&mut out, failure.kind);
         out.len()
     }
 
@@ -275,14 +295,20 @@ fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize
     new_end
 }
 
-/// Moves `start..end` up by one byte; gives the new end, which may be beyond the limit (then nothing was moved).
-fn move_up_by_one(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize {
-    if end < limit
-        && let Some(room) = memory.get_mut(start..=end)
-    {
-        room.rotate_right(1);
+/// Moves `start..end` up by some bytes; gives the new end, which may be beyond the limit (then nothing was moved).
+fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize) -> usize {
+    let new_end = end.saturating_add(by);
+    if new_end <= limit {
+        let mut from = end;
+        while from > start {
+            from -= 1;
+            let byte = memory.get(from).copied().unwrap_or_default();
+            if let Some(place) = memory.get_mut(from.wrapping_add(by)) {
+                *place = byte;
+            }
+        }
     }
-    end + 1
+    new_end
 }
 
 /// Moves `start..end` to `at`, which is not behind `start`; gives the new end.

@@ -38,8 +38,11 @@ pub(crate) const METHOD: usize = 2;
 pub(crate) const PARAMS: usize = 3;
 pub(crate) const RESULT: usize = 4;
 pub(crate) const ERROR: usize = 5;
+/// What tells the other protocols apart, see [`Protocol`](crate::protocol::Protocol).
+pub(crate) const OP: usize = 6;
+pub(crate) const PROTOCOL_VERSION: usize = 7;
 /// Slots from here on belong to a protocol's own members.
-pub(crate) const FIRST_FREE: usize = 6;
+pub(crate) const FIRST_FREE: usize = 8;
 
 /// The members of a message, in the order in which peers send them.
 static ENVELOPE: Level = Level {
@@ -50,6 +53,8 @@ static ENVELOPE: Level = Level {
         Key::new("params\"", PARAMS, Some(&gevals::PARAMS)),
         Key::new("result\"", RESULT, None),
         Key::new("error\"", ERROR, None),
+        Key::new("op\"", OP, None),
+        Key::new("protocol_version\"", PROTOCOL_VERSION, None),
     ],
 };
 

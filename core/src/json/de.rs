@@ -62,7 +62,7 @@ use serde::de::{
 pub const MAX_DEPTH: u8 = 128;
 
 /// How many segments of the path to a wrong value an error keeps: the innermost ones.
-pub const MAX_PATH: usize = 4;
+pub const MAX_PATH: usize = 3;
 
 /// Decodes one value from JSON text that has been checked (RFC 8259, UTF-8).
 ///
@@ -1713,7 +1713,7 @@ mod tests {
     #[test]
     fn a_long_path_keeps_its_inner_end() {
         let error = decode::<Vec<Vec<Vec<Vec<Vec<Vec<Vec<u8>>>>>>>>("[[],[[[[[[0,\"\"]]]]]]]").unwrap_err();
-        assert_eq!(error.display_in("args").to_string(), "args...[0][0][0][1]: expected an integer from 0 to 255");
+        assert_eq!(error.display_in("args").to_string(), "args...[0][0][1]: expected an integer from 0 to 255");
         assert_eq!(error.path().count(), MAX_PATH);
     }
 

@@ -17,6 +17,7 @@ use crate::json::check::{Key, Level, Span};
 use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
+use crate::protocol::Request;
 use crate::rpc::{self, Quoted, Spans};
 
 /// The version of the protocol that is spoken here. A host that offers another gets -32602.
@@ -66,14 +67,6 @@ static CONTEXT_MEMBERS: Level = Level {
 };
 
 static AGENT_MEMBERS: Level = Level { keys: &[Key::new("prompt\"", PROMPT, None), Key::new("output\"", OUTPUT, None)] };
-
-/// What a request asks for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Request {
-    Initialize { config: Span },
-    Execute { index: usize, args: Span },
-    Shutdown,
-}
 
 /// Why a request is answered with an error before anything runs.
 #[derive(Debug, Clone, Copy)]
@@ -246,17 +239,9 @@ pub(crate) fn check_context(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The context of a call, from the two parts of its line that the handler does not take: what stands before the arguments,
-/// and what stands after them, which starts at offset `after_starts` of the line.
-pub(crate) fn context<'a>(before: &'a [u8], after: &'a [u8], after_starts: usize, spans: &Spans) -> CallContext<'a> {
-    let part = |slot: usize| -> &'a [u8] {
-        let Some(Span { start, end }) = spans.get(slot).copied() else { return &[] };
-        let (start, end) = (start as usize, end as usize);
-        match (start.checked_sub(after_starts), end.checked_sub(after_starts)) {
-            (Some(start), Some(end)) => after.get(start..end).unwrap_or_default(),
-            _ => before.get(start..end).unwrap_or_default(),
-        }
-    };
+/// The context of a call, whose members `part` finds in what is left of the line.
+pub(crate) fn context<'a>(spans: &Spans, part: impl Fn(Span) -> &'a [u8]) -> CallContext<'a> {
+    let part = |slot: usize| part(spans.get(slot).copied().unwrap_or_default());
     let phase = part(PHASE);
     CallContext {
         workdir: rpc::string(part(WORKDIR)),
@@ -270,6 +255,7 @@ pub(crate) fn context<'a>(before: &'a [u8], after: &'a [u8], after_starts: usize
         env: (!part(ENV).is_empty()).then(|| Json::of_checked(part(ENV))),
         agent: matches!(part(AGENT), [b'{', ..])
             .then(|| Agent { prompt: rpc::string(part(PROMPT)), output: rpc::string(part(OUTPUT)) }),
+        ..CallContext::default()
     }
 }
 

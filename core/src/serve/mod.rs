@@ -73,6 +73,10 @@ impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 async fn run<E: Extension>(extension: &mut E, work: Work<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
     match work {
         Work::Call(call) => extension.call(call, cx).await,
+        Work::Event(event) => {
+            extension.on_event(event, cx).await;
+            Ok(Outcome::DONE)
+        }
         Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
     }
 }

@@ -1,0 +1,195 @@
+//! Amplifier Module Protocol v1: `health`, `describe`, `invoke`, and `on_event` for hooks.
+//!
+//! On lines, which the text does not define, each is an invoke input `{"op":…,"args":…,"session_id":…}`. The ops `health`
+//! and `describe` answer as those operations do; `{"op":"invoke","args":{"op":…,"args":…}}` is the same call spelt out. A
+//! member `id`, if there, comes back unchanged. One line in, one line out, in order.
+
+use core::time::Duration;
+
+use super::Request;
+use crate::extension::FailureKind;
+use crate::json::check::{self, Key, Level, Span, SyntaxError};
+use crate::json::view::Text;
+use crate::json::write::{Message as _, Writer};
+use crate::manifest::{Kind, Manifest};
+use crate::rpc::{self, MAX_ID, Quoted};
+
+/// How long an invoke may take, unless somebody says otherwise (the sibling texts' default).
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+const OP: usize = 0;
+const ARGS: usize = 1;
+const SESSION: usize = 2;
+const ID: usize = 3;
+const INNER_OP: usize = 4;
+const INNER_ARGS: usize = 5;
+const INNER_SESSION: usize = 6;
+const SLOTS: usize = 7;
+
+static MEMBERS: Level = Level {
+    keys: &[
+        Key::new("op\"", OP, None),
+        Key::new("args\"", ARGS, Some(&INNER)),
+        Key::new("session_id\"", SESSION, None),
+        Key::new("id\"", ID, None),
+    ],
+};
+
+static INNER: Level = Level {
+    keys: &[
+        Key::new("op\"", INNER_OP, None),
+        Key::new("args\"", INNER_ARGS, None),
+        Key::new("session_id\"", INNER_SESSION, None),
+    ],
+};
+
+/// Where the members of a request stand in its text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spans([Span; SLOTS]);
+
+/// Checks a request and finds its members.
+pub(crate) fn scan(text: &[u8]) -> Result<Spans, SyntaxError> {
+    let mut spans = [Span::default(); SLOTS];
+    check::scan(text, &MEMBERS, &mut spans)?;
+    Ok(Spans(spans))
+}
+
+impl Spans {
+    fn get(&self, slot: usize) -> Span {
+        self.0.get(slot).copied().unwrap_or_default()
+    }
+
+    /// The id, if there is a usable one.
+    pub(crate) fn id<'t>(&self, text: &'t [u8]) -> &'t [u8] {
+        let id = self.get(ID).of(text);
+        if id.len() <= MAX_ID { id } else { &[] }
+    }
+
+    fn is_spelt_out(&self, text: &[u8]) -> bool {
+        rpc::string(self.get(OP).of(text)).is_some_and(|op| op == "invoke")
+    }
+
+    fn op<'t>(&self, text: &'t [u8]) -> Option<Text<'t>> {
+        rpc::string(self.get(if self.is_spelt_out(text) { INNER_OP } else { OP }).of(text))
+    }
+
+    /// Where the caller says its session.
+    fn session(&self, spelt_out: bool) -> Span {
+        let inner = self.get(INNER_SESSION);
+        if spelt_out && !inner.is_absent() { inner } else { self.get(SESSION) }
+    }
+
+    /// [`session`](Self::session), found by `part` in what is left of the request's text.
+    pub(crate) fn session_in<'a>(&self, part: impl Fn(Span) -> &'a [u8]) -> Span {
+        self.session(rpc::string(part(self.get(OP))).is_some_and(|op| op == "invoke"))
+    }
+
+    /// A member that every call has and that is wanted no more once it runs: the operation's name.
+    pub(crate) fn spent(&self) -> Span {
+        if self.get(INNER_OP).is_absent() { self.get(OP) } else { self.get(INNER_OP) }
+    }
+}
+
+/// Why a request is refused before anything runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Refusal {
+    UnsupportedOp,
+    BadRequest(&'static str),
+}
+
+/// Reads a request.
+pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, Refusal> {
+    let spelt_out = spans.is_spelt_out(text);
+    if spans.get(ID).of(text).len() > MAX_ID {
+        return Err(Refusal::BadRequest("id: longer than 400 bytes"));
+    }
+    if !matches!(spans.session(spelt_out).of(text), [] | [b'"' | b'n', ..]) {
+        return Err(Refusal::BadRequest("session_id: expected a string"));
+    }
+    if spelt_out && !matches!(spans.get(ARGS).of(text), [b'{', ..]) {
+        return Err(Refusal::BadRequest("args: expected an object with the member op"));
+    }
+    let op = match spans.op(text) {
+        Some(op) => op,
+        None if spans.get(if spelt_out { INNER_OP } else { OP }).is_absent() => {
+            return Err(Refusal::BadRequest("op: required, and missing"));
+        }
+        None => return Err(Refusal::BadRequest("op: expected a string")),
+    };
+    let args = spans.get(if spelt_out { INNER_ARGS } else { ARGS });
+    if !matches!(args.of(text), [] | [b'{' | b'n', ..]) {
+        return Err(Refusal::BadRequest("args: expected an object"));
+    }
+    if !spelt_out && op == "health" {
+        return Ok(Request::Health);
+    }
+    if !spelt_out && op == "describe" {
+        return Ok(Request::Describe);
+    }
+    if let Some(index) = manifest.operations.iter().position(|known| op == *known.name) {
+        return Ok(Request::Execute { index, args });
+    }
+    match (manifest.kind, args.of(text)) {
+        (Kind::Hook, [b'{', ..]) if op == "on_event" => Ok(Request::Event { event: args }),
+        (Kind::Hook, _) if op == "on_event" => Err(Refusal::BadRequest("args: expected an event")),
+        _ => Err(Refusal::UnsupportedOp),
+    }
+}
+
+/// Writes a refusal behind the head of its reply.
+pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: &Spans) {
+    out.raw(b"\"ok\":false,\"error\":{\"code\":\"");
+    match refusal {
+        Refusal::UnsupportedOp => {
+            out.raw(b"unsupported_op\",\"message\":\"Unknown operation: ");
+            if let Some(op) = spans.op(text) {
+                Quoted(op).write_escaped(out);
+            }
+        }
+        Refusal::BadRequest(fault) => {
+            out.raw(b"bad_request\",\"message\":\"");
+            out.text_part(fault);
+        }
+    }
+    out.raw(b"\"}}");
+}
+
+/// Writes what `describe` answers, behind the head of its reply.
+pub(crate) fn write_description(out: &mut Writer<'_>, manifest: &Manifest) {
+    out.raw(b"\"name\":");
+    out.str(manifest.name);
+    out.raw(b",\"version\":");
+    out.str(manifest.version);
+    out.raw(b",\"kind\":\"");
+    out.raw(manifest.kind.name().as_bytes());
+    out.raw(b"\",\"capabilities\":[");
+    for (place, operation) in manifest.operations.iter().enumerate() {
+        if place > 0 {
+            out.byte(b',');
+        }
+        out.str(operation.name);
+    }
+    out.raw(b"],\"inputs\":{");
+    for (place, operation) in manifest.operations.iter().enumerate() {
+        if place > 0 {
+            out.byte(b',');
+        }
+        out.str(operation.name);
+        out.byte(b':');
+        out.raw(operation.params.as_str().as_bytes());
+    }
+    out.raw(b"},\"outputs\":{}}");
+}
+
+/// The reserved code (§4) for a failure.
+pub(crate) fn code(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::UnknownOperation => "unsupported_op",
+        FailureKind::BadArguments => "bad_request",
+        FailureKind::Unreachable | FailureKind::RequirementNotMet => "unreachable",
+        FailureKind::Timeout => "timeout",
+        FailureKind::Forbidden => "forbidden",
+        FailureKind::TooLarge => "oom",
+        FailureKind::Failed | FailureKind::Internal => "internal",
+    }
+}

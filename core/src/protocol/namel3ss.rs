@@ -1,0 +1,251 @@
+//! namel3ss tool protocol 1: one request, one reply, each one JSON text.
+//!
+//! The tool's name chooses the operation: matched exactly, then with `_` and space as `-`. `payload` is the arguments. Both
+//! request forms are read: the local runner's (`tool`) and the service runner's (`tool_name`).
+//!
+//! `sandbox: true` is told to the handler and changes nothing else: it is the Python runner's own sandbox for Python code,
+//! and a native program is not run in it. What an extension does keep, it declares in [`Manifest::guarantees`].
+
+use super::Request;
+use crate::extension::FailureKind;
+use crate::json::check::{self, Key, Level, Span, SyntaxError};
+use crate::json::number::Digits;
+use crate::json::view::{Json, Text};
+use crate::json::write::{Message as _, Writer};
+use crate::manifest::{Guarantee, Manifest};
+use crate::rpc::{self, Quoted};
+
+/// The version of the protocol that is spoken here. A request of another gets a `ProtocolError`.
+pub const VERSION: u32 = 1;
+
+const PROTOCOL_VERSION: usize = 0;
+const TOOL: usize = 1;
+const ENTRY: usize = 2;
+const PAYLOAD: usize = 3;
+const SANDBOX: usize = 4;
+const TRACE_ID: usize = 5;
+const CAPABILITY_CONTEXT: usize = 6;
+const GUARANTEES: usize = 7;
+const SOURCES: usize = 8;
+const TIMEOUT_MS: usize = 9;
+const PROJECT: usize = 10;
+const KIND: usize = 11;
+const SLOTS: usize = 12;
+
+static MEMBERS: Level = Level {
+    keys: &[
+        Key::new("protocol_version\"", PROTOCOL_VERSION, None),
+        Key::new("tool\"", TOOL, None),
+        Key::new("tool_name\"", TOOL, None),
+        Key::new("kind\"", KIND, None),
+        Key::new("entry\"", ENTRY, None),
+        Key::new("payload\"", PAYLOAD, None),
+        Key::new("capability_context\"", CAPABILITY_CONTEXT, Some(&CONTEXT)),
+        Key::new("timeout_ms\"", TIMEOUT_MS, None),
+        Key::new("sandbox\"", SANDBOX, None),
+        Key::new("trace_id\"", TRACE_ID, None),
+        Key::new("project\"", PROJECT, None),
+    ],
+};
+
+static CONTEXT: Level =
+    Level { keys: &[Key::new("guarantees\"", GUARANTEES, None), Key::new("sources\"", SOURCES, None)] };
+
+/// Where the members of a request stand in its text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spans([Span; SLOTS]);
+
+/// Checks a request and finds its members.
+pub(crate) fn scan(text: &[u8]) -> Result<Spans, SyntaxError> {
+    let mut spans = [Span::default(); SLOTS];
+    check::scan(text, &MEMBERS, &mut spans)?;
+    Ok(Spans(spans))
+}
+
+impl Spans {
+    fn get(&self, slot: usize) -> Span {
+        self.0.get(slot).copied().unwrap_or_default()
+    }
+
+    /// What the host says about a call's surroundings, found by `part` in what is left of the request's text.
+    pub(crate) fn surroundings<'a>(&self, part: impl Fn(Span) -> &'a [u8]) -> Surroundings<'a> {
+        let string = |slot| rpc::string(part(self.get(slot)));
+        let object = |slot| match part(self.get(slot)) {
+            object @ [b'{', ..] => Some(Json::of_checked(object)),
+            _ => None,
+        };
+        Surroundings {
+            entry: string(ENTRY),
+            trace_id: string(TRACE_ID),
+            kind: string(KIND),
+            sandbox: part(self.get(SANDBOX)) == b"true",
+            capability_context: object(CAPABILITY_CONTEXT),
+            project: object(PROJECT),
+        }
+    }
+
+    /// A member that every request has and that is wanted no more once it runs: the tool's name.
+    pub(crate) fn spent(&self) -> Span {
+        self.get(TOOL)
+    }
+
+    /// The version that the request says, to be echoed.
+    fn version<'t>(&self, text: &'t [u8]) -> &'t [u8] {
+        match self.get(PROTOCOL_VERSION).of(text) {
+            version @ [b'-' | b'0'..=b'9', ..] if version.len() <= 32 => version,
+            _ => b"1",
+        }
+    }
+}
+
+/// What a namel3ss host says about a call's surroundings.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Surroundings<'a> {
+    /// The entry point that the tool's binding names, `module:function`. A native tool has no use for it.
+    pub entry: Option<Text<'a>>,
+    /// The trace that the call belongs to.
+    pub trace_id: Option<Text<'a>>,
+    /// The kind of tool, in a service request.
+    pub kind: Option<Text<'a>>,
+    /// Whether a sandbox was asked for. It is not made by us.
+    pub sandbox: bool,
+    /// Required guarantees and where they come from, as sent.
+    pub capability_context: Option<Json<'a>>,
+    /// `app_root` and `flow` of the project that calls, in a service request.
+    pub project: Option<Json<'a>>,
+}
+
+/// Why a request is refused before anything runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Refusal {
+    Malformed(&'static str),
+    Version,
+    UnknownTool,
+    BadPayload,
+    /// A required guarantee that the extension does not keep.
+    Blocked(Guarantee),
+    /// A secret is required, and none is taken.
+    Timeout,
+}
+
+/// Reads a request, and its time limit in nanoseconds.
+pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<(Request, Option<u64>), Refusal> {
+    let of = |slot: usize| spans.get(slot).of(text);
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Refusal::Malformed("a request must be an object"));
+    }
+    match Digits::new(of(PROTOCOL_VERSION)).map(|version| version.to_u32()) {
+        Some(Ok(VERSION)) => {}
+        Some(_) => return Err(Refusal::Version),
+        None if of(PROTOCOL_VERSION).is_empty() => {
+            return Err(Refusal::Malformed("protocol_version: required, and missing"));
+        }
+        None => return Err(Refusal::Malformed("protocol_version: expected a number")),
+    }
+    let tool = match rpc::string(of(TOOL)) {
+        Some(tool) => tool,
+        None if of(TOOL).is_empty() => return Err(Refusal::Malformed("tool: required, and missing")),
+        None => return Err(Refusal::Malformed("tool: expected a string")),
+    };
+    for (slot, fault) in [(ENTRY, "entry: expected a string"), (TRACE_ID, "trace_id: expected a string")] {
+        if !matches!(of(slot), [] | [b'"' | b'n', ..]) {
+            return Err(Refusal::Malformed(fault));
+        }
+    }
+    if !matches!(of(SANDBOX), [] | b"true" | b"false" | b"null") {
+        return Err(Refusal::Malformed("sandbox: expected true or false"));
+    }
+    if !matches!(of(CAPABILITY_CONTEXT), [] | [b'{' | b'n', ..]) {
+        return Err(Refusal::Malformed("capability_context: expected an object"));
+    }
+    let timeout_nanos = match of(TIMEOUT_MS) {
+        [] | [b'n', ..] => None,
+        text => match Digits::new(text).map(|timeout| timeout.to_u32()) {
+            Some(Ok(millis)) => Some(u64::from(millis) * 1_000_000),
+            _ => return Err(Refusal::Timeout),
+        },
+    };
+    let exact = manifest.operations.iter().position(|known| tool == *known.name);
+    let index = exact
+        .or_else(|| {
+            manifest.operations.iter().position(|known| {
+                let dashed = tool.chars().map(|char| if matches!(char, '_' | ' ') { '-' } else { char });
+                dashed.eq(known.name.chars())
+            })
+        })
+        .ok_or(Refusal::UnknownTool)?;
+    let args = spans.get(PAYLOAD);
+    if !matches!(args.of(text), [] | [b'{' | b'n', ..]) {
+        return Err(Refusal::BadPayload);
+    }
+    if let Some(blocked) = required(of(GUARANTEES)).find(|guarantee| !manifest.guarantees.contains(guarantee)) {
+        return Err(Refusal::Blocked(blocked));
+    }
+    Ok((Request::Execute { index, args }, timeout_nanos))
+}
+
+/// The guarantees that the JSON object `guarantees` requires.
+fn required(guarantees: &[u8]) -> impl Iterator<Item = Guarantee> {
+    let guarantees = Json::of_checked(guarantees);
+    Guarantee::ALL
+        .into_iter()
+        .filter(move |guarantee| guarantees.get(guarantee.name()).and_then(|required| required.bool()) == Some(true))
+}
+
+/// Writes a refusal, whole.
+pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: &Spans, manifest: &Manifest) {
+    out.raw(b"{\"ok\":false,\"protocol_version\":");
+    out.raw(spans.version(text));
+    out.raw(b",\"error\":{\"type\":\"");
+    out.raw(match refusal {
+        Refusal::Malformed(_) | Refusal::Version | Refusal::Timeout => b"ProtocolError".as_slice(),
+        Refusal::UnknownTool => b"UnknownTool",
+        Refusal::BadPayload => b"ValueError",
+        Refusal::Blocked(_) => b"CapabilityViolation",
+    });
+    out.raw(b"\",\"message\":\"");
+    match refusal {
+        Refusal::Malformed(fault) => out.text_part(fault),
+        Refusal::Version => out.text_part("protocol_version: only 1 is supported"),
+        Refusal::Timeout => out.text_part("timeout_ms: expected an integer from 0 to 4294967295"),
+        Refusal::BadPayload => out.text_part("payload: expected an object"),
+        Refusal::UnknownTool => {
+            out.text_part("Unknown tool: ");
+            if let Some(tool) = rpc::string(spans.get(TOOL).of(text)) {
+                Quoted(tool).write_escaped(out);
+            }
+        }
+        Refusal::Blocked(guarantee) => {
+            out.text_part("the guarantee ");
+            out.text_part(guarantee.name());
+            out.text_part(" is required, and ");
+            out.text_part(manifest.name);
+            out.text_part(" does not keep it");
+        }
+    }
+    let Refusal::Blocked(guarantee) = refusal else { return out.raw(b"\"}}") };
+    let source = Json::of_checked(spans.get(SOURCES).of(text)).get(guarantee.name()).and_then(|source| source.text());
+    out.raw(b"\",\"reason_code\":\"guarantee_blocked\"},\"capability_checks\":[{\"capability\":\"");
+    out.raw(guarantee.capability().as_bytes());
+    out.raw(b"\",\"allowed\":false,\"guarantee_source\":\"");
+    match source {
+        Some(source) => Quoted(source).write_escaped(out),
+        None => out.raw(b"tool"),
+    }
+    out.raw(b"\",\"reason\":\"guarantee_blocked\"}]}");
+}
+
+/// The error type for a failure: Python's names where it has them.
+pub(crate) fn error_type(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Failed | FailureKind::Unreachable => "OperationFailed",
+        FailureKind::UnknownOperation => "UnknownTool",
+        FailureKind::BadArguments => "ValueError",
+        FailureKind::Timeout => "TimeoutError",
+        FailureKind::RequirementNotMet => "RequirementNotMet",
+        FailureKind::Forbidden => "CapabilityViolation",
+        FailureKind::TooLarge => "MemoryError",
+        FailureKind::Internal => "InternalError",
+    }
+}
