@@ -86,6 +86,7 @@ pub struct Engine<'m> {
 /// What is to be done next.
 #[derive(Debug)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
 pub enum Step<'s> {
     /// Read into [`Engine::space`] and [`Engine::commit`], or [`Engine::finish`] at end of input.
     Read,
@@ -113,6 +114,7 @@ pub struct Run<'s> {
 /// What is to be run.
 #[derive(Debug)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
 pub enum Work<'s> {
     /// [`Extension::call`](crate::Extension::call).
     Call(Call<'s>),

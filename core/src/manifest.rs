@@ -135,7 +135,7 @@ impl Kind {
     }
 }
 
-/// Something that an extension promises not to do: namel3ss "capability_context".
+/// Something that an extension promises not to do: namel3ss `capability_context`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Guarantee {
