@@ -1,0 +1,34 @@
+# Shared by .ci/run and .ci/long.
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+skipped=()
+started=$SECONDS
+
+step() { # NAME COMMAND...
+  local name=$1 from=$SECONDS
+  shift
+  printf '\n=== %s\n' "$name"
+  "$@" || { printf '=== %s: FAILED after %d s\n' "$name" $((SECONDS - from)); exit 1; }
+  printf '=== %s: %d s\n' "$name" $((SECONDS - from))
+}
+
+skip() { # NAME WHY
+  printf 'SKIPPED %s: %s\n' "$1" "$2"
+  skipped+=("$1: $2")
+}
+
+finish() {
+  printf '\n=== all passed in %d s\n' $((SECONDS - started))
+  if [ "${#skipped[@]}" -gt 0 ]; then printf 'skipped: %s\n' "${skipped[@]}"; fi
+}
+
+add_target() {
+  rustup target add "$1" >/dev/null 2>&1 && return
+  # Where rustup cannot reach its server: built from source, by a script that this workplace lends.
+  [ -x ../shared/toolchain/add-rust-target ] && ../shared/toolchain/add-rust-target "$1"
+}
+
+install_tools() {
+  add_target thumbv6m-none-eabi
+  add_target wasm32-unknown-unknown
+  if command -v npm >/dev/null 2>&1; then (cd tests/emulator && npm ci --no-audit --no-fund --silent); fi
+}
