@@ -25,6 +25,8 @@ pub mod engine;
 pub mod extension;
 pub mod frame;
 pub mod json;
+#[cfg(feature = "postcard")]
+pub mod link;
 pub mod manifest;
 pub mod protocol;
 mod reply;

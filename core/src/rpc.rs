@@ -119,6 +119,35 @@ pub(crate) fn id<'t>(text: &'t [u8], spans: &Spans) -> &'t [u8] {
     spans.get(ID).map_or(&[], |span| span.of(text))
 }
 
+/// Whether a line brings a reply, in whatever protocol: all do but notifications, replies, and batches of these.
+#[cfg(feature = "postcard")]
+pub(crate) fn is_answered(line: &[u8]) -> bool {
+    let one = |text: &[u8]| {
+        scan(text).is_ok_and(|spans| match spans {
+            // No JSON-RPC: the other protocols answer everything.
+            [jsonrpc, _, _, _, result, error, ..] if jsonrpc.is_absent() => result.is_absent() && error.is_absent(),
+            spans => !matches!(classify(text, &spans), Envelope::Notification | Envelope::Reply),
+        })
+    };
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return false;
+    }
+    if crate::json::check::check(line).is_err() {
+        return true;
+    }
+    let json = crate::json::Json::of_checked(line);
+    if json.kind() != crate::json::Kind::Array {
+        return one(line);
+    }
+    json.elements().next().is_none() || json.elements().any(|member| one(member.as_bytes()))
+}
+
+/// Whether a line that we wrote is a notification.
+#[cfg(all(feature = "postcard", feature = "async"))]
+pub(crate) fn is_notification_of_ours(line: &[u8]) -> bool {
+    line.starts_with(b"{\"jsonrpc\":\"2.0\",\"method\":")
+}
+
 fn is_version_2(value: &[u8]) -> bool {
     value == b"\"2.0\"" || string(value).is_some_and(|version| version == "2.0")
 }

@@ -21,7 +21,8 @@ use crate::extension::{Failure, Outcome};
 /// [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that come in during a call are answered at once, else after it.
 ///
 /// The reader's `read` must be cancel safe: a read that is dropped before it is ready has taken nothing. The writer's calls
-/// are never dropped half way.
+/// are never dropped half way. A reader that gives an error of the kind `Interrupted` has the writer flushed, and is asked
+/// again.
 ///
 /// # Errors
 /// The transport failed. The call in hand was then cancelled, and
@@ -80,7 +81,9 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                     Some(Ok(0)) if self.kind == Transport::Wire => return Ok(End::Input),
                     Some(Ok(0)) => engine.finish(),
                     Some(Ok(count)) => engine.commit(count),
-                    Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
+                    Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {
+                        self.writer.flush().await.map_err(ServeError::Write)?;
+                    }
                     Some(Err(error)) => return Err(ServeError::Read(error)),
                 },
                 Step::Write(line) => {
@@ -214,7 +217,9 @@ async fn around_call<R: Read, W: Write<Error = R::Error>>(
                 background.finish();
             }
             Some(Ok(count)) => background.commit(count),
-            Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
+            Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {
+                writer.flush().await.map_err(ServeError::Write)?;
+            }
             Some(Err(error)) => return Err(ServeError::Read(error)),
         }
     }

@@ -1,0 +1,654 @@
+//! The binary link (feature `postcard`): the same lines for wires that lose bits, such as a bare UART.
+//!
+//! A line goes as one frame that is either whole or known to be damaged, and a request may be sent again without being run
+//! again: a button is never pressed twice.
+//!
+//! # On the wire
+//!
+//! A frame is `COBS(body ++ crc) ++ 00`. Empty frames (a lone `00`) mean nothing; one may be sent to flush what line noise left.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | body | `kind`: 1 byte; `sequence`: varint; length of the payload: varint; the payload |
+//! | crc | CRC-32 of the body (the one of zlib and Ethernet: polynomial 04C11DB7 reflected, start and final inversion), 4 bytes, least significant first |
+//!
+//! A varint is an unsigned number of up to 32 bits, seven bits a byte, least significant first, the high bit set on all bytes but the
+//! last: 300 is `AC 02`. (The body is postcard's encoding of a struct of a `u8`, a `u32` and bytes.)
+//! COBS (Cheshire and Baker, 1999) replaces the zeros: each block is a code byte `n` and `n - 1` bytes other than zero, and stands for
+//! those bytes and a zero, which is left out when `n` is 255 and at the end of the frame.
+//!
+//! | kind | name | sent by | sequence | payload |
+//! |---|---|---|---|---|
+//! | 1 | hello | host | a random session number, not 0 | none |
+//! | 1 | hello | device | the session number of the hello it answers | none |
+//! | 2 | request | host | 1 for the first of a session, then one more each | one line, without its newline |
+//! | 3 | cancel | host | of the request that is meant | none |
+//! | 4 | reply | device | of the request | one line, without its newline; none for a notification |
+//! | 5 | log | device | of the request that runs | one line, without its newline |
+//! | 6 | damaged | device | 0 | none: a frame arrived that fails its CRC. Send what waits for an answer again. |
+//! | 7 | unknown | device | of the request or cancel | none: there is no session (the device was reset), the request was cancelled, or its sequence number is not the next one. Whether it ran is not known. |
+//! | 8 | too long | device | the longest payload that fits, in bytes | none |
+//!
+//! # Exactly once
+//!
+//! The host sends one request at a time and sends it again, the same bytes, when it sees *damaged* or nothing for a while. The
+//! device runs a sequence number once, keeps its reply, and sends that reply again when the number comes again. A hello with
+//! another session number forgets the reply, cancels what runs, and starts the sequence at 1; one with the same number is only
+//! answered again. After a reset in mid-call the device has no session and answers *unknown*.
+//!
+//! Logs are sent once and may be lost.
+
+use core::cell::Cell;
+
+use crate::rpc;
+
+/// The algorithm of the CRC: CRC-32/ISO-HDLC.
+const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+
+/// The most bytes a frame has besides its payload and COBS's code bytes: kind, sequence, length, CRC, the first code byte, the end.
+pub const OVERHEAD: usize = 1 + 5 + 5 + 4 + 1 + 1;
+
+/// The most bytes that a payload of `payload` bytes takes on the wire.
+pub const fn encoded_size(payload: usize) -> usize {
+    let body = payload + OVERHEAD;
+    body + body / 254
+}
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Opens a session, or answers that.
+    Hello = 1,
+    /// A line for the device.
+    Request = 2,
+    /// Cancels a request.
+    Cancel = 3,
+    /// The answer to a request.
+    Reply = 4,
+    /// A line that is no reply.
+    Log = 5,
+    /// A frame came damaged.
+    Damaged = 6,
+    /// A request that cannot be answered.
+    Unknown = 7,
+    /// A frame did not fit the device's buffer.
+    TooLong = 8,
+}
+
+impl Kind {
+    const fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Hello,
+            2 => Self::Request,
+            3 => Self::Cancel,
+            4 => Self::Reply,
+            5 => Self::Log,
+            6 => Self::Damaged,
+            7 => Self::Unknown,
+            8 => Self::TooLong,
+            _ => return None,
+        })
+    }
+}
+
+/// A frame, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// Its number.
+    pub sequence: u32,
+    /// Its line.
+    pub payload: &'a [u8],
+}
+
+/// Encodes a frame into `memory`, its end included; none if it does not fit ([`encoded_size`] bytes always do).
+///
+/// ```
+/// use rigline::link::{Frame, Kind, encode};
+/// let mut memory = [0; 32];
+/// let hello = encode(&Frame { kind: Kind::Hello, sequence: 300, payload: b"" }, &mut memory).unwrap();
+/// assert_eq!(memory[..hello], [0x04, 0x01, 0xAC, 0x02, 0x05, 0xFF, 0x7E, 0xAC, 0x7B, 0x00]);
+/// ```
+pub fn encode(frame: &Frame<'_>, memory: &mut [u8]) -> Option<usize> {
+    let mut length = 0;
+    let mut blocks = Blocks::new();
+    let mut put = |block: &[u8]| {
+        let place = memory.get_mut(length..)?.get_mut(..block.len())?;
+        for (to, from) in place.iter_mut().zip(block) {
+            *to = *from;
+        }
+        length += block.len();
+        Some(())
+    };
+    let head = Head::new(frame);
+    for byte in head.bytes().chain(frame.payload.iter().copied()).chain(head.crc(frame.payload)) {
+        if blocks.push(byte) {
+            put(blocks.take())?;
+        }
+    }
+    put(blocks.finish())?;
+    Some(length)
+}
+
+/// Decodes a frame in place: the bytes between two ends. None if it is damaged.
+pub fn decode(frame: &mut [u8]) -> Option<Frame<'_>> {
+    let length = unstuff(frame)?;
+    let body = frame.get(..length)?;
+    let (kind, sequence, payload): (u8, u32, &[u8]) = postcard::from_bytes_crc32(body, CRC.digest()).ok()?;
+    let frame = Frame { kind: Kind::of(kind)?, sequence, payload };
+    // The decoder takes what it needs; a body has nothing more than that.
+    (length == Head::new(&frame).length + payload.len() + 4).then_some(frame)
+}
+
+/// A body's bytes before the payload.
+struct Head {
+    bytes: [u8; 11],
+    length: usize,
+}
+
+impl Head {
+    fn new(frame: &Frame<'_>) -> Self {
+        let mut bytes = [0; 11];
+        let size = u32::try_from(frame.payload.len()).unwrap_or(u32::MAX);
+        let length =
+            postcard::to_slice(&(frame.kind as u8, frame.sequence, size), &mut bytes).map_or(0, |head| head.len());
+        Self { bytes, length }
+    }
+
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        self.bytes.into_iter().take(self.length)
+    }
+
+    fn crc(&self, payload: &[u8]) -> [u8; 4] {
+        let mut digest = CRC.digest();
+        digest.update(self.bytes.get(..self.length).unwrap_or_default());
+        digest.update(payload);
+        digest.finalize().to_le_bytes()
+    }
+}
+
+/// COBS, a block at a time.
+struct Blocks {
+    /// The code byte, then up to 254 bytes.
+    block: [u8; 256],
+    /// How many bytes follow the code byte.
+    length: u8,
+    complete: usize,
+}
+
+impl Blocks {
+    fn new() -> Self {
+        Self { block: [0; 256], length: 0, complete: 0 }
+    }
+
+    /// Adds a byte of the body; gives whether a block is complete, to be taken.
+    fn push(&mut self, byte: u8) -> bool {
+        if byte != 0 {
+            self.length = self.length.wrapping_add(1);
+            if let Some(place) = self.block.get_mut(usize::from(self.length)) {
+                *place = byte;
+            }
+        }
+        let complete = byte == 0 || self.length == 254;
+        if complete {
+            self.close();
+        }
+        complete
+    }
+
+    fn close(&mut self) {
+        let code = self.length.wrapping_add(1);
+        let [first, ..] = &mut self.block;
+        *first = code;
+        self.complete = usize::from(code);
+        self.length = 0;
+    }
+
+    fn take(&self) -> &[u8] {
+        self.block.get(..self.complete).unwrap_or_default()
+    }
+
+    /// The last block and the frame's end.
+    fn finish(&mut self) -> &[u8] {
+        self.close();
+        if let Some(end) = self.block.get_mut(self.complete) {
+            *end = 0;
+        }
+        self.block.get(..=self.complete).unwrap_or_default()
+    }
+}
+
+/// Undoes COBS in place; gives the length, none if the codes do not fit the frame.
+fn unstuff(frame: &mut [u8]) -> Option<usize> {
+    let (mut from, mut to) = (0, 0);
+    while let Some(&code) = frame.get(from) {
+        from += 1;
+        if code == 0 || from + usize::from(code) - 1 > frame.len() {
+            return None;
+        }
+        for _ in 1..code {
+            let byte = *frame.get(from)?;
+            *frame.get_mut(to)? = byte;
+            from += 1;
+            to += 1;
+        }
+        if code != 255 && from < frame.len() {
+            *frame.get_mut(to)? = 0;
+            to += 1;
+        }
+    }
+    Some(to)
+}
+
+/// Collects bytes into frames, in memory of the caller's.
+#[derive(Debug)]
+pub struct Collector<'m> {
+    memory: &'m mut [u8],
+    length: usize,
+    over: bool,
+    /// The frame in `memory` was handed out.
+    taken: bool,
+}
+
+/// What came of a byte.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Collected<'c> {
+    /// A whole frame.
+    Frame(Frame<'c>),
+    /// A frame that fails its CRC, or is none.
+    Damaged,
+    /// A frame that does not fit the memory.
+    TooLong,
+}
+
+impl<'m> Collector<'m> {
+    /// Frames of up to `memory.len()` bytes before their end; [`encoded_size`] tells how many a payload needs.
+    pub fn new(memory: &'m mut [u8]) -> Self {
+        Self { memory, length: 0, over: false, taken: false }
+    }
+
+    /// The longest payload that surely fits, in bytes.
+    pub fn limit(&self) -> usize {
+        (self.memory.len() + 1).saturating_sub(OVERHEAD + self.memory.len() / 254 + 1)
+    }
+
+    /// The payload of the frame that was given last; empty once another byte was taken.
+    #[cfg(feature = "async")]
+    fn payload(&self) -> &[u8] {
+        let body = self.memory.get(..self.length).unwrap_or_default();
+        postcard::from_bytes::<(u8, u32, &[u8])>(body).map_or(&[], |(_, _, payload)| payload)
+    }
+
+    /// Takes a byte; gives what it ended, if it ended something.
+    pub fn push(&mut self, byte: u8) -> Option<Collected<'_>> {
+        if core::mem::take(&mut self.taken) {
+            self.length = 0;
+        }
+        if byte != 0 {
+            match self.memory.get_mut(self.length) {
+                Some(place) => {
+                    *place = byte;
+                    self.length += 1;
+                }
+                None => self.over = true,
+            }
+            return None;
+        }
+        if core::mem::take(&mut self.over) {
+            self.length = 0;
+            return Some(Collected::TooLong);
+        }
+        if self.length == 0 {
+            return None;
+        }
+        self.taken = true;
+        match decode(self.memory.get_mut(..self.length).unwrap_or_default()) {
+            Some(frame) => Some(Collected::Frame(frame)),
+            None => Some(Collected::Damaged),
+        }
+    }
+}
+
+/// What the two halves of a device's link share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    session: Cell<Option<u32>>,
+    /// The request that runs or ran last.
+    last: Cell<u32>,
+    replied: Cell<bool>,
+    /// The last request is a notification: its reply is empty.
+    silent: Cell<bool>,
+    /// What waits to be sent when the shell comes by.
+    hello: Cell<bool>,
+    damaged: Cell<bool>,
+    too_long: Cell<Option<u32>>,
+    unknown: Cell<Option<u32>>,
+    again: Cell<bool>,
+}
+
+impl Shared {
+    /// For one device.
+    pub const fn new() -> Self {
+        Self {
+            session: Cell::new(None),
+            last: Cell::new(0),
+            replied: Cell::new(false),
+            silent: Cell::new(false),
+            hello: Cell::new(false),
+            damaged: Cell::new(false),
+            too_long: Cell::new(None),
+            unknown: Cell::new(None),
+            again: Cell::new(false),
+        }
+    }
+
+    /// Whether there is something to send that no handler asked for.
+    #[cfg(feature = "async")]
+    fn has_word(&self) -> bool {
+        self.hello.get()
+            || self.damaged.get()
+            || self.again.get()
+            || self.too_long.get().is_some()
+            || self.unknown.get().is_some()
+    }
+
+    /// What a frame means to the device.
+    fn take(&self, frame: &Frame<'_>) -> Taken {
+        let Frame { kind, sequence, payload } = *frame;
+        let is_last = sequence == self.last.get() && sequence != 0;
+        match (kind, self.session.get()) {
+            (Kind::Hello, session) if sequence != 0 => {
+                self.hello.set(true);
+                if session == Some(sequence) {
+                    return Taken::Nothing;
+                }
+                self.session.set(Some(sequence));
+                self.last.set(0);
+                self.replied.set(false);
+                self.again.set(false);
+                self.unknown.set(None);
+                Taken::Reset
+            }
+            (Kind::Request | Kind::Cancel, None) => {
+                self.unknown.set(Some(sequence));
+                Taken::Nothing
+            }
+            (Kind::Request, Some(_)) if is_last => {
+                self.again.set(self.replied.get());
+                Taken::Nothing
+            }
+            (Kind::Request, Some(_)) if sequence == self.last.get().wrapping_add(1) => {
+                self.last.set(sequence);
+                self.replied.set(false);
+                self.silent.set(false);
+                if !rpc::is_answered(payload) {
+                    // Nobody will write a reply to it: it is acknowledged now.
+                    self.replied.set(true);
+                    self.silent.set(true);
+                    self.again.set(true);
+                    return Taken::Notification;
+                }
+                Taken::Line
+            }
+            (Kind::Request, Some(_)) => {
+                if sequence.wrapping_sub(self.last.get()) < u32::MAX / 2 {
+                    self.unknown.set(Some(sequence));
+                }
+                Taken::Nothing
+            }
+            (Kind::Cancel, Some(_)) if is_last && !self.replied.get() => {
+                self.unknown.set(Some(sequence));
+                Taken::Reset
+            }
+            (Kind::Cancel, Some(_)) if is_last => {
+                self.again.set(true);
+                Taken::Nothing
+            }
+            // The other kinds are a device's own words.
+            _ => Taken::Nothing,
+        }
+    }
+}
+
+enum Taken {
+    Nothing,
+    /// What runs is cancelled.
+    Reset,
+    Line,
+    Notification,
+}
+
+#[cfg(feature = "async")]
+pub use device::{LinkError, LinkReader, LinkWriter, split};
+
+#[cfg(feature = "async")]
+mod device {
+    use core::fmt;
+
+    use embedded_io_async::{Error, ErrorKind, ErrorType, Read, Write};
+
+    use super::{Blocks, Collected, Collector, Frame, Head, Kind, Shared, Taken};
+    use crate::rpc;
+
+    /// A device's link over a reader and a writer, as a reader and a writer of lines for
+    /// [`serve`](crate::serve::asynch::serve).
+    ///
+    /// `frames` holds the frame that comes in: [`encoded_size`](super::encoded_size) of the longest line. `reply` keeps the last
+    /// reply, to be sent again: the size of the engine's reply region.
+    ///
+    /// A new session and a cancelled call end `serve` with [`LinkError::Reset`]: call it again.
+    pub fn split<'s, 'm, R: Read, W: Write>(
+        shared: &'s Shared,
+        reader: R,
+        writer: W,
+        frames: &'m mut [u8],
+        reply: &'m mut [u8],
+    ) -> (LinkReader<'s, 'm, R>, LinkWriter<'s, 'm, W>) {
+        (
+            LinkReader {
+                shared,
+                reader,
+                collector: Collector::new(frames),
+                bytes: [0; 64],
+                at: 0,
+                end: 0,
+                given: None,
+            },
+            LinkWriter { shared, writer, reply, length: 0 },
+        )
+    }
+
+    /// Why a link failed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+    #[non_exhaustive]
+    pub enum LinkError<E> {
+        /// The wire failed.
+        Wire(E),
+        /// The host opened a new session, or cancelled the call.
+        Reset,
+        /// There is something to be flushed first.
+        Interrupted,
+    }
+
+    impl<E: fmt::Debug> fmt::Display for LinkError<E> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self {
+                Self::Wire(error) => write!(f, "the wire failed: {error:?}"),
+                Self::Reset => f.write_str("the host opened a new session or cancelled the call"),
+                Self::Interrupted => f.write_str("there is something to be flushed first"),
+            }
+        }
+    }
+
+    impl<E: fmt::Debug> core::error::Error for LinkError<E> {}
+
+    impl<E: Error> Error for LinkError<E> {
+        fn kind(&self) -> ErrorKind {
+            match self {
+                Self::Wire(error) => error.kind(),
+                Self::Reset => ErrorKind::ConnectionReset,
+                Self::Interrupted => ErrorKind::Interrupted,
+            }
+        }
+    }
+
+    /// Lines out of frames.
+    #[derive(Debug)]
+    pub struct LinkReader<'s, 'm, R> {
+        shared: &'s Shared,
+        reader: R,
+        collector: Collector<'m>,
+        bytes: [u8; 64],
+        at: usize,
+        end: usize,
+        /// How much of the collected line was given out.
+        given: Option<usize>,
+    }
+
+    impl<R: ErrorType> ErrorType for LinkReader<'_, '_, R> {
+        type Error = LinkError<R::Error>;
+    }
+
+    impl<R: Read> Read for LinkReader<'_, '_, R> {
+        /// Cancel safe if the inner reader's is.
+        async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Self::Error> {
+            loop {
+                if let Some(given) = self.given {
+                    return Ok(self.give(given, buf));
+                }
+                if self.shared.has_word() {
+                    return Err(LinkError::Interrupted);
+                }
+                while let Some(&byte) = self.bytes.get(self.at..self.end).and_then(<[u8]>::first) {
+                    self.at += 1;
+                    if self.take(byte)? {
+                        break;
+                    }
+                }
+                if self.given.is_none() && !self.shared.has_word() && self.at >= self.end {
+                    let count = self.reader.read(&mut self.bytes).await.map_err(LinkError::Wire)?;
+                    if count == 0 {
+                        return Ok(0);
+                    }
+                    (self.at, self.end) = (0, count);
+                }
+            }
+        }
+    }
+
+    impl<R: Read> LinkReader<'_, '_, R> {
+        /// Gives out more of the collected line, and a newline at its end.
+        fn give(&mut self, given: usize, buf: &mut [u8]) -> usize {
+            let payload = self.collector.payload();
+            let rest = payload.get(given..).unwrap_or_default();
+            let mut count = 0;
+            // A newline in a payload would make two lines of it. None can stand in a JSON string.
+            for (to, from) in buf.iter_mut().zip(rest.iter().chain(b"\n")) {
+                *to = if count < rest.len() && matches!(from, b'\n' | b'\r') { b' ' } else { *from };
+                count += 1;
+            }
+            self.given = if count > rest.len() { None } else { Some(given + count) };
+            count
+        }
+
+        /// Takes a byte; gives whether there is something to do.
+        fn take(&mut self, byte: u8) -> Result<bool, LinkError<R::Error>> {
+            let limit = u32::try_from(self.collector.limit()).unwrap_or(u32::MAX);
+            match self.collector.push(byte) {
+                None => return Ok(false),
+                Some(Collected::Damaged) => self.shared.damaged.set(true),
+                Some(Collected::TooLong) => self.shared.too_long.set(Some(limit)),
+                Some(Collected::Frame(frame)) => match self.shared.take(&frame) {
+                    Taken::Nothing => {}
+                    Taken::Reset => return Err(LinkError::Reset),
+                    Taken::Line | Taken::Notification => self.given = Some(0),
+                },
+            }
+            Ok(true)
+        }
+    }
+
+    /// Lines into frames. Each call of [`write`](Write::write) takes one whole line.
+    #[derive(Debug)]
+    pub struct LinkWriter<'s, 'm, W> {
+        shared: &'s Shared,
+        writer: W,
+        reply: &'m mut [u8],
+        length: usize,
+    }
+
+    impl<W: ErrorType> ErrorType for LinkWriter<'_, '_, W> {
+        type Error = LinkError<W::Error>;
+    }
+
+    impl<W: Write> Write for LinkWriter<'_, '_, W> {
+        async fn write(&mut self, line: &[u8]) -> Result<usize, Self::Error> {
+            let payload = line.strip_suffix(b"\n").unwrap_or(line);
+            let sequence = self.shared.last.get();
+            let kind = if rpc::is_notification_of_ours(payload) { Kind::Log } else { Kind::Reply };
+            if kind == Kind::Reply {
+                self.length = payload.len();
+                for (to, from) in self.reply.iter_mut().zip(payload) {
+                    *to = *from;
+                }
+                self.shared.replied.set(true);
+            }
+            send(&mut self.writer, &Frame { kind, sequence, payload }).await?;
+            Ok(line.len())
+        }
+
+        async fn flush(&mut self) -> Result<(), Self::Error> {
+            let word = |kind, sequence| Frame { kind, sequence, payload: b"" };
+            let Shared { session, last, hello, damaged, too_long, unknown, again, silent, .. } = self.shared;
+            if let (true, Some(session)) = (hello.take(), session.get()) {
+                // A new session has no reply to repeat.
+                if last.get() == 0 {
+                    self.length = 0;
+                }
+                send(&mut self.writer, &word(Kind::Hello, session)).await?;
+            }
+            if damaged.take() {
+                send(&mut self.writer, &word(Kind::Damaged, 0)).await?;
+            }
+            if let Some(limit) = too_long.take() {
+                send(&mut self.writer, &word(Kind::TooLong, limit)).await?;
+            }
+            if let Some(sequence) = unknown.take() {
+                send(&mut self.writer, &word(Kind::Unknown, sequence)).await?;
+            }
+            if again.take() {
+                let length = if silent.get() { 0 } else { self.length };
+                let payload = self.reply.get(..length).unwrap_or_default();
+                send(&mut self.writer, &Frame { kind: Kind::Reply, sequence: last.get(), payload }).await?;
+            }
+            self.writer.flush().await.map_err(LinkError::Wire)
+        }
+    }
+
+    async fn send<W: Write>(writer: &mut W, frame: &Frame<'_>) -> Result<(), LinkError<W::Error>> {
+        let mut blocks = Blocks::new();
+        let head = Head::new(frame);
+        for byte in head.bytes().chain(frame.payload.iter().copied()).chain(head.crc(frame.payload)) {
+            if blocks.push(byte) {
+                write_all(writer, blocks.take()).await?;
+            }
+        }
+        write_all(writer, blocks.finish()).await
+    }
+
+    async fn write_all<W: Write>(writer: &mut W, mut bytes: &[u8]) -> Result<(), LinkError<W::Error>> {
+        while !bytes.is_empty() {
+            match writer.write(bytes).await {
+                Ok(count) => bytes = bytes.get(count.max(1)..).unwrap_or_default(),
+                Err(error) => return Err(LinkError::Wire(error)),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! The binary link: frames, damage, and each request exactly once.
+#![cfg(all(feature = "postcard", feature = "async"))]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll, Waker};
+
+use embedded_io_async::{ErrorType, Read, Write};
+use rigline::engine::{Engine, Memory};
+use rigline::link::{Collected, Collector, Frame, Kind, Shared, encode, encoded_size, split};
+use rigline::serve::Transport;
+use rigline::serve::asynch::serve;
+use rigline::{Call, Clock, Context, Extension, Failure, Instant, Manifest, Operation, Outcome, Schema};
+
+/// Counts how often it was pressed.
+struct Button {
+    presses: Rc<Cell<u32>>,
+}
+
+impl Extension for Button {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("button", "1.0.0")
+            .operations(&[Operation::new("press", Schema::OBJECT), Operation::new("wait", Schema::OBJECT)]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        if call.operation() == "wait" {
+            std::future::pending::<()>().await;
+        }
+        self.presses.set(self.presses.get() + 1);
+        cx.info("pressing\0");
+        cx.done(format_args!("press {}", self.presses.get()))
+    }
+}
+
+#[derive(Clone, Default)]
+struct Wire(Rc<RefCell<VecDeque<u8>>>);
+
+impl ErrorType for Wire {
+    type Error = Infallible;
+}
+
+impl Read for Wire {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+        poll_fn(|_| {
+            let mut bytes = self.0.borrow_mut();
+            let count = buf.len().min(bytes.len());
+            if count == 0 {
+                return Poll::Pending;
+            }
+            for (to, from) in buf.iter_mut().zip(bytes.drain(..count)) {
+                *to = from;
+            }
+            Poll::Ready(Ok(count))
+        })
+        .await
+    }
+}
+
+impl Write for Wire {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+        self.0.borrow_mut().extend(buf);
+        Ok(buf.len())
+    }
+
+    async fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+struct NoTime;
+
+impl Clock for NoTime {
+    fn now(&self) -> Instant {
+        Instant::default()
+    }
+}
+
+/// Runs `host` against a device that serves a button; `host` is polled until it is done.
+fn against_a_device<T>(presses: Rc<Cell<u32>>, host: impl FnOnce(Wire, Wire, &mut dyn FnMut()) -> T) -> T {
+    let (to_device, to_host) = (Wire::default(), Wire::default());
+    let shared = Shared::new();
+    let (mut frames, mut kept) = ([0; 1024], [0; 1024]);
+    let (mut reader, mut writer) = split(&shared, to_device.clone(), to_host.clone(), &mut frames, &mut kept);
+    let mut device = pin!(async {
+        let (mut request, mut reply, mut log) = ([0; 1024], [0; 1024], [0; 1200]);
+        let mut button = Button { presses };
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(button.manifest(), memory).unwrap();
+        loop {
+            let never = std::future::pending();
+            let _ =
+                serve(&mut button, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, &NoTime, never)
+                    .await;
+        }
+    });
+    let mut turn = || {
+        let _: Poll<()> = device.as_mut().poll(&mut Task::from_waker(Waker::noop()));
+    };
+    host(to_device, to_host, &mut turn)
+}
+
+fn frame(kind: Kind, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut memory = vec![0; encoded_size(payload.len())];
+    let length = encode(&Frame { kind, sequence, payload }, &mut memory).unwrap();
+    memory.truncate(length);
+    memory
+}
+
+/// Kind, sequence and payload of each whole frame in `bytes`.
+fn frames(bytes: impl IntoIterator<Item = u8>) -> Vec<(Kind, u32, String)> {
+    let mut memory = vec![0; 4096];
+    let mut collector = Collector::new(&mut memory);
+    let mut frames = Vec::new();
+    for byte in bytes {
+        if let Some(Collected::Frame(Frame { kind, sequence, payload })) = collector.push(byte) {
+            frames.push((kind, sequence, String::from_utf8(payload.to_vec()).unwrap()));
+        }
+    }
+    frames
+}
+
+fn execute(operation: &str, id: u32) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"execute","params":{{"operation":"{operation}","context":{{}}}}}}"#)
+}
+
+#[test]
+fn every_payload_survives_the_wire() {
+    for length in [0, 1, 253, 254, 255, 256, 508, 509, 1000] {
+        for fill in [0, 1, 255] {
+            let mut payload = vec![fill; length];
+            if let Some(middle) = payload.get_mut(length / 2) {
+                *middle = 0;
+            }
+            let bytes = frame(Kind::Reply, u32::MAX, &payload);
+            assert!(bytes.len() <= encoded_size(length));
+            assert_eq!(bytes.iter().filter(|byte| **byte == 0).count(), 1, "only the end is a zero");
+            let mut memory = vec![0; encoded_size(length)];
+            let mut collector = Collector::new(&mut memory);
+            assert!(collector.limit() >= length.saturating_sub(8), "{length}: {}", collector.limit());
+            let mut got = None;
+            for byte in bytes {
+                if let Some(Collected::Frame(frame)) = collector.push(byte) {
+                    got = Some((frame.sequence, frame.payload.to_vec()));
+                }
+            }
+            assert_eq!(got, Some((u32::MAX, payload)), "{length} bytes of {fill}");
+        }
+    }
+}
+
+#[test]
+fn a_repeated_request_gets_the_same_reply_and_runs_once() {
+    let presses = Rc::new(Cell::new(0));
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        to_device.0.borrow_mut().extend(frame(Kind::Hello, 7, b""));
+        turn();
+        let press = frame(Kind::Request, 1, execute("press", 5).as_bytes());
+        to_device.0.borrow_mut().extend(&press);
+        turn();
+        to_device.0.borrow_mut().extend(&press);
+        to_device.0.borrow_mut().extend(frame(Kind::Request, 2, execute("press", 6).as_bytes()));
+        turn();
+        let got = frames(to_host.0.borrow_mut().drain(..));
+        let reply =
+            |id, n| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"success":true,"message":"press {n}"}}}}"#);
+        let kinds: Vec<_> = got.iter().map(|(kind, sequence, _)| (*kind, *sequence)).collect();
+        use Kind::{Hello, Log, Reply};
+        assert_eq!(kinds, [(Hello, 7), (Log, 1), (Reply, 1), (Reply, 1), (Log, 2), (Reply, 2)]);
+        assert_eq!((&got[2].2, &got[3].2, &got[5].2), (&reply(5, 1), &reply(5, 1), &reply(6, 2)));
+    });
+    assert_eq!(presses.get(), 2);
+}
+
+#[test]
+fn without_a_session_or_after_a_cancel_the_answer_is_unknown() {
+    let presses = Rc::new(Cell::new(0));
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        let mut say = |bytes: Vec<u8>| {
+            to_device.0.borrow_mut().extend(bytes);
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        let unknown = |sequence| vec![(Kind::Unknown, sequence, String::new())];
+        assert_eq!(say(frame(Kind::Request, 9, execute("press", 1).as_bytes())), unknown(9));
+        assert_eq!(say(frame(Kind::Hello, 3, b"")), [(Kind::Hello, 3, String::new())]);
+        assert_eq!(say(frame(Kind::Request, 1, execute("wait", 1).as_bytes())), []);
+        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1));
+        assert_eq!(say(frame(Kind::Request, 3, execute("press", 1).as_bytes())), unknown(3), "a gap");
+        assert_eq!(say(frame(Kind::Request, 2, execute("press", 1).as_bytes())).len(), 2);
+        assert_eq!(say(frame(Kind::Hello, 3, b"")), [(Kind::Hello, 3, String::new())], "the same session goes on");
+        assert_eq!(say(frame(Kind::Request, 2, execute("press", 1).as_bytes())).len(), 1, "its reply is kept");
+        assert_eq!(
+            say(frame(Kind::Request, 3, br#"{"jsonrpc":"2.0","method":"nope"}"#)),
+            [(Kind::Reply, 3, String::new())]
+        );
+        assert_eq!(say(b"\0noise\0".to_vec()), [(Kind::Damaged, 0, String::new())]);
+    });
+    assert_eq!(presses.get(), 1);
+}
+
+#[test]
+fn no_damaged_frame_runs_and_every_request_runs_once() {
+    // xorshift64*, so that a failure repeats.
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = move |below: usize| {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        usize::try_from(state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33).unwrap() % below
+    };
+    let presses = Rc::new(Cell::new(0));
+    let requests = 1000;
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        to_device.0.borrow_mut().extend(frame(Kind::Hello, 7, b""));
+        turn();
+        to_host.0.borrow_mut().clear();
+        for sequence in 1..=requests {
+            let request = frame(Kind::Request, sequence, execute("press", sequence).as_bytes());
+            let mut tries = 0;
+            let reply = loop {
+                tries += 1;
+                assert!(tries < 100, "request {sequence} is never answered");
+                let mut damaged = request.clone();
+                for _ in 0..random(3) {
+                    let bit = random(damaged.len() * 8);
+                    damaged[bit / 8] ^= 1 << (bit % 8);
+                }
+                to_device.0.borrow_mut().extend(damaged);
+                // What a lost end leaves is flushed by an empty frame.
+                to_device.0.borrow_mut().push_back(0);
+                turn();
+                let mut answer: Vec<u8> = to_host.0.borrow_mut().drain(..).collect();
+                if random(3) == 0 && !answer.is_empty() {
+                    let bit = random(answer.len() * 8);
+                    answer[bit / 8] ^= 1 << (bit % 8);
+                }
+                let reply =
+                    frames(answer).into_iter().find(|(kind, number, _)| (*kind, *number) == (Kind::Reply, sequence));
+                if let Some((_, _, reply)) = reply {
+                    break reply;
+                }
+            };
+            assert_eq!(
+                reply,
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":{sequence},"result":{{"success":true,"message":"press {sequence}"}}}}"#
+                )
+            );
+        }
+    });
+    assert_eq!(presses.get(), requests);
+}
