@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Fuzzes each target for the given number of seconds. Needs a nightly toolchain; cargo-fuzz is installed if it is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-15}
+if ! rustc +nightly --version >/dev/null 2>&1; then
+  echo "SKIPPED fuzz: no nightly toolchain (rustup toolchain install nightly)"
+  exit 0
+fi
+cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked
+for target in $(cargo +nightly fuzz list --fuzz-dir tests/fuzz); do
+  echo "--- $target, $seconds s"
+  cargo +nightly fuzz run --fuzz-dir tests/fuzz "$target" -- -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 2>&1 |
+    grep -E "^(stat::number_of_executed_units|==|SUMMARY|Test unit|thread|assertion|.*panicked|artifact)|error" || true
+  [ "${PIPESTATUS[0]}" -eq 0 ] || { echo "$target: a finding"; exit 1; }
+done
