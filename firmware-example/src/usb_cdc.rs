@@ -1,0 +1,461 @@
+//! A USB serial port (CDC ACM) as `embedded-io-async` streams that do not wedge, lose or repeat bytes.
+//!
+//! `embassy_usb::class::cdc_acm` moves packets. A line protocol over it needs more, and this module adds it:
+//!
+//! - **Zero-length packets.** A host driver holds back a full 64-byte packet until a shorter one comes (USB 2.0 §5.8.3).
+//!   [`Writer`]'s `flush` sends an empty packet when the last one was full, so flush after each line.
+//! - **No zero read.** An empty packet from the host is not end of input; [`Reader`] waits for the next one.
+//! - **Buffers of any size.** A packet is read whole and handed out in pieces. A dropped `read` loses and repeats nothing.
+//! - **Connections.** A connection lasts while the device is configured, not suspended, and the host holds DTR. When one
+//!   of these ends, every `read` and `write` in progress returns [`Error::ConnectionLost`], and so does each later one
+//!   until [`Port::connected`] has begun the next connection. A DTR drop that is over before anybody looked is noticed too.
+//! - **Nothing of the last connection.** What the host sent in it and nobody read is forgotten, and so is what it did not
+//!   take: a packet that waits in the hardware is taken back ([`Endpoints`]), since an operating system reads a port that
+//!   it opens before it raises DTR.
+//! - **A host that does not read.** `write` waits for as long as the host holds DTR, because once begun a line must be
+//!   finished. [`Writer::write_within`] gives up if its first byte cannot leave in time: begin lines that may be lost
+//!   (logs) with it, and drop the whole line when it returns [`Error::Stalled`].
+//!
+//! Run `UsbDevice::run`, the reader and the writer on one executor: the packet memory is shared without a lock.
+//!
+//! ```ignore
+//! let mut builder = embassy_usb::Builder::new(driver, usb_cdc::config(serial), …);
+//! let mut port = usb_cdc::Port::new(&mut builder, state, Rp2040Endpoints::first());
+//! loop {
+//!     let (reader, writer) = port.connected().await;
+//!     serve(reader, writer).await;
+//! }
+//! ```
+
+use core::cell::Cell;
+use core::fmt;
+use core::future::poll_fn;
+use core::task::Poll;
+
+use embassy_futures::select::{Either, select};
+use embassy_sync::blocking_mutex::CriticalSectionMutex;
+use embassy_sync::waitqueue::AtomicWaker;
+use embassy_time::{Duration, with_timeout};
+use embassy_usb::class::cdc_acm::{self, CdcAcmClass};
+use embassy_usb::control::{OutResponse, Recipient, Request, RequestType};
+use embassy_usb::driver::{Driver, EndpointError};
+use embassy_usb::{Builder, Config, Handler};
+use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
+
+/// The vendor of V-USB's shared numbers.
+pub const VENDOR_ID: u16 = 0x16c0;
+/// V-USB's shared number for CDC ACM; a device is told apart by its manufacturer, product and serial strings.
+pub const PRODUCT_ID: u16 = 0x27dd;
+/// The largest bulk packet at full speed, in bytes.
+pub const PACKET: usize = 64;
+
+/// The USB identity of the rig: 16C0:27DD, `rigline`, `rigline rig`, and the board's id as the serial number.
+pub fn config(serial: &str) -> Config<'_> {
+    let mut config = Config::new(VENDOR_ID, PRODUCT_ID);
+    config.manufacturer = Some("rigline");
+    config.product = Some("rigline rig");
+    config.serial_number = Some(serial);
+    config
+}
+
+/// Why a stream of the port gave up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// DTR dropped, the bus was reset or suspended, or the device was unplugged or deconfigured.
+    ConnectionLost,
+    /// The host took no packet within the limit given to [`Writer::write_within`]; nothing was sent.
+    Stalled,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ConnectionLost => "the host closed the USB port",
+            Self::Stalled => "the host does not read the USB port",
+        })
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl embedded_io_async::Error for Error {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::ConnectionLost => ErrorKind::NotConnected,
+            Self::Stalled => ErrorKind::TimedOut,
+        }
+    }
+}
+
+/// Access to the bulk endpoints' packet memory, which embassy's drivers do not give.
+///
+/// `()` implements it for hardware without such access. The leftovers of a connection, a packet each way at most, then
+/// reach the next one.
+pub trait Endpoints {
+    /// Whether a packet from the host waits to be read.
+    fn out_is_full(&self) -> bool;
+
+    /// Takes back a packet that the host has not fetched, so that the next packet goes out in its place and with its
+    /// data toggle.
+    fn retract_in(&self);
+}
+
+impl Endpoints for () {
+    fn out_is_full(&self) -> bool {
+        false
+    }
+
+    fn retract_in(&self) {}
+}
+
+/// The memory of a [`Port`]; give it a static place.
+pub struct State<'d, E: Endpoints = ()> {
+    class: cdc_acm::State<'d>,
+    line: Line,
+    watch: Option<Watch<'d, E>>,
+}
+
+impl<E: Endpoints> State<'_, E> {
+    /// An unused state.
+    pub const fn new() -> Self {
+        Self { class: cdc_acm::State::new(), line: Line::new(), watch: None }
+    }
+}
+
+impl<E: Endpoints> Default for State<'_, E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The serial port, connected or not.
+pub struct Port<'d, D: Driver<'d>> {
+    reader: Reader<'d, D>,
+    writer: Writer<'d, D>,
+}
+
+impl<'d, D: Driver<'d>> Port<'d, D> {
+    /// Adds the port to a device whose first function it is (its communication interface is number 0).
+    ///
+    /// # Panics
+    /// As embassy's `Builder` does, when its handlers, interfaces or endpoints run out.
+    pub fn new<E: Endpoints>(builder: &mut Builder<'d, D>, state: &'d mut State<'d, E>, endpoints: E) -> Self {
+        let State { class, line, watch } = state;
+        let line: &'d Line = line;
+        // Before the class, whose own handler ends the search: a request goes to the handlers in order until one answers.
+        builder.handler(watch.insert(Watch { line, endpoints, interface: 0 }));
+        let (sender, receiver) = CdcAcmClass::new(builder, class, PACKET as u16).split();
+        Self {
+            reader: Reader { receiver, line, epoch: 0, packet: [0; PACKET], start: 0, end: 0 },
+            writer: Writer { sender, line, epoch: 0, full: false },
+        }
+    }
+
+    /// Waits until the host has opened the port, and begins the connection.
+    pub async fn connected(&mut self) -> (&mut Reader<'d, D>, &mut Writer<'d, D>) {
+        self.reader.connected().await;
+        self.writer.connected().await;
+        (&mut self.reader, &mut self.writer)
+    }
+
+    /// The two directions, for tasks of their own. Each has its own `connected`.
+    pub fn split(self) -> (Reader<'d, D>, Writer<'d, D>) {
+        (self.reader, self.writer)
+    }
+}
+
+/// Bytes from the host.
+pub struct Reader<'d, D: Driver<'d>> {
+    receiver: cdc_acm::Receiver<'d, D>,
+    line: &'d Line,
+    epoch: u32,
+    packet: [u8; PACKET],
+    start: usize,
+    end: usize,
+}
+
+impl<'d, D: Driver<'d>> Reader<'d, D> {
+    /// Waits until the host has opened the port, forgets what it sent before, and begins the connection.
+    pub async fn connected(&mut self) {
+        (self.start, self.end) = (0, 0);
+        self.epoch = self.line.connected(&self.line.reader).await;
+        if self.line.take_stale() {
+            // There at once: the endpoint was full when the flag was set, and only this reader empties it.
+            let _ = select(self.line.lost(&self.line.reader, self.epoch), self.receiver.read_packet(&mut self.packet)).await;
+        }
+    }
+
+    /// Waits until the connection is lost; at once if it is.
+    pub async fn lost(&mut self) {
+        self.line.lost(&self.line.reader, self.epoch).await;
+    }
+}
+
+impl<'d, D: Driver<'d>> ErrorType for Reader<'d, D> {
+    type Error = Error;
+}
+
+impl<'d, D: Driver<'d>> Read for Reader<'d, D> {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.line.check(self.epoch)?;
+        while self.start >= self.end {
+            let lost = self.line.lost(&self.line.reader, self.epoch);
+            let direct = buf.len() >= PACKET;
+            let room = if direct { &mut *buf } else { &mut self.packet[..] };
+            let length = match select(lost, self.receiver.read_packet(room)).await {
+                Either::Second(Ok(length)) => length,
+                Either::First(()) | Either::Second(Err(EndpointError::Disabled | EndpointError::BufferOverflow)) => {
+                    return Err(Error::ConnectionLost);
+                }
+            };
+            if direct && length > 0 {
+                return Ok(length);
+            }
+            if !direct {
+                (self.start, self.end) = (0, length);
+            }
+        }
+        let packet = self.packet.get(self.start..self.end).unwrap_or_default();
+        let length = packet.iter().zip(buf.iter_mut()).map(|(from, to)| *to = *from).count();
+        self.start += length;
+        Ok(length)
+    }
+}
+
+/// Bytes to the host.
+///
+/// Each `write` sends one packet of up to 64 bytes as soon as the one before has left; it returns when the packet is in
+/// the hardware, not when the host has it. `flush` after each line.
+pub struct Writer<'d, D: Driver<'d>> {
+    sender: cdc_acm::Sender<'d, D>,
+    line: &'d Line,
+    epoch: u32,
+    /// The last packet was a full one, and the host waits for more.
+    full: bool,
+}
+
+impl<'d, D: Driver<'d>> Writer<'d, D> {
+    /// Waits until the host has opened the port, and begins the connection.
+    pub async fn connected(&mut self) {
+        self.full = false;
+        self.epoch = self.line.connected(&self.line.writer).await;
+    }
+
+    /// As `write`, but gives up with [`Error::Stalled`] when no byte could be sent within `limit`. Then none was.
+    pub async fn write_within(&mut self, buf: &[u8], limit: Duration) -> Result<usize, Error> {
+        with_timeout(limit, self.write(buf)).await.unwrap_or(Err(Error::Stalled))
+    }
+
+    async fn packet(&mut self, data: &[u8]) -> Result<(), Error> {
+        self.line.check(self.epoch)?;
+        let lost = self.line.lost(&self.line.writer, self.epoch);
+        match select(lost, self.sender.write_packet(data)).await {
+            Either::Second(Ok(())) => {
+                self.full = data.len() == PACKET;
+                Ok(())
+            }
+            Either::First(()) | Either::Second(Err(_)) => Err(Error::ConnectionLost),
+        }
+    }
+}
+
+impl<'d, D: Driver<'d>> ErrorType for Writer<'d, D> {
+    type Error = Error;
+}
+
+impl<'d, D: Driver<'d>> Write for Writer<'d, D> {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, Error> {
+        let data = buf.get(..PACKET).unwrap_or(buf);
+        if !data.is_empty() {
+            self.packet(data).await?;
+        }
+        Ok(data.len())
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        self.line.check(self.epoch)?;
+        if self.full {
+            self.packet(&[]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The bulk endpoints of an RP2040's USB device controller (datasheet §4.1.2.5 and §4.1.4).
+#[derive(Debug, Clone, Copy)]
+pub struct Rp2040Endpoints {
+    out_endpoint: usize,
+    in_endpoint: usize,
+}
+
+impl Rp2040Endpoints {
+    /// Those of the first CDC function of a device: embassy gives IN 1 to its notifications, then OUT 1 and IN 2 to its data.
+    pub const fn first() -> Self {
+        Self { out_endpoint: 1, in_endpoint: 2 }
+    }
+
+    /// Those of these numbers, which must be below 16.
+    pub const fn new(out_endpoint: usize, in_endpoint: usize) -> Self {
+        Self { out_endpoint, in_endpoint }
+    }
+}
+
+impl Endpoints for Rp2040Endpoints {
+    fn out_is_full(&self) -> bool {
+        let control = embassy_rp::pac::USB_DPRAM.ep_out_buffer_control(self.out_endpoint).read();
+        control.full(0) && !control.available(0)
+    }
+
+    fn retract_in(&self) {
+        let usb = embassy_rp::pac::USB;
+        let control = embassy_rp::pac::USB_DPRAM.ep_in_buffer_control(self.in_endpoint);
+        if !control.read().available(0) {
+            return;
+        }
+        // Erratum RP2040-E2: on B0 and B1 silicon an abort never reports that it is done.
+        let abortable = embassy_rp::pac::SYSINFO.chip_id().read().revision() >= 2;
+        if abortable {
+            usb.ep_abort().write(|w| w.0 = 1 << (2 * self.in_endpoint));
+            while usb.ep_abort_done().read().0 & 1 << (2 * self.in_endpoint) == 0 {}
+        }
+        let waiting = control.read();
+        if waiting.available(0) {
+            // The driver turns the toggle over before each packet; turned back, the next one has the toggle of this one.
+            control.write(|w| w.set_pid(0, !waiting.pid(0)));
+        }
+        if abortable {
+            usb.ep_abort_done().write(|w| w.0 = 1 << (2 * self.in_endpoint));
+            usb.ep_abort().write(|w| w.0 = 0);
+        }
+    }
+}
+
+/// What the host holds, as the USB task saw it last.
+#[derive(Clone, Copy)]
+struct Status {
+    configured: bool,
+    suspended: bool,
+    dtr: bool,
+    /// Counts lost connections.
+    epoch: u32,
+    /// A packet that the host sent outside this connection waits in the OUT endpoint.
+    stale: bool,
+}
+
+impl Status {
+    fn connected(&self) -> bool {
+        self.configured && !self.suspended && self.dtr
+    }
+}
+
+struct Line {
+    status: CriticalSectionMutex<Cell<Status>>,
+    reader: AtomicWaker,
+    writer: AtomicWaker,
+}
+
+impl Line {
+    const fn new() -> Self {
+        let status = Status { configured: false, suspended: false, dtr: false, epoch: 0, stale: false };
+        Self {
+            status: CriticalSectionMutex::new(Cell::new(status)),
+            reader: AtomicWaker::new(),
+            writer: AtomicWaker::new(),
+        }
+    }
+
+    fn status(&self) -> Status {
+        self.status.lock(Cell::get)
+    }
+
+    fn take_stale(&self) -> bool {
+        self.status.lock(|status| {
+            let before = status.get();
+            status.set(Status { stale: false, ..before });
+            before.stale
+        })
+    }
+
+    fn check(&self, epoch: u32) -> Result<(), Error> {
+        let status = self.status();
+        if status.connected() && status.epoch == epoch { Ok(()) } else { Err(Error::ConnectionLost) }
+    }
+
+    async fn connected(&self, waker: &AtomicWaker) -> u32 {
+        poll_fn(|cx| {
+            waker.register(cx.waker());
+            let status = self.status();
+            if status.connected() { Poll::Ready(status.epoch) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    async fn lost(&self, waker: &AtomicWaker, epoch: u32) {
+        poll_fn(|cx| {
+            waker.register(cx.waker());
+            if self.check(epoch).is_err() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// Sees the port's control requests before embassy's class does, each of them and in order.
+struct Watch<'d, E: Endpoints> {
+    line: &'d Line,
+    endpoints: E,
+    interface: u16,
+}
+
+impl<E: Endpoints> Watch<'_, E> {
+    fn change(&mut self, change: impl FnOnce(&mut Status)) {
+        let before = self.line.status();
+        let mut after = before;
+        change(&mut after);
+        if before.connected() == after.connected() {
+            self.line.status.lock(|status| status.set(after));
+            return;
+        }
+        // What lies in the endpoints at either edge belongs to no connection, or to the lost one.
+        after.stale = self.endpoints.out_is_full();
+        if before.connected() {
+            after.epoch = after.epoch.wrapping_add(1);
+        }
+        self.endpoints.retract_in();
+        self.line.status.lock(|status| status.set(after));
+        self.line.reader.wake();
+        self.line.writer.wake();
+    }
+}
+
+impl<E: Endpoints> Handler for Watch<'_, E> {
+    fn enabled(&mut self, _enabled: bool) {
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        self.change(|status| (status.configured, status.suspended, status.dtr) = (false, false, false));
+    }
+
+    fn configured(&mut self, configured: bool) {
+        self.change(|status| status.configured = configured);
+    }
+
+    fn suspended(&mut self, suspended: bool) {
+        self.change(|status| status.suspended = suspended);
+    }
+
+    fn control_out(&mut self, request: Request, _data: &[u8]) -> Option<OutResponse> {
+        /// CDC PSTN 1.2 §6.3.12; bit 0 of the value is DTR.
+        const SET_CONTROL_LINE_STATE: u8 = 0x22;
+        if (request.request_type, request.recipient, request.request, request.index)
+            == (RequestType::Class, Recipient::Interface, SET_CONTROL_LINE_STATE, self.interface)
+        {
+            self.change(|status| status.dtr = request.value & 1 != 0);
+        }
+        None
+    }
+}

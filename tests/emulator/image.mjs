@@ -1,0 +1,60 @@
+// Reads an RP2040 image: the ELF that cargo makes, or raw bytes from flash offset 0 (boot2, vector table, code).
+import fs from 'node:fs';
+
+export const FLASH = { start: 0x10000000, size: 16 * 1024 * 1024 };
+export const RAM = { start: 0x20000000, size: 264 * 1024 };
+
+/** { segments: [{ address, bytes }], sizes, symbols }; sizes and symbols are null for a raw image. */
+export function readImage(path) {
+  const file = fs.readFileSync(path);
+  if (file.length < 0x108) throw new Error(`${path}: too short for an RP2040 image`);
+  if (file.readUInt32BE(0) !== 0x7f454c46) {
+    return { path, segments: [{ address: FLASH.start, bytes: file }], sizes: null, symbols: null };
+  }
+  return readElf(path, file);
+}
+
+function readElf(path, file) {
+  const [ELFCLASS32, LITTLE_ENDIAN, EM_ARM, PT_LOAD] = [1, 1, 40, 1];
+  if (file[4] !== ELFCLASS32 || file[5] !== LITTLE_ENDIAN || file.readUInt16LE(18) !== EM_ARM) {
+    throw new Error(`${path}: not a 32-bit little-endian ARM ELF`);
+  }
+  const segments = [];
+  const sizes = { flash: 0, staticRam: 0, ramTop: RAM.start };
+  const [headers, stride, count] = [file.readUInt32LE(28), file.readUInt16LE(42), file.readUInt16LE(44)];
+  for (let i = 0; i < count; i++) {
+    const word = (n) => file.readUInt32LE(headers + i * stride + 4 * n);
+    const [type, offset, vaddr, paddr, filesz, memsz] = [0, 1, 2, 3, 4, 5].map(word);
+    if (type !== PT_LOAD || memsz === 0) continue;
+    if (filesz > 0) {
+      segments.push({ address: paddr, bytes: file.subarray(offset, offset + filesz) });
+      if (inside(FLASH, paddr)) sizes.flash += filesz;
+    }
+    if (inside(RAM, vaddr)) {
+      sizes.staticRam += memsz;
+      sizes.ramTop = Math.max(sizes.ramTop, vaddr + memsz);
+    }
+  }
+  return { path, segments, sizes, symbols: readSymbols(file) };
+}
+
+/** Name to value, from .symtab; empty for a stripped file. */
+function readSymbols(file) {
+  const SHT_SYMTAB = 2;
+  const symbols = new Map();
+  const [headers, stride, count] = [file.readUInt32LE(32), file.readUInt16LE(46), file.readUInt16LE(48)];
+  const section = (i, n) => file.readUInt32LE(headers + i * stride + 4 * n);
+  for (let i = 0; i < count; i++) {
+    if (section(i, 1) !== SHT_SYMTAB) continue;
+    const [offset, size, strings] = [section(i, 4), section(i, 5), section(section(i, 6), 4)];
+    for (let at = offset; at < offset + size; at += 16) {
+      const start = strings + file.readUInt32LE(at);
+      symbols.set(file.toString('latin1', start, file.indexOf(0, start)), file.readUInt32LE(at + 4));
+    }
+  }
+  return symbols;
+}
+
+function inside(region, address) {
+  return address >= region.start && address < region.start + region.size;
+}
