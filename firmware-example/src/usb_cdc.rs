@@ -411,20 +411,24 @@ struct Watch<'d, E: Endpoints> {
 }
 
 impl<E: Endpoints> Watch<'_, E> {
-    fn change(&mut self, change: impl FnOnce(&mut Status)) {
+    // One copy: the handlers below are small, and each would inline it.
+    #[inline(never)]
+    fn change(&mut self, configured: Option<bool>, suspended: Option<bool>, dtr: Option<bool>) {
         let before = self.line.status();
-        let mut after = before;
-        change(&mut after);
-        if before.connected() == after.connected() {
-            self.line.status.lock(|status| status.set(after));
-            return;
+        let mut after = Status {
+            configured: configured.unwrap_or(before.configured),
+            suspended: suspended.unwrap_or(before.suspended),
+            dtr: dtr.unwrap_or(before.dtr),
+            ..before
+        };
+        if before.connected() != after.connected() {
+            // What lies in the endpoints at either edge belongs to no connection, or to the lost one.
+            after.stale = self.endpoints.out_is_full();
+            if before.connected() {
+                after.epoch = after.epoch.wrapping_add(1);
+            }
+            self.endpoints.retract_in();
         }
-        // What lies in the endpoints at either edge belongs to no connection, or to the lost one.
-        after.stale = self.endpoints.out_is_full();
-        if before.connected() {
-            after.epoch = after.epoch.wrapping_add(1);
-        }
-        self.endpoints.retract_in();
         self.line.status.lock(|status| status.set(after));
         self.line.reader.wake();
         self.line.writer.wake();
@@ -437,15 +441,15 @@ impl<E: Endpoints> Handler for Watch<'_, E> {
     }
 
     fn reset(&mut self) {
-        self.change(|status| (status.configured, status.suspended, status.dtr) = (false, false, false));
+        self.change(Some(false), Some(false), Some(false));
     }
 
     fn configured(&mut self, configured: bool) {
-        self.change(|status| status.configured = configured);
+        self.change(Some(configured), None, None);
     }
 
     fn suspended(&mut self, suspended: bool) {
-        self.change(|status| status.suspended = suspended);
+        self.change(None, Some(suspended), None);
     }
 
     fn control_out(&mut self, request: Request, _data: &[u8]) -> Option<OutResponse> {
@@ -454,7 +458,7 @@ impl<E: Endpoints> Handler for Watch<'_, E> {
         if (request.request_type, request.recipient, request.request, request.index)
             == (RequestType::Class, Recipient::Interface, SET_CONTROL_LINE_STATE, self.interface)
         {
-            self.change(|status| status.dtr = request.value & 1 != 0);
+            self.change(None, None, Some(request.value & 1 != 0));
         }
         None
     }

@@ -1,6 +1,6 @@
 // Runs an RP2040 image with its USB serial port, UART0 and the board under test.
 //
-//   npm ci && node emulator.mjs IMAGE [--usb-port N] [--uart-port N] [--control-port N] [--dtr connect|manual] [--fast] [--quiet]
+//   npm ci && node emulator.mjs IMAGE [--usb-port N] [--uart-port N] [--control-port N] [--dtr connect|manual] [--fast] [--quiet] [--until-eof]
 //
 // IMAGE is the ELF that cargo makes, or a raw image from flash offset 0. Each port is a TCP port of 127.0.0.1; 0 or none is
 // any. When the device is enumerated, one JSON line on stdout tells the ports and the USB identity. `nc 127.0.0.1 PORT`
@@ -27,12 +27,15 @@ const { values: options, positionals } = parseArgs({
     dtr: { type: 'string', default: 'connect' },
     fast: { type: 'boolean', default: false },
     quiet: { type: 'boolean', default: false },
+    'until-eof': { type: 'boolean', default: false },
   },
 });
 if (positionals.length !== 1 || !['connect', 'manual'].includes(options.dtr)) {
-  console.error('usage: node emulator.mjs IMAGE [--usb-port N] [--uart-port N] [--control-port N] [--dtr connect|manual] [--fast] [--quiet]');
+  console.error('usage: node emulator.mjs IMAGE [--usb-port N] [--uart-port N] [--control-port N] [--dtr connect|manual] [--fast] [--quiet] [--until-eof]');
   process.exit(2);
 }
+// For tests: the emulator ends with the process that started it.
+if (options['until-eof']) process.stdin.on('end', () => process.exit(0)).resume();
 const log = options.quiet ? () => {} : (text) => console.error(`emulator: ${text}`);
 
 /** Resolves at the next enumeration; rejects when it fails. */
@@ -64,18 +67,22 @@ const machine = new Machine(readImage(positionals[0]), {
   },
 });
 
-const usbServer = net.createServer((socket) => {
-  if (usbSocket) return socket.destroy(); // a serial port has one user
+const usbServer = net.createServer({ pauseOnConnect: true }, async (socket) => {
+  socket.on('error', () => {});
+  // A serial port has one user; who comes while the last one leaves waits.
+  const deadline = performance.now() + 500;
+  while (usbSocket && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
+  if (usbSocket) return socket.destroy();
   usbSocket = socket;
   socket.setNoDelay(true);
-  socket.on('error', () => {});
   socket.on('data', (bytes) => {
     machine.usb.send(bytes);
     if (machine.usb.outgoingBytes > OUTGOING) socket.pause();
   });
   socket.on('drain', poll);
   socket.on('close', () => close().catch((error) => log(error.message)));
-  open().catch((error) => log(error.message));
+  await open().catch((error) => log(error.message));
+  socket.resume();
 });
 // Reading stops while the device does not take what was sent, and then the end of the connection is not seen either: a
 // device that hangs keeps its user, as a real one does.
@@ -150,11 +157,7 @@ const commands = {
   },
   async reset({ kind = 'power' }) {
     if (!['power', 'watchdog'].includes(kind)) throw new Error('kind is power or watchdog');
-    enumeration = pending();
-    const done = enumeration.promise;
-    machine.reset(kind);
-    reopen();
-    await Promise.race([done, machine.sleep(1)]);
+    await machine.reset(kind);
     await enumeration.promise;
   },
   async sleep({ ms }) {
@@ -198,7 +201,7 @@ const commands = {
       faults: machine.faults,
       dtr: usb.dtr,
       usb: usb.counts,
-      uart_overruns: machine.uartOverruns,
+      uart_overruns: machine.uart.overruns,
     };
   },
 };

@@ -2,6 +2,7 @@
 import { LogLevel, Simulator } from 'rp2040js';
 import { BoardUnderTest } from './dut.mjs';
 import { FLASH, RAM } from './image.mjs';
+import { UartWire } from './uart.mjs';
 import { UsbHost } from './usb.mjs';
 
 const VECTORS = 0x100; // after boot2
@@ -26,8 +27,7 @@ export class Machine {
     this.resets = 0;
     this.faults = 0;
     this.marks = [];
-    this.uartQueue = [];
-    this.uartOverruns = 0;
+    this.waiting = { reboot: [], time: [] };
     this.dut = new BoardUnderTest(() => this.nanos());
     this.#boot(null);
   }
@@ -67,18 +67,19 @@ export class Machine {
   reset(kind) {
     this.rebooting = kind;
     this.kick();
+    return new Promise((resolve) => this.waiting.reboot.push(resolve));
   }
 
   feedUart(bytes) {
-    for (const byte of bytes) this.uartQueue.push(byte);
-    if (!this.uartAlarm.scheduled) this.uartAlarm.schedule(this.#uartByteNanos());
+    this.uart.send(bytes);
     this.kick();
   }
 
-  /** After `nanos` of emulated time. */
+  /** After `nanos` of emulated time, resets in between or not. */
   sleep(nanos) {
     return new Promise((resolve) => {
-      this.clock.createAlarm(resolve).schedule(nanos);
+      this.waiting.time.push({ at: this.nanos() + nanos, resolve });
+      this.#wakeSleepers();
       this.kick();
     });
   }
@@ -102,7 +103,10 @@ export class Machine {
       memory.set(bytes, address - region.start);
     }
     const watchdog = mcu.peripherals[WATCHDOG];
-    watchdog.onWatchdogTrigger = () => (this.rebooting = 'watchdog');
+    watchdog.onWatchdogTrigger = () => {
+      watchdog.timer.enable = false; // at zero it would trigger again and again
+      this.rebooting = 'watchdog';
+    };
     if (before?.kind === 'watchdog') {
       mcu.sram.set(before.mcu.sram);
       const last = before.mcu.peripherals[WATCHDOG];
@@ -118,12 +122,11 @@ export class Machine {
     mcu.core.PC = mcu.flashView.getUint32(VECTORS + 4, true) & ~1;
     this.#paintStack();
 
-    const uart = mcu.uart[0];
-    uart.onByte = (byte) => this.onUartByte(byte);
-    this.uartAlarm = clock.createAlarm(() => this.#uartByte());
-    this.uartQueue = [];
+    this.uart = new UartWire(mcu, 0, this.onUartByte);
     this.usb = new UsbHost(mcu, { ...this.usbEvents, onWork: () => this.kick(), now: () => this.nanos() });
     this.dut.attach(mcu);
+    this.sleepAlarm = clock.createAlarm(() => this.#wakeSleepers());
+    this.#wakeSleepers();
   }
 
   #paintStack() {
@@ -214,22 +217,17 @@ export class Machine {
     this.resets += 1;
     const before = { kind, mcu: this.mcu };
     this.usbEvents.onGone();
+    this.usb.gone();
     this.#boot(before);
+    for (const resolve of this.waiting.reboot.splice(0)) resolve();
   }
 
-  #uartByteNanos() {
-    const baud = this.mcu.uart[0].baudRate;
-    return (10 * 1e9) / (baud > 0 && Number.isFinite(baud) ? baud : 115200);
-  }
-
-  #uartByte() {
-    const uart = this.mcu.uart[0];
-    const byte = this.uartQueue.shift();
-    if (byte === undefined) return;
-    if (!uart.enabled || uart.rxFIFO.full) this.uartOverruns += 1;
-    else uart.feedByte(byte);
-    if (this.uartQueue.length > 0) this.uartAlarm.schedule(this.#uartByteNanos());
-    else this.uartAlarm.scheduled = false;
+  #wakeSleepers() {
+    const now = this.nanos();
+    const due = this.waiting.time.filter(({ at }) => at <= now);
+    this.waiting.time = this.waiting.time.filter(({ at }) => at > now);
+    for (const { resolve } of due) resolve();
+    if (this.waiting.time.length > 0) this.sleepAlarm.schedule(Math.min(...this.waiting.time.map(({ at }) => at)) - now);
   }
 }
 

@@ -121,6 +121,12 @@ export class UsbHost {
     this.suspend();
   }
 
+  /** The device was reset or is no more; nothing that was begun with it will end. */
+  gone() {
+    this.#forget();
+    this.plugged = false;
+  }
+
   #forget() {
     this.configured = false;
     this.dtr = false;

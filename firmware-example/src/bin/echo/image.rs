@@ -51,18 +51,19 @@ async fn echo<R: Read, W: Write<Error = R::Error>>(
     reader: &mut R,
     writer: &mut W,
 ) -> Result<(), R::Error> {
+    let mut packet = [0; usb_cdc::PACKET];
     let mut held = 0;
     loop {
-        let Some(room) = line.get_mut(held..).filter(|room| !room.is_empty()) else {
-            send(writer, line).await?;
-            held = 0;
-            continue;
-        };
-        held += reader.read(room).await?;
-        while let Some(end) = line.iter().take(held).position(|&byte| byte == b'\n') {
-            send(writer, line.get(..=end).unwrap_or_default()).await?;
-            line.copy_within(end + 1..held, 0);
-            held -= end + 1;
+        let length = reader.read(&mut packet).await?;
+        for &byte in packet.iter().take(length) {
+            if let Some(slot) = line.get_mut(held) {
+                *slot = byte;
+                held += 1;
+            }
+            if byte == b'\n' || held == line.len() {
+                send(writer, line.get(..held).unwrap_or_default()).await?;
+                held = 0;
+            }
         }
     }
 }

@@ -1,0 +1,183 @@
+//! An RP2040 image in the emulator of `tests/emulator`, as a child process.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+use std::{env, fmt};
+
+use serde_json::{Value, json};
+
+/// How long anything may take before a test gives up on it. Emulated time is real time at best, and slower on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running emulator. Dropping it ends the process and what it started.
+pub struct Emulator {
+    child: Child,
+    ready: Value,
+    control: Mutex<BufReader<TcpStream>>,
+}
+
+impl Emulator {
+    /// Runs the image called `name` until the host side has enumerated it.
+    ///
+    /// Where something that the emulator needs is missing, prints `skipped:` with the reason and gives `None`. With
+    /// `RIGLINE_REQUIRE_EMULATOR` in the environment that is a failure, so that CI skips nothing unseen.
+    ///
+    /// # Panics
+    /// When the image does not enumerate.
+    pub fn start(name: &str) -> Option<Self> {
+        let (node, image) = match requirements(name) {
+            Ok(found) => found,
+            Err(missing) => {
+                assert!(env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{missing}");
+                eprintln!("skipped: {missing}");
+                return None;
+            }
+        };
+        Some(Self::spawn(&node, &image))
+    }
+
+    fn spawn(node: &Path, image: &Path) -> Self {
+        let mut command = Command::new(node);
+        command.arg(directory().join("emulator.mjs")).arg(image).args(["--quiet", "--until-eof"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().expect("node starts");
+        let mut line = String::new();
+        let read = BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line);
+        let ready: Value = match read.ok().and_then(|_| serde_json::from_str(&line).ok()) {
+            Some(ready) => ready,
+            None => panic!("{} did not enumerate: {:?}", image.display(), child.wait()),
+        };
+        let control = Mutex::new(BufReader::new(connect(&ready["control_port"])));
+        Self { child, ready, control }
+    }
+
+    /// The USB identity that the host read: `vendor_id`, `product_id`, `manufacturer`, `product`, `serial_number`.
+    pub fn identity(&self) -> &Value {
+        &self.ready["usb"]
+    }
+
+    /// Opens the USB serial port, which raises DTR. It has one user at a time; dropping the stream closes it.
+    pub fn usb(&self) -> TcpStream {
+        connect(&self.ready["usb_port"])
+    }
+
+    /// UART0.
+    pub fn uart(&self) -> TcpStream {
+        connect(&self.ready["uart_port"])
+    }
+
+    /// Sends a command to the control port and gives its answer; `tests/emulator/README.md` lists them.
+    ///
+    /// # Panics
+    /// When the emulator refuses the command.
+    #[track_caller]
+    pub fn control(&self, command: Value) -> Value {
+        let mut control = self.control.lock().expect("no test failed with the control port");
+        let mut line = String::new();
+        let sent = writeln!(control.get_mut(), "{command}").and_then(|()| control.read_line(&mut line));
+        sent.expect("the control port answers");
+        let reply: Value = serde_json::from_str(&line).expect("the control port speaks JSON");
+        assert_eq!(reply["ok"], json!(true), "{command}: {reply}");
+        reply
+    }
+
+    /// The counters: cycles, stack depth, packets and so on.
+    #[track_caller]
+    pub fn stats(&self) -> Value {
+        self.control(json!({"cmd": "stats"}))
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        {
+            use rustix::process::{Pid, Signal, kill_process_group};
+            if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl fmt::Debug for Emulator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Emulator").field("ready", &self.ready).finish_non_exhaustive()
+    }
+}
+
+/// Reads up to the next newline, a byte at a time so that nothing after it is lost; the newline is in the result.
+///
+/// # Panics
+/// When it does not come in [`PATIENCE`].
+#[track_caller]
+pub fn read_line(stream: &mut TcpStream) -> Vec<u8> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.last() != Some(&b'\n') {
+        match stream.read(&mut byte) {
+            Ok(1) => line.push(byte[0]),
+            end => panic!("{end:?} after {:?}", String::from_utf8_lossy(&line)),
+        }
+    }
+    line
+}
+
+/// Asserts that nothing comes for a quarter of a second.
+#[track_caller]
+pub fn assert_silent(stream: &mut TcpStream) {
+    stream.set_read_timeout(Some(Duration::from_millis(250))).expect("the limit is not zero");
+    let mut bytes = [0; 256];
+    match stream.read(&mut bytes) {
+        Ok(length) => panic!("unexpected {:?}", String::from_utf8_lossy(&bytes[..length])),
+        Err(error) => assert!(matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)),
+    }
+    stream.set_read_timeout(Some(PATIENCE)).expect("the limit is not zero");
+}
+
+fn connect(port: &Value) -> TcpStream {
+    let port = port.as_u64().and_then(|port| u16::try_from(port).ok()).expect("the emulator tells its ports");
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the emulator listens");
+    stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE))).expect("a socket takes options");
+    stream
+}
+
+/// Node and the image, or what is missing.
+fn requirements(name: &str) -> Result<(PathBuf, PathBuf), String> {
+    let node = PathBuf::from(env::var_os("RIGLINE_NODE").unwrap_or_else(|| "node".into()));
+    if !Command::new(&node).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return Err("the emulator needs Node.js 18 or newer".into());
+    }
+    if !directory().join("node_modules/rp2040js").is_dir() {
+        return Err("the emulator needs its npm package: npm ci in tests/emulator".into());
+    }
+    let image = firmware_directory().join(name);
+    if !image.is_file() {
+        return Err(format!("no image {name}: run cargo firmware-bench, or set RIGLINE_FIRMWARE_DIR"));
+    }
+    Ok((node, image))
+}
+
+fn firmware_directory() -> PathBuf {
+    if let Some(directory) = env::var_os("RIGLINE_FIRMWARE_DIR") {
+        return directory.into();
+    }
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    target.join("thumbv6m-none-eabi/firmware")
+}
+
+fn directory() -> PathBuf {
+    root().join("tests/emulator")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}

@@ -1,0 +1,284 @@
+//! The USB port of `rigline_rig::usb_cdc`, and the emulator itself, with the images `echo` and `probe`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use rigline_tests::emulator::{Emulator, assert_silent, read_line};
+use serde_json::{Value, json};
+
+fn line(length: usize) -> Vec<u8> {
+    let mut line: Vec<u8> = (0..length - 1).map(|n| b'!' + u8::try_from(n % 90).unwrap()).collect();
+    line.push(b'\n');
+    line
+}
+
+#[track_caller]
+fn assert_echo(port: &mut TcpStream, text: &[u8]) {
+    port.write_all(text).unwrap();
+    assert_eq!(read_line(port).escape_ascii().to_string(), text.escape_ascii().to_string());
+}
+
+/// Sends a command to the probe and gives the number in its answer.
+#[track_caller]
+fn ask(port: &mut TcpStream, command: &str) -> i64 {
+    writeln!(port, "{command}").unwrap();
+    let answer = String::from_utf8(read_line(port)).unwrap();
+    let (name, number) = answer.trim_end().split_once(' ').unwrap();
+    assert!(command.starts_with(name), "{answer:?} to {command:?}");
+    number.parse().unwrap()
+}
+
+#[track_caller]
+fn assert_no_packet_was_lost(emulator: &Emulator) {
+    assert_eq!(emulator.stats()["usb"]["toggleErrors"], json!(0));
+}
+
+#[test]
+fn the_host_reads_the_identity_of_the_device() {
+    let Some(emulator) = Emulator::start("probe") else { return };
+    let expected = json!({
+        "vendor_id": 0x16c0, "product_id": 0x27dd, "manufacturer": "rigline", "product": "rigline rig",
+        "serial_number": "454D554C41544544", // the fallback, EMULATED
+    });
+    assert_eq!(emulator.identity(), &expected);
+}
+
+/// FC-09. A line that ends on a full packet is followed by an empty one.
+#[test]
+fn lines_of_every_length_arrive_without_further_traffic() {
+    let Some(emulator) = Emulator::start("echo") else { return };
+    let mut port = emulator.usb();
+    for length in (1..=200).chain([255, 256, 257, 1023, 1024]) {
+        assert_echo(&mut port, &line(length));
+        let log = emulator.control(json!({"cmd": "sleep", "ms": 1}));
+        assert_eq!(log["ok"], json!(true));
+        let log = emulator.control(json!({"cmd": "packets", "clear": true}));
+        let lengths: Vec<u64> = log["packets"].as_array().unwrap().iter().map(|p| p["length"].as_u64().unwrap()).collect();
+        assert_eq!(lengths.iter().sum::<u64>(), length as u64);
+        assert!(lengths.last().unwrap() < &64, "line of {length} bytes in packets of {lengths:?}");
+    }
+    assert_no_packet_was_lost(&emulator);
+}
+
+/// FC-30.
+#[test]
+fn a_partial_line_is_forgotten_when_dtr_drops() {
+    let Some(emulator) = Emulator::start("echo") else { return };
+    let mut port = emulator.usb();
+    for partial in [&b"half"[..], &line(64)[..63], &line(65)[..64], &line(200)[..199]] {
+        port.write_all(partial).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        emulator.control(json!({"cmd": "dtr", "value": false}));
+        emulator.control(json!({"cmd": "dtr", "value": true}));
+        assert_echo(&mut port, b"whole\n");
+    }
+    port.write_all(b"half").unwrap();
+    drop(port);
+    let mut port = emulator.usb();
+    assert_echo(&mut port, b"whole\n");
+    assert_silent(&mut port);
+    assert_no_packet_was_lost(&emulator);
+}
+
+#[test]
+fn a_line_that_dtr_cut_leaves_nothing_behind() {
+    let Some(emulator) = Emulator::start("echo") else { return };
+    for length in [10, 64, 65, 128, 600] {
+        // Once with an even and once with an odd number of packets sent before, for the data toggle.
+        for before in [1, 2] {
+            let mut port = emulator.usb();
+            for _ in 0..before {
+                assert_echo(&mut port, b"before\n");
+            }
+            emulator.control(json!({"cmd": "reading", "value": false}));
+            port.write_all(&line(length)).unwrap();
+            thread::sleep(Duration::from_millis(50));
+            emulator.control(json!({"cmd": "dtr", "value": false}));
+            emulator.control(json!({"cmd": "reading", "value": true}));
+            emulator.control(json!({"cmd": "dtr", "value": true}));
+            assert_echo(&mut port, b"after\n");
+            assert_silent(&mut port);
+        }
+    }
+    assert_no_packet_was_lost(&emulator);
+}
+
+/// FC-21, FC-27.
+#[test]
+fn a_reader_that_stalls_gets_everything_in_the_end() {
+    let Some(emulator) = Emulator::start("echo") else { return };
+    let mut port = emulator.usb();
+    let text: Vec<u8> = [100, 64, 900, 1, 128].iter().cycle().take(40).flat_map(|&length| line(length)).collect();
+    emulator.control(json!({"cmd": "reading", "value": false}));
+    let mut sender = port.try_clone().unwrap();
+    let sent = text.clone();
+    let sending = thread::spawn(move || sender.write_all(&sent).unwrap());
+    assert_silent(&mut port);
+    let stalled = emulator.stats();
+    thread::sleep(Duration::from_millis(200));
+    let cycles = emulator.stats()["cycles"].as_u64().unwrap() - stalled["cycles"].as_u64().unwrap();
+    assert!(cycles < 100_000, "the firmware spins while nobody reads: {cycles} cycles");
+    emulator.control(json!({"cmd": "reading", "value": true}));
+    let mut received = vec![0; text.len()];
+    port.read_exact(&mut received).unwrap();
+    assert!(received == text, "bytes were lost, repeated or changed");
+    sending.join().unwrap();
+}
+
+/// FC-82.
+#[test]
+fn the_port_comes_back_after_bus_resets_suspends_and_replugs() {
+    let Some(emulator) = Emulator::start("echo") else { return };
+    let mut port = emulator.usb();
+    for round in 0..20 {
+        let commands: &[&str] =
+            [&["bus-reset"][..], &["suspend", "resume"], &["unplug", "plug"], &["suspend", "bus-reset"]][round % 4];
+        port.write_all(b"half").unwrap();
+        thread::sleep(Duration::from_millis(20));
+        for command in commands {
+            emulator.control(json!({"cmd": command}));
+            emulator.control(json!({"cmd": "sleep", "ms": 5}));
+        }
+        assert_echo(&mut port, b"whole\n");
+    }
+    assert_silent(&mut port);
+}
+
+#[test]
+fn time_passes_as_it_does_outside() {
+    let Some(emulator) = Emulator::start("probe") else { return };
+    let mut port = emulator.usb();
+    let before = (ask(&mut port, "ms"), std::time::Instant::now());
+    ask(&mut port, "sleep 400");
+    let inside = ask(&mut port, "ms") - before.0;
+    let outside = i64::try_from(before.1.elapsed().as_millis()).unwrap();
+    assert!((400..440).contains(&inside), "{inside} ms");
+    assert!(outside >= 380, "400 ms passed in {outside} ms");
+}
+
+#[test]
+fn the_board_under_test_follows_the_rig() {
+    let Some(emulator) = Emulator::start("probe") else { return };
+    let mut port = emulator.usb();
+    assert!(ask(&mut port, "adc 0") < 10);
+    assert_eq!(ask(&mut port, "led"), 0);
+
+    let on = ask(&mut port, "ms");
+    ask(&mut port, "rail 0 1");
+    let up = ask(&mut port, "wait-led") - on;
+    assert!((300..320).contains(&up), "up after {up} ms");
+    // 3.3 V halved, at 3.3 V full scale.
+    assert!((ask(&mut port, "adc 0") - 2048).abs() <= 3);
+    assert!(ask(&mut port, "adc 1") < 10);
+    ask(&mut port, "rail 1 1");
+    ask(&mut port, "sleep 10");
+    assert!((ask(&mut port, "adc 1") - 3103).abs() <= 3);
+    assert!((ask(&mut port, "adc 3") - 876).abs() <= 3);
+
+    ask(&mut port, "press 20");
+    assert_eq!(ask(&mut port, "led"), 1);
+    ask(&mut port, "press 60");
+    assert_eq!(ask(&mut port, "led"), 0);
+    let released = ask(&mut port, "ms");
+    let up = ask(&mut port, "wait-led") - released;
+    assert!((290..320).contains(&up), "up {up} ms after the button");
+
+    ask(&mut port, "rail 0 0");
+    ask(&mut port, "sleep 20");
+    assert!(ask(&mut port, "adc 0") < 10);
+    assert_eq!(ask(&mut port, "led"), 0);
+    assert_eq!((ask(&mut port, "loop 1"), ask(&mut port, "loop 0")), (1, 0));
+
+    emulator.control(json!({"cmd": "adc", "channel": 2, "millivolts": 1650}));
+    assert!((ask(&mut port, "adc 2") - 2048).abs() <= 3);
+}
+
+#[test]
+fn uart0_carries_bytes_both_ways() {
+    let Some(emulator) = Emulator::start("probe") else { return };
+    let mut uart = emulator.uart();
+    let text: Vec<u8> = (0..=255).cycle().take(1000).collect();
+    uart.write_all(&text).unwrap();
+    let mut received = vec![0; text.len()];
+    uart.read_exact(&mut received).unwrap();
+    assert!(received == text);
+    assert_eq!(emulator.stats()["uart_overruns"], json!(0));
+}
+
+/// FC-21. The first line waits in the hardware, the next ones are dropped, and the reply is complete.
+#[test]
+fn log_lines_that_nobody_reads_are_dropped_whole() {
+    let Some(emulator) = Emulator::start("probe") else { return };
+    let mut port = emulator.usb();
+    ask(&mut port, "ms");
+    emulator.control(json!({"cmd": "reading", "value": false}));
+    port.write_all(b"log 5\n").unwrap();
+    assert_silent(&mut port);
+    emulator.control(json!({"cmd": "sleep", "ms": 600}));
+    emulator.control(json!({"cmd": "reading", "value": true}));
+    assert_eq!(read_line(&mut port), format!("log {:055}\n", 1).into_bytes());
+    assert_eq!(read_line(&mut port), b"log 4\n");
+}
+
+/// FC-76. The probe reads 8 bytes at a time.
+#[test]
+fn reads_that_are_given_up_lose_and_repeat_nothing() {
+    let Some(emulator) = Emulator::start("probe") else { return };
+    let mut port = emulator.usb();
+    ask(&mut port, "hurry 3000");
+    let numbers = 1..=400;
+    let text: String = numbers.clone().map(|number| format!("sleep 0 {number:0>width$}\n", width = number % 60)).collect();
+    port.write_all(text.as_bytes()).unwrap();
+    for number in numbers {
+        assert_eq!(read_line(&mut port), b"sleep 0\n", "reply {number}");
+    }
+    assert_silent(&mut port);
+}
+
+#[test]
+fn ram_outlives_a_watchdog_reset_and_not_a_power_cycle() {
+    let Some(emulator) = Emulator::start("probe") else { return };
+    let mut port = emulator.usb();
+    ask(&mut port, "keep 4711");
+    ask(&mut port, "rail 0 1");
+    port.write_all(b"hang\n").unwrap();
+    wait_for(&emulator, "resets", 1);
+    assert_eq!(ask(&mut port, "kept"), 4711);
+    assert!(ask(&mut port, "adc 0") < 10, "a reset lets go of the rails");
+    emulator.control(json!({"cmd": "reset", "kind": "watchdog"}));
+    assert_eq!(ask(&mut port, "kept"), 4711);
+    emulator.control(json!({"cmd": "reset", "kind": "power"}));
+    assert_ne!(ask(&mut port, "kept"), 4711);
+}
+
+#[test]
+fn faults_are_counted() {
+    let Some(emulator) = Emulator::start("probe") else { return };
+    let mut port = emulator.usb();
+    port.write_all(b"fault\n").unwrap();
+    wait_for(&emulator, "faults", 1);
+}
+
+#[test]
+fn the_stack_is_measured() {
+    let Some(emulator) = Emulator::start("echo") else { return };
+    let mut port = emulator.usb();
+    assert_echo(&mut port, b"deep\n");
+    let stack = &emulator.stats()["stack"];
+    let peak = stack["peak"].as_u64().unwrap();
+    assert!((300..4000).contains(&peak), "{stack}");
+}
+
+#[track_caller]
+fn wait_for(emulator: &Emulator, counter: &str, at_least: u64) -> Value {
+    for _ in 0..100 {
+        let stats = emulator.stats();
+        if stats[counter].as_u64() >= Some(at_least) {
+            return stats;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{counter} stays below {at_least}");
+}
