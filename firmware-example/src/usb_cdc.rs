@@ -47,7 +47,8 @@ pub const VENDOR_ID: u16 = 0x16c0;
 /// V-USB's shared number for CDC ACM; a device is told apart by its manufacturer, product and serial strings.
 pub const PRODUCT_ID: u16 = 0x27dd;
 /// The largest bulk packet at full speed, in bytes.
-pub const PACKET: usize = 64;
+pub const PACKET: usize = MAX_PACKET_SIZE as usize;
+const MAX_PACKET_SIZE: u16 = 64;
 
 /// The USB identity of the rig: 16C0:27DD, `rigline`, `rigline rig`, and the board's id as the serial number.
 pub fn config(serial: &str) -> Config<'_> {
@@ -145,7 +146,7 @@ impl<'d, D: Driver<'d>> Port<'d, D> {
         let line: &'d Line = line;
         // Before the class, whose own handler ends the search: a request goes to the handlers in order until one answers.
         builder.handler(watch.insert(Watch { line, endpoints, interface: 0 }));
-        let (sender, receiver) = CdcAcmClass::new(builder, class, PACKET as u16).split();
+        let (sender, receiver) = CdcAcmClass::new(builder, class, MAX_PACKET_SIZE).split();
         Self {
             reader: Reader { receiver, line, epoch: 0, packet: [0; PACKET], start: 0, end: 0 },
             writer: Writer { sender, line, epoch: 0, full: false },
@@ -182,7 +183,8 @@ impl<'d, D: Driver<'d>> Reader<'d, D> {
         self.epoch = self.line.connected(&self.line.reader).await;
         if self.line.take_stale() {
             // There at once: the endpoint was full when the flag was set, and only this reader empties it.
-            let _ = select(self.line.lost(&self.line.reader, self.epoch), self.receiver.read_packet(&mut self.packet)).await;
+            let _ = select(self.line.lost(&self.line.reader, self.epoch), self.receiver.read_packet(&mut self.packet))
+                .await;
         }
     }
 
@@ -334,7 +336,8 @@ impl Endpoints for Rp2040Endpoints {
     }
 }
 
-/// What the host holds, as the USB task saw it last.
+/// What the host holds, as the USB task saw it last: four independent facts, each from a request or event of its own.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy)]
 struct Status {
     configured: bool,

@@ -40,6 +40,8 @@ const log = options.quiet ? () => {} : (text) => console.error(`emulator: ${text
 
 /** Resolves at the next enumeration; rejects when it fails. */
 let enumeration = pending();
+/** Settles when the port that was in use at the last reset is open again. */
+let reopened = Promise.resolve();
 let usbSocket = null;
 let uartSocket = null;
 /** The host's wish, by the control port; the port is read when this and an open port agree. */
@@ -62,7 +64,8 @@ const machine = new Machine(readImage(positionals[0]), {
     },
     onGone() {
       enumeration = pending();
-      reopen();
+      reopened = reopen();
+      reopened.catch((error) => log(error.message));
     },
   },
 });
@@ -82,7 +85,6 @@ const usbServer = net.createServer({ pauseOnConnect: true }, async (socket) => {
   socket.on('drain', poll);
   socket.on('close', () => close().catch((error) => log(error.message)));
   await open().catch((error) => log(error.message));
-  socket.resume();
 });
 // Reading stops while the device does not take what was sent, and then the end of the connection is not seen either: a
 // device that hangs keeps its user, as a real one does.
@@ -105,11 +107,12 @@ const controlServer = net.createServer((socket) => {
   });
 });
 
-/** Linux fetches packets from a port that is opened before it raises DTR. */
+/** Linux fetches packets from a port that is opened before it raises DTR; a program can write after both. */
 async function open() {
   await enumeration.promise;
   poll();
   if (options.dtr === 'connect') await machine.usb.setDtr(true);
+  usbSocket?.resume();
 }
 
 async function close() {
@@ -127,8 +130,11 @@ function poll() {
 }
 
 /** After the device has enumerated anew, a port that is in use is opened again, as a program that notices would. */
-function reopen() {
-  enumeration.promise.then(() => usbSocket && open()).catch((error) => log(error.message));
+async function reopen() {
+  const enumerated = enumeration.promise;
+  usbSocket?.pause();
+  await enumerated;
+  if (usbSocket) await open();
 }
 
 const commands = {
@@ -138,8 +144,7 @@ const commands = {
   async 'bus-reset'() {
     enumeration = pending();
     machine.usb.reset();
-    reopen();
-    await enumeration.promise;
+    await reopen();
   },
   async suspend() {
     machine.usb.suspend();
@@ -148,6 +153,7 @@ const commands = {
     machine.usb.resume();
   },
   async unplug() {
+    usbSocket?.pause();
     machine.usb.unplug();
   },
   plug: () => commands['bus-reset'](),
@@ -158,7 +164,7 @@ const commands = {
   async reset({ kind = 'power' }) {
     if (!['power', 'watchdog'].includes(kind)) throw new Error('kind is power or watchdog');
     await machine.reset(kind);
-    await enumeration.promise;
+    await reopened;
   },
   async sleep({ ms }) {
     await machine.sleep(number(ms, 'ms') * MS);

@@ -77,7 +77,7 @@ impl Emulator {
     /// # Panics
     /// When the emulator refuses the command.
     #[track_caller]
-    pub fn control(&self, command: Value) -> Value {
+    pub fn control(&self, command: &Value) -> Value {
         let mut control = self.control.lock().expect("no test failed with the control port");
         let mut line = String::new();
         let sent = writeln!(control.get_mut(), "{command}").and_then(|()| control.read_line(&mut line));
@@ -90,7 +90,7 @@ impl Emulator {
     /// The counters: cycles, stack depth, packets and so on.
     #[track_caller]
     pub fn stats(&self) -> Value {
-        self.control(json!({"cmd": "stats"}))
+        self.control(&json!({"cmd": "stats"}))
     }
 }
 
@@ -132,6 +132,9 @@ pub fn read_line(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Asserts that nothing comes for a quarter of a second.
+///
+/// # Panics
+/// When something does.
 #[track_caller]
 pub fn assert_silent(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(Duration::from_millis(250))).expect("the limit is not zero");

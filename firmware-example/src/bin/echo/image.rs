@@ -1,3 +1,5 @@
+#![allow(clippy::used_underscore_binding, reason = "embassy's main passes the spawner on under its name")]
+
 use embassy_executor::Spawner;
 use embassy_futures::join::join;
 use embassy_rp::bind_interrupts;

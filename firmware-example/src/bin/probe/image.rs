@@ -1,3 +1,5 @@
+#![allow(clippy::used_underscore_binding, reason = "embassy's main passes the spawner on under its name")]
+
 use core::fmt::Write as _;
 
 use embassy_executor::Spawner;
