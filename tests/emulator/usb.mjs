@@ -35,6 +35,7 @@ export class UsbHost {
     this.ports = null;
     this.configured = false;
     this.plugged = true;
+    this.suspended = false;
     this.dtr = false;
     /** Whether the host fetches packets from the port, as an operating system does while the port is open. */
     this.polling = false;
@@ -92,12 +93,14 @@ export class UsbHost {
   reset() {
     this.#forget();
     this.plugged = true;
+    this.suspended = false;
     this.usb.resetDevice();
     this.onWork();
   }
 
   /** Stops the bus: for the device, an unplugged cable with power from elsewhere, or a sleeping host. */
   suspend() {
+    this.suspended = true;
     this.usb.sieStatus |= SIE_SUSPENDED;
     this.usb.sieStatusUpdated();
     // The firmware clears the bit, which rp2040js does not let it.
@@ -110,8 +113,11 @@ export class UsbHost {
   }
 
   resume() {
+    this.suspended = false;
     this.usb.sieStatus |= SIE_RESUME;
     this.usb.sieStatusUpdated();
+    this.#startIn();
+    this.#startOut();
     this.onWork();
   }
 
@@ -315,7 +321,7 @@ export class UsbHost {
   }
 
   #ready(endpoint, direction) {
-    if (!this.configured || endpoint === undefined) return false;
+    if (!this.configured || this.suspended || endpoint === undefined) return false;
     const enabled = this.usb.readEndpointControlReg(endpoint, direction === OUT) & ENDPOINT_ENABLED;
     return enabled && (this.#buffer(endpoint, direction) & AVAILABLE) !== 0;
   }

@@ -20,6 +20,19 @@ fn assert_echo(port: &mut TcpStream, text: &[u8]) {
     assert_eq!(read_line(port).escape_ascii().to_string(), text.escape_ascii().to_string());
 }
 
+/// Sends bytes and waits until the device has them.
+#[track_caller]
+fn deliver(emulator: &Emulator, port: &mut TcpStream, bytes: &[u8]) {
+    let delivered = || emulator.stats()["usb"]["outBytes"].as_u64().unwrap();
+    let before = delivered();
+    port.write_all(bytes).unwrap();
+    while delivered() < before + bytes.len() as u64 {
+        thread::sleep(Duration::from_millis(2));
+    }
+    // And until it has read them, if it does.
+    emulator.control(&json!({"cmd": "sleep", "ms": 5}));
+}
+
 /// Sends a command to the probe and gives the number in its answer.
 #[track_caller]
 fn ask(port: &mut TcpStream, command: &str) -> i64 {
@@ -68,8 +81,7 @@ fn a_partial_line_is_forgotten_when_dtr_drops() {
     let Some(emulator) = Emulator::start("echo") else { return };
     let mut port = emulator.usb();
     for partial in [&b"half"[..], &line(64)[..63], &line(65)[..64], &line(200)[..199]] {
-        port.write_all(partial).unwrap();
-        thread::sleep(Duration::from_millis(50));
+        deliver(&emulator, &mut port, partial);
         emulator.control(&json!({"cmd": "dtr", "value": false}));
         emulator.control(&json!({"cmd": "dtr", "value": true}));
         assert_echo(&mut port, b"whole\n");
@@ -93,8 +105,9 @@ fn a_line_that_dtr_cut_leaves_nothing_behind() {
                 assert_echo(&mut port, b"before\n");
             }
             emulator.control(&json!({"cmd": "reading", "value": false}));
-            port.write_all(&line(length)).unwrap();
-            thread::sleep(Duration::from_millis(50));
+            deliver(&emulator, &mut port, &line(length));
+            // The echo is stuck in its reply to the long lines and does not read this.
+            deliver(&emulator, &mut port, b"left over");
             emulator.control(&json!({"cmd": "dtr", "value": false}));
             emulator.control(&json!({"cmd": "reading", "value": true}));
             emulator.control(&json!({"cmd": "dtr", "value": true}));
@@ -135,8 +148,7 @@ fn the_port_comes_back_after_bus_resets_suspends_and_replugs() {
     for round in 0..20 {
         let commands: &[&str] =
             [&["bus-reset"][..], &["suspend", "resume"], &["unplug", "plug"], &["suspend", "bus-reset"]][round % 4];
-        port.write_all(b"half").unwrap();
-        thread::sleep(Duration::from_millis(20));
+        deliver(&emulator, &mut port, b"half");
         for command in commands {
             emulator.control(&json!({"cmd": command}));
             emulator.control(&json!({"cmd": "sleep", "ms": 5}));
@@ -154,8 +166,8 @@ fn time_passes_as_it_does_outside() {
     ask(&mut port, "sleep 400");
     let inside = ask(&mut port, "ms") - before.0;
     let outside = i64::try_from(before.1.elapsed().as_millis()).unwrap();
-    assert!((400..440).contains(&inside), "{inside} ms");
-    assert!(outside >= 380, "400 ms passed in {outside} ms");
+    assert!(inside >= 400, "{inside} ms");
+    assert!(outside + 20 >= inside, "{inside} ms passed in {outside} ms");
 }
 
 #[test]
@@ -165,10 +177,8 @@ fn the_board_under_test_follows_the_rig() {
     assert!(ask(&mut port, "adc 0") < 10);
     assert_eq!(ask(&mut port, "led"), 0);
 
-    let on = ask(&mut port, "ms");
-    ask(&mut port, "rail 0 1");
-    let up = ask(&mut port, "wait-led") - on;
-    assert!((300..320).contains(&up), "up after {up} ms");
+    let up = ask(&mut port, "boot");
+    assert!((300..310).contains(&up), "up after {up} ms");
     // 3.3 V halved, at 3.3 V full scale.
     assert!((ask(&mut port, "adc 0") - 2048).abs() <= 3);
     assert!(ask(&mut port, "adc 1") < 10);
@@ -177,13 +187,9 @@ fn the_board_under_test_follows_the_rig() {
     assert!((ask(&mut port, "adc 1") - 3103).abs() <= 3);
     assert!((ask(&mut port, "adc 3") - 876).abs() <= 3);
 
-    ask(&mut port, "press 20");
-    assert_eq!(ask(&mut port, "led"), 1);
-    ask(&mut port, "press 60");
-    assert_eq!(ask(&mut port, "led"), 0);
-    let released = ask(&mut port, "ms");
-    let up = ask(&mut port, "wait-led") - released;
-    assert!((290..320).contains(&up), "up {up} ms after the button");
+    assert_eq!(ask(&mut port, "press 20"), 0);
+    let up = ask(&mut port, "press 60");
+    assert!((299..305).contains(&up), "up {up} ms after the button");
 
     ask(&mut port, "rail 0 0");
     ask(&mut port, "sleep 20");

@@ -170,17 +170,14 @@ async fn answer(
             }
             second
         }
+        // Milliseconds until the board under test is up, from the rail or from the release of the button; 0 if it never went down.
+        "boot" => boot_time(hardware, |hardware| hardware.rails[0].set_high()).await,
         "press" => {
             hardware.button.set_high();
             Timer::after_millis(u64::from(first)).await;
-            hardware.button.set_low();
-            first
+            boot_time(hardware, |hardware| hardware.button.set_low()).await
         }
         "led" => u32::from(hardware.led.is_high()),
-        "wait-led" => {
-            hardware.led.wait_for_high().await;
-            u32::try_from(Instant::now().as_millis()).unwrap_or(u32::MAX)
-        }
         "loop" => {
             hardware.loop_out.set_level(level(first));
             u32::from(hardware.loop_in.is_high())
@@ -205,6 +202,13 @@ async fn answer(
     };
     let _ = write!(reply, "{command} {number}");
     Ok(())
+}
+
+async fn boot_time(hardware: &mut Hardware, begin: impl FnOnce(&mut Hardware)) -> u32 {
+    begin(hardware);
+    let begun = Instant::now();
+    hardware.led.wait_for_high().await;
+    u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX)
 }
 
 /// Logs so many numbered lines of 60 bytes, each dropped whole when the host does not read; the number of those dropped.
