@@ -53,6 +53,19 @@ export class Machine {
     clearImmediate(this.immediate);
   }
 
+  /**
+   * Without `start`: lets `nanos` of emulated time pass, as fast as it can and the same in every run. Pauses between
+   * steps, for the host's promises.
+   */
+  async advance(nanos, until = () => false) {
+    const STEP = MS / 20;
+    for (const end = this.nanos() + nanos; this.nanos() < end && !until(); ) {
+      this.#runUntil(Math.min(end, this.nanos() + STEP), Infinity);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    return until();
+  }
+
   /** Something came from outside: the emulation need not sleep until its next alarm. */
   kick() {
     if (!this.running || this.immediate || this.inside) return;
