@@ -18,14 +18,8 @@
 //!
 //! Run `UsbDevice::run`, the reader and the writer on one executor: the packet memory is shared without a lock.
 //!
-//! ```ignore
-//! let mut builder = embassy_usb::Builder::new(driver, usb_cdc::config(serial), …);
-//! let mut port = usb_cdc::Port::new(&mut builder, state, Rp2040Endpoints::first());
-//! loop {
-//!     let (reader, writer) = port.connected().await;
-//!     serve(reader, writer).await;
-//! }
-//! ```
+//! `src/bin/echo/image.rs` is a complete program: make a [`Port`], run the device beside a loop that awaits
+//! [`Port::connected`] and serves the reader and writer that it gives until either fails.
 
 use core::cell::Cell;
 use core::fmt;
