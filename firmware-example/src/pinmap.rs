@@ -1,0 +1,65 @@
+//! The wiring of the rig on a Raspberry Pi Pico, and of its simulations: the one on desktops ([`sim`](crate::sim)) and the
+//! board under test beside the emulated RP2040 (`tests/emulator/dut.mjs`), which has the same figures.
+//!
+//! | name | table | GPIO | what it is |
+//! |---|---|---|---|
+//! | `3V3` | rails | 2, high is on | supply of the board under test, 3.3 V |
+//! | `5V0` | rails | 3, high is on | supply of its USB side, 5 V |
+//! | `3V3` | channels | 26 (ADC 0) | that rail, through two equal resistors |
+//! | `5V0` | channels | 27 (ADC 1) | that rail, through two equal resistors |
+//! | `AUX` | channels | 28 (ADC 2) | a free probe, through two equal resistors; near 0 V where nothing is wired |
+//! | `TEMP` | channels | ADC 4 | the temperature of the RP2040 itself |
+//! | `RESET` | buttons | 6, high is pressed | resets the board under test when held for 50 ms |
+//! | `USER` | buttons | 7, high is pressed | toggles `LED2` of a board that is up, when let go |
+//! | `LED` | inputs | 10 | high while the board under test is up |
+//! | `LED2` | inputs | 11 | the board's second LED |
+//! | `GP15` | inputs | 15 | wired to `GP14` |
+//! | `GP14` | outputs | 14 | wired to `GP15` |
+//!
+//! The converter has 12 bits and a reference of 3.3 V: one step is 1.6 mV at a rail, and 0.47 °C of `TEMP`.
+
+use crate::board::{Boot, Channel, Layout, Loopback, Rail, Unit};
+
+/// The rig's tables.
+pub static LAYOUT: Layout = Layout {
+    rails: &[Rail { name: "3V3", channel: 0, millivolts: 3300 }, Rail { name: "5V0", channel: 1, millivolts: 5000 }],
+    channels: &[
+        Channel { name: "3V3", unit: Unit::Volts },
+        Channel { name: "5V0", unit: Unit::Volts },
+        Channel { name: "AUX", unit: Unit::Volts },
+        Channel { name: "TEMP", unit: Unit::Celsius },
+    ],
+    outputs: &["GP14"],
+    inputs: &["LED", "LED2", "GP15"],
+    buttons: &["RESET", "USER"],
+    boot: Some(Boot { rail: 0, led: 0, within_ms: 1000 }),
+    loopbacks: &[Loopback { output: 0, input: 2 }],
+};
+
+/// The channel of [`LAYOUT`] that is the chip's temperature; all others are voltages.
+pub const TEMPERATURE: usize = 3;
+
+/// The reference of the converter, in millivolts.
+pub const REFERENCE_MILLIVOLTS: i32 = 3300;
+/// How many times the voltage at the converter's pin a channel's is.
+pub const DIVIDER: i32 = 2;
+/// The steps of the converter: 12 bits.
+pub const STEPS: i32 = 4096;
+
+/// What a reading of the converter says about a channel, in thousandths of its unit.
+///
+/// ```
+/// use rigline_rig::pinmap::{TEMPERATURE, channel_value};
+/// assert_eq!(channel_value(0, 2048), 3300);
+/// assert_eq!(channel_value(TEMPERATURE, 876), 27_139);
+/// ```
+pub fn channel_value(channel: usize, steps: u16) -> i32 {
+    let steps = i32::from(steps);
+    if channel == TEMPERATURE {
+        // RP2040 datasheet §4.9.5: T = 27 - (V - 0.706) / 0.001721. A step is 805.66 µV, a microvolt 0.581 thousandths.
+        let microvolts = steps * REFERENCE_MILLIVOLTS * 125 / (STEPS / 8);
+        27_000 - (microvolts - 706_000) * 581 / 1000
+    } else {
+        (steps * (REFERENCE_MILLIVOLTS * DIVIDER) + STEPS / 2) / STEPS
+    }
+}

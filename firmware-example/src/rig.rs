@@ -1,0 +1,949 @@
+//! The rig: its operations, and what they take and give.
+
+use core::fmt;
+use core::time::Duration;
+
+use rigline::json::{Decimal, de};
+use rigline::{
+    Call, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::board::{Board, Fault, Layout, Unit};
+
+/// What the rig is and offers, the same on every board: which rails and pins there are, `identify` says.
+pub static MANIFEST: Manifest = Manifest::new("rig", env!("CARGO_PKG_VERSION"))
+    .description("A hardware-test rig: powers a board, measures it, presses its buttons")
+    .operations(&[
+        Operation::new("identify", Schema::OBJECT).description("Tell who the rig is, what it has, and how it fares"),
+        Operation::new("power", Power::SCHEMA).description("Switch a rail on or off"),
+        Operation::new("measure", Measure::SCHEMA).description("Measure a channel"),
+        Operation::new("gpio-read", GpioRead::SCHEMA).description("Read a pin"),
+        Operation::new("gpio-write", GpioWrite::SCHEMA).description("Drive an output pin"),
+        Operation::new("press", Press::SCHEMA).description("Hold a button for a while, then let it go"),
+        Operation::new("wait-for", WaitFor::SCHEMA).description("Wait until a channel is in a range"),
+        Operation::new("wait-pin", WaitPin::SCHEMA).description("Wait until a pin has a level"),
+        Operation::new("self-test", Schema::OBJECT)
+            .description("Check rails, boot and loopbacks; begins and ends with everything off"),
+        #[cfg(feature = "bench-images")]
+        Operation::new("apply", Apply::SCHEMA).description("Apply a Kubernetes manifest"),
+    ]);
+
+/// A hardware-test rig as an extension.
+///
+/// It powers the board under test, measures it, reads and drives pins, presses buttons, waits, and tests itself; see
+/// [`MANIFEST`]. A session's configuration may set `settle_ms`, how long `power` waits after a rail was switched on: 0 to
+/// 5000, 50 if unsaid.
+///
+/// Its safe state is: rails off, buttons released, output pins low.
+#[derive(Debug)]
+pub struct Rig<B> {
+    board: B,
+    /// The longest request and the longest reply, in bytes.
+    limits: (usize, usize),
+    settle: Duration,
+}
+
+/// The wait after a rail was switched on, in milliseconds, where a session sets no other.
+pub const DEFAULT_SETTLE_MS: u32 = 50;
+
+impl<B: Board> Rig<B> {
+    /// A rig on this board. `limits` are the longest request and the longest reply that its transport takes, in bytes, as
+    /// [`Engine::limits`](rigline::engine::Engine::limits) gives them; `identify` tells them.
+    pub fn new(board: B, limits: (usize, usize)) -> Self {
+        Self { board, limits, settle: ms(DEFAULT_SETTLE_MS) }
+    }
+
+    /// The board.
+    pub fn board(&self) -> &B {
+        &self.board
+    }
+
+    /// The board, to do something to it that the rig does not.
+    pub fn board_mut(&mut self) -> &mut B {
+        &mut self.board
+    }
+
+    /// The checks of the self-test, in order.
+    pub fn checks(&self) -> impl Iterator<Item = Check> + use<B> {
+        checks(self.board.layout())
+    }
+
+    /// Runs one check, by itself: it begins and ends with everything off. Gives whether it passed, and logs what it saw.
+    ///
+    /// # Errors
+    /// The hardware did not do as it was told.
+    pub async fn check(&mut self, check: Check, cx: &mut Context<'_>) -> Result<bool, Failure> {
+        let passed = match self.all_off() {
+            Ok(()) => self.run_check(check, cx).await,
+            Err((kind, name, fault)) => Err(unreachable(kind, name, fault, cx)),
+        };
+        let off = self.all_off();
+        let passed = passed?;
+        off.map_err(|(kind, name, fault)| unreachable(kind, name, fault, cx))?;
+        Ok(passed)
+    }
+}
+
+impl<B: Board> Extension for Rig<B> {
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
+    }
+
+    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        match call.operation() {
+            "identify" => self.identify(cx).await,
+            "power" => self.power(call.args()?, cx).await,
+            "measure" => self.measure(call.args()?, cx).await,
+            "gpio-read" => self.gpio_read(call.args()?, cx).await,
+            "gpio-write" => self.gpio_write(call.args()?, cx).await,
+            "press" => self.press(call.args()?, cx).await,
+            "wait-for" => self.wait_for(call.args()?, cx).await,
+            "wait-pin" => self.wait_pin(call.args()?, cx).await,
+            "self-test" => self.self_test(cx).await,
+            #[cfg(feature = "bench-images")]
+            "apply" => self.apply(call.args()?, cx).await,
+            _ => Err(Failure::UNKNOWN_OPERATION),
+        }
+    }
+
+    async fn configure(&mut self, mut config: Config<'_>, _: &mut Context<'_>) -> Result<(), Failure> {
+        let Settings { settle_ms } = config.get()?;
+        self.settle = ms(settle_ms);
+        Ok(())
+    }
+
+    async fn safe_state(&mut self) {
+        // Nobody is there to be told of a fault, and all that can be switched off was.
+        let _ = self.all_off();
+    }
+}
+
+/// A session's configuration.
+#[derive(Debug, Deserialize)]
+struct Settings {
+    #[serde(default = "default_settle_ms", deserialize_with = "up_to_5000")]
+    settle_ms: u32,
+}
+
+/// Arguments of `power`.
+#[derive(Debug, Deserialize)]
+struct Power<'a> {
+    /// The rail's name.
+    rail: &'a str,
+    /// Whether it is to be on.
+    on: bool,
+}
+
+impl Power<'_> {
+    const SCHEMA: Schema = Schema::text(concat!(
+        r#"{"type":"object","properties":{"#,
+        r#""rail":{"type":"string","description":"The rail's name"},"#,
+        r#""on":{"type":"boolean","description":"Whether it is to be on"}},"#,
+        r#""required":["rail","on"]}"#
+    ));
+}
+
+/// Arguments of `measure`.
+#[derive(Debug, Deserialize)]
+struct Measure<'a> {
+    /// The channel's name.
+    channel: &'a str,
+    /// How many readings to take the mean of: 1 to 1000, 16 if unsaid.
+    #[serde(default = "default_samples", deserialize_with = "from_1_to_1000")]
+    samples: u32,
+}
+
+impl Measure<'_> {
+    const SCHEMA: Schema = Schema::text(concat!(
+        r#"{"type":"object","properties":{"#,
+        r#""channel":{"type":"string","description":"The channel's name"},"#,
+        r#""samples":{"type":"integer","minimum":1,"maximum":1000,"default":16,"#,
+        r#""description":"How many readings to take the mean of"}},"#,
+        r#""required":["channel"]}"#
+    ));
+}
+
+/// Arguments of `gpio-read`.
+#[derive(Debug, Deserialize)]
+struct GpioRead<'a> {
+    /// The pin's name, an input's or an output's.
+    pin: &'a str,
+}
+
+impl GpioRead<'_> {
+    const SCHEMA: Schema = Schema::text(concat!(
+        r#"{"type":"object","properties":{"#,
+        r#""pin":{"type":"string","description":"The pin's name, an input's or an output's"}},"#,
+        r#""required":["pin"]}"#
+    ));
+}
+
+/// Arguments of `gpio-write`.
+#[derive(Debug, Deserialize)]
+struct GpioWrite<'a> {
+    /// The output pin's name.
+    pin: &'a str,
+    /// Whether it is to be high.
+    high: bool,
+}
+
+impl GpioWrite<'_> {
+    const SCHEMA: Schema = Schema::text(concat!(
+        r#"{"type":"object","properties":{"#,
+        r#""pin":{"type":"string","description":"The output pin's name"},"#,
+        r#""high":{"type":"boolean","description":"Whether it is to be high"}},"#,
+        r#""required":["pin","high"]}"#
+    ));
+}
+
+/// Arguments of `press`.
+#[derive(Debug, Deserialize)]
+struct Press<'a> {
+    /// The button's name.
+    button: &'a str,
+    /// How long to hold it, in milliseconds: 1 to 10000, 100 if unsaid.
+    #[serde(default = "default_press_ms", deserialize_with = "from_1_to_10000")]
+    ms: u32,
+}
+
+impl Press<'_> {
+    const SCHEMA: Schema = Schema::text(concat!(
+        r#"{"type":"object","properties":{"#,
+        r#""button":{"type":"string","description":"The button's name"},"#,
+        r#""ms":{"type":"integer","minimum":1,"maximum":10000,"default":100,"#,
+        r#""description":"How long to hold it, in milliseconds"}},"#,
+        r#""required":["button"]}"#
+    ));
+}
+
+/// Arguments of `wait-for`.
+#[derive(Debug, Deserialize)]
+struct WaitFor<'a> {
+    /// The channel's name.
+    channel: &'a str,
+    /// The least value that will do, in the channel's unit, with at most 3 decimals.
+    min: Decimal<3>,
+    /// The greatest value that will do.
+    max: Decimal<3>,
+    /// How long to wait, in milliseconds: 0 to 60000, 5000 if unsaid. The call's own timeout may end it before.
+    #[serde(default = "default_within_ms", deserialize_with = "up_to_60000")]
+    within_ms: u32,
+}
+
+impl WaitFor<'_> {
+    const SCHEMA: Schema = Schema::text(concat!(
+        r#"{"type":"object","properties":{"#,
+        r#""channel":{"type":"string","description":"The channel's name"},"#,
+        r#""min":{"type":"number","description":"The least value that will do"},"#,
+        r#""max":{"type":"number","description":"The greatest value that will do"},"#,
+        r#""within_ms":{"type":"integer","minimum":0,"maximum":60000,"default":5000,"#,
+        r#""description":"How long to wait, in milliseconds"}},"#,
+        r#""required":["channel","min","max"]}"#
+    ));
+}
+
+/// Arguments of `wait-pin`.
+#[derive(Debug, Deserialize)]
+struct WaitPin<'a> {
+    /// The pin's name, an input's or an output's.
+    pin: &'a str,
+    /// Whether to wait until it is high, or low.
+    high: bool,
+    /// How long to wait, in milliseconds: 0 to 60000, 5000 if unsaid. The call's own timeout may end it before.
+    #[serde(default = "default_within_ms", deserialize_with = "up_to_60000")]
+    within_ms: u32,
+}
+
+impl WaitPin<'_> {
+    const SCHEMA: Schema = Schema::text(concat!(
+        r#"{"type":"object","properties":{"#,
+        r#""pin":{"type":"string","description":"The pin's name, an input's or an output's"},"#,
+        r#""high":{"type":"boolean","description":"Whether to wait until it is high, or low"},"#,
+        r#""within_ms":{"type":"integer","minimum":0,"maximum":60000,"default":5000,"#,
+        r#""description":"How long to wait, in milliseconds"}},"#,
+        r#""required":["pin","high"]}"#
+    ));
+}
+
+/// Arguments of `apply`, those of the gevals text's example.
+#[cfg(feature = "bench-images")]
+#[derive(Debug, Deserialize)]
+struct Apply<'a> {
+    /// Path to manifest file.
+    file: &'a str,
+    /// Target namespace.
+    #[serde(default = "default_namespace")]
+    namespace: &'a str,
+}
+
+#[cfg(feature = "bench-images")]
+impl Apply<'_> {
+    const SCHEMA: Schema = Schema::text(concat!(
+        r#"{"type":"object","properties":{"#,
+        r#""file":{"type":"string","description":"Path to manifest file"},"#,
+        r#""namespace":{"type":"string","default":"default","description":"Target namespace"}},"#,
+        r#""required":["file"]}"#
+    ));
+}
+
+#[allow(clippy::unused_async, reason = "operations are async, whether they have to wait or not")]
+impl<B: Board> Rig<B> {
+    async fn identify(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let identity = self.board.identity();
+        let Layout { rails, channels, outputs, inputs, buttons, .. } = self.board.layout();
+        cx.output("firmware", MANIFEST.version)?;
+        if let Some(hash) = GIT_HASH {
+            cx.output("git", hash)?;
+        }
+        cx.output("board", identity.id)?;
+        cx.output("uptime_ms", &(cx.now().as_nanos() / 1_000_000))?;
+        cx.output("request_limit", &self.limits.0)?;
+        cx.output("reply_limit", &self.limits.1)?;
+        cx.output("rails", &Names(rails))?;
+        cx.output("channels", &Names(channels))?;
+        cx.output("inputs", &Names(inputs))?;
+        cx.output("outputs", &Names(outputs))?;
+        cx.output("buttons", &Names(buttons))?;
+        if let Some(reset) = identity.reset {
+            cx.output("reset", reset)?;
+        }
+        if let Some(text) = identity.last_panic {
+            cx.output("last_panic", text)?;
+        }
+        cx.done(format_args!("rig {} on board {}", MANIFEST.version, identity.id))
+    }
+
+    async fn power(&mut self, args: Power<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let rails = self.board.layout().rails;
+        let rail = find("rail", args.rail, rails, cx)?;
+        let state = if args.on { "on" } else { "off" };
+        cx.info(format_args!("switching {} {state}", args.rail));
+        self.board.set_rail(rail, args.on).map_err(|fault| unreachable("rail", args.rail, fault, cx))?;
+        if args.on {
+            cx.sleep(self.settle).await;
+        }
+        cx.done(format_args!("{} is {state}", args.rail))
+    }
+
+    async fn measure(&mut self, args: Measure<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let channels = self.board.layout().channels;
+        let channel = find("channel", args.channel, channels, cx)?;
+        let unit = unit(channels, channel);
+        let reading = self.read(channel, args.samples, cx).await?;
+        cx.output(unit.name(), &decimal(reading.mean))?;
+        cx.output("min", &decimal(reading.min))?;
+        cx.output("max", &decimal(reading.max))?;
+        cx.output("samples", &args.samples)?;
+        cx.done(format_args!("{} is at {}", args.channel, Quantity(reading.mean, unit)))
+    }
+
+    async fn gpio_read(&mut self, args: GpioRead<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let pin = self.find_pin(args.pin, cx)?;
+        let high = self.level(pin, args.pin, cx)?;
+        cx.output("high", &high)?;
+        cx.done(format_args!("{} is {}", args.pin, level_name(high)))
+    }
+
+    async fn gpio_write(&mut self, args: GpioWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let Pin::Output(output) = self.find_pin(args.pin, cx)? else {
+            let outputs = Names(self.board.layout().outputs);
+            return Err(cx.failure(
+                FailureKind::BadArguments,
+                format_args!("args.pin: `{}` is an input; the outputs are {outputs}", args.pin),
+            ));
+        };
+        self.board.set_output(output, args.high).map_err(|fault| unreachable("pin", args.pin, fault, cx))?;
+        cx.done(format_args!("{} is {}", args.pin, level_name(args.high)))
+    }
+
+    async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let button = find("button", args.button, self.board.layout().buttons, cx)?;
+        cx.info(format_args!("pressing {} for {} ms", args.button, args.ms));
+        let held =
+            Held::press(&mut self.board, button).map_err(|fault| unreachable("button", args.button, fault, cx))?;
+        cx.sleep(ms(args.ms)).await;
+        held.release().map_err(|fault| unreachable("button", args.button, fault, cx))?;
+        cx.done(format_args!("pressed {} for {} ms", args.button, args.ms))
+    }
+
+    async fn wait_for(&mut self, args: WaitFor<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let WaitFor { channel: name, min, max, within_ms } = args;
+        let channels = self.board.layout().channels;
+        let channel = find("channel", name, channels, cx)?;
+        let unit = unit(channels, channel);
+        if min > max {
+            let text = format_args!("args.min: {min} is above args.max, which is {max}");
+            return Err(cx.failure(FailureKind::BadArguments, text));
+        }
+        let mut wait = Wait::new(within_ms, cx);
+        let mut last = None;
+        loop {
+            let value = self.read(channel, WAIT_SAMPLES, cx).await?.mean;
+            let place = Place::of(value, min.mantissa(), max.mantissa());
+            let waited = wait.waited(cx);
+            if place == Place::Inside || waited >= within_ms {
+                cx.output(unit.name(), &decimal(value))?;
+                cx.output("waited_ms", &waited)?;
+            }
+            if place == Place::Inside {
+                return cx.done(format_args!("{name} is at {} after {waited} ms", Quantity(value, unit)));
+            }
+            let (place, now) = (Some(place), Quantity(value, unit));
+            if last.is_none() {
+                cx.info(format_args!("waiting for {name} to be from {min} to {max} {}: it is at {now}", unit.symbol()));
+            } else if last != place && wait.may_tell_change() {
+                let side = if place == Some(Place::Below) { "below" } else { "above" };
+                cx.info(format_args!("{name} is at {now} now, {side} the range"));
+            } else if wait.is_progress_due(waited) {
+                let text = format_args!("{name} is at {now} after {waited} ms");
+                cx.log_with(Level::Debug, text, &Progress { value: decimal(value), waited_ms: waited });
+            }
+            last = place;
+            if waited >= within_ms {
+                return cx.failed(format_args!(
+                    "{name} is at {now} after {waited} ms, not from {min} to {max} {}",
+                    unit.symbol()
+                ));
+            }
+            wait.pause(waited, cx).await;
+        }
+    }
+
+    async fn wait_pin(&mut self, args: WaitPin<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let WaitPin { pin: name, high: wanted, within_ms } = args;
+        let pin = self.find_pin(name, cx)?;
+        let mut wait = Wait::new(within_ms, cx);
+        let mut told = false;
+        loop {
+            let high = self.level(pin, name, cx)?;
+            let waited = wait.waited(cx);
+            if high == wanted || waited >= within_ms {
+                cx.output("high", &high)?;
+                cx.output("waited_ms", &waited)?;
+            }
+            let level = level_name(high);
+            if high == wanted {
+                return cx.done(format_args!("{name} is {level} after {waited} ms"));
+            }
+            if !told {
+                told = true;
+                cx.info(format_args!("waiting for {name} to be {}: it is {level}", level_name(wanted)));
+            } else if wait.is_progress_due(waited) {
+                cx.debug(format_args!("{name} is {level} after {waited} ms"));
+            }
+            if waited >= within_ms {
+                return cx.failed(format_args!("{name} is {level} after {waited} ms, not {}", level_name(wanted)));
+            }
+            wait.pause(waited, cx).await;
+        }
+    }
+
+    async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let layout = self.board.layout();
+        let (mut passed, mut failed) = (0u32, FailedChecks { layout, count: 0, places: 0 });
+        for (place, check) in checks(layout).enumerate() {
+            if self.check(check, cx).await? {
+                passed += 1;
+            } else {
+                failed.add(place);
+            }
+        }
+        cx.output("passed", &passed)?;
+        cx.output("failed", &failed.count)?;
+        if failed.count == 0 {
+            return cx.done(format_args!("all {passed} checks passed"));
+        }
+        cx.failed(format_args!("{} of {} checks failed: {failed}", failed.count, passed + failed.count))
+    }
+
+    #[cfg(feature = "bench-images")]
+    async fn apply(&mut self, args: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.output("resourceVersion", "12345")?;
+        cx.output("uid", "abc-123-def")?;
+        cx.done(format_args!("Applied {} to namespace {}", args.file, args.namespace))
+    }
+}
+
+/// What the operations are made of.
+impl<B: Board> Rig<B> {
+    /// Turns all rails off, releases all buttons and drives all outputs low, as far as the hardware lets it; gives the
+    /// first fault, and whose it was.
+    fn all_off(&mut self) -> Result<(), (&'static str, &'static str, Fault)> {
+        let Layout { rails, buttons, outputs, .. } = self.board.layout();
+        let mut result = Ok(());
+        for (place, rail) in rails.iter().enumerate() {
+            result = result.and(self.board.set_rail(place, false).map_err(|fault| ("rail", rail.name, fault)));
+        }
+        for (place, name) in buttons.iter().enumerate() {
+            result = result.and(self.board.set_button(place, false).map_err(|fault| ("button", *name, fault)));
+        }
+        for (place, name) in outputs.iter().enumerate() {
+            result = result.and(self.board.set_output(place, false).map_err(|fault| ("pin", *name, fault)));
+        }
+        result
+    }
+
+    async fn read(&mut self, channel: usize, samples: u32, cx: &mut Context<'_>) -> Result<Reading, Failure> {
+        let (mut sum, mut min, mut max) = (0i32, i32::MAX, i32::MIN);
+        for _ in 0..samples {
+            let value = match self.board.read(channel).await {
+                Ok(value) => value,
+                Err(fault) => {
+                    let name = self.board.layout().channels.get(channel).map_or("", Named::name);
+                    return Err(unreachable("channel", name, fault, cx));
+                }
+            };
+            sum = sum.saturating_add(value);
+            min = min.min(value);
+            max = max.max(value);
+        }
+        let count = i32::try_from(samples).unwrap_or(i32::MAX);
+        let half = if sum < 0 { -(count / 2) } else { count / 2 };
+        let mean = sum.saturating_add(half).checked_div(count).unwrap_or_default();
+        Ok(Reading { mean, min, max })
+    }
+
+    fn find_pin(&self, name: &str, cx: &mut Context<'_>) -> Result<Pin, Failure> {
+        let Layout { inputs, outputs, .. } = self.board.layout();
+        if let Some(output) = outputs.iter().position(|known| *known == name) {
+            return Ok(Pin::Output(output));
+        }
+        if let Some(input) = inputs.iter().position(|known| *known == name) {
+            return Ok(Pin::Input(input));
+        }
+        let text = format_args!(
+            "args.pin: unknown pin `{name:.40}`: there are inputs {} and outputs {}",
+            Names(inputs),
+            Names(outputs)
+        );
+        Err(cx.failure(FailureKind::BadArguments, text))
+    }
+
+    fn level(&mut self, pin: Pin, name: &str, cx: &mut Context<'_>) -> Result<bool, Failure> {
+        let level = match pin {
+            Pin::Input(input) => self.board.input(input),
+            Pin::Output(output) => self.board.output(output),
+        };
+        level.map_err(|fault| unreachable("pin", name, fault, cx))
+    }
+
+    async fn run_check(&mut self, check: Check, cx: &mut Context<'_>) -> Result<bool, Failure> {
+        let layout = self.board.layout();
+        match check {
+            Check::RailOff(rail) | Check::RailOn(rail) => {
+                let Some(rail_info) = layout.rails.get(rail) else { return Ok(false) };
+                let on = matches!(check, Check::RailOn(_));
+                let tolerance = rail_info.millivolts / RAIL_TOLERANCE;
+                let nominal = if on { rail_info.millivolts } else { 0 };
+                self.board.set_rail(rail, on).map_err(|fault| unreachable("rail", rail_info.name, fault, cx))?;
+                let mut wait = Wait::new(RAIL_MS, cx);
+                loop {
+                    let value = self.read(rail_info.channel, default_samples(), cx).await?.mean;
+                    let (passed, waited) = ((value - nominal).abs() <= tolerance, wait.waited(cx));
+                    if passed || waited >= RAIL_MS {
+                        tell(check, layout, passed, format_args!("{}", Quantity(value, Unit::Volts)), cx);
+                        return Ok(passed);
+                    }
+                    wait.pause(waited, cx).await;
+                }
+            }
+            Check::Boot => {
+                let Some(boot) = layout.boot else { return Ok(false) };
+                let name = layout.inputs.get(boot.led).copied().unwrap_or_default();
+                let (Some(dark), _) = self.lit(boot.led, false, RAIL_MS, cx).await? else {
+                    tell(check, layout, false, format_args!("{name} is lit without power"), cx);
+                    return Ok(false);
+                };
+                cx.debug(format_args!("{name} is dark after {dark} ms"));
+                let rail = layout.rails.get(boot.rail).map_or("", Named::name);
+                self.board.set_rail(boot.rail, true).map_err(|fault| unreachable("rail", rail, fault, cx))?;
+                let (lit, waited) = self.lit(boot.led, true, boot.within_ms, cx).await?;
+                let state = if lit.is_some() { "lit" } else { "dark" };
+                tell(check, layout, lit.is_some(), format_args!("{name} is {state} after {waited} ms"), cx);
+                Ok(lit.is_some())
+            }
+            Check::Loopback(place) => {
+                let Some(wire) = layout.loopbacks.get(place) else { return Ok(false) };
+                let (from, to) = wire_names(layout, place);
+                let mut passed = true;
+                for high in [true, false] {
+                    self.board.set_output(wire.output, high).map_err(|fault| unreachable("pin", from, fault, cx))?;
+                    cx.sleep(ms(1)).await;
+                    passed &= self.level(Pin::Input(wire.input), to, cx)? == high;
+                }
+                let state = if passed { "follows" } else { "does not follow" };
+                tell(check, layout, passed, format_args!("{to} {state} {from}"), cx);
+                Ok(passed)
+            }
+        }
+    }
+
+    /// Waits for an input's level: when it was there, if it was, and how long was waited.
+    async fn lit(
+        &mut self,
+        led: usize,
+        wanted: bool,
+        within_ms: u32,
+        cx: &mut Context<'_>,
+    ) -> Result<(Option<u32>, u32), Failure> {
+        let name = self.board.layout().inputs.get(led).copied().unwrap_or_default();
+        let mut wait = Wait::new(within_ms, cx);
+        loop {
+            let high = self.level(Pin::Input(led), name, cx)?;
+            let waited = wait.waited(cx);
+            if high == wanted {
+                return Ok((Some(waited), waited));
+            }
+            if waited >= within_ms {
+                return Ok((None, waited));
+            }
+            wait.pause(waited, cx).await;
+        }
+    }
+}
+
+/// One check of the self-test. Its numbers are places in the tables of the [`Layout`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Check {
+    /// A rail that is off is near 0 V.
+    RailOff(usize),
+    /// A rail that is on is within 5 % of what it should be.
+    RailOn(usize),
+    /// The LED of the board under test is dark without power, and lit in time with it.
+    Boot,
+    /// An input follows the output it is wired to.
+    Loopback(usize),
+}
+
+fn checks(layout: &'static Layout) -> impl Iterator<Item = Check> {
+    (0..layout.rails.len())
+        .flat_map(|rail| [Check::RailOff(rail), Check::RailOn(rail)])
+        .chain(layout.boot.is_some().then_some(Check::Boot))
+        .chain((0..layout.loopbacks.len()).map(Check::Loopback))
+}
+
+impl Check {
+    /// The check's name on a board with this layout: `3V3 off`, `3V3 on`, `boot`, `GP14 to GP15`.
+    pub fn in_layout(self, layout: &'static Layout) -> impl fmt::Display {
+        CheckName(self, layout)
+    }
+}
+
+struct CheckName(Check, &'static Layout);
+
+impl fmt::Display for CheckName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(check, layout) = *self;
+        let rail = |rail: usize| layout.rails.get(rail).map_or("", Named::name);
+        match check {
+            Check::RailOff(place) => write!(f, "{} off", rail(place)),
+            Check::RailOn(place) => write!(f, "{} on", rail(place)),
+            Check::Boot => f.write_str("boot"),
+            Check::Loopback(place) => {
+                let (from, to) = wire_names(layout, place);
+                write!(f, "{from} to {to}")
+            }
+        }
+    }
+}
+
+fn wire_names(layout: &'static Layout, place: usize) -> (&'static str, &'static str) {
+    let Some(wire) = layout.loopbacks.get(place) else { return ("", "") };
+    let name = |names: &'static [&'static str], place: usize| names.get(place).copied().unwrap_or_default();
+    (name(layout.outputs, wire.output), name(layout.inputs, wire.input))
+}
+
+fn tell(check: Check, layout: &'static Layout, passed: bool, seen: fmt::Arguments<'_>, cx: &mut Context<'_>) {
+    let name = check.in_layout(layout);
+    if passed {
+        cx.info(format_args!("{name}: passed, {seen}"));
+    } else {
+        cx.warn(format_args!("{name}: failed, {seen}"));
+    }
+}
+
+/// The failed checks, for an error text, which names those among the first 32.
+struct FailedChecks {
+    layout: &'static Layout,
+    count: u32,
+    /// A bit a check.
+    places: u32,
+}
+
+impl FailedChecks {
+    fn add(&mut self, place: usize) {
+        self.count += 1;
+        if place < 32 {
+            self.places |= 1 << place;
+        }
+    }
+}
+
+impl fmt::Display for FailedChecks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (place, check) in checks(self.layout).enumerate().take(32) {
+            if self.places & (1 << place) != 0 {
+                write!(f, "{separator}{}", check.in_layout(self.layout))?;
+                separator = ", ";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How often a wait looks, in milliseconds.
+const POLL_MS: u32 = 10;
+/// Readings that a wait takes the mean of when it looks.
+const WAIT_SAMPLES: u32 = 4;
+/// The least time between two progress logs of a wait, in milliseconds.
+const PROGRESS_MS: u32 = 100;
+/// The most progress logs of one wait: a longer one logs less often.
+const PROGRESS_LOGS: u32 = 50;
+/// The most changes that one wait tells of.
+const CHANGES: u32 = 10;
+/// How long the self-test lets a rail rise or fall, in milliseconds.
+const RAIL_MS: u32 = 500;
+/// A rail may be off by one part in this many: 5 %.
+const RAIL_TOLERANCE: i32 = 20;
+
+/// The clockwork of an operation that waits.
+struct Wait {
+    start: Instant,
+    within_ms: u32,
+    progress_ms: u32,
+    next_progress: u32,
+    changes: u32,
+}
+
+impl Wait {
+    fn new(within_ms: u32, cx: &Context<'_>) -> Self {
+        let progress_ms = PROGRESS_MS.max(within_ms / PROGRESS_LOGS);
+        Self { start: cx.now(), within_ms, progress_ms, next_progress: progress_ms, changes: 0 }
+    }
+
+    /// How long it has waited, in milliseconds.
+    fn waited(&mut self, cx: &Context<'_>) -> u32 {
+        millis(cx.now(), self.start)
+    }
+
+    fn is_progress_due(&mut self, waited: u32) -> bool {
+        let due = waited >= self.next_progress;
+        if due {
+            self.next_progress = waited.saturating_add(self.progress_ms);
+        }
+        due
+    }
+
+    fn may_tell_change(&mut self) -> bool {
+        self.changes = self.changes.saturating_add(1);
+        self.changes <= CHANGES
+    }
+
+    /// Sleeps until it is time to look again.
+    async fn pause(&self, waited: u32, cx: &mut Context<'_>) {
+        cx.sleep(ms(POLL_MS.min(self.within_ms.saturating_sub(waited)).max(1))).await;
+    }
+}
+
+/// A progress log's data.
+#[derive(Serialize)]
+struct Progress {
+    value: Decimal<3>,
+    waited_ms: u32,
+}
+
+/// Where a value is in relation to a range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Below,
+    Inside,
+    Above,
+}
+
+impl Place {
+    fn of(value: i32, min: i32, max: i32) -> Self {
+        if value < min {
+            Self::Below
+        } else if value > max {
+            Self::Above
+        } else {
+            Self::Inside
+        }
+    }
+}
+
+/// What several readings say, in thousandths of the channel's unit.
+struct Reading {
+    mean: i32,
+    min: i32,
+    max: i32,
+}
+
+#[derive(Clone, Copy)]
+enum Pin {
+    Input(usize),
+    Output(usize),
+}
+
+/// A button that is held. It is let go when this is dropped: when the press ends, and when it is cancelled.
+struct Held<'a, B: Board> {
+    board: &'a mut B,
+    button: usize,
+    released: bool,
+}
+
+impl<'a, B: Board> Held<'a, B> {
+    fn press(board: &'a mut B, button: usize) -> Result<Self, Fault> {
+        let held = Self { board, button, released: false };
+        held.board.set_button(button, true)?;
+        Ok(held)
+    }
+
+    fn release(mut self) -> Result<(), Fault> {
+        self.board.set_button(self.button, false)?;
+        self.released = true;
+        Ok(())
+    }
+}
+
+impl<B: Board> Drop for Held<'_, B> {
+    fn drop(&mut self) {
+        if !self.released {
+            let _ = self.board.set_button(self.button, false);
+        }
+    }
+}
+
+/// A thing with a name, in a table of a [`Layout`].
+trait Named {
+    fn name(&self) -> &'static str;
+}
+
+impl Named for &'static str {
+    fn name(&self) -> &'static str {
+        self
+    }
+}
+
+impl Named for crate::board::Rail {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl Named for crate::board::Channel {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The names in a table: `3V3, 5V0` in a text, a list in an output.
+struct Names<T: 'static>(&'static [T]);
+
+impl<T: Named> fmt::Display for Names<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for thing in self.0 {
+            write!(f, "{separator}{}", thing.name())?;
+            separator = ", ";
+        }
+        if self.0.is_empty() { f.write_str("none") } else { Ok(()) }
+    }
+}
+
+impl<T: Named> Serialize for Names<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Named::name))
+    }
+}
+
+/// The place of the thing of this name in its table; `kind` is the argument that has the name, too.
+fn find<T: Named>(kind: &str, name: &str, table: &'static [T], cx: &mut Context<'_>) -> Result<usize, Failure> {
+    table.iter().position(|thing| thing.name() == name).ok_or_else(|| {
+        let names = Names(table);
+        cx.failure(
+            FailureKind::BadArguments,
+            format_args!("args.{kind}: unknown {kind} `{name:.40}`: there are {names}"),
+        )
+    })
+}
+
+fn unreachable(kind: &str, name: &str, fault: Fault, cx: &mut Context<'_>) -> Failure {
+    cx.failure(FailureKind::Unreachable, format_args!("{kind} {name}: {fault}"))
+}
+
+/// A value in thousandths, with its unit: `3.300 V`.
+struct Quantity(i32, Unit);
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", decimal(self.0), self.1.symbol())
+    }
+}
+
+fn decimal(thousandths: i32) -> Decimal<3> {
+    Decimal::from_mantissa(thousandths)
+}
+
+fn unit(channels: &[crate::board::Channel], channel: usize) -> Unit {
+    channels.get(channel).map_or(Unit::Volts, |channel| channel.unit)
+}
+
+fn level_name(high: bool) -> &'static str {
+    if high { "high" } else { "low" }
+}
+
+fn ms(ms: u32) -> Duration {
+    Duration::from_millis(u64::from(ms))
+}
+
+/// Milliseconds from `earlier` to `now`; they stop at 49 days.
+fn millis(now: Instant, earlier: Instant) -> u32 {
+    u32::try_from(now.nanos_since(earlier) / 1_000_000).unwrap_or(u32::MAX)
+}
+
+/// The commit that this was built from, where the build could tell.
+const GIT_HASH: Option<&str> = option_env!("RIGLINE_GIT_HASH");
+
+/// Integers in bounds. What is out of them, and what is no integer, is answered with the bounds.
+macro_rules! bounded {
+    ($($name:ident $low:literal $high:literal;)*) => {$(
+        fn $name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+            match u32::deserialize(deserializer) {
+                Ok(value) if ($low..=$high).contains(&value) => Ok(value),
+                _ => Err(de::expected(&[concat!("an integer from ", $low, " to ", $high)])),
+            }
+        }
+    )*};
+}
+
+bounded! {
+    up_to_5000 0 5000;
+    up_to_60000 0 60000;
+    from_1_to_1000 1 1000;
+    from_1_to_10000 1 10000;
+}
+
+fn default_settle_ms() -> u32 {
+    DEFAULT_SETTLE_MS
+}
+
+fn default_samples() -> u32 {
+    16
+}
+
+fn default_press_ms() -> u32 {
+    100
+}
+
+fn default_within_ms() -> u32 {
+    5000
+}
+
+#[cfg(feature = "bench-images")]
+fn default_namespace() -> &'static str {
+    "default"
+}

@@ -1,0 +1,291 @@
+//! A board that is not there: the rig's hardware and a board under test, simulated from a seed and a clock.
+//!
+//! Its tables are [`pinmap::LAYOUT`]'s. With the same seed, and the same calls at the same times, it gives the same
+//! answers. It behaves so:
+//!
+//! - A rail ramps up to its voltage: `3V3` in 2 ms, `5V0` in 4 ms. Switched off, it falls to 0 V in 10 ms from full.
+//! - A reading is off by up to 2 steps of the converter either way; a step is 1.6 mV at a rail.
+//! - The board under test boots from `3V3`: 300 ms after that is up, it lights `LED`. `RESET`, held for 50 ms, darkens it, and let
+//!   go, boots it anew. `USER`, let go after 20 ms or more, toggles `LED2` of a board that is up.
+//! - `GP15` follows `GP14`. `AUX` is at 0 V. `TEMP` is at 27 °C.
+//!
+//! [`SimBoard::inject`] breaks it, to see what the rig says then.
+
+use rigline::{Clock, Instant};
+
+use crate::board::{Board, Fault, Identity, Layout};
+use crate::pinmap::{self, DIVIDER, LAYOUT, REFERENCE_MILLIVOLTS, STEPS, TEMPERATURE, channel_value};
+
+/// How long each rail takes from 0 V to full, in milliseconds.
+pub const RAMP_MS: [u64; 2] = [2, 4];
+/// How long a rail takes from full to 0 V, in milliseconds.
+pub const FALL_MS: u64 = 10;
+/// How long the board under test boots, in milliseconds: from nine tenths of its rail's ramp, or from the end of a reset.
+pub const BOOT_MS: u64 = 300;
+/// How long `RESET` must be held to reset, in milliseconds.
+pub const RESET_MS: u64 = 50;
+/// How long `USER` must be held to count, in milliseconds.
+pub const DEBOUNCE_MS: u64 = 20;
+/// A reading is off by up to this many steps of the converter either way.
+pub const NOISE_STEPS: i32 = 2;
+
+/// The simulated board.
+#[derive(Debug)]
+pub struct SimBoard<C> {
+    clock: C,
+    seed: u32,
+    id: [u8; 12],
+    readings: u32,
+    rails: [Rail; 2],
+    loopback: bool,
+    reset_pressed: Option<Instant>,
+    user_pressed: Option<Instant>,
+    /// When the board under test will be up, while it boots.
+    up_at: Option<Instant>,
+    is_up: bool,
+    led2: bool,
+    defect: Option<Defect>,
+}
+
+/// A supply, as a straight line from a voltage at a time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rail {
+    on: bool,
+    since: Instant,
+    /// In microvolts.
+    from: i32,
+}
+
+/// Something that can be wrong with the simulated board.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Defect {
+    /// The rig's own hardware does not answer.
+    NoAnswer,
+    /// The rail at this place of the layout gets no further than nine tenths of its voltage.
+    WeakRail(usize),
+    /// The rail at this place of the layout stays on.
+    StuckRail(usize),
+    /// The board under test never boots.
+    NoBoot,
+    /// `GP15` is not wired to `GP14`.
+    NoLoopback,
+}
+
+impl<C: Clock> SimBoard<C> {
+    /// A board with everything off. `clock` must be the one that the rig is served with.
+    pub fn new(clock: C, seed: u32) -> Self {
+        Self {
+            clock,
+            seed,
+            id: id(seed),
+            readings: 0,
+            rails: [Rail::default(); 2],
+            loopback: false,
+            reset_pressed: None,
+            user_pressed: None,
+            up_at: None,
+            is_up: false,
+            led2: false,
+            defect: None,
+        }
+    }
+
+    /// Breaks the board, or repairs it.
+    pub fn inject(&mut self, defect: Option<Defect>) {
+        self.update();
+        self.defect = defect;
+    }
+
+    /// Whether a rail is switched on.
+    pub fn is_on(&self, rail: usize) -> bool {
+        self.rails.get(rail).is_some_and(|rail| rail.on)
+    }
+
+    /// Whether a button is held.
+    pub fn is_pressed(&self, button: usize) -> bool {
+        match button {
+            RESET => self.reset_pressed.is_some(),
+            USER => self.user_pressed.is_some(),
+            _ => false,
+        }
+    }
+
+    /// The voltage of a rail now, in millivolts, as a meter without noise would show it.
+    pub fn rail_millivolts(&self, rail: usize) -> i32 {
+        (self.rail_microvolts(rail, self.clock.now()) + 500) / 1000
+    }
+
+    fn rail_microvolts(&self, place: usize, now: Instant) -> i32 {
+        let (Some(rail), Some(info), Some(ramp_ms)) =
+            (self.rails.get(place), LAYOUT.rails.get(place), RAMP_MS.get(place))
+        else {
+            return 0;
+        };
+        let full = i64::from(info.millivolts) * 1000;
+        if self.defect == Some(Defect::StuckRail(place)) {
+            return i32::try_from(full).unwrap_or(i32::MAX);
+        }
+        let top = if self.defect == Some(Defect::WeakRail(place)) { full / 10 * 9 } else { full };
+        // A rail that is where it goes stays there; 50 ms are longer than any slope.
+        let elapsed = i64::try_from(now.nanos_since(rail.since).min(50_000_000)).unwrap_or_default();
+        let slope = |ms: u64| full * elapsed / i64::try_from(ms * 1_000_000).unwrap_or(i64::MAX).max(1);
+        let microvolts = if rail.on {
+            (i64::from(rail.from) + slope(*ramp_ms)).min(top)
+        } else {
+            (i64::from(rail.from) - slope(FALL_MS)).max(0)
+        };
+        i32::try_from(microvolts).unwrap_or(i32::MAX)
+    }
+
+    /// Lets happen to the board under test what is due.
+    fn update(&mut self) -> Instant {
+        let now = self.clock.now();
+        let is_reset = self.reset_pressed.is_some_and(|since| now >= later(since, RESET_MS));
+        if is_reset {
+            self.up_at = None;
+            self.go_down();
+        } else if self.up_at.is_some_and(|at| now >= at) {
+            self.up_at = None;
+            self.is_up = self.defect != Some(Defect::NoBoot);
+        }
+        now
+    }
+
+    fn go_down(&mut self) {
+        self.is_up = false;
+        self.led2 = false;
+    }
+
+    fn answer(&self, fault: Fault) -> Result<(), Fault> {
+        if self.defect == Some(Defect::NoAnswer) { Err(fault) } else { Ok(()) }
+    }
+
+    /// The voltage at the converter's pin, in steps without noise.
+    fn steps(&self, channel: usize, now: Instant) -> i32 {
+        if channel == TEMPERATURE {
+            // RP2040 datasheet §4.9.5: 0.706 V at 27 °C.
+            return (706 * STEPS + REFERENCE_MILLIVOLTS / 2) / REFERENCE_MILLIVOLTS;
+        }
+        let Some(rail) = LAYOUT.rails.iter().position(|rail| rail.channel == channel) else { return 0 };
+        let full_scale = i64::from(REFERENCE_MILLIVOLTS * DIVIDER) * 1000;
+        let microvolts = i64::from(self.rail_microvolts(rail, now));
+        i32::try_from((microvolts * i64::from(STEPS) + full_scale / 2) / full_scale).unwrap_or_default()
+    }
+
+    /// The n-th reading of a board has the same noise in every run.
+    fn noise(&mut self, channel: usize) -> i32 {
+        self.readings = self.readings.wrapping_add(1);
+        let place = u32::try_from(channel).unwrap_or_default().wrapping_add(1);
+        let mut bits = self.readings.wrapping_mul(0x9e37_79b1) ^ place.wrapping_mul(0x85eb_ca6b) ^ self.seed;
+        bits = (bits ^ (bits >> 15)).wrapping_mul(0x2c1b_3c6d);
+        i32::try_from((bits >> 8) % (2 * NOISE_STEPS + 1).unsigned_abs()).unwrap_or_default() - NOISE_STEPS
+    }
+}
+
+impl<C: Clock> Board for SimBoard<C> {
+    fn layout(&self) -> &'static Layout {
+        &pinmap::LAYOUT
+    }
+
+    fn identity(&self) -> Identity<'_> {
+        Identity { id: str::from_utf8(&self.id).unwrap_or_default(), reset: None, last_panic: None }
+    }
+
+    fn set_rail(&mut self, rail: usize, on: bool) -> Result<(), Fault> {
+        self.answer(Fault::Pin)?;
+        let now = self.update();
+        let from = self.rail_microvolts(rail, now);
+        let state = self.rails.get_mut(rail).ok_or(Fault::NotWired)?;
+        if state.on != on {
+            *state = Rail { on, since: now, from };
+            if LAYOUT.boot.is_some_and(|boot| boot.rail == rail) {
+                self.go_down();
+                let ramp = RAMP_MS.get(rail).copied().unwrap_or_default() * 900_000;
+                self.up_at = on.then_some(later(now, BOOT_MS).after_nanos(ramp));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_button(&mut self, button: usize, pressed: bool) -> Result<(), Fault> {
+        self.answer(Fault::Pin)?;
+        let now = self.update();
+        let since = match button {
+            RESET => &mut self.reset_pressed,
+            USER => &mut self.user_pressed,
+            _ => return Err(Fault::NotWired),
+        };
+        let held_since = match (*since, pressed) {
+            (None, true) => {
+                *since = Some(now);
+                return Ok(());
+            }
+            (Some(_), true) | (None, false) => return Ok(()),
+            (Some(held_since), false) => held_since,
+        };
+        *since = None;
+        let held_for = |ms| now >= later(held_since, ms);
+        match button {
+            RESET if held_for(RESET_MS) && LAYOUT.boot.is_some_and(|boot| self.is_on(boot.rail)) => {
+                self.up_at = Some(later(now, BOOT_MS));
+            }
+            USER if held_for(DEBOUNCE_MS) && self.is_up => self.led2 = !self.led2,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn set_output(&mut self, output: usize, high: bool) -> Result<(), Fault> {
+        self.answer(Fault::Pin)?;
+        if output != 0 {
+            return Err(Fault::NotWired);
+        }
+        self.loopback = high;
+        Ok(())
+    }
+
+    fn output(&mut self, output: usize) -> Result<bool, Fault> {
+        self.answer(Fault::Pin)?;
+        if output == 0 { Ok(self.loopback) } else { Err(Fault::NotWired) }
+    }
+
+    fn input(&mut self, input: usize) -> Result<bool, Fault> {
+        self.answer(Fault::Pin)?;
+        self.update();
+        match input {
+            0 => Ok(self.is_up),
+            1 => Ok(self.led2),
+            2 => Ok(self.loopback && self.defect != Some(Defect::NoLoopback)),
+            _ => Err(Fault::NotWired),
+        }
+    }
+
+    async fn read(&mut self, channel: usize) -> Result<i32, Fault> {
+        self.answer(Fault::Adc)?;
+        if channel >= LAYOUT.channels.len() {
+            return Err(Fault::NotWired);
+        }
+        let now = self.update();
+        let steps = (self.steps(channel, now) + self.noise(channel)).clamp(0, STEPS - 1);
+        Ok(channel_value(channel, u16::try_from(steps).unwrap_or_default()))
+    }
+}
+
+/// The buttons of [`LAYOUT`], by place.
+const RESET: usize = 0;
+const USER: usize = 1;
+
+fn later(time: Instant, ms: u64) -> Instant {
+    time.after_nanos(ms.saturating_mul(1_000_000))
+}
+
+/// `SIM-` and the seed in hexadecimal.
+fn id(seed: u32) -> [u8; 12] {
+    let mut id = *b"SIM-00000000";
+    let digits = seed.to_be_bytes().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    for (place, digit) in id.iter_mut().skip(4).zip(digits) {
+        *place = if digit < 10 { b'0' + digit } else { b'A' + digit - 10 };
+    }
+    id
+}
