@@ -13,15 +13,18 @@ export const PINS = {
   referenceMillivolts: 3300,
   /** High while the rig presses the button. */
   resetButton: 6,
+  /** High while the rig presses the board's other button, which toggles its second LED when let go. */
+  userButton: 7,
   /** High while the board under test is up. */
   led: 10,
+  led2: 11,
   /** A wire from one pin of the rig to another. */
   loopback: { from: 14, to: 15 },
   /** ADC 2 (GP28) has no wire: near 0 V. ADC 4 is the chip's temperature sensor. */
   temperature: { adc: 4, celsius: 27 },
 };
 
-export const TIMES = { bootMs: 300, resetHoldMs: 50, fallMs: 10 };
+export const TIMES = { bootMs: 300, resetHoldMs: 50, fallMs: 10, debounceMs: 20 };
 /** Noise of a reading: up to this many steps of the ADC either way. */
 const NOISE = 2;
 const MS = 1e6;
@@ -33,7 +36,9 @@ export class BoardUnderTest {
     this.rails = Object.fromEntries(Object.keys(PINS.rails).map((name) => [name, { on: false, since: 0, from: 0 }]));
     this.bootAt = null;
     this.pressedAt = null;
+    this.userPressedAt = null;
     this.up = false;
+    this.led2 = false;
     this.readings = 0;
     this.overrides = new Map();
   }
@@ -46,6 +51,7 @@ export class BoardUnderTest {
       this.#follow(enable, (on) => this.#switchRail(name, on));
     }
     this.#follow(PINS.resetButton, (pressed) => this.#press(pressed));
+    this.#follow(PINS.userButton, (pressed) => this.#pressUser(pressed));
     this.#follow(PINS.loopback.from, (high) => mcu.gpio[PINS.loopback.to].setInputValue(high));
     mcu.adc.onADCRead = (channel) => {
       mcu.adc.channelValues[channel] = this.#sample(channel);
@@ -54,6 +60,7 @@ export class BoardUnderTest {
     };
     this.#update();
     mcu.gpio[PINS.led].setInputValue(this.up);
+    mcu.gpio[PINS.led2].setInputValue(this.led2);
   }
 
   /** Fixes an ADC channel at a voltage on the pin, in millivolts; null gives it back to the board. */
@@ -99,6 +106,14 @@ export class BoardUnderTest {
     this.#update();
   }
 
+  #pressUser(pressed) {
+    if (pressed === (this.userPressedAt !== null)) return;
+    const held = pressed ? 0 : this.now() - this.userPressedAt;
+    this.userPressedAt = pressed ? this.now() : null;
+    this.#update();
+    if (!pressed && this.up && held >= TIMES.debounceMs * MS) this.#setLed2(!this.led2);
+  }
+
   /** Does what is due, and asks to be called for what is next. */
   #update() {
     const now = this.now();
@@ -118,6 +133,12 @@ export class BoardUnderTest {
   #setUp(up) {
     this.up = up;
     this.mcu.gpio[PINS.led].setInputValue(up);
+    if (!up) this.#setLed2(false);
+  }
+
+  #setLed2(lit) {
+    this.led2 = lit;
+    this.mcu.gpio[PINS.led2].setInputValue(lit);
   }
 
   #railMillivolts(name) {
