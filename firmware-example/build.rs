@@ -1,10 +1,13 @@
-//! Puts `memory.x` where the linker finds it and passes the linker scripts; on bare metal only.
+//! Tells the crate the commit it is built from. On bare metal also puts `memory.x` where the linker finds it and passes
+//! the linker scripts.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::{env, fs};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    tell_commit();
     println!("cargo:rerun-if-changed=memory.x");
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {
         return;
@@ -15,4 +18,23 @@ fn main() {
     for argument in ["--nmagic", "-Tlink.x", "-Tlink-rp.x"] {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
+}
+
+/// Sets `RIGLINE_GIT_HASH`, unless this is no checkout, or is a copy inside somebody else's.
+fn tell_commit() {
+    if git(&["ls-files", "--error-unmatch", "build.rs"]).is_none() {
+        return;
+    }
+    if let Some(hash) = git(&["rev-parse", "--short=12", "HEAD"]) {
+        println!("cargo:rustc-env=RIGLINE_GIT_HASH={hash}");
+    }
+    // It grows with every commit and checkout.
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| fs::exists(log).unwrap_or(false)) {
+        println!("cargo:rerun-if-changed={log}");
+    }
+}
+
+fn git(args: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }

@@ -46,20 +46,43 @@ pub const DIVIDER: i32 = 2;
 /// The steps of the converter: 12 bits.
 pub const STEPS: i32 = 4096;
 
-/// What a reading of the converter says about a channel, in thousandths of its unit.
+/// What a reading of the converter, 0 to 4095, says about a channel, in thousandths of its unit.
 ///
 /// ```
 /// use rigline_rig::pinmap::{TEMPERATURE, channel_value};
 /// assert_eq!(channel_value(0, 2048), 3300);
-/// assert_eq!(channel_value(TEMPERATURE, 876), 27_139);
+/// assert_eq!(channel_value(TEMPERATURE, 876), 27_138);
 /// ```
 pub fn channel_value(channel: usize, steps: u16) -> i32 {
-    let steps = i32::from(steps);
+    let steps = i32::from(steps).min(STEPS - 1);
     if channel == TEMPERATURE {
         // RP2040 datasheet §4.9.5: T = 27 - (V - 0.706) / 0.001721. A step is 805.66 µV, a microvolt 0.581 thousandths.
         let microvolts = steps * REFERENCE_MILLIVOLTS * 125 / (STEPS / 8);
         27_000 - (microvolts - 706_000) * 581 / 1000
     } else {
         (steps * (REFERENCE_MILLIVOLTS * DIVIDER) + STEPS / 2) / STEPS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_in_units() {
+        for (channel, steps, value) in [
+            (0, 0, 0),
+            (0, 1, 2),
+            (1, 3103, 5000),
+            (2, 4095, 6598),
+            (2, u16::MAX, 6598),
+            (TEMPERATURE, 0, 437_186),
+            (TEMPERATURE, 876, 27_138),
+            (TEMPERATURE, 877, 26_671),
+            (TEMPERATURE, 4095, -1_479_645),
+            (TEMPERATURE, u16::MAX, -1_479_645),
+        ] {
+            assert_eq!(channel_value(channel, steps), value, "channel {channel}, {steps} steps");
+        }
     }
 }

@@ -1,0 +1,36 @@
+//! The board under test has the same figures here and beside the emulated RP2040.
+
+use std::fs;
+use std::path::Path;
+
+use rigline_rig::pinmap::{DIVIDER, LAYOUT, REFERENCE_MILLIVOLTS, TEMPERATURE};
+use rigline_rig::sim::{BOOT_MS, DEBOUNCE_MS, FALL_MS, NOISE_STEPS, RAMP_MS, RESET_MS};
+
+#[test]
+fn both_simulations_have_the_same_figures() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/emulator/dut.mjs");
+    let Ok(script) = fs::read_to_string(&path) else {
+        println!("skipped: there is no {}", path.display());
+        return;
+    };
+    let mut figures = vec![
+        format!("bootMs: {BOOT_MS}, resetHoldMs: {RESET_MS}, fallMs: {FALL_MS}, debounceMs: {DEBOUNCE_MS}"),
+        format!("NOISE = {NOISE_STEPS};"),
+        format!("divider: {DIVIDER},"),
+        format!("referenceMillivolts: {REFERENCE_MILLIVOLTS},"),
+        // ADC 3 measures the Pico's own supply and is not in the layout.
+        format!("temperature: {{ adc: {}, celsius: 27 }}", TEMPERATURE + 1),
+        "resetButton: 6,".to_owned(),
+        "userButton: 7,".to_owned(),
+        "led: 10,".to_owned(),
+        "led2: 11,".to_owned(),
+        "loopback: { from: 14, to: 15 }".to_owned(),
+    ];
+    for ((gpio, rail), ramp_ms) in (2..).zip(LAYOUT.rails).zip(RAMP_MS) {
+        let (adc, millivolts) = (rail.channel, rail.millivolts);
+        figures.push(format!("{{ enable: {gpio}, adc: {adc}, millivolts: {millivolts}, rampMs: {ramp_ms} }}"));
+    }
+    for figure in figures {
+        assert!(script.contains(&figure), "dut.mjs has no `{figure}`");
+    }
+}
