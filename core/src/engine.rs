@@ -230,12 +230,17 @@ impl<'m> Engine<'m> {
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
     pub fn space(&mut self) -> &mut [u8] {
-        self.framer.space()
+        // A batch's line is held from its first member to its last.
+        if self.batch.is_some() { self.framer.held().1.into_space() } else { self.framer.space() }
     }
 
     /// Takes the first `count` bytes of [`space`](Self::space) as read.
     pub fn commit(&mut self, count: usize) {
-        self.framer.commit(count);
+        if self.batch.is_some() {
+            self.framer.held().1.commit(count);
+        } else {
+            self.framer.commit(count);
+        }
     }
 
     /// End of input: a last line without a newline counts, and [`Step::End`] will come.

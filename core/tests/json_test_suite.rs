@@ -170,7 +170,8 @@ fn our_own_vectors() {
         use_in_every_way(text);
     }
     // Cut anywhere, no text but a number is whole.
-    for text in GOOD.iter().map(|text| text.trim().as_bytes()).filter(|text| !text.starts_with(b"-") && text.len() > 1) {
+    for text in GOOD.iter().map(|text| text.trim().as_bytes()).filter(|text| !text.starts_with(b"-") && text.len() > 1)
+    {
         for end in 0..text.len() {
             assert!(check(&text[..end]).is_err() || text[0].is_ascii_digit(), "{}", text[..end].escape_ascii());
             use_in_every_way(&text[..end]);
