@@ -94,7 +94,7 @@ pub enum Step<'s> {
     Write(&'s [u8]),
     /// Run this, then [`Engine::complete`].
     Run(Run<'s>),
-    /// The session was shut down, and the acknowledgement is out. A program on stdio exits now; on a wire, go on.
+    /// The session was shut down, and the acknowledgement, where there is one to give, is out. A program on stdio exits now; on a wire, go on.
     Shutdown,
     /// End of input was reached, and all that came before it is answered.
     End,
@@ -302,6 +302,11 @@ impl<'m> Engine<'m> {
                 None => self.next_line(),
             };
             match next {
+                // `shutdown` came as a notification: there is no acknowledgement to wait for.
+                Some(Done::Nothing) if self.batch.is_none() && self.session == Session::ShuttingDown => {
+                    self.session = Session::Ended;
+                    return Step::Shutdown;
+                }
                 None if self.finished => return Step::End,
                 None => return Step::Read,
                 Some(Done::Nothing) => {}

@@ -246,6 +246,17 @@ fn notifications_get_silence() {
     assert_eq!(replies.iter().map(|reply| id_and_code(reply)).collect::<Vec<_>>(), [owned(("5", -32601))]);
 }
 
+/// A notification ends the session as well as a request does, in silence.
+#[test]
+fn shutdown_may_be_a_notification() {
+    let shutdown = r#"{"jsonrpc":"2.0","method":"shutdown"}"#;
+    for shutdown in [shutdown.to_owned(), format!("[{shutdown}]")] {
+        let served = PLAIN.serve(common::joined(&[INITIALIZE, &shutdown, &request("6", "nope")]));
+        assert_eq!((served.lines().len(), served.end), (1, rigline::serve::End::Shutdown));
+        assert!(served.events.is_empty());
+    }
+}
+
 #[test]
 fn a_batch_is_bounded_before_any_member_runs() {
     for count in [1, MAX_BATCH - 1, MAX_BATCH, MAX_BATCH + 1, 10 * MAX_BATCH] {
