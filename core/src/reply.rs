@@ -29,6 +29,8 @@ pub(crate) struct Reply {
     stage: Stage,
     /// An output had no JSON form.
     unwritable: bool,
+    /// An output did not fit: what the reply needs is not known to the byte.
+    at_least: bool,
     /// Where the text of a failure waits: behind all else, so that it is lost when more is written. It may end beyond
     /// `limit`, and is not there then.
     text: Option<(usize, usize)>,
@@ -95,7 +97,11 @@ impl Reply {
         self.has_message |= name == "message";
         let as_string = end <= self.limit && self.protocol == Protocol::Gevals;
         self.end = if as_string { stringify(memory, start, end, self.limit) } else { end };
-        if self.end > self.limit { Err(self.too_large(self.end)) } else { Ok(()) }
+        if self.end > self.limit {
+            self.at_least = true;
+            return Err(self.too_large(self.end));
+        }
+        Ok(())
     }
 
     pub(crate) fn message(&mut self, memory: &mut [u8], message: &dyn Message) {
@@ -221,6 +227,9 @@ impl Reply {
             Detail::Decode(error) => format_args!("{}", error.display_in(failure.root.name())).write_escaped(&mut out),
             Detail::Size(needed, capacity) => {
                 out.raw(b"reply too large: it needs ");
+                if self.at_least {
+                    out.raw(b"at least ");
+                }
                 out.usize(needed);
                 out.raw(b" bytes, the limit is ");
                 out.usize(capacity);

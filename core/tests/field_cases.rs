@@ -480,7 +480,56 @@ const SIZES: std::ops::Range<usize> = LEAST_REPLY..LEAST_REPLY + 200;
 /// The size that an error names, if it is the one about a reply that does not fit.
 fn needed(reply: &str) -> Option<usize> {
     let (_, rest) = reply.split_once("it needs ")?;
+    let rest = rest.strip_prefix("at least ").unwrap_or(rest);
     rest.split_once(" bytes")?.0.parse().ok()
+}
+
+#[test]
+fn fc_54_a_reply_that_does_not_fit() {
+    for text in ["x", "\\\"", "\\u0001", "é", "\\u2028", "\\ud83d\\ude00", "\\\\"] {
+        for times in [40, 101, 500] {
+            for (operation, more) in [
+                ("say", ""),
+                ("outputs", ""),
+                ("fail", ""),
+                ("refuse", r#","kind":"unreachable""#),
+                ("refuse", r#","kind":"failed""#),
+                ("swap", ""),
+            ] {
+                let line = execute("\"i\\n\"", operation, &format!(r#"{{"text":"{text}","times":{times}{more}}}"#));
+                let serve = |reply: usize| {
+                    let served = Setup { reply, ..PLAIN }.serve(&line);
+                    let [reply] = served.lines()[..] else { panic!("one line: {:?}", served.lines()) };
+                    assert_eq!(id_and_code(reply).0, "\"i\\n\"");
+                    reply.to_owned()
+                };
+                let whole = serve(50_000);
+                for size in SIZES.step_by(17) {
+                    let reply = serve(size);
+                    assert!(reply.len() < size);
+                    if id_and_code(&reply).1 != -32603 {
+                        assert_eq!(reply, whole, "{operation} in {size}");
+                        continue;
+                    }
+                    // What it says that it needs is what it needs: for a handler that went on to its end, at once; for one
+                    // that gave up at the first output without room, after asking again.
+                    let mut size = size;
+                    for _ in 0..6 {
+                        let reply = serve(size);
+                        let Some(more) = needed(&reply) else { break };
+                        assert!(more >= size, "{operation}: {reply} in {size}");
+                        assert!(more <= whole.len() || operation == "swap", "{operation}: {reply}, {whole}");
+                        size = more + 1;
+                    }
+                    assert_eq!(serve(size), whole, "{operation}");
+                    if matches!(operation, "say" | "refuse") {
+                        assert_eq!(size, whole.len() + 1, "{operation}");
+                        assert_eq!(needed(&serve(size - 1)), Some(whole.len()));
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -20,7 +20,11 @@ use rigline::{
 
 pub const MS: u64 = 1_000_000;
 
-pub const MANIFEST: Manifest = Manifest::new("test-rig", "1.2.3").operations(&[
+/// Long enough to be too long for a small reply region, and full of what must be escaped.
+const ABOUT: &str = "A rig in memory: \"say\" says, \"work\" logs while it works, \"outputs\" measures,\n\"fail\" fails \
+    and \"refuse\" refuses, \"swap\" does things in the wrong order, and \"stubborn\" does not await: \u{1}\u{2028}é😀\\.";
+
+pub const MANIFEST: Manifest = Manifest::new("test-rig", "1.2.3").description(ABOUT).operations(&[
     Operation::new("say", Schema::OBJECT),
     Operation::new("work", Schema::OBJECT),
     Operation::new("outputs", Schema::OBJECT),
