@@ -328,6 +328,8 @@ impl<'m> Engine<'m> {
         let State::Running(running) = self.state else { return };
         let end = match (running.request, result) {
             (Request::Initialize { .. }, Ok(_)) => self.initialized(),
+            // The result of `initialize` is a manifest and nothing else.
+            (Request::Initialize { .. }, Err(failure)) => self.reply.refuse(self.memory, failure),
             (_, result) => self.reply.finish(self.memory, result),
         };
         self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });

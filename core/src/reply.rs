@@ -176,6 +176,12 @@ impl Reply {
         self.end
     }
 
+    /// Ends the reply with an error, whatever kind of failure it was.
+    pub(crate) fn refuse(&mut self, memory: &mut [u8], failure: Failure) -> usize {
+        let kind = if failure.kind == FailureKind::Failed { FailureKind::Unreachable } else { failure.kind };
+        self.finish(memory, Err(Failure { kind, ..failure }))
+    }
+
     fn succeed(&mut self, memory: &mut [u8]) -> usize {
         let mut out = writer(memory, self.end, self.limit);
         let in_outputs = self.stage == Stage::InOutputs && self.protocol == Protocol::Gevals;

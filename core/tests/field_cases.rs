@@ -688,6 +688,36 @@ fn fc_73_a_lone_cr_ends_a_line_on_a_serial_line() {
     );
 }
 
+/// What fails in `configure` fails `initialize`: an error, since its result could only be a manifest.
+#[test]
+fn a_configuration_that_is_refused() {
+    let configure = |config: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"config":{config},"protocolVersion":"0.0.1"}}}}"#
+        )
+    };
+    let table = [
+        (r#"{"rail":"broken"}"#, -32000, "the rail is broken"),
+        (r#"{"rail":"absent"}"#, -32002, "no such rail"),
+        (r#"{"rail":7}"#, -32602, "config.rail: expected a string"),
+        ("{}", -32602, "rail"),
+        ("[]", -32602, "config: expected an object"),
+        ("7", -32602, "config: expected an object"),
+    ];
+    for (config, code, text) in table {
+        let served = PLAIN.serve(configure(config));
+        let reply = *served.lines().last().unwrap();
+        assert_eq!(codes(&[reply]), expected(&[("1", code)]), "{reply}");
+        assert!(reply.contains(text), "{reply}");
+        assert_eq!(served.events.iter().filter(|event| *event == "safe").count(), 0, "no session began");
+    }
+    for config in ["null", r#"{"rail":"3V3"}"#] {
+        let served = PLAIN.serve(configure(config));
+        assert_eq!(codes(&served.lines()[served.lines().len() - 1..]), expected(&[("1", 0)]));
+        assert_eq!(served.events.last().unwrap(), "safe");
+    }
+}
+
 /// A failure's text waits in the reply region; what is written after it must not get into it.
 #[test]
 fn a_failure_made_early_is_still_json() {
