@@ -336,9 +336,12 @@ impl<'m> Engine<'m> {
     }
 
     fn initialized(&mut self) -> usize {
-        self.session = Session::Initialized;
         let (manifest, limits) = (self.manifest, self.limits());
-        self.reply.answer(self.memory, |out| gevals::write_manifest(out, manifest, limits))
+        let end = self.reply.answer(self.memory, |out| gevals::write_manifest(out, manifest, limits));
+        if !self.reply.is_error() {
+            self.session = Session::Initialized;
+        }
+        end
     }
 
     fn next_line(&mut self) -> Option<Done> {

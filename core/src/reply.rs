@@ -31,6 +31,8 @@ pub(crate) struct Reply {
     unwritable: bool,
     /// An output did not fit: what the reply needs is not known to the byte.
     at_least: bool,
+    /// It ended as an error.
+    is_error: bool,
     /// Where the text of a failure waits: behind all else, so that it is lost when more is written. It may end beyond
     /// `limit`, and is not there then.
     text: Option<(usize, usize)>,
@@ -65,6 +67,10 @@ impl Reply {
 
     pub(crate) fn is_silent(&self) -> bool {
         self.stage == Stage::Silent
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        self.is_error
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
@@ -218,6 +224,7 @@ impl Reply {
 
     /// An error reply in place of all that was written behind the id.
     fn error(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
+        self.is_error = true;
         let start = end_of(self.head, |out| self.protocol.write_error_start(out, failure));
         let end = self.write_text(memory, start, failure);
         self.protocol.write_error_start(&mut writer(memory, self.head, self.limit), failure);

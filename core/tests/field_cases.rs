@@ -375,7 +375,7 @@ fn fc_27_short_writes_leave_no_gap() {
 /// DEV: DTR drops in the middle of a request.
 #[test]
 fn fc_30_leftovers_of_the_last_connection() {
-    let (mut request_memory, mut reply) = ([0; 512], [0; 600]);
+    let (mut request_memory, mut reply) = ([0; 512], [0; 2000]);
     let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request_memory, reply: &mut reply }).unwrap();
     let feed = |engine: &mut Engine<'_>, bytes: &[u8]| {
         engine.space()[..bytes.len()].copy_from_slice(bytes);
@@ -528,6 +528,23 @@ fn fc_54_a_reply_that_does_not_fit() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn fc_54_a_manifest_that_does_not_fit() {
+    let whole = ask(INITIALIZE);
+    let size = |limit: usize| whole.replace(r#""reply":4095"#, &format!(r#""reply":{limit}"#));
+    for reply in LEAST_REPLY..LEAST_REPLY + 600 {
+        let served = Setup { reply, ..PLAIN }.serve(INITIALIZE);
+        let line = served.lines()[0];
+        if size(reply - 1).len() < reply {
+            assert_eq!(line, size(reply - 1));
+        } else {
+            assert_eq!(codes(&[line]), expected(&[("\"init\"", -32603)]));
+            assert_eq!(needed(line), Some(size(reply - 1).len()));
+            assert!(served.events.is_empty(), "no session began");
         }
     }
 }
