@@ -464,9 +464,10 @@ impl<'m> Engine<'m> {
             None => self.reply.silent(reply_start),
         }
         let request = if matches!(self.session, Session::ShuttingDown | Session::Ended) {
-            match gevals::request(text, &spans, self.manifest) {
-                Ok(request @ Request::Initialize { .. }) => Ok((request, None)),
-                _ => Err(Refusal::AfterShutdown),
+            if gevals::is_initialize(text, &spans) {
+                gevals::request(text, &spans, self.manifest).map(|request| (request, None))
+            } else {
+                Err(Refusal::AfterShutdown)
             }
         } else {
             gevals::request(text, &spans, self.manifest).and_then(|request| match request {

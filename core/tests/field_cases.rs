@@ -705,6 +705,73 @@ fn fc_73_a_lone_cr_ends_a_line_on_a_serial_line() {
     );
 }
 
+#[test]
+fn fc_83_initialize_in_every_order() {
+    let initialize = |id: &str, version: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{{version}}}}}"#)
+    };
+    let ours = r#""protocolVersion":"0.0.1""#;
+    // Before and without it.
+    assert_eq!(codes(&talk(&[execute("1", "say", "{}"), GOOD.to_owned()])), expected(&[("1", 0), ("7", 0)]));
+    // Twice: the manifest again.
+    let replies = talk(&[initialize("1", ours), initialize("2", ours)]);
+    assert_eq!(replies[0].replace("\"id\":1", "\"id\":2"), replies[1]);
+    let manifest = Json::parse(replies[0].as_bytes()).unwrap().get("result").unwrap();
+    for (member, value) in [("name", "test-rig"), ("version", "1.2.3"), ("protocolVersion", "0.0.1")] {
+        assert!(manifest.get(member).unwrap().text().unwrap() == *value);
+    }
+    let limits = manifest.get("limits").unwrap();
+    assert_eq!(limits.to_string(), r#"{"request":4095,"reply":4095}"#);
+    // Other versions: -32602 with what is supported.
+    for version in [
+        r#""protocolVersion":"0.0.2""#,
+        r#""protocolVersion":"1.0.0""#,
+        r#""protocolVersion":"0.0.1 ""#,
+        r#""protocolVersion":"0.0.10""#,
+        r#""protocolVersion":"""#,
+        r#""protocolVersion":null"#,
+        r#""protocolVersion":0.01"#,
+        r#""protocolVersion":["0.0.1"]"#,
+        "",
+        r#""protocolversion":"0.0.1""#,
+    ] {
+        let replies = talk(&[initialize("1", version), SHUTDOWN.to_owned(), GOOD.to_owned()]);
+        assert_eq!(codes(&replies), expected(&[("1", -32602), ("\"end\"", 0)]), "{version}");
+        assert!(replies[0].contains("0.0.1"));
+    }
+    assert_eq!(codes(&talk(&[initialize("1", r#""protocolVersion":"0.\u0030.1""#)])), expected(&[("1", 0)]));
+    // After `shutdown`, on a wire: refused until the next `initialize`, which says what is wrong with itself.
+    let wire = Setup { kind: Transport::Wire, ..PLAIN };
+    let lines = [
+        GOOD.to_owned(),
+        SHUTDOWN.to_owned(),
+        execute("1", "say", "{}"),
+        request("2", "shutdown"),
+        request("3", "nope"),
+        r#"{"jsonrpc":"2.0","method":"execute","params":{"operation":"say","context":{}}}"#.to_owned(),
+        "oops".to_owned(),
+        initialize("4", r#""protocolVersion":"0.0.2""#),
+        execute("5", "say", "{}"),
+        initialize("6", ours),
+        execute("7", "say", "{}"),
+    ];
+    let served = wire.serve(joined(&lines));
+    let wanted = [
+        ("7", 0),
+        ("\"end\"", 0),
+        ("1", -32600),
+        ("2", -32600),
+        ("3", -32600),
+        ("null", -32700),
+        ("4", -32602),
+        ("5", -32600),
+        ("6", 0),
+        ("7", 0),
+    ];
+    assert_eq!(codes(&served.lines()), expected(&wanted));
+    assert_eq!(served.events, ["say", "ended", "safe"]);
+}
+
 /// What fails in `configure` fails `initialize`: an error, since its result could only be a manifest.
 #[test]
 fn a_configuration_that_is_refused() {
