@@ -140,7 +140,10 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
             let mut handler = pin!(run(extension, work, &mut cx));
             let mut around = pin!(around_call(background, *reader, *writer, queue, *kind, &over, &ended));
             poll_fn(|task| {
-                if ran.is_none() {
+                // A handler that slept past its deadline does not wake up.
+                if ran.is_none() && is_late() {
+                    ran = Some(Ran::Late);
+                } else if ran.is_none() {
                     match handler.as_mut().poll(task) {
                         _ if is_late() => ran = Some(Ran::Late),
                         Poll::Ready(result) => ran = Some(Ran::Ended(result)),
@@ -151,8 +154,8 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                             }
                         }
                     }
-                    over.set(ran.is_some());
                 }
+                over.set(ran.is_some());
                 around.as_mut().poll(task)
             })
             .await?;

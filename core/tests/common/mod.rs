@@ -2,6 +2,9 @@
 //! are told, and an executor that polls only what was woken.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+#[cfg(feature = "async")]
+pub mod asynch;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -189,6 +192,8 @@ impl Extension for Rig {
 #[derive(Debug, Default)]
 pub struct FakeClock {
     now: Cell<u64>,
+    /// Alarms ring at multiples of this only.
+    tick: Cell<u64>,
     alarms: RefCell<Vec<(u64, Waker)>>,
 }
 
@@ -197,11 +202,16 @@ impl FakeClock {
         self.now.set(self.now.get() + nanos);
     }
 
+    pub fn with_tick(nanos: u64) -> Self {
+        Self { tick: Cell::new(nanos), ..Self::default() }
+    }
+
     /// Jumps to the next alarm and rings it; false if there is none.
     pub fn ring(&self) -> bool {
         let Some(next) = self.alarms.borrow().iter().map(|(at, _)| *at).min() else { return false };
-        self.now.set(self.now.get().max(next));
-        let due: Vec<_> = self.alarms.borrow_mut().extract_if(.., |(at, _)| *at <= next).collect();
+        let now = self.now.get().max(next.next_multiple_of(self.tick.get().max(1)));
+        self.now.set(now);
+        let due: Vec<_> = self.alarms.borrow_mut().extract_if(.., |(at, _)| *at <= now).collect();
         due.into_iter().for_each(|(_, waker)| waker.wake());
         true
     }
@@ -290,12 +300,14 @@ pub struct Setup {
     pub log: usize,
     pub ends: LineEnds,
     pub kind: Transport,
+    /// The clock's, in milliseconds.
+    pub tick: u64,
     /// The longest read or write, cut by chance from this seed.
     pub cuts: Option<(u64, usize)>,
 }
 
 pub const PLAIN: Setup =
-    Setup { request: 4096, reply: 4096, log: 4096, ends: LineEnds::Lf, kind: Transport::Process, cuts: None };
+    Setup { request: 4096, reply: 4096, log: 4096, ends: LineEnds::Lf, kind: Transport::Process, tick: 0, cuts: None };
 
 #[derive(Debug)]
 pub struct Served {
@@ -314,7 +326,7 @@ impl Served {
 
 impl Setup {
     pub fn serve(&self, input: impl AsRef<[u8]>) -> Served {
-        let clock = Rc::new(FakeClock::default());
+        let clock = Rc::new(FakeClock::with_tick(self.tick * MS));
         let mut rig = Rig::new(&clock);
         let (mut request, mut reply, mut log) = (vec![0; self.request], vec![0; self.reply], vec![0; self.log]);
         let memory = Memory { request: &mut request, reply: &mut reply };
