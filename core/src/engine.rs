@@ -268,6 +268,12 @@ impl<'m> Engine<'m> {
         self.session == Session::Initialized
     }
 
+    /// Whether members of a batch are still to be answered.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_in_batch(&self) -> bool {
+        self.batch.is_some()
+    }
+
     /// The longest line that is taken and the longest that is sent, in bytes without their ends.
     pub fn limits(&self) -> (usize, usize) {
         (self.framer.limit(), self.memory.len().saturating_sub(1))

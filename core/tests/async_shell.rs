@@ -182,6 +182,35 @@ fn a_writer_that_fails_during_a_call() {
     }
 }
 
+#[test]
+fn told_to_stop() {
+    // While nothing happens.
+    let stop = |at, script| Session { stop: Some(at), ..wire(script) }.serve();
+    let served = stop(30, vec![line(INITIALIZE), In::Silence]);
+    assert_eq!((served.result, served.events), (Ok(End::Stopped), vec!["safe".to_owned()]));
+    let served = stop(30, vec![line(execute("1", "say", "{}")), In::Silence]);
+    assert_eq!((served.result, served.events.contains(&"safe".to_owned())), (Ok(End::Stopped), false));
+    // During a call: it is cancelled, answered, and the rig made safe; what waits is not begun.
+    for initialize in [true, false] {
+        let mut script =
+            vec![line(INITIALIZE), line(execute("1", "work", WORK_100)), line(execute("2", "say", "{}")), In::Silence];
+        script.drain(..usize::from(!initialize));
+        let served = stop(30, script);
+        assert_eq!(served.result, Ok(End::Stopped));
+        assert_eq!(codes(&served.lines).last(), expected(&[(30, "1", -32000)]).last());
+        assert_eq!(served.events[..3], ["work", "dropped", "safe"]);
+        assert!(served.events[3..].iter().all(|event| event == "safe"));
+    }
+    // During a batch: one line all the same.
+    let work = |id| execute(id, "work", WORK_100);
+    let served = stop(130, vec![line(format!("[{},{},{}]", work("1"), work("2"), work("3"))), In::Silence]);
+    assert_eq!(served.result, Ok(End::Stopped));
+    let members: Vec<serde_json::Value> = serde_json::from_str(&served.lines.last().unwrap().1).unwrap();
+    let codes: Vec<_> = members.iter().map(|member| member["error"]["code"].as_i64().unwrap_or(0)).collect();
+    assert_eq!(codes, [0, -32000, -32000]);
+    assert_eq!(served.events.iter().filter(|event| *event == "work").count(), 2);
+}
+
 /// More comes in than there is room for while a call runs: the peer waits, and nothing is lost.
 #[test]
 fn back_pressure_during_a_call() {

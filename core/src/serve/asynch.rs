@@ -89,7 +89,13 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         return Ok(End::Stopped);
                     }
                 }
-                Step::Run(_) if stopped => return Ok(End::Stopped),
+                // The rest of a batch is cancelled too, so that its one line still goes out.
+                Step::Run(_) if stopped => {
+                    if !engine.is_in_batch() {
+                        return Ok(End::Stopped);
+                    }
+                    engine.complete(Err(Failure::CANCELLED));
+                }
                 Step::Run(step) => {
                     let mut input_ended = false;
                     self.unsafe_state = true;
