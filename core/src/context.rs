@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::clock::{Clock, Instant, Sleep};
 use crate::extension::{Failure, FailureKind, Outcome};
-use crate::json::ser;
+use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
 use crate::protocol::{Protocol, gevals};
 use crate::reply::Reply;
@@ -46,9 +46,10 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// The value does not fit what is left of the reply region, or it has no JSON form (NaN). The call is then answered
-    /// with -32603 and the size that was needed, whatever the handler goes on to return.
+    /// with -32603 and the size that was needed (as far as it is known: a handler that gives up here leaves the rest out),
+    /// whatever the handler goes on to return.
     pub fn output<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
-        self.reply.output(self.memory, name, |out| ser::write(value, out).is_ok())
+        self.reply.output(self.memory, name, |out| is_writable(ser::write(value, out)))
     }
 
     /// Sums up what was done, and ends the outputs: success.
@@ -62,7 +63,8 @@ impl<'a> Context<'a> {
         Err(self.failure(FailureKind::Failed, error))
     }
 
-    /// A failure of any kind, explained by any text.
+    /// A failure of any kind, explained by any text. Return it before anything else is written through the context: the
+    /// text waits in the reply region, and is lost to what is written after it.
     pub fn failure(&mut self, kind: FailureKind, text: impl Message) -> Failure {
         self.reply.failure(self.memory, kind, &text)
     }
@@ -80,7 +82,7 @@ impl<'a> Context<'a> {
         self.write_log(level, &message, |out| {
             out.raw(b",\"data\":");
             let start = out.len();
-            if ser::write(data, out).is_err() {
+            if !is_writable(ser::write(data, out)) {
                 out.truncate(start);
                 out.raw(b"{\"value\":null}");
             } else if !out.as_written().get(start..).is_some_and(|json| json.starts_with(b"{")) {
@@ -158,6 +160,11 @@ impl core::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Context").field("deadline", &self.deadline).finish_non_exhaustive()
     }
+}
+
+/// What is too large is writable: it is counted on, and the count tells.
+fn is_writable(result: Result<(), SerError>) -> bool {
+    matches!(result, Ok(()) | Err(SerError::TooLarge(_)))
 }
 
 /// A call's part of the engine's memory: what [`Context`] writes the reply into.

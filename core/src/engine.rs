@@ -94,7 +94,7 @@ pub enum Step<'s> {
     Write(&'s [u8]),
     /// Run this, then [`Engine::complete`].
     Run(Run<'s>),
-    /// The session was shut down, and the acknowledgement is out. A program on stdio exits now; on a wire, go on.
+    /// The session was shut down, and the acknowledgement, where there is one to give, is out. A program on stdio exits now; on a wire, go on.
     Shutdown,
     /// End of input was reached, and all that came before it is answered.
     End,
@@ -230,12 +230,17 @@ impl<'m> Engine<'m> {
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
     pub fn space(&mut self) -> &mut [u8] {
-        self.framer.space()
+        // A batch's line is held from its first member to its last.
+        if self.batch.is_some() { self.framer.held().1.into_space() } else { self.framer.space() }
     }
 
     /// Takes the first `count` bytes of [`space`](Self::space) as read.
     pub fn commit(&mut self, count: usize) {
-        self.framer.commit(count);
+        if self.batch.is_some() {
+            self.framer.held().1.commit(count);
+        } else {
+            self.framer.commit(count);
+        }
     }
 
     /// End of input: a last line without a newline counts, and [`Step::End`] will come.
@@ -261,6 +266,12 @@ impl<'m> Engine<'m> {
     /// Whether a session is open that began with `initialize`.
     pub fn is_session_open(&self) -> bool {
         self.session == Session::Initialized
+    }
+
+    /// Whether members of a batch are still to be answered.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_in_batch(&self) -> bool {
+        self.batch.is_some()
     }
 
     /// The longest line that is taken and the longest that is sent, in bytes without their ends.
@@ -297,6 +308,11 @@ impl<'m> Engine<'m> {
                 None => self.next_line(),
             };
             match next {
+                // `shutdown` came as a notification: there is no acknowledgement to wait for.
+                Some(Done::Nothing) if self.batch.is_none() && self.session == Session::ShuttingDown => {
+                    self.session = Session::Ended;
+                    return Step::Shutdown;
+                }
                 None if self.finished => return Step::End,
                 None => return Step::Read,
                 Some(Done::Nothing) => {}
@@ -318,15 +334,20 @@ impl<'m> Engine<'m> {
         let State::Running(running) = self.state else { return };
         let end = match (running.request, result) {
             (Request::Initialize { .. }, Ok(_)) => self.initialized(),
+            // The result of `initialize` is a manifest and nothing else.
+            (Request::Initialize { .. }, Err(failure)) => self.reply.refuse(self.memory, failure),
             (_, result) => self.reply.finish(self.memory, result),
         };
         self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });
     }
 
     fn initialized(&mut self) -> usize {
-        self.session = Session::Initialized;
         let (manifest, limits) = (self.manifest, self.limits());
-        self.reply.answer(self.memory, |out| gevals::write_manifest(out, manifest, limits))
+        let end = self.reply.answer(self.memory, |out| gevals::write_manifest(out, manifest, limits));
+        if !self.reply.is_error() {
+            self.session = Session::Initialized;
+        }
+        end
     }
 
     fn next_line(&mut self) -> Option<Done> {
@@ -449,9 +470,10 @@ impl<'m> Engine<'m> {
             None => self.reply.silent(reply_start),
         }
         let request = if matches!(self.session, Session::ShuttingDown | Session::Ended) {
-            match gevals::request(text, &spans, self.manifest) {
-                Ok(request @ Request::Initialize { .. }) => Ok((request, None)),
-                _ => Err(Refusal::AfterShutdown),
+            if gevals::is_initialize(text, &spans) {
+                gevals::request(text, &spans, self.manifest).map(|request| (request, None))
+            } else {
+                Err(Refusal::AfterShutdown)
             }
         } else {
             gevals::request(text, &spans, self.manifest).and_then(|request| match request {

@@ -276,7 +276,12 @@ pub struct Tail<'f> {
     state: &'f mut State,
 }
 
-impl Tail<'_> {
+impl<'f> Tail<'f> {
+    /// [`space`](Self::space) for as long as the framer is borrowed.
+    pub(crate) fn into_space(self) -> &'f mut [u8] {
+        space(self.buf, self.state)
+    }
+
     /// Room to read into, behind everything that is buffered. Empty when the memory is full (let the peer wait) and
     /// after [`finish`](Self::finish).
     pub fn space(&mut self) -> &mut [u8] {

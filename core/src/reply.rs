@@ -29,8 +29,13 @@ pub(crate) struct Reply {
     stage: Stage,
     /// An output had no JSON form.
     unwritable: bool,
-    /// Where the text of a failure waits.
-    text: (usize, usize),
+    /// An output did not fit: what the reply needs is not known to the byte.
+    at_least: bool,
+    /// It ended as an error.
+    is_error: bool,
+    /// Where the text of a failure waits: behind all else, so that it is lost when more is written. It may end beyond
+    /// `limit`, and is not there then.
+    text: Option<(usize, usize)>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +48,6 @@ enum Stage {
     /// The message is there too.
     Closed,
 }
-
-/// A failure's text may have to move to behind a head that is a little longer than the one it was written for.
-const TEXT_GAP: usize = 80;
 
 impl Reply {
     /// Starts a reply at `start` of `memory` that ends before `limit`.
@@ -67,6 +69,10 @@ impl Reply {
         self.stage == Stage::Silent
     }
 
+    pub(crate) fn is_error(&self) -> bool {
+        self.is_error
+    }
+
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -82,6 +88,7 @@ impl Reply {
             Stage::Closed => return Err(Failure::new(FailureKind::Internal, "an output after the message")),
             Stage::NoOutputs | Stage::InOutputs => {}
         }
+        self.text = None;
         let mut out = writer(memory, self.end, self.limit);
         out.raw(if self.stage == Stage::NoOutputs { self.protocol.first_output() } else { b"," });
         out.str(name);
@@ -96,13 +103,18 @@ impl Reply {
         self.has_message |= name == "message";
         let as_string = end <= self.limit && self.protocol == Protocol::Gevals;
         self.end = if as_string { stringify(memory, start, end, self.limit) } else { end };
-        if self.end > self.limit { Err(self.too_large(self.end)) } else { Ok(()) }
+        if self.end > self.limit {
+            self.at_least = true;
+            return Err(self.too_large(self.end));
+        }
+        Ok(())
     }
 
     pub(crate) fn message(&mut self, memory: &mut [u8], message: &dyn Message) {
         if matches!(self.stage, Stage::Silent | Stage::Closed) {
             return;
         }
+        self.text = None;
         let mut out = writer(memory, self.end, self.limit);
         if self.protocol == Protocol::Gevals {
             out.raw(if self.stage == Stage::InOutputs { b"},\"message\":\"" } else { b",\"message\":\"" });
@@ -123,14 +135,9 @@ impl Reply {
         if self.is_silent() {
             return failure(Detail::Static(""));
         }
-        let start = self.end + TEXT_GAP;
-        let mut out = writer(memory, start, self.limit);
+        let mut out = writer(memory, self.end, self.limit);
         text.write_escaped(&mut out);
-        let end = out.len();
-        if end > self.limit {
-            return self.too_large(end);
-        }
-        self.text = (start, end);
+        self.text = Some((self.end, out.len()));
         failure(Detail::Written)
     }
 
@@ -155,6 +162,8 @@ impl Reply {
             return self.start;
         }
         self.end = match result {
+            Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, &failure),
+            _ if self.unwritable => self.error(memory, &UNWRITABLE),
             Ok(outcome) => {
                 if let Some(message) = outcome.message {
                     self.message(memory, &message);
@@ -162,18 +171,21 @@ impl Reply {
                 self.succeed(memory)
             }
             Err(failure) if failure.kind == FailureKind::Failed => self.fail(memory, &failure),
-            Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, &failure),
-            Err(failure) if self.end <= self.limit && !self.unwritable => self.error(memory, &failure),
-            Err(_) => self.end,
+            // Most likely it is the failure that `output` gave; what else was to come is not known.
+            Err(_) if self.end > self.limit => self.succeed(memory),
+            Err(failure) => self.error(memory, &failure),
         };
-        if self.unwritable {
-            self.end = self.error(memory, &UNWRITABLE);
-        }
         if self.end > self.limit {
             let failure = self.too_large(self.end);
             self.end = self.error(memory, &failure);
         }
         self.end
+    }
+
+    /// Ends the reply with an error, whatever kind of failure it was.
+    pub(crate) fn refuse(&mut self, memory: &mut [u8], failure: Failure) -> usize {
+        let kind = if failure.kind == FailureKind::Failed { FailureKind::Unreachable } else { failure.kind };
+        self.finish(memory, Err(Failure { kind, ..failure }))
     }
 
     fn succeed(&mut self, memory: &mut [u8]) -> usize {
@@ -188,32 +200,34 @@ impl Reply {
         if self.protocol != Protocol::Gevals && (self.body == self.end || self.protocol != Protocol::Amplifier) {
             return self.error(memory, failure);
         }
+        // The text goes to its place first: what goes before it may be longer than what it was written behind.
         let prefix = self.protocol.failure_with_outputs();
-        let body = self.head.saturating_add(prefix.len());
-        let end = move_up(memory, self.body, self.end, body.saturating_sub(self.body), self.limit);
-        let mut out = writer(memory, self.head, self.limit);
-        out.raw(prefix);
-        let mut out = writer(memory, end, self.limit);
-        if self.protocol == Protocol::Gevals {
-            out.raw(if self.stage == Stage::InOutputs { b"},\"error\":\"" } else { b",\"error\":\"" });
-        } else {
-            out.raw(b"},\"code\":\"");
-            out.text_part(self.protocol.name_of(failure));
-            out.raw(b"\",\"message\":\"");
-        }
-        let start = out.len();
-        let end = self.write_text(memory, start, failure);
-        let mut out = writer(memory, end, self.limit);
+        let shift = self.head.saturating_add(prefix.len()).saturating_sub(self.body);
+        let middle = |out: &mut Writer<'_>| {
+            if self.protocol == Protocol::Gevals {
+                out.raw(if self.stage == Stage::InOutputs { b"},\"error\":\"" } else { b",\"error\":\"" });
+            } else {
+                out.raw(b"},\"code\":\"");
+                out.text_part(self.protocol.name_of(failure));
+                out.raw(b"\",\"message\":\"");
+            }
+        };
+        let start = end_of(self.end.saturating_add(shift), middle);
+        let text_end = self.write_text(memory, start, failure);
+        let end = move_up(memory, self.body, self.end, shift, self.limit);
+        writer(memory, self.head, self.limit).raw(prefix);
+        middle(&mut writer(memory, end, self.limit));
+        let mut out = writer(memory, text_end, self.limit);
         out.raw(b"\"}}");
         out.len()
     }
 
     /// An error reply in place of all that was written behind the id.
     fn error(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
-        let mut out = writer(memory, self.head, self.limit);
-        self.protocol.write_error_start(&mut out, failure);
-        let start = out.len();
+        self.is_error = true;
+        let start = end_of(self.head, |out| self.protocol.write_error_start(out, failure));
         let end = self.write_text(memory, start, failure);
+        self.protocol.write_error_start(&mut writer(memory, self.head, self.limit), failure);
         let mut out = writer(memory, end, self.limit);
         self.protocol.write_error_end(&mut out, failure.kind);
         out.len()
@@ -226,14 +240,23 @@ impl Reply {
             Detail::Decode(error) => format_args!("{}", error.display_in(failure.root.name())).write_escaped(&mut out),
             Detail::Size(needed, capacity) => {
                 out.raw(b"reply too large: it needs ");
+                if self.at_least {
+                    out.raw(b"at least ");
+                }
                 out.usize(needed);
                 out.raw(b" bytes, the limit is ");
                 out.usize(capacity);
             }
-            Detail::Written => {
-                let (start, end) = self.text;
-                return move_down(memory, start, end, at);
-            }
+            Detail::Written => match self.text {
+                Some((start, end)) => {
+                    let moved = at.saturating_add(end.saturating_sub(start));
+                    if end > self.limit || moved > self.limit {
+                        return moved.max(end);
+                    }
+                    return relocate(memory, start, end, at);
+                }
+                None => out.text_part("its text was lost to what was written after it"),
+            },
         }
         out.len()
     }
@@ -245,6 +268,13 @@ impl Reply {
 
 const UNWRITABLE: Failure =
     Failure::new(FailureKind::Internal, "an output has no JSON form (NaN, infinity or a key that is no string)");
+
+/// Where what `write` writes at `start` ends.
+fn end_of(start: usize, write: impl FnOnce(&mut Writer<'_>)) -> usize {
+    let mut out = Writer::at(&mut [], start);
+    write(&mut out);
+    out.len()
+}
 
 /// A writer on `memory` before `limit`, at `start`.
 pub(crate) fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_> {
@@ -311,8 +341,11 @@ fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize)
     new_end
 }
 
-/// Moves `start..end` to `at`, which is not behind `start`; gives the new end.
-fn move_down(memory: &mut [u8], start: usize, end: usize, at: usize) -> usize {
+/// Moves `start..end` to `at`; gives the new end.
+fn relocate(memory: &mut [u8], start: usize, end: usize, at: usize) -> usize {
+    if at > start {
+        return move_up(memory, start, end, at - start, memory.len());
+    }
     let length = end.saturating_sub(start);
     for offset in 0..length {
         let byte = memory.get(start + offset).copied().unwrap_or_default();

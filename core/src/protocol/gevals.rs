@@ -98,6 +98,11 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
     }
 }
 
+/// Whether a request is one that starts a session.
+pub(crate) fn is_initialize(text: &[u8], spans: &Spans) -> bool {
+    is(spans.get(rpc::METHOD).map_or(&[][..], |span| span.of(text)), "initialize")
+}
+
 /// Whether the JSON string `value` is `name`, which must have nothing to escape in it.
 #[inline(always)]
 fn is(value: &[u8], name: &str) -> bool {

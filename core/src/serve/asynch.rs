@@ -92,7 +92,13 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         return Ok(End::Stopped);
                     }
                 }
-                Step::Run(_) if stopped => return Ok(End::Stopped),
+                // The rest of a batch is cancelled too, so that its one line still goes out.
+                Step::Run(_) if stopped => {
+                    if !engine.is_in_batch() {
+                        return Ok(End::Stopped);
+                    }
+                    engine.complete(Err(Failure::CANCELLED));
+                }
                 Step::Run(step) => {
                     let mut input_ended = false;
                     self.unsafe_state = true;
@@ -143,7 +149,10 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
             let mut handler = pin!(run(extension, work, &mut cx));
             let mut around = pin!(around_call(background, *reader, *writer, queue, *kind, &over, &ended));
             poll_fn(|task| {
-                if ran.is_none() {
+                // A handler that slept past its deadline does not wake up.
+                if ran.is_none() && is_late() {
+                    ran = Some(Ran::Late);
+                } else if ran.is_none() {
                     match handler.as_mut().poll(task) {
                         _ if is_late() => ran = Some(Ran::Late),
                         Poll::Ready(result) => ran = Some(Ran::Ended(result)),
@@ -154,8 +163,8 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                             }
                         }
                     }
-                    over.set(ran.is_some());
                 }
+                over.set(ran.is_some());
                 around.as_mut().poll(task)
             })
             .await?;

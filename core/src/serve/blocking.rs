@@ -8,7 +8,7 @@ use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
 
 use super::{End, ServeError, Transport, run, write_dropped};
 use crate::Extension;
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::engine::{Engine, Run, Step};
 use crate::extension::{Failure, Outcome};
@@ -89,7 +89,16 @@ fn run_call<E: Extension>(
         }
         match polled {
             Poll::Ready(result) => return (result, true),
-            Poll::Pending => clock.idle(),
+            Poll::Pending => {
+                if let Some(deadline) = deadline {
+                    clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+                }
+                clock.idle();
+            }
+        }
+        // A handler that slept past its deadline does not wake up.
+        if is_late() {
+            return (Err(Failure::TIMEOUT), false);
         }
     }
 }
