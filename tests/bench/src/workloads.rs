@@ -405,7 +405,8 @@ fn serde_json_core(count: usize) -> usize {
         let message = &format!("Applied {file} to namespace {namespace}");
         let outputs = Outputs { resource_version: black_box(VERSION), uid: black_box(UID) };
         let result = Applied { success: true, message, outputs };
-        let Ok(length) = serde_json_core::to_slice(&CoreResponse { jsonrpc: "2.0", id: request.id, result }, &mut reply)
+        let Ok(length) =
+            serde_json_core::to_slice(&CoreResponse { jsonrpc: "2.0", id: request.id, result }, &mut reply)
         else {
             return 0;
         };
