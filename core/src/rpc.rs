@@ -61,11 +61,20 @@ static ENVELOPE: Level = Level {
 /// Where the members of one message stand in its text.
 pub(crate) type Spans = [Span; gevals::SLOTS];
 
+/// No members at all.
+pub(crate) const NO_SPANS: Spans = [Span { start: 0, end: 0 }; gevals::SLOTS];
+
 /// Checks one message and finds its members.
 pub(crate) fn scan(text: &[u8]) -> Result<Spans, SyntaxError> {
-    let mut spans = [Span::default(); gevals::SLOTS];
-    check::scan(text, &ENVELOPE, &mut spans)?;
+    let mut spans = NO_SPANS;
+    scan_into(text, &mut spans)?;
     Ok(spans)
+}
+
+/// [`scan`] into memory that keeps them.
+pub(crate) fn scan_into(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
+    *spans = NO_SPANS;
+    check::scan(text, &ENVELOPE, spans)
 }
 
 /// What a message is, by its envelope.

@@ -140,9 +140,8 @@ impl Key {
     /// `quoted` is the name with its closing quote. `slot` is where its span goes.
     pub(crate) const fn new(quoted: &'static str, slot: usize, child: Option<&'static Level>) -> Self {
         let quoted = quoted.as_bytes();
-        assert!(quoted.len() <= 16, "a longer name does not fit a word");
         let (mut head, mut mask, mut i) = (0, 0, 0);
-        while i < quoted.len() {
+        while i < quoted.len() && i < 16 {
             #[allow(clippy::indexing_slicing, reason = "in bounds by the loop's condition")]
             let byte = quoted[i] as u128;
             head |= byte << (8 * i);
@@ -162,7 +161,9 @@ impl Key {
             if (u128::from_le_bytes(*word) ^ self.head) & self.mask != 0 {
                 return None;
             }
-            return rest.get(self.quoted.len()..);
+            if self.quoted.len() <= 16 {
+                return rest.get(self.quoted.len()..);
+            }
         }
         strip(rest, self.quoted)
     }
@@ -225,6 +226,7 @@ impl<'t> Scanner<'t> {
         level: &'static Level,
         slots: &mut [Span],
     ) -> Option<&'t [u8]> {
+        // The wanted members from the one on that is likely to come next.
         let mut expected = level.keys;
         rest = space(rest);
         if let [b'}', rest @ ..] = rest {
@@ -232,23 +234,27 @@ impl<'t> Scanner<'t> {
         }
         loop {
             let [b'"', name @ ..] = rest else { return self.unexpected(rest) };
-            let key;
-            (key, rest) = self.key(name, level, &mut expected)?;
+            let found;
+            (found, rest) = match expected.first().and_then(|key| key.strip(name)) {
+                Some(rest) => (expected, rest),
+                None => self.other_key(name, level)?,
+            };
             rest = self.colon(rest)?;
             let value = rest;
-            rest = match (value, key) {
-                ([b'"', string @ ..], _) => self.close(plain(string))?,
-                ([b'{', members @ ..], Some(Key { child: Some(child), slot, .. })) => {
-                    forget(child, *slot, slots);
-                    self.object(members, depth + 1, child, slots)?
-                }
-                _ => self.value(value, depth)?,
-            };
-            if let Some(key) = key {
-                if let Some(child) = key.child
-                    && !matches!(value, [b'{', ..])
-                {
-                    forget(child, key.slot, slots);
+            if let [key, others @ ..] = found {
+                expected = others;
+                if let Some(child) = key.child {
+                    if slots.get(usize::from(key.slot)).is_some_and(|span| !span.is_absent()) {
+                        clear(child, slots);
+                    }
+                    rest = match value {
+                        [b'{', members @ ..] => self.object(members, depth + 1, child, slots)?,
+                        _ => self.value(value, depth)?,
+                    };
+                } else if let [b'"', string @ ..] = value {
+                    rest = self.close(plain(string))?;
+                } else {
+                    rest = self.value(value, depth)?;
                 }
                 if let Some(span) = slots.get_mut(usize::from(key.slot)) {
                     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
@@ -256,6 +262,8 @@ impl<'t> Scanner<'t> {
                         *span = Span { start: self.offset(value) as u32, end: self.offset(rest) as u32 };
                     }
                 }
+            } else {
+                rest = self.value(value, depth)?;
             }
             rest = space(rest);
             rest = match rest {
@@ -266,48 +274,31 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Which of the level's members the name that `rest` starts with is, and what follows its closing quote. `expected`
-    /// starts with the member that is likely to come next.
-    #[inline(always)]
-    fn key(
-        &mut self,
-        rest: &'t [u8],
-        level: &'static Level,
-        expected: &mut &'static [Key],
-    ) -> Option<(Option<&'static Key>, &'t [u8])> {
-        if let Some((first, others)) = expected.split_first()
-            && let Some(after) = first.strip(rest)
-        {
-            *expected = others;
-            return Some((Some(first), after));
-        }
-        self.other_key(rest, level, expected)
-    }
-
+    /// The level's members from the one on whose name `rest` starts with (none of them, if it is none of theirs), and what
+    /// follows its closing quote.
     #[inline(never)]
-    fn other_key(
-        &mut self,
-        rest: &'t [u8],
-        level: &'static Level,
-        expected: &mut &'static [Key],
-    ) -> Option<(Option<&'static Key>, &'t [u8])> {
+    fn other_key(&mut self, rest: &'t [u8], level: &'static Level) -> Option<(&'static [Key], &'t [u8])> {
         let mut keys = level.keys;
-        while let Some((key, others)) = keys.split_first() {
+        while let [key, others @ ..] = keys {
             if let Some(after) = key.strip(rest) {
-                *expected = others;
-                return Some((Some(key), after));
+                return Some((keys, after));
             }
             keys = others;
         }
-        let after = self.string(rest)?;
+        let after = self.close(plain(rest))?;
         let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
         let name = rest.get(..length).unwrap_or_default();
-        if !name.contains(&b'\\') {
-            return Some((None, after));
+        if name.contains(&b'\\') {
+            // RFC 8259 §8.3: names are compared after their escapes are decoded.
+            let name = super::view::Text::of_checked(name);
+            keys = level.keys;
+            while let [key, others @ ..] = keys
+                && !name.is(key.name())
+            {
+                keys = others;
+            }
         }
-        // RFC 8259 §8.3: names are compared after their escapes are decoded.
-        let name = super::view::Text::of_checked(name);
-        Some((level.keys.iter().find(|key| name.is(key.name())), after))
+        Some((keys, after))
     }
 
     /// Skips any value: the tight loop. `outside` containers are open around it.
@@ -535,14 +526,7 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// Forgets what an earlier member of the same name, if there was one, had below it.
-#[inline(always)]
-fn forget(child: &'static Level, slot: u8, slots: &mut [Span]) {
-    if slots.get(usize::from(slot)).is_some_and(|span| !span.is_absent()) {
-        clear(child, slots);
-    }
-}
-
+/// Forgets what an earlier member of the same name had below it.
 #[cold]
 fn clear(level: &'static Level, slots: &mut [Span]) {
     for key in level.keys {
@@ -567,7 +551,7 @@ fn space(mut rest: &[u8]) -> &[u8] {
 /// Skips the bytes of a string that need no second look.
 #[cfg(target_pointer_width = "64")]
 #[inline(always)]
-fn plain(mut rest: &[u8]) -> &[u8] {
+pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
     while let Some((word, after)) = rest.split_first_chunk::<8>() {
         let special = special_bytes(u64::from_le_bytes(*word));
         if special != 0 {
@@ -585,7 +569,7 @@ fn plain(mut rest: &[u8]) -> &[u8] {
 
 #[cfg(not(target_pointer_width = "64"))]
 #[inline(always)]
-fn plain(mut rest: &[u8]) -> &[u8] {
+pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
     // Four table look-ups a turn: what a Cortex-M0+ does fastest.
     while let [a, b, c, d, after @ ..] = rest {
         if !is_plain(*a) {

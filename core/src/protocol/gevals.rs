@@ -195,17 +195,24 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
 
 /// Reads the context's timeout: absent, null and zero set no limit.
 pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal> {
+    /// Longer than any duration that means something.
+    const LONGEST: usize = 64;
     let fault = |fault| Refusal::Params { member: "context.timeout", fault };
-    // Longer than any duration that means something; what does not fit is none.
-    let mut memory = [0; 64];
-    let timeout = match spans.get(TIMEOUT_MEMBER).map_or(&[][..], |span| span.of(text)) {
+    let raw = match spans.get(TIMEOUT_MEMBER).map_or(&[][..], |span| span.of(text)) {
         [] | [b'n', ..] => return Ok(None),
-        [b'"', raw @ .., b'"'] => {
-            Text::of_checked(raw).decode_into(&mut memory).map_err(|_| fault("longer than 64 bytes"))?
-        }
+        [b'"', raw @ .., b'"'] => raw,
         _ => return Err(fault("expected a duration such as \"1m30s\"")),
     };
-    match GoDuration::parse(timeout).map(|timeout| u64::try_from(timeout.as_nanos())) {
+    let too_long = fault("longer than 64 bytes");
+    let timeout = if raw.contains(&b'\\') {
+        let decoded = &mut [0; LONGEST];
+        GoDuration::parse(Text::of_checked(raw).decode_into(decoded).map_err(|_| too_long)?)
+    } else if raw.len() <= LONGEST {
+        GoDuration::parse_bytes(raw)
+    } else {
+        return Err(too_long);
+    };
+    match timeout.map(|timeout| u64::try_from(timeout.as_nanos())) {
         Ok(Ok(0)) => Ok(None),
         Ok(Ok(nanos)) => Ok(Some(nanos)),
         Ok(Err(_)) => Err(fault("must not be negative")),
