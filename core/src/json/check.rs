@@ -228,49 +228,56 @@ impl<'t> Scanner<'t> {
     ) -> Option<&'t [u8]> {
         // The wanted members from the one on that is likely to come next.
         let mut expected = level.keys;
-        rest = space(rest);
-        if let [b'}', rest @ ..] = rest {
-            return Some(rest);
-        }
+        let mut name = match space(rest) {
+            [b'"', name @ ..] => name,
+            [b'}', rest @ ..] => return Some(rest),
+            rest => return self.unexpected(rest),
+        };
         loop {
-            let [b'"', name @ ..] = rest else { return self.unexpected(rest) };
             let found;
             (found, rest) = match expected.first().and_then(|key| key.strip(name)) {
                 Some(rest) => (expected, rest),
                 None => self.other_key(name, level)?,
             };
-            rest = self.colon(rest)?;
-            let value = rest;
-            if let [key, others @ ..] = found {
-                expected = others;
-                if let Some(child) = key.child {
-                    if slots.get(usize::from(key.slot)).is_some_and(|span| !span.is_absent()) {
+            let value = match rest {
+                [b':', value @ ..] if matches!(value, [b'"', ..]) => value,
+                _ => self.colon(rest)?,
+            };
+            rest = match (found, value) {
+                ([Key { child: None, .. }, ..], [b'"', string @ ..]) => self.close(plain(string))?,
+                ([Key { child: Some(child), slot, .. }, ..], _) => {
+                    if slots.get(usize::from(*slot)).is_some_and(|span| !span.is_absent()) {
                         clear(child, slots);
                     }
-                    rest = match value {
-                        [b'{', members @ ..] => self.object(members, depth + 1, child, slots)?,
+                    match value {
+                        [b'{', members @ ..] => self.object(members, depth.wrapping_add(1), child, slots)?,
                         _ => self.value(value, depth)?,
-                    };
-                } else if let [b'"', string @ ..] = value {
-                    rest = self.close(plain(string))?;
-                } else {
-                    rest = self.value(value, depth)?;
+                    }
                 }
+                _ => self.value(value, depth)?,
+            };
+            if let [key, others @ ..] = found {
+                expected = others;
                 if let Some(span) = slots.get_mut(usize::from(key.slot)) {
                     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
                     {
                         *span = Span { start: self.offset(value) as u32, end: self.offset(rest) as u32 };
                     }
                 }
-            } else {
-                rest = self.value(value, depth)?;
             }
-            rest = space(rest);
-            rest = match rest {
+            if let [b',', b'"', next @ ..] = rest {
+                name = next;
+                continue;
+            }
+            rest = match space(rest) {
                 [b',', rest @ ..] => space(rest),
                 [b'}', rest @ ..] => return Some(rest),
-                _ => return self.unexpected(rest),
+                rest => return self.unexpected(rest),
             };
+            match rest {
+                [b'"', next @ ..] => name = next,
+                _ => return self.unexpected(rest),
+            }
         }
     }
 
