@@ -115,14 +115,36 @@ impl Span {
         self.end == 0
     }
 
+    /// The value's first byte, which tells its type; 0 for an absent member.
+    #[inline]
+    pub(crate) fn first(self, text: &[u8]) -> u8 {
+        if self.is_absent() { 0 } else { text.get(self.start as usize).copied().unwrap_or_default() }
+    }
+
     pub(crate) fn of(self, text: &[u8]) -> &[u8] {
         text.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
 
-/// The members of one object whose values are wanted, in the order a peer is likely to send them.
+/// What is wanted of one object.
 pub(crate) struct Level {
-    pub(crate) keys: &'static [Key],
+    /// The members whose values are wanted, in the order a peer is likely to send them.
+    keys: &'static [Key],
+    /// Where to put the last value of the other members that is no string.
+    no_string: Option<u8>,
+}
+
+impl Level {
+    /// Wants these members.
+    pub(crate) const fn of(keys: &'static [Key]) -> Self {
+        Self { keys, no_string: None }
+    }
+
+    /// Wants strings only: `slot` stays absent if there is nothing else.
+    #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
+    pub(crate) const fn of_strings(slot: usize) -> Self {
+        Self { keys: &[], no_string: Some(slot as u8) }
+    }
 }
 
 /// One wanted member.
@@ -243,26 +265,31 @@ impl<'t> Scanner<'t> {
                 [b':', value @ ..] if matches!(value, [b'"', ..]) => value,
                 _ => self.colon(rest)?,
             };
-            rest = match (found, value) {
-                ([Key { child: None, .. }, ..], [b'"', string @ ..]) => self.close(plain(string))?,
-                ([Key { child: Some(child), slot, .. }, ..], _) => {
-                    if slots.get(usize::from(*slot)).is_some_and(|span| !span.is_absent()) {
-                        clear(child, slots);
-                    }
-                    match value {
-                        [b'{', members @ ..] => self.object(members, depth.wrapping_add(1), child, slots)?,
-                        _ => self.value(value, depth)?,
-                    }
-                }
-                _ => self.value(value, depth)?,
-            };
+            let slot;
             if let [key, others @ ..] = found {
                 expected = others;
-                if let Some(span) = slots.get_mut(usize::from(key.slot)) {
-                    #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
-                    {
-                        *span = Span { start: self.offset(value) as u32, end: self.offset(rest) as u32 };
+                slot = Some(key.slot);
+                if let Some(child) = key.child {
+                    if slots.get(usize::from(key.slot)).is_some_and(|span| !span.is_absent()) {
+                        clear(child, slots);
                     }
+                    rest = match value {
+                        [b'{', members @ ..] => self.object(members, depth.wrapping_add(1), child, slots)?,
+                        _ => self.value(value, depth)?,
+                    };
+                } else {
+                    rest = self.short_value(value, depth)?;
+                }
+            } else {
+                slot = level.no_string.filter(|_| !matches!(value, [b'"', ..]));
+                rest = self.short_value(value, depth)?;
+            }
+            if let Some(slot) = slot
+                && let Some(span) = slots.get_mut(usize::from(slot))
+            {
+                #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
+                {
+                    *span = Span { start: self.offset(value) as u32, end: self.offset(rest) as u32 };
                 }
             }
             if let [b',', b'"', next @ ..] = rest {
@@ -306,6 +333,15 @@ impl<'t> Scanner<'t> {
             }
         }
         Some((keys, after))
+    }
+
+    /// [`value`](Self::value) where it is likely to be a string.
+    #[inline(always)]
+    fn short_value(&mut self, rest: &'t [u8], outside: usize) -> Option<&'t [u8]> {
+        match rest {
+            [b'"', string @ ..] => self.close(plain(string)),
+            _ => self.value(rest, outside),
+        }
     }
 
     /// Skips any value: the tight loop. `outside` containers are open around it.
@@ -536,6 +572,9 @@ impl<'t> Scanner<'t> {
 /// Forgets what an earlier member of the same name had below it.
 #[cold]
 fn clear(level: &'static Level, slots: &mut [Span]) {
+    if let Some(span) = level.no_string.and_then(|slot| slots.get_mut(usize::from(slot))) {
+        *span = Span::default();
+    }
     for key in level.keys {
         if let Some(span) = slots.get_mut(usize::from(key.slot)) {
             *span = Span::default();
