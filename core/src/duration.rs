@@ -69,7 +69,11 @@ impl GoDuration {
     /// Accepts and refuses exactly what Go's `time.ParseDuration` does, with the same nanoseconds: a fraction is computed
     /// as Go's 64-bit floating point would round it, then cut to whole nanoseconds.
     pub fn parse(text: &str) -> Result<Self, ParseDurationError> {
-        let bytes = text.as_bytes();
+        Self::parse_bytes(text.as_bytes())
+    }
+
+    /// [`parse`](Self::parse) of what may not be UTF-8: nothing that is not would be taken.
+    pub(crate) fn parse_bytes(bytes: &[u8]) -> Result<Self, ParseDurationError> {
         let (negative, mut rest) = match bytes {
             [] => return Err(ParseDurationError::Empty),
             [b'-', rest @ ..] => (true, rest),

@@ -81,6 +81,8 @@ pub struct Engine<'m> {
     pinned: bool,
     #[cfg(feature = "amplifier")]
     event: Option<Running>,
+    /// Where the members of the message in hand stand, in JSON-RPC.
+    spans: Spans,
 }
 
 /// What is to be done next.
@@ -149,14 +151,15 @@ struct Running {
     request: Request,
     /// Where the message stands in its line.
     message: Span,
-    spans: Members,
+    members: Members,
     timeout_nanos: Option<u64>,
 }
 
 /// Where a request's members stand, by protocol.
 #[derive(Debug, Clone, Copy)]
 enum Members {
-    Gevals(Spans),
+    /// In the engine's own memory.
+    Gevals,
     #[cfg(feature = "amplifier")]
     Amplifier(amplifier::Spans),
     #[cfg(feature = "namel3ss")]
@@ -210,6 +213,7 @@ impl<'m> Engine<'m> {
             finished: false,
             protocol: Protocol::default(),
             pinned: false,
+            spans: rpc::NO_SPANS,
             #[cfg(feature = "amplifier")]
             event: None,
         })
@@ -439,12 +443,11 @@ impl<'m> Engine<'m> {
             None => (0, self.memory.len().saturating_sub(1)),
         };
         let protocol = self.protocol;
-        let spans = match rpc::scan(text) {
-            Ok(spans) => spans,
-            Err(error) => return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error)),
-        };
+        if let Err(error) = rpc::scan_into(text, &mut self.spans) {
+            return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
+        }
         if self.batch.is_none() && !self.pinned {
-            self.protocol = told(&spans).unwrap_or(protocol);
+            self.protocol = told(&self.spans).unwrap_or(protocol);
         }
         match self.protocol {
             Protocol::Gevals => {}
@@ -456,12 +459,13 @@ impl<'m> Engine<'m> {
         }
         let (line, _) = self.framer.held();
         let text = line.get(start..end).unwrap_or_default();
-        let id = match rpc::classify(text, &spans) {
+        let spans = &self.spans;
+        let id = match rpc::classify(text, spans) {
             Envelope::Reply => return Done::Nothing,
-            Envelope::Request => Some(rpc::id(text, &spans)),
+            Envelope::Request => Some(rpc::id(text, spans)),
             Envelope::Notification => None,
             Envelope::Invalid { text: fault, id_is_usable } => {
-                let id = if id_is_usable { rpc::id(text, &spans) } else { b"" };
+                let id = if id_is_usable { rpc::id(text, spans) } else { b"" };
                 return Done::Reply(invalid_request(&mut reply::writer(self.memory, reply_start, limit), id, fault));
             }
         };
@@ -470,33 +474,33 @@ impl<'m> Engine<'m> {
             None => self.reply.silent(reply_start),
         }
         let request = if matches!(self.session, Session::ShuttingDown | Session::Ended) {
-            if gevals::is_initialize(text, &spans) {
-                gevals::request(text, &spans, self.manifest).map(|request| (request, None))
+            if gevals::is_initialize(text, spans) {
+                gevals::request(text, spans, self.manifest).map(|request| (request, None))
             } else {
                 Err(Refusal::AfterShutdown)
             }
         } else {
-            gevals::request(text, &spans, self.manifest).and_then(|request| match request {
+            gevals::request(text, spans, self.manifest).and_then(|request| match request {
                 Request::Execute { .. } => {
-                    gevals::check_context(text, &spans)?;
-                    Ok((request, gevals::timeout(text, &spans)?))
+                    gevals::check_context(text, spans)?;
+                    Ok((request, gevals::timeout(text, spans)?))
                 }
                 _ => Ok((request, None)),
             })
         };
         let end = match request {
             Ok((request @ Request::Execute { .. }, timeout_nanos)) => {
-                return self.start(request, start, end, Members::Gevals(spans), timeout_nanos);
+                return self.start(request, start, end, Members::Gevals, timeout_nanos);
             }
             Ok((request @ Request::Initialize { config }, _)) if !config.is_absent() => {
-                return self.start(request, start, end, Members::Gevals(spans), None);
+                return self.start(request, start, end, Members::Gevals, None);
             }
             Ok((Request::Initialize { .. }, _)) => self.initialized(),
             Ok(_) => {
                 self.session = Session::ShuttingDown;
                 self.reply.answer(self.memory, |out| out.raw(b",\"result\":{}}"))
             }
-            Err(refusal) => self.reply.answer(self.memory, |out| gevals::write_refusal(out, refusal, text, &spans)),
+            Err(refusal) => self.reply.answer(self.memory, |out| gevals::write_refusal(out, refusal, text, spans)),
         };
         if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
     }
@@ -559,17 +563,18 @@ impl<'m> Engine<'m> {
         request: Request,
         start: usize,
         end: usize,
-        spans: Members,
+        members: Members,
         timeout_nanos: Option<u64>,
     ) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
-        self.state = State::Running(Running { request, message, spans, timeout_nanos });
+        self.state = State::Running(Running { request, message, members, timeout_nanos });
         Done::Run
     }
 
     /// What [`State::Running`] says, as parts of the memory.
     fn run(&mut self) -> Option<Run<'_>> {
-        let State::Running(Running { request, message, spans, timeout_nanos }) = self.state else { return None };
+        let State::Running(Running { request, message, members, timeout_nanos }) = &self.state else { return None };
+        let (request, message, timeout_nanos) = (*request, *message, *timeout_nanos);
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;
         let taken = match request {
@@ -577,7 +582,7 @@ impl<'m> Engine<'m> {
             Request::Initialize { config } => config,
             #[cfg(feature = "amplifier")]
             Request::Event { event } => event,
-            _ => empty_object(text, &spans)?,
+            _ => empty_object(text, members, &self.spans)?,
         };
         let (before, rest) = text.split_at_mut_checked(taken.start as usize)?;
         let (value, after) = rest.split_at_mut_checked((taken.end as usize).checked_sub(taken.start as usize)?)?;
@@ -589,8 +594,8 @@ impl<'m> Engine<'m> {
         };
         let work = match request {
             Request::Execute { index, .. } => {
-                let context = match &spans {
-                    Members::Gevals(spans) => gevals::context(spans, part),
+                let context = match members {
+                    Members::Gevals => gevals::context(&self.spans, part),
                     #[cfg(feature = "amplifier")]
                     Members::Amplifier(spans) => {
                         CallContext { session_id: rpc::string(part(spans.session_in(part))), ..CallContext::default() }
@@ -631,9 +636,10 @@ fn told(spans: &Spans) -> Option<Protocol> {
 
 /// No arguments are an empty object. It is written in the place of a member that every request has, that has been read
 /// and is wanted no more.
-fn empty_object(text: &mut [u8], spans: &Members) -> Option<Span> {
-    let Span { start, end } = match spans {
-        Members::Gevals([version, ..]) => *version,
+fn empty_object(text: &mut [u8], members: &Members, gevals: &Spans) -> Option<Span> {
+    let [version, ..] = *gevals;
+    let Span { start, end } = match members {
+        Members::Gevals => version,
         #[cfg(feature = "amplifier")]
         Members::Amplifier(spans) => spans.spent(),
         #[cfg(feature = "namel3ss")]

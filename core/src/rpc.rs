@@ -45,27 +45,34 @@ pub(crate) const PROTOCOL_VERSION: usize = 7;
 pub(crate) const FIRST_FREE: usize = 8;
 
 /// The members of a message, in the order in which peers send them.
-static ENVELOPE: Level = Level {
-    keys: &[
-        Key::new("jsonrpc\"", JSONRPC, None),
-        Key::new("id\"", ID, None),
-        Key::new("method\"", METHOD, None),
-        Key::new("params\"", PARAMS, Some(&gevals::PARAMS)),
-        Key::new("result\"", RESULT, None),
-        Key::new("error\"", ERROR, None),
-        Key::new("op\"", OP, None),
-        Key::new("protocol_version\"", PROTOCOL_VERSION, None),
-    ],
-};
+static ENVELOPE: Level = Level::of(&[
+    Key::new("jsonrpc\"", JSONRPC, None),
+    Key::new("id\"", ID, None),
+    Key::new("method\"", METHOD, None),
+    Key::new("params\"", PARAMS, Some(&gevals::PARAMS)),
+    Key::new("result\"", RESULT, None),
+    Key::new("error\"", ERROR, None),
+    Key::new("op\"", OP, None),
+    Key::new("protocol_version\"", PROTOCOL_VERSION, None),
+]);
 
 /// Where the members of one message stand in its text.
 pub(crate) type Spans = [Span; gevals::SLOTS];
 
+/// No members at all.
+pub(crate) const NO_SPANS: Spans = [Span { start: 0, end: 0 }; gevals::SLOTS];
+
 /// Checks one message and finds its members.
 pub(crate) fn scan(text: &[u8]) -> Result<Spans, SyntaxError> {
-    let mut spans = [Span::default(); gevals::SLOTS];
-    check::scan(text, &ENVELOPE, &mut spans)?;
+    let mut spans = NO_SPANS;
+    scan_into(text, &mut spans)?;
     Ok(spans)
+}
+
+/// [`scan`] into memory that keeps them.
+pub(crate) fn scan_into(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
+    *spans = NO_SPANS;
+    check::scan(text, &ENVELOPE, spans)
 }
 
 /// What a message is, by its envelope.

@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write as _};
 
-use super::check::{SyntaxError, check};
+use super::check::{SyntaxError, check, plain};
 
 /// A JSON value, as a view over its text.
 ///
@@ -176,32 +176,48 @@ impl<'a> Iterator for Elements<'a> {
 /// Takes the next value of checked text off `rest`, past the commas, colons and spaces before it. Containers are counted,
 /// not remembered: their brackets are known to match.
 fn take_value<'a>(rest: &mut &'a [u8]) -> Option<Json<'a>> {
-    let start = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':'))?;
-    let text = rest.get(start..)?;
-    let mut bytes = text.iter();
-    let (mut open, mut in_string) = (0_usize, false);
-    let length = loop {
-        let before = text.len() - bytes.len();
-        let Some(byte) = bytes.next() else { break before };
-        match byte {
-            b'\\' if in_string => {
-                bytes.next();
+    let mut text = *rest;
+    while let [b' ' | b'\t' | b'\n' | b'\r' | b',' | b':', after @ ..] = text {
+        text = after;
+    }
+    let mut after = text;
+    let mut open = 0_usize;
+    loop {
+        after = match after {
+            [b'"', string @ ..] => behind_string(string),
+            [b'{' | b'[', inside @ ..] => {
+                open += 1;
+                inside
             }
-            b'"' => in_string = !in_string,
-            _ if in_string => continue,
-            b'{' | b'[' => open += 1,
-            b'}' | b']' if open == 0 => break before,
-            b'}' | b']' => open -= 1,
-            b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' if open == 0 => break before,
-            _ => continue,
+            [b'}' | b']', outside @ ..] if open > 0 => {
+                open -= 1;
+                outside
+            }
+            [b' ' | b'\t' | b'\n' | b'\r' | b',' | b':', more @ ..] if open > 0 => more,
+            [] | [b'}' | b']' | b',' | b':' | b' ' | b'\t' | b'\n' | b'\r', ..] => break,
+            [_, scalar @ ..] => {
+                after = scalar;
+                continue;
+            }
+        };
+        if open == 0 {
+            break;
         }
-        if open == 0 && !in_string {
-            break text.len() - bytes.len();
-        }
-    };
-    let (value, after) = text.split_at_checked(length)?;
+    }
+    let value = text.get(..text.len() - after.len())?;
     *rest = after;
     (!value.is_empty()).then_some(Json { text: value })
+}
+
+/// What follows the closing quote of a checked string, from behind its opening quote.
+fn behind_string(mut rest: &[u8]) -> &[u8] {
+    loop {
+        rest = match plain(rest) {
+            [b'"', after @ ..] => return after,
+            [b'\\', _, after @ ..] | [_, after @ ..] => after,
+            [] => return &[],
+        };
+    }
 }
 
 /// A JSON string, as a view: it compares, prints and iterates as its decoded text does.

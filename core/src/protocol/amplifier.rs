@@ -26,22 +26,18 @@ const INNER_ARGS: usize = 5;
 const INNER_SESSION: usize = 6;
 const SLOTS: usize = 7;
 
-static MEMBERS: Level = Level {
-    keys: &[
-        Key::new("op\"", OP, None),
-        Key::new("args\"", ARGS, Some(&INNER)),
-        Key::new("session_id\"", SESSION, None),
-        Key::new("id\"", ID, None),
-    ],
-};
+static MEMBERS: Level = Level::of(&[
+    Key::new("op\"", OP, None),
+    Key::new("args\"", ARGS, Some(&INNER)),
+    Key::new("session_id\"", SESSION, None),
+    Key::new("id\"", ID, None),
+]);
 
-static INNER: Level = Level {
-    keys: &[
-        Key::new("op\"", INNER_OP, None),
-        Key::new("args\"", INNER_ARGS, None),
-        Key::new("session_id\"", INNER_SESSION, None),
-    ],
-};
+static INNER: Level = Level::of(&[
+    Key::new("op\"", INNER_OP, None),
+    Key::new("args\"", INNER_ARGS, None),
+    Key::new("session_id\"", INNER_SESSION, None),
+]);
 
 /// Where the members of a request stand in its text.
 #[derive(Debug, Clone, Copy)]

@@ -42,31 +42,30 @@ const PROMPT: usize = OPERATION + 8;
 const OUTPUT: usize = OPERATION + 9;
 const PROTOCOL_VERSION: usize = OPERATION + 10;
 const CONFIG: usize = OPERATION + 11;
+const ENV_NO_STRING: usize = OPERATION + 12;
 /// How many members are watched, JSON-RPC's own included.
-pub(crate) const SLOTS: usize = OPERATION + 12;
+pub(crate) const SLOTS: usize = OPERATION + 13;
 
 /// The members of `params`, of all methods: no two methods give one name two meanings.
-pub(crate) static PARAMS: Level = Level {
-    keys: &[
-        Key::new("operation\"", OPERATION, None),
-        Key::new("args\"", ARGS, None),
-        Key::new("context\"", CONTEXT, Some(&CONTEXT_MEMBERS)),
-        Key::new("protocolVersion\"", PROTOCOL_VERSION, None),
-        Key::new("config\"", CONFIG, None),
-    ],
-};
+pub(crate) static PARAMS: Level = Level::of(&[
+    Key::new("operation\"", OPERATION, None),
+    Key::new("args\"", ARGS, None),
+    Key::new("context\"", CONTEXT, Some(&CONTEXT_MEMBERS)),
+    Key::new("protocolVersion\"", PROTOCOL_VERSION, None),
+    Key::new("config\"", CONFIG, None),
+]);
 
-static CONTEXT_MEMBERS: Level = Level {
-    keys: &[
-        Key::new("workdir\"", WORKDIR, None),
-        Key::new("phase\"", PHASE, None),
-        Key::new("env\"", ENV, None),
-        Key::new("timeout\"", TIMEOUT_MEMBER, None),
-        Key::new("agent\"", AGENT, Some(&AGENT_MEMBERS)),
-    ],
-};
+static CONTEXT_MEMBERS: Level = Level::of(&[
+    Key::new("workdir\"", WORKDIR, None),
+    Key::new("phase\"", PHASE, None),
+    Key::new("env\"", ENV, Some(&ENVIRONMENT)),
+    Key::new("timeout\"", TIMEOUT_MEMBER, None),
+    Key::new("agent\"", AGENT, Some(&AGENT_MEMBERS)),
+]);
 
-static AGENT_MEMBERS: Level = Level { keys: &[Key::new("prompt\"", PROMPT, None), Key::new("output\"", OUTPUT, None)] };
+static ENVIRONMENT: Level = Level::of_strings(ENV_NO_STRING);
+
+static AGENT_MEMBERS: Level = Level::of(&[Key::new("prompt\"", PROMPT, None), Key::new("output\"", OUTPUT, None)]);
 
 /// Why a request is answered with an error before anything runs.
 #[derive(Debug, Clone, Copy)]
@@ -200,17 +199,24 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
 
 /// Reads the context's timeout: absent, null and zero set no limit.
 pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal> {
+    /// Longer than any duration that means something.
+    const LONGEST: usize = 64;
     let fault = |fault| Refusal::Params { member: "context.timeout", fault };
-    // Longer than any duration that means something; what does not fit is none.
-    let mut memory = [0; 64];
-    let timeout = match spans.get(TIMEOUT_MEMBER).map_or(&[][..], |span| span.of(text)) {
+    let raw = match spans.get(TIMEOUT_MEMBER).map_or(&[][..], |span| span.of(text)) {
         [] | [b'n', ..] => return Ok(None),
-        [b'"', raw @ .., b'"'] => {
-            Text::of_checked(raw).decode_into(&mut memory).map_err(|_| fault("longer than 64 bytes"))?
-        }
+        [b'"', raw @ .., b'"'] => raw,
         _ => return Err(fault("expected a duration such as \"1m30s\"")),
     };
-    match GoDuration::parse(timeout).map(|timeout| u64::try_from(timeout.as_nanos())) {
+    let too_long = fault("longer than 64 bytes");
+    let timeout = if raw.contains(&b'\\') {
+        let decoded = &mut [0; LONGEST];
+        GoDuration::parse(Text::of_checked(raw).decode_into(decoded).map_err(|_| too_long)?)
+    } else if raw.len() <= LONGEST {
+        GoDuration::parse_bytes(raw)
+    } else {
+        return Err(too_long);
+    };
+    match timeout.map(|timeout| u64::try_from(timeout.as_nanos())) {
         Ok(Ok(0)) => Ok(None),
         Ok(Ok(nanos)) => Ok(Some(nanos)),
         Ok(Err(_)) => Err(fault("must not be negative")),
@@ -222,7 +228,7 @@ pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal
 pub(crate) fn check_context(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
     const STRING: &str = "expected a string";
     const OBJECT: &str = "expected an object";
-    let table: [(usize, &'static str, u8, &'static str); 6] = [
+    const TYPES: [(usize, &str, u8, &str); 6] = [
         (WORKDIR, "context.workdir", b'"', STRING),
         (PHASE, "context.phase", b'"', STRING),
         (ENV, "context.env", b'{', OBJECT),
@@ -230,18 +236,22 @@ pub(crate) fn check_context(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
         (PROMPT, "context.agent.prompt", b'"', STRING),
         (OUTPUT, "context.agent.output", b'"', STRING),
     ];
-    for (slot, member, first, fault) in table {
-        match spans.get(slot).map_or(&[][..], |span| span.of(text)) {
-            [] | [b'n', ..] => {}
-            [byte, ..] if *byte == first => {}
-            _ => return Err(Refusal::Params { member, fault }),
+    for (slot, member, wanted, fault) in &TYPES {
+        let first = first(text, spans, *slot);
+        if !(first == 0 || first == b'n' || first == *wanted) {
+            return Err(Refusal::Params { member, fault });
         }
     }
-    let env = Json::of_checked(spans.get(ENV).map_or(&[][..], |span| span.of(text)));
-    if env.members().any(|(_, value)| value.text().is_none()) {
+    if first(text, spans, ENV_NO_STRING) != 0 {
         return Err(Refusal::Params { member: "context.env", fault: "expected strings as values" });
     }
     Ok(())
+}
+
+/// The first byte of a member's value; 0 if it is absent.
+#[inline(always)]
+fn first(text: &[u8], spans: &Spans, slot: usize) -> u8 {
+    spans.get(slot).map_or(0, |span| span.first(text))
 }
 
 /// The context of a call, whose members `part` finds in what is left of the line.

@@ -1,0 +1,154 @@
+//! rigline measured against what one would pick instead, on the gevals text's `execute` example.
+//!
+//! `cargo run --release -p rigline-bench` prints the table. `… -- run NAME COUNT` runs one workload so often, and no more:
+//! what callgrind counts for two numbers of calls, less one from the other, is exact.
+
+mod heap;
+mod workloads;
+
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use workloads::ALL;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["run", name, count] => match (workload(name), count.parse()) {
+            (Some(run), Ok(count)) => println!("{}", run(count)),
+            _ => return usage(),
+        },
+        ["table"] | [] => table(),
+        _ => return usage(),
+    }
+    ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: rigline-bench [table | run NAME COUNT], NAME being one of:");
+    for (name, _) in ALL {
+        eprintln!("  {name}");
+    }
+    ExitCode::from(2)
+}
+
+fn workload(name: &str) -> Option<fn(usize) -> usize> {
+    ALL.iter().find(|(known, _)| *known == name).map(|(_, run)| *run)
+}
+
+/// One comparison: ours, theirs, and how many times ours must be faster.
+struct Row {
+    what: &'static str,
+    ours: &'static str,
+    theirs: &'static str,
+    by_instructions: bool,
+    target: f64,
+    stretch: f64,
+}
+
+const ROWS: [Row; 3] = [
+    Row {
+        what: "line to reply, framing in both, instructions",
+        ours: "rigline",
+        theirs: "serde_json",
+        by_instructions: true,
+        target: 2.2,
+        stretch: 3.0,
+    },
+    Row {
+        what: "line to reply, wall clock",
+        ours: "rigline",
+        theirs: "jsonrpsee",
+        by_instructions: false,
+        target: 5.0,
+        stretch: 7.0,
+    },
+    Row {
+        what: "check only, instructions",
+        ours: "rigline-check",
+        theirs: "serde_json-check",
+        by_instructions: true,
+        target: 1.9,
+        stretch: 2.5,
+    },
+];
+
+fn table() {
+    for (name, run) in ALL {
+        if name != "allocations" {
+            assert!(run(2) > 0, "{name} does not answer");
+        }
+    }
+    let instructions: Vec<Option<f64>> = ALL.iter().map(|(name, _)| instructions(name)).collect();
+    let nanos = wall_clock();
+    let value = |name: &str, by_instructions: bool| {
+        let at = ALL.iter().position(|(known, _)| *known == name)?;
+        if by_instructions { *instructions.get(at)? } else { nanos.get(at).copied() }
+    };
+
+    println!("| workload | instructions a call | ns a call |");
+    println!("|---|---:|---:|");
+    for (name, _) in ALL.iter().filter(|(name, _)| *name != "allocations") {
+        println!("| {name} | {} | {} |", shown(value(name, true)), shown(value(name, false)));
+    }
+    println!();
+    println!("| | theirs | ours | ratio | target | stretch |");
+    println!("|---|---:|---:|---:|---:|---:|");
+    for Row { what, ours, theirs, by_instructions, target, stretch } in ROWS {
+        let (ours_is, theirs_is) = (value(ours, by_instructions), value(theirs, by_instructions));
+        let ratio = ours_is.zip(theirs_is).map_or("-".to_owned(), |(ours, theirs)| format!("{:.2}x", theirs / ours));
+        println!(
+            "| {what} | {theirs}: {} | {ours}: {} | {ratio} | {target}x | {stretch}x |",
+            shown(theirs_is),
+            shown(ours_is)
+        );
+    }
+    let allocations = workload("allocations").map_or(0, |run| run(1000));
+    println!("| heap allocations in 1,000 calls | | {allocations} | | 0 | 0 |");
+    if instructions.iter().any(Option::is_none) {
+        println!("\nskipped: instruction counts, since valgrind could not be run");
+    }
+}
+
+fn shown(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.0}"))
+}
+
+/// Instructions a call, by valgrind's callgrind; none where it is missing.
+fn instructions(name: &str) -> Option<f64> {
+    const FEW: u32 = 1_000;
+    const MANY: u32 = 3_000;
+    let count = |calls: u32| -> Option<f64> {
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(std::env::current_exe().ok()?)
+            .args(["run", name, &calls.to_string()])
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stderr).ok()?;
+        text.split("Collected : ").nth(1)?.split_whitespace().next()?.parse().ok()
+    };
+    Some((count(MANY)? - count(FEW)?) / f64::from(MANY - FEW))
+}
+
+/// Nanoseconds a call: the median of rounds in which all take turns, so that what slows the machine slows all.
+fn wall_clock() -> Vec<f64> {
+    const ROUNDS: usize = 51;
+    const CALLS: u32 = 4_000;
+    let mut nanos = vec![Vec::new(); ALL.len()];
+    for _ in 0..ROUNDS {
+        for ((_, run), nanos) in ALL.iter().zip(&mut nanos) {
+            let start = Instant::now();
+            std::hint::black_box(run(CALLS as usize));
+            nanos.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS));
+        }
+    }
+    nanos
+        .into_iter()
+        .map(|mut nanos| {
+            nanos.sort_by(f64::total_cmp);
+            nanos.get(ROUNDS / 2).copied().unwrap_or_default()
+        })
+        .collect()
+}
