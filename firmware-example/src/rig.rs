@@ -9,7 +9,7 @@ use rigline::{
 };
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::board::{Board, Fault, Layout, Unit};
+use crate::board::{Board, Channel, Fault, Layout, Rail, Unit};
 
 /// What the rig is and offers, the same on every board: which rails and pins there are, `identify` says.
 pub static MANIFEST: Manifest = Manifest::new("rig", env!("CARGO_PKG_VERSION"))
@@ -298,13 +298,18 @@ impl<B: Board> Rig<B> {
         }
         cx.output("board", identity.id)?;
         cx.output("uptime_ms", &(cx.now().as_nanos() / 1_000_000))?;
-        cx.output("request_limit", &self.limits.0)?;
-        cx.output("reply_limit", &self.limits.1)?;
-        cx.output("rails", &Names(rails))?;
-        cx.output("channels", &Names(channels))?;
-        cx.output("inputs", &Names(inputs))?;
-        cx.output("outputs", &Names(outputs))?;
-        cx.output("buttons", &Names(buttons))?;
+        for (name, limit) in [("request_limit", self.limits.0), ("reply_limit", self.limits.1)] {
+            cx.output(name, &u32::try_from(limit).unwrap_or(u32::MAX))?;
+        }
+        for (name, table) in [
+            ("rails", Names::Rails(rails)),
+            ("channels", Names::Channels(channels)),
+            ("inputs", Names::Plain(inputs)),
+            ("outputs", Names::Plain(outputs)),
+            ("buttons", Names::Plain(buttons)),
+        ] {
+            cx.output(name, &table)?;
+        }
         if let Some(reset) = identity.reset {
             cx.output("reset", reset)?;
         }
@@ -316,7 +321,7 @@ impl<B: Board> Rig<B> {
 
     async fn power(&mut self, args: Power<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let rails = self.board.layout().rails;
-        let rail = find("rail", args.rail, rails, cx)?;
+        let rail = find("rail", args.rail, Names::Rails(rails), cx)?;
         let state = if args.on { "on" } else { "off" };
         cx.info(format_args!("switching {} {state}", args.rail));
         self.board.set_rail(rail, args.on).map_err(|fault| unreachable("rail", args.rail, fault, cx))?;
@@ -328,7 +333,7 @@ impl<B: Board> Rig<B> {
 
     async fn measure(&mut self, args: Measure<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let channels = self.board.layout().channels;
-        let channel = find("channel", args.channel, channels, cx)?;
+        let channel = find("channel", args.channel, Names::Channels(channels), cx)?;
         let unit = unit(channels, channel);
         let reading = self.read(channel, args.samples, cx).await?;
         cx.output(unit.name(), &decimal(reading.mean))?;
@@ -347,7 +352,7 @@ impl<B: Board> Rig<B> {
 
     async fn gpio_write(&mut self, args: GpioWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let Pin::Output(output) = self.find_pin(args.pin, cx)? else {
-            let outputs = Names(self.board.layout().outputs);
+            let outputs = Names::Plain(self.board.layout().outputs);
             return Err(cx.failure(
                 FailureKind::BadArguments,
                 format_args!("args.pin: `{}` is an input; the outputs are {outputs}", args.pin),
@@ -358,7 +363,7 @@ impl<B: Board> Rig<B> {
     }
 
     async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        let button = find("button", args.button, self.board.layout().buttons, cx)?;
+        let button = find("button", args.button, Names::Plain(self.board.layout().buttons), cx)?;
         cx.info(format_args!("pressing {} for {} ms", args.button, args.ms));
         let held =
             Held::press(&mut self.board, button).map_err(|fault| unreachable("button", args.button, fault, cx))?;
@@ -370,7 +375,7 @@ impl<B: Board> Rig<B> {
     async fn wait_for(&mut self, args: WaitFor<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let WaitFor { channel: name, min, max, within_ms } = args;
         let channels = self.board.layout().channels;
-        let channel = find("channel", name, channels, cx)?;
+        let channel = find("channel", name, Names::Channels(channels), cx)?;
         let unit = unit(channels, channel);
         if min > max {
             let text = format_args!("args.min: {min} is above args.max, which is {max}");
@@ -490,7 +495,7 @@ impl<B: Board> Rig<B> {
             let value = match self.board.read(channel).await {
                 Ok(value) => value,
                 Err(fault) => {
-                    let name = self.board.layout().channels.get(channel).map_or("", Named::name);
+                    let name = self.board.layout().channels.get(channel).map_or("", |channel| channel.name);
                     return Err(unreachable("channel", name, fault, cx));
                 }
             };
@@ -506,18 +511,16 @@ impl<B: Board> Rig<B> {
 
     fn find_pin(&self, name: &str, cx: &mut Context<'_>) -> Result<Pin, Failure> {
         let Layout { inputs, outputs, .. } = self.board.layout();
-        if let Some(output) = outputs.iter().position(|known| *known == name) {
+        let (inputs, outputs) = (Names::Plain(inputs), Names::Plain(outputs));
+        if let Some(output) = outputs.position(name) {
             return Ok(Pin::Output(output));
         }
-        if let Some(input) = inputs.iter().position(|known| *known == name) {
-            return Ok(Pin::Input(input));
-        }
-        let text = format_args!(
-            "args.pin: unknown pin `{name:.40}`: there are inputs {} and outputs {}",
-            Names(inputs),
-            Names(outputs)
-        );
-        Err(cx.failure(FailureKind::BadArguments, text))
+        inputs.position(name).map(Pin::Input).ok_or_else(|| {
+            cx.failure(
+                FailureKind::BadArguments,
+                format_args!("args.pin: unknown pin `{name:.40}`: there are inputs {inputs} and outputs {outputs}"),
+            )
+        })
     }
 
     fn level(&mut self, pin: Pin, name: &str, cx: &mut Context<'_>) -> Result<bool, Failure> {
@@ -556,7 +559,7 @@ impl<B: Board> Rig<B> {
                     return Ok(false);
                 };
                 cx.debug(format_args!("{name} is dark after {dark} ms"));
-                let rail = layout.rails.get(boot.rail).map_or("", Named::name);
+                let rail = layout.rails.get(boot.rail).map_or("", |rail| rail.name);
                 self.board.set_rail(boot.rail, true).map_err(|fault| unreachable("rail", rail, fault, cx))?;
                 let (lit, waited) = self.lit(boot.led, true, boot.within_ms, cx).await?;
                 let state = if lit.is_some() { "lit" } else { "dark" };
@@ -636,7 +639,7 @@ struct CheckName(Check, &'static Layout);
 impl fmt::Display for CheckName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(check, layout) = *self;
-        let rail = |rail: usize| layout.rails.get(rail).map_or("", Named::name);
+        let rail = |rail: usize| layout.rails.get(rail).map_or("", |rail| rail.name);
         match check {
             Check::RailOff(place) => write!(f, "{} off", rail(place)),
             Check::RailOn(place) => write!(f, "{} on", rail(place)),
@@ -817,56 +820,57 @@ impl<B: Board> Drop for Held<'_, B> {
     }
 }
 
-/// A thing with a name, in a table of a [`Layout`].
-trait Named {
-    fn name(&self) -> &'static str;
+/// The names in a table of a [`Layout`]: `3V3, 5V0` in a text, a list in an output. One type for all tables, so that what
+/// is done with names is in flash once.
+#[derive(Clone, Copy)]
+enum Names {
+    Rails(&'static [Rail]),
+    Channels(&'static [Channel]),
+    Plain(&'static [&'static str]),
 }
 
-impl Named for &'static str {
-    fn name(&self) -> &'static str {
-        self
+impl Names {
+    fn get(self, place: usize) -> Option<&'static str> {
+        match self {
+            Self::Rails(rails) => rails.get(place).map(|rail| rail.name),
+            Self::Channels(channels) => channels.get(place).map(|channel| channel.name),
+            Self::Plain(names) => names.get(place).copied(),
+        }
+    }
+
+    fn iter(self) -> impl Iterator<Item = &'static str> {
+        (0..).map_while(move |place| self.get(place))
+    }
+
+    fn position(self, name: &str) -> Option<usize> {
+        self.iter().position(|known| known == name)
     }
 }
 
-impl Named for crate::board::Rail {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-impl Named for crate::board::Channel {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-/// The names in a table: `3V3, 5V0` in a text, a list in an output.
-struct Names<T: 'static>(&'static [T]);
-
-impl<T: Named> fmt::Display for Names<T> {
+impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        for thing in self.0 {
-            write!(f, "{separator}{}", thing.name())?;
+        for name in self.iter() {
+            f.write_str(separator)?;
+            f.write_str(name)?;
             separator = ", ";
         }
-        if self.0.is_empty() { f.write_str("none") } else { Ok(()) }
+        if separator.is_empty() { f.write_str("none") } else { Ok(()) }
     }
 }
 
-impl<T: Named> Serialize for Names<T> {
+impl Serialize for Names {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Named::name))
+        serializer.collect_seq(self.iter())
     }
 }
 
-/// The place of the thing of this name in its table; `kind` is the argument that has the name, too.
-fn find<T: Named>(kind: &str, name: &str, table: &'static [T], cx: &mut Context<'_>) -> Result<usize, Failure> {
-    table.iter().position(|thing| thing.name() == name).ok_or_else(|| {
-        let names = Names(table);
+/// The place of a name in its table; `kind` is the argument that has the name, too.
+fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<usize, Failure> {
+    table.position(name).ok_or_else(|| {
         cx.failure(
             FailureKind::BadArguments,
-            format_args!("args.{kind}: unknown {kind} `{name:.40}`: there are {names}"),
+            format_args!("args.{kind}: unknown {kind} `{name:.40}`: there are {table}"),
         )
     })
 }
@@ -888,7 +892,7 @@ fn decimal(thousandths: i32) -> Decimal<3> {
     Decimal::from_mantissa(thousandths)
 }
 
-fn unit(channels: &[crate::board::Channel], channel: usize) -> Unit {
+fn unit(channels: &[Channel], channel: usize) -> Unit {
     channels.get(channel).map_or(Unit::Volts, |channel| channel.unit)
 }
 
