@@ -61,11 +61,20 @@ pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
     stop: impl Future<Output = ()>,
     send_log: &dyn Fn(&[u8]) -> bool,
 ) -> Result<End, ServeError<R::Error>> {
-    let mut shell =
-        Shell { reader, writer, kind, clock, queue: Queue::new(log), stop: pin!(stop), send_log, unsafe_state: false };
+    let mut shell = Shell {
+        reader,
+        writer,
+        kind,
+        clock,
+        queue: Queue::new(log),
+        stop: pin!(stop),
+        send_log,
+        safety: Safety::Unasked,
+    };
     let result = shell.serve(extension, engine).await;
-    let unsafe_state = shell.unsafe_state;
-    if engine.disconnect() && !matches!(result, Ok(End::Shutdown)) || unsafe_state {
+    let safety = shell.safety;
+    let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown));
+    if safety == Safety::Missing || is_lost && safety == Safety::Unasked {
         extension.safe_state().await;
     }
     result
@@ -79,8 +88,17 @@ struct Shell<'a, R, W, S> {
     queue: Queue<'a>,
     stop: Pin<&'a mut S>,
     send_log: &'a dyn Fn(&[u8]) -> bool,
-    /// A call was cut off and the extension not asked for its safe state yet.
-    unsafe_state: bool,
+    safety: Safety,
+}
+
+/// What is known of the extension's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Safety {
+    Unasked,
+    /// A call is in hand, or was cut off and the extension not asked for its safe state yet.
+    Missing,
+    /// The last thing that ran was [`Extension::safe_state`], and nothing will run any more.
+    Given,
 }
 
 /// Why a call's run ended.
@@ -125,7 +143,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                 }
                 Step::Run(step) => {
                     let mut input_ended = false;
-                    self.unsafe_state = true;
+                    self.safety = Safety::Missing;
                     let ran = self.run_call(extension, step, &mut input_ended).await?;
                     if input_ended {
                         if self.kind == Transport::Wire {
@@ -141,8 +159,8 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                     if !matches!(ran, Ran::Ended(_)) {
                         extension.safe_state().await;
                     }
-                    self.unsafe_state = false;
                     stopped = matches!(ran, Ran::Stopped);
+                    self.safety = if stopped { Safety::Given } else { Safety::Unasked };
                     engine.complete(result);
                 }
                 Step::Shutdown if self.kind == Transport::Process => return Ok(End::Shutdown),
