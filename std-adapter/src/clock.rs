@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use rigline::{Clock, Instant};
 use tokio::time;
 
-/// The core's clock over tokio's time. Its start is the moment it was made.
+/// The core's clock over tokio's time. Its start is the moment it was made; its clones are the same clock, for one thread.
 ///
 /// The core's timers are woken by [`drive`](Self::drive), which runs them beside a future; nothing is spawned. Like all
 /// of tokio's timers they are a millisecond late at most, and never early.
@@ -29,9 +30,10 @@ use tokio::time;
 /// });
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct TokioClock {
     start: time::Instant,
-    timers: RefCell<Vec<Timer>>,
+    timers: Rc<RefCell<Vec<Timer>>>,
 }
 
 struct Timer {
@@ -42,7 +44,7 @@ struct Timer {
 impl TokioClock {
     /// A clock that starts now.
     pub fn new() -> Self {
-        Self { start: time::Instant::now(), timers: RefCell::new(Vec::new()) }
+        Self { start: time::Instant::now(), timers: Rc::default() }
     }
 
     /// Runs `future` to its end, and meanwhile wakes what it has asked this clock to wake.

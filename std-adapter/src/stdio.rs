@@ -57,6 +57,8 @@ mod system;
 /// Serves `extension` on standard input and output until the session ends, with the limits of [`Stdio::new`]. The exit
 /// code is for `main` to return; see [the module](self) for what it says.
 ///
+/// It makes the tokio runtime itself, so `main` is an ordinary function, not a `#[tokio::main]` one: in a runtime it panics.
+///
 /// ```no_run
 /// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
 /// # struct MyExtension;
@@ -97,26 +99,34 @@ pub struct Stdio {
     reply_limit: usize,
     log_region: usize,
     requires: bool,
+    clock: TokioClock,
 }
 
 impl Stdio {
     /// Requests and replies of up to 8 MiB, 2 MiB for logs that wait. Memory is asked for once, at the start, and what is
     /// never touched of it costs nothing.
     pub fn new() -> Self {
-        Self { request_limit: 8 << 20, reply_limit: 8 << 20, log_region: 2 << 20, requires: true }
+        Self {
+            request_limit: 8 << 20,
+            reply_limit: 8 << 20,
+            log_region: 2 << 20,
+            requires: true,
+            clock: TokioClock::new(),
+        }
     }
 
-    /// The longest request that is taken, in bytes without the end of its line: 8 MiB if unsaid. A longer one is answered
+    /// The longest request that is taken, in bytes without the end of its line: 8 MiB if unsaid, and below 4 GiB. A longer one is answered
     /// with -32700 that names the limit, and none of it runs.
     pub fn request_limit(self, bytes: usize) -> Self {
-        Self { request_limit: bytes, ..self }
+        Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
     }
 
-    /// The longest reply that is sent, in bytes without the newline: 8 MiB if unsaid, and [`LEAST_REPLY`] at least. In place
+    /// The longest reply that is sent, in bytes without the newline: 8 MiB if unsaid, and room for an error
+    /// reply ([`LEAST_REPLY`]) at least. In place
     /// of a longer one goes -32603 with the size it needs. Real gevals hosts stop reading at [`HOST_LINE_LIMIT`], so what
     /// is longer than that is warned about on standard error.
     pub fn reply_limit(self, bytes: usize) -> Self {
-        Self { reply_limit: bytes, ..self }
+        Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
     }
 
     /// Memory for logs that wait because the host does not read, in bytes: 2 MiB if unsaid. A single log line may be half
@@ -128,6 +138,16 @@ impl Stdio {
     /// Whether the commands of the manifest's `requires` are looked for before each call ([`RequirePath`]): yes if unsaid.
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
+    }
+
+    /// With this clock, for an extension that keeps one too.
+    pub fn clock(self, clock: TokioClock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// The longest request that is taken and the longest reply that is sent, in bytes without their ends.
+    pub fn limits(&self) -> (usize, usize) {
+        (self.request_limit, self.reply_limit)
     }
 
     /// Serves `extension` until the session ends; see [`serve`].
@@ -153,6 +173,7 @@ impl Stdio {
         let session = self.session(&mut extension, input, &output, &stop);
         let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(session)));
         if result.is_err() {
+            stop.hear();
             // The panic has dropped the call. That the rails go off matters more than a state that may be odd.
             let safe_state = async { tokio::time::timeout(SAFE_STATE_AFTER_PANIC, extension.safe_state()).await };
             let _ = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(safe_state)));
@@ -174,15 +195,14 @@ impl Stdio {
         output: &Arc<Output>,
         stop: &Arc<Stop>,
     ) -> io::Result<()> {
-        let mut request = vec![0; self.request_limit.saturating_add(1).min(u32::MAX as usize)];
-        let mut reply = vec![0; self.reply_limit.saturating_add(1).max(LEAST_REPLY)];
+        let mut request = vec![0; self.request_limit + 1];
+        let mut reply = vec![0; self.reply_limit.saturating_add(1)];
         let mut log = vec![0; self.log_region];
         let memory = Memory { request: &mut request, reply: &mut reply };
         let mut engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
         let mut reader = input.start()?;
         let mut writer = Lines::new(output.clone(), stop.clone());
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
-        let clock = TokioClock::new();
         let serving = asynch::serve_with_logs(
             extension,
             &mut engine,
@@ -190,11 +210,11 @@ impl Stdio {
             &mut writer,
             Transport::Process,
             &mut log,
-            &clock,
+            &self.clock,
             stop.heard(),
             &send_log,
         );
-        match clock.drive(serving).await {
+        match self.clock.drive(serving).await {
             Ok(_) => Ok(()),
             Err(ServeError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Err(ServeError::Read(error) | ServeError::Write(error)) => Err(error),

@@ -1,5 +1,5 @@
 //! The stdio adapter as hosts meet it: a real child process behind real pipes. Names say the field case (FC) they hold to.
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -337,6 +337,15 @@ fn fc_37_closed_output() {
 }
 
 #[test]
+fn fc_49_outputs_are_strings_and_nothing_is_null() {
+    let ended = run(format!("{INITIALIZE}\n{}", execute(2, "agent", json!({}))));
+    let [manifest, reply] = &ended.replies()[..] else { panic!("two replies: {}", ended.stdout) };
+    assert_eq!(reply["result"]["outputs"], json!({"length": "0"}));
+    assert!(manifest["result"]["operations"]["echo"]["params"].is_object());
+    assert!(!ended.stdout.contains("null"), "{}", ended.stdout);
+}
+
+#[test]
 fn fc_51_bytes_that_are_not_utf_8() {
     for bytes in
         [&b"\xC4\xE3"[..], b"\xFF\xFE", b"\xC0\xAF", b"\xED\xA0\x80", b"\xF4\x90\x80\x80", b"\xBD", b"\xE2\x82"]
@@ -553,6 +562,43 @@ fn logs_of_a_handler_that_never_awaits_keep_their_order_before_its_reply() {
 }
 
 #[test]
+fn logs_that_no_memory_is_left_for_are_dropped_whole_and_counted() {
+    let count = 60_000;
+    let mut child = Session::start_later(extension(), Duration::from_secs(2));
+    child.send(&execute(1, "chatter", json!({"count": count, "text": "x".repeat(200)})));
+    let lines = child.end().summary();
+    assert_eq!(lines.last().map(|line| &**line), Some("1 ok"));
+    let dropped: Vec<_> =
+        lines.iter().filter_map(|line| line.strip_prefix("log ")?.split_once(" log line")?.0.parse().ok()).collect();
+    assert!(!dropped.is_empty());
+    let whole = lines.iter().filter(|line| line.starts_with("log line ")).count();
+    assert_eq!(whole + dropped.iter().sum::<usize>(), count);
+}
+
+#[test]
+fn a_terminal_and_several_lines_at_once() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let path = ptsname(&controller, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = File::options().read(true).write(true).open(path).unwrap();
+    let mut child = extension().stdin(terminal).stdout(Stdio::piped()).spawn().unwrap();
+    let mut controller = File::from(controller);
+    // A terminal gives one line a read; 4 is its end of input.
+    let three: String = (1..=3).map(|id| execute(id, "echo", json!({})) + "\n").collect();
+    controller.write_all(three.as_bytes()).unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    for id in 1..=3 {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(summary(line.as_bytes()), [format!("{id} ok")]);
+    }
+    controller.write_all(&[4]).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_timeout_that_passes_while_awaiting() {
     let mut request = parse(&execute(1, "slow", json!({"millis": 60_000})));
     request["params"]["context"]["timeout"] = json!("300ms");
@@ -665,11 +711,17 @@ struct Session {
 }
 
 impl Session {
-    fn start(mut command: Command) -> Self {
+    fn start(command: Command) -> Self {
+        Self::start_later(command, Duration::ZERO)
+    }
+
+    /// A conversation with one who does not read for a while.
+    fn start_later(mut command: Command, pause: Duration) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         thread::spawn(move || {
+            thread::sleep(pause);
             let mut line = String::new();
             loop {
                 let at_end = !matches!(stdout.read_line(&mut line), Ok(1..));

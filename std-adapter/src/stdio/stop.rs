@@ -56,6 +56,11 @@ impl Stop {
     /// [`asked`](Self::asked), for the one who will stop.
     pub(super) async fn heard(&self) {
         self.asked().await;
+        self.hear();
+    }
+
+    /// Says that stopping is under way.
+    pub(super) fn hear(&self) {
         self.heard.store(true, Ordering::Release);
     }
 }
@@ -101,15 +106,13 @@ async fn end_of_patience(stop: &Stop, mut signals: Signals) -> u8 {
     let code = stop.code().unwrap_or(PANICKED);
     let patience = async {
         tokio::time::sleep(PATIENCE).await;
-        if !stop.heard.load(Ordering::Acquire) && code != PANICKED {
-            complain(format_args!("the handler does not await: exit without bringing about its safe state"));
-            return;
+        match code {
+            _ if !stop.heard.load(Ordering::Acquire) => {
+                complain(format_args!("the handler does not await: exit without bringing about its safe state"));
+            }
+            PANICKED => tokio::time::sleep(SAFE_STATE_AFTER_PANIC).await,
+            _ => std::future::pending().await,
         }
-        if code == PANICKED {
-            tokio::time::sleep(SAFE_STATE_AFTER_PANIC).await;
-            return;
-        }
-        std::future::pending().await
     };
     tokio::select! {
         code = signals.next() => code,

@@ -32,7 +32,7 @@ fn nothing() -> io::Result<OwnedFd> {
     match File::open("/dev/null") {
         Ok(null) => Ok(null.into()),
         // In a bare chroot there is no null device: a pipe that nobody writes to does as well.
-        Err(_) => Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map(|(reader, _)| reader)?),
+        Err(_) => Ok(rustix::pipe::pipe().map(|(reader, _)| reader)?),
     }
 }
 
