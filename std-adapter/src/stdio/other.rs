@@ -22,6 +22,7 @@ pub(super) fn stderr_has_room() -> bool {
 pub(super) struct Input;
 
 impl Input {
+    #[allow(clippy::unused_self, reason = "as on Unix")]
     pub(super) fn start(self) -> io::Result<Reader> {
         let (sender, pieces) = mpsc::channel(1);
         let read = move || {
