@@ -38,11 +38,43 @@ pub async fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     clock: &dyn Clock,
     stop: impl Future<Output = ()>,
 ) -> Result<End, ServeError<R::Error>> {
-    let mut shell =
-        Shell { reader, writer, kind, clock, queue: Queue::new(log), stop: pin!(stop), unsafe_state: false };
+    serve_with_logs(extension, engine, reader, writer, kind, log, clock, stop, &|_| false).await
+}
+
+/// [`serve`] over a transport that can take a log line at once, so that a handler which does not await is heard too.
+///
+/// `send_log` is given a whole line, newline included, within [`Context::log`]. If it sends the line it gives true; false
+/// leaves the line to the queue. It is asked only while no earlier log line waits, so that lines keep their order; a line
+/// that the writer was given earlier is the transport's to keep in order.
+///
+/// # Errors
+/// As [`serve`].
+#[allow(clippy::too_many_arguments, reason = "each is a different part of the surroundings")]
+pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
+    extension: &mut E,
+    engine: &mut Engine<'_>,
+    reader: &mut R,
+    writer: &mut W,
+    kind: Transport,
+    log: &mut [u8],
+    clock: &dyn Clock,
+    stop: impl Future<Output = ()>,
+    send_log: &dyn Fn(&[u8]) -> bool,
+) -> Result<End, ServeError<R::Error>> {
+    let mut shell = Shell {
+        reader,
+        writer,
+        kind,
+        clock,
+        queue: Queue::new(log),
+        stop: pin!(stop),
+        send_log,
+        safety: Safety::Unasked,
+    };
     let result = shell.serve(extension, engine).await;
-    let unsafe_state = shell.unsafe_state;
-    if engine.disconnect() && !matches!(result, Ok(End::Shutdown)) || unsafe_state {
+    let safety = shell.safety;
+    let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown));
+    if safety == Safety::Missing || is_lost && safety == Safety::Unasked {
         extension.safe_state().await;
     }
     result
@@ -55,8 +87,18 @@ struct Shell<'a, R, W, S> {
     clock: &'a dyn Clock,
     queue: Queue<'a>,
     stop: Pin<&'a mut S>,
-    /// A call was cut off and the extension not asked for its safe state yet.
-    unsafe_state: bool,
+    send_log: &'a dyn Fn(&[u8]) -> bool,
+    safety: Safety,
+}
+
+/// What is known of the extension's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Safety {
+    Unasked,
+    /// A call is in hand, or was cut off and the extension not asked for its safe state yet.
+    Missing,
+    /// The last thing that ran was [`Extension::safe_state`], and nothing will run any more.
+    Given,
 }
 
 /// Why a call's run ended.
@@ -101,7 +143,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                 }
                 Step::Run(step) => {
                     let mut input_ended = false;
-                    self.unsafe_state = true;
+                    self.safety = Safety::Missing;
                     let ran = self.run_call(extension, step, &mut input_ended).await?;
                     if input_ended {
                         if self.kind == Transport::Wire {
@@ -117,8 +159,8 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                     if !matches!(ran, Ran::Ended(_)) {
                         extension.safe_state().await;
                     }
-                    self.unsafe_state = false;
                     stopped = matches!(ran, Ran::Stopped);
+                    self.safety = if stopped { Safety::Given } else { Safety::Unasked };
                     engine.complete(result);
                 }
                 Step::Shutdown if self.kind == Transport::Process => return Ok(End::Shutdown),
@@ -136,11 +178,11 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         input_ended: &mut bool,
     ) -> Result<Ran, ServeError<R::Error>> {
         let Run { work, scratch, background } = step;
-        let Self { reader, writer, kind, clock, queue, stop, .. } = self;
+        let Self { reader, writer, kind, clock, queue, stop, send_log, .. } = self;
         let clock = *clock;
         let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
-        let mut sink = QueueSink { queue, held: None };
+        let mut sink = QueueSink { queue, send_log: *send_log, held: None };
         let mut cx = Context::new(scratch, &mut sink, clock, deadline);
         let over = Cell::new(false);
         let ended = Cell::new(false);
@@ -198,6 +240,7 @@ async fn around_call<R: Read, W: Write<Error = R::Error>>(
             }
             filled.length = 0;
             queue.spare.set(Some(filled));
+            queue.sending.set(false);
         }
         if let Some(spare) = queue.spare.take() {
             while let Some(line) = background.fault(spare.memory) {
@@ -263,6 +306,8 @@ struct Queue<'m> {
     spare: Cell<Option<Buffer<'m>>>,
     length: Cell<usize>,
     dropped: Cell<usize>,
+    /// Lines that were queued are being sent.
+    sending: Cell<bool>,
 }
 
 struct Buffer<'m> {
@@ -281,7 +326,13 @@ impl<'m> Queue<'m> {
         let half = memory.len() / 2;
         let (one, other) = memory.split_at_mut_checked(half).unwrap_or_default();
         let buffer = |memory| Cell::new(Some(Buffer { memory, length: 0 }));
-        Self { filling: buffer(one), spare: buffer(other), length: Cell::new(0), dropped: Cell::new(0) }
+        Self {
+            filling: buffer(one),
+            spare: buffer(other),
+            length: Cell::new(0),
+            dropped: Cell::new(0),
+            sending: Cell::new(false),
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -295,12 +346,14 @@ impl<'m> Queue<'m> {
         }
         let spare = self.spare.take()?;
         self.length.set(0);
+        self.sending.set(true);
         self.filling.replace(Some(spare))
     }
 }
 
 struct QueueSink<'q, 'm> {
     queue: &'q Queue<'m>,
+    send_log: &'q dyn Fn(&[u8]) -> bool,
     held: Option<Buffer<'m>>,
 }
 
@@ -325,7 +378,12 @@ impl LogSink for QueueSink<'_, '_> {
 
     fn commit(&mut self, length: usize) {
         if let Some(buffer) = &mut self.held {
-            buffer.length = buffer.length.saturating_add(length);
+            let end = buffer.length.saturating_add(length);
+            let may_overtake = !self.queue.is_empty() || self.queue.sending.get();
+            let line = buffer.memory.get(buffer.length..end).unwrap_or_default();
+            if may_overtake || !(self.send_log)(line) {
+                buffer.length = end;
+            }
         }
         self.put_back();
     }

@@ -1,0 +1,43 @@
+//! Runs [`rigline`] extensions on a desktop.
+//!
+//! A desktop extension is a program that reads requests from its standard input and writes replies and logs to its
+//! standard output. All that its `main` needs is [`stdio::serve`]:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+//!
+//! struct Greeter;
+//!
+//! impl Extension for Greeter {
+//!     fn manifest(&self) -> &'static Manifest {
+//!         const MANIFEST: Manifest =
+//!             Manifest::new("greeter", "1.0.0").operations(&[Operation::new("greet", Schema::OBJECT)]);
+//!         &MANIFEST
+//!     }
+//!
+//!     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+//!         cx.info("thinking of a greeting");
+//!         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+//!         cx.done("hello")
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     rigline_std::stdio::serve(Greeter)
+//! }
+//! ```
+//!
+//! # Features
+//! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
+//!   `rigline-std = { version = "0.1", default-features = false }`.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod path;
+pub mod requires;
+pub mod stdio;
+
+pub use clock::TokioClock;
+pub use requires::RequirePath;

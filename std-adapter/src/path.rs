@@ -1,0 +1,29 @@
+//! Paths as hosts mean them.
+
+use std::path::{Path, PathBuf};
+
+use rigline::CallContext;
+
+/// The path that a host means by `path`: relative ones start at the call's `workdir` (gevals "Context Object"), not at the
+/// process's own directory, where a host starts it wherever it likes.
+///
+/// Absolute paths stay as they are. Without a `workdir` a relative path stays relative, to the process's directory.
+///
+/// ```
+/// use rigline::{Call, Context, Failure, FailureKind, Outcome};
+///
+/// async fn apply(mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+///     let file: std::collections::BTreeMap<String, String> = call.args()?;
+///     let path = rigline_std::path::resolve(&call.context, file.get("file").map_or("deployment.yaml", |file| file));
+///     match std::fs::read(&path) {
+///         Ok(bytes) => cx.done(format_args!("{} has {} bytes", path.display(), bytes.len())),
+///         Err(error) => cx.failed(format_args!("{}: {error}", path.display())),
+///     }
+/// }
+/// ```
+pub fn resolve(context: &CallContext<'_>, path: impl AsRef<Path>) -> PathBuf {
+    match context.workdir {
+        Some(workdir) => Path::new(&*workdir.to_cow()).join(path),
+        None => path.as_ref().to_path_buf(),
+    }
+}

@@ -1,0 +1,80 @@
+//! Commands that an extension needs: gevals "Requirement Object".
+
+use rigline::{Call, Config, Context, Extension, Failure, FailureKind, Manifest, Outcome};
+
+/// An extension whose `requires` are looked for in the process's own `PATH` before every call, until they are found.
+///
+/// While one is missing, every call fails with [`FailureKind::RequirementNotMet`] (gevals -32002) and names it. Only the
+/// process's `PATH` counts, not the call's `env`. A command that contains a slash is a path, and is looked for there. A file
+/// counts if it can be executed; on Windows, if its extension is one of `PATHEXT`.
+///
+/// [`stdio::serve`](crate::stdio::serve) puts every extension into one of these.
+///
+/// ```
+/// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
+/// struct Kubernetes;
+///
+/// impl Extension for Kubernetes {
+///     fn manifest(&self) -> &'static Manifest {
+///         const MANIFEST: Manifest = Manifest::new("kubernetes", "1.0.0").requires(&["kubectl"]);
+///         &MANIFEST
+///     }
+/// #   async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+/// #       cx.done("done")
+/// #   }
+///     // ...
+/// }
+///
+/// let extension = rigline_std::RequirePath::new(Kubernetes);
+/// # let _ = extension;
+/// ```
+#[derive(Debug)]
+pub struct RequirePath<E> {
+    inner: E,
+    /// How many of the requirements, from the first on, were found.
+    found: usize,
+}
+
+impl<E: Extension> RequirePath<E> {
+    /// Looks for the requirements of `inner`'s manifest.
+    pub fn new(inner: E) -> Self {
+        Self { inner, found: 0 }
+    }
+
+    /// The extension itself.
+    pub fn into_inner(self) -> E {
+        self.inner
+    }
+
+    /// The first command that is not there. One that was found is not looked for again.
+    fn missing(&mut self) -> Option<&'static str> {
+        let commands = self.inner.manifest().requires.get(self.found..).unwrap_or_default();
+        commands.iter().copied().find(|command| {
+            let is_missing = which::which(command).is_err();
+            self.found += usize::from(!is_missing);
+            is_missing
+        })
+    }
+}
+
+impl<E: Extension> Extension for RequirePath<E> {
+    fn manifest(&self) -> &'static Manifest {
+        self.inner.manifest()
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        if let Some(command) = self.missing() {
+            let text = format_args!("requirement not met: the command {command} is not in PATH");
+            return Err(cx.failure(FailureKind::RequirementNotMet, text));
+        }
+        self.inner.call(call, cx).await
+    }
+
+    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
+        self.inner.configure(config, cx).await
+    }
+
+    async fn safe_state(&mut self) {
+        self.inner.safe_state().await;
+    }
+}

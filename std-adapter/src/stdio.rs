@@ -1,0 +1,242 @@
+//! An extension on its process's standard input and output.
+//!
+//! # What goes where
+//! Requests come in on standard input, one a line; replies and logs go out on standard output, one write each, as soon as
+//! they are made. Standard error is for people. On Unix the two protocol streams are taken out of everybody's reach before
+//! the first handler runs: the adapter keeps copies that no child process inherits, and points standard output at standard
+//! error and standard input at the null device. A `println!` in a handler, or a program that it starts, then cannot break
+//! into the protocol or take requests away. **On other systems this protection is missing:** there, print with `eprintln!`
+//! and start programs with their standard input and output set.
+//!
+//! # How it ends
+//! | what happens | exit code |
+//! |---|---|
+//! | end of input: the calls in hand are finished first | 0 |
+//! | `shutdown` was acknowledged; input may still be open | 0 |
+//! | whoever read the output is gone (broken pipe): nothing is said | 0 |
+//! | reading or writing failed otherwise; standard error says how | 1 |
+//! | a panic, in a handler or on any other thread | 101 |
+//! | SIGTERM | 143 |
+//! | SIGINT (elsewhere Ctrl-C) | 130 |
+//!
+//! [`safe_state`](Extension::safe_state) has run before the process ends if a session that began with `initialize` was open,
+//! or if a call was cut off. There are three exceptions. A second signal ends the process at once. So does a signal, or a panic
+//! on another thread, when the handler does not await for three seconds. And a program built with `panic = "abort"` exits
+//! from its panic hook.
+//!
+//! A line is never cut, unless its reader stops in the middle of it.
+//!
+//! # Handlers
+//! They run on the thread that called [`serve`], in a tokio runtime, one at a time, so they may await tokio's futures and
+//! those of everything built on it. While one awaits, later requests are read, and faulty ones among them answered. A handler
+//! that does not await keeps its logs' promise all the same (they are out when `cx.log` returns); only its timeout is
+//! noticed late.
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rigline::Extension;
+use rigline::engine::{Engine, LEAST_REPLY, Memory};
+use rigline::serve::{ServeError, Transport, asynch};
+use tokio::runtime;
+
+use self::output::{Lines, Output};
+use self::stop::{PANICKED, Stop};
+use crate::clock::TokioClock;
+use crate::requires::RequirePath;
+
+mod output;
+mod stop;
+#[cfg_attr(unix, path = "stdio/unix.rs")]
+#[cfg_attr(not(unix), path = "stdio/other.rs")]
+mod system;
+
+/// Serves `extension` on standard input and output until the session ends, with the limits of [`Stdio::new`]. The exit
+/// code is for `main` to return; see [the module](self) for what it says.
+///
+/// It makes the tokio runtime itself, so `main` is an ordinary function, not a `#[tokio::main]` one: in a runtime it panics.
+///
+/// ```no_run
+/// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
+/// # struct MyExtension;
+/// # impl Extension for MyExtension {
+/// #     fn manifest(&self) -> &'static Manifest { const M: Manifest = Manifest::new("m", "1.0.0"); &M }
+/// #     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> { cx.done("") }
+/// # }
+/// fn main() -> std::process::ExitCode {
+///     rigline_std::stdio::serve(MyExtension)
+/// }
+/// ```
+pub fn serve<E: Extension>(extension: E) -> ExitCode {
+    Stdio::new().serve(extension)
+}
+
+/// The longest line that real gevals hosts read, in bytes without the newline: the default of Go's `bufio.Scanner`.
+pub const HOST_LINE_LIMIT: usize = 65_535;
+
+/// Serving on standard input and output, with limits of one's own.
+///
+/// ```no_run
+/// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
+/// # struct MyExtension;
+/// # impl Extension for MyExtension {
+/// #     fn manifest(&self) -> &'static Manifest { const M: Manifest = Manifest::new("m", "1.0.0"); &M }
+/// #     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> { cx.done("") }
+/// # }
+/// use rigline_std::stdio::{HOST_LINE_LIMIT, Stdio};
+///
+/// fn main() -> std::process::ExitCode {
+///     Stdio::new().request_limit(64 * 1024).reply_limit(HOST_LINE_LIMIT).serve(MyExtension)
+/// }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Stdio {
+    request_limit: usize,
+    reply_limit: usize,
+    log_region: usize,
+    requires: bool,
+    clock: TokioClock,
+}
+
+impl Stdio {
+    /// Requests and replies of up to 8 MiB, 2 MiB for logs that wait. Memory is asked for once, at the start, and what is
+    /// never touched of it costs nothing.
+    pub fn new() -> Self {
+        Self {
+            request_limit: 8 << 20,
+            reply_limit: 8 << 20,
+            log_region: 2 << 20,
+            requires: true,
+            clock: TokioClock::new(),
+        }
+    }
+
+    /// The longest request that is taken, in bytes without the end of its line: 8 MiB if unsaid, and below 4 GiB. A longer one is answered
+    /// with -32700 that names the limit, and none of it runs.
+    pub fn request_limit(self, bytes: usize) -> Self {
+        Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
+    }
+
+    /// The longest reply that is sent, in bytes without the newline: 8 MiB if unsaid, and room for an error
+    /// reply ([`LEAST_REPLY`]) at least. In place
+    /// of a longer one goes -32603 with the size it needs. Real gevals hosts stop reading at [`HOST_LINE_LIMIT`], so what
+    /// is longer than that is warned about on standard error.
+    pub fn reply_limit(self, bytes: usize) -> Self {
+        Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
+    }
+
+    /// Memory for logs that wait because the host does not read, in bytes: 2 MiB if unsaid. A single log line may be half
+    /// as long. What does not fit is dropped by whole lines, and the number of them reported in a log.
+    pub fn log_region(self, bytes: usize) -> Self {
+        Self { log_region: bytes, ..self }
+    }
+
+    /// Whether the commands of the manifest's `requires` are looked for before each call ([`RequirePath`]): yes if unsaid.
+    pub fn check_requires(self, check: bool) -> Self {
+        Self { requires: check, ..self }
+    }
+
+    /// With this clock, for an extension that keeps one too.
+    pub fn clock(self, clock: TokioClock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// The longest request that is taken and the longest reply that is sent, in bytes without their ends.
+    pub fn limits(&self) -> (usize, usize) {
+        (self.request_limit, self.reply_limit)
+    }
+
+    /// Serves `extension` until the session ends; see [`serve`].
+    pub fn serve<E: Extension>(&self, extension: E) -> ExitCode {
+        let code = if self.requires { self.run(RequirePath::new(extension)) } else { self.run(extension) };
+        match code {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => {
+                complain(format_args!("cannot serve on standard input and output: {error}"));
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn run<E: Extension>(&self, mut extension: E) -> io::Result<u8> {
+        let (input, output) = system::take()?;
+        let output = Arc::new(Output::new(output));
+        let stop = Arc::new(Stop::new());
+        stop::on_panic(&stop, &output);
+        stop::on_signal(&stop, &output)?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+
+        let session = self.session(&mut extension, input, &output, &stop);
+        let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(session)));
+        if result.is_err() {
+            stop.hear();
+            // The panic has dropped the call. That the rails go off matters more than a state that may be odd.
+            let safe_state = async { tokio::time::timeout(SAFE_STATE_AFTER_PANIC, extension.safe_state()).await };
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(safe_state)));
+        }
+        output.close();
+        // Handlers may have left threads behind that block for good.
+        runtime.shutdown_background();
+        match (stop.code(), result) {
+            (Some(code), _) => Ok(code),
+            (None, Err(_)) => Ok(PANICKED),
+            (None, Ok(result)) => result.map(|()| 0),
+        }
+    }
+
+    async fn session<E: Extension>(
+        &self,
+        extension: &mut E,
+        input: system::Input,
+        output: &Arc<Output>,
+        stop: &Arc<Stop>,
+    ) -> io::Result<()> {
+        let mut request = vec![0; self.request_limit + 1];
+        let mut reply = vec![0; self.reply_limit.saturating_add(1)];
+        let mut log = vec![0; self.log_region];
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
+        let mut reader = input.start()?;
+        let mut writer = Lines::new(output.clone(), stop.clone());
+        let send_log = |line: &[u8]| output.send_log(line, self.log_region);
+        let serving = asynch::serve_with_logs(
+            extension,
+            &mut engine,
+            &mut reader,
+            &mut writer,
+            Transport::Process,
+            &mut log,
+            &self.clock,
+            stop.heard(),
+            &send_log,
+        );
+        match self.clock.drive(serving).await {
+            Ok(_) => Ok(()),
+            Err(ServeError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(ServeError::Read(error) | ServeError::Write(error)) => Err(error),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+impl Default for Stdio {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How long [`Extension::safe_state`] may take after a panic.
+const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
+
+/// Tells people something on standard error, unless nobody takes it from there.
+fn complain(text: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    if system::stderr_has_room() {
+        // One write, so that two processes' lines do not mix; and there is nobody to tell about a failure.
+        let _ = io::stderr().write_all(format!("rigline: {text}\n").as_bytes());
+    }
+}

@@ -1,0 +1,249 @@
+//! Lines out, whole and in order.
+//!
+//! A line that can go at once is written at once, by whoever made it. Any other waits for a thread that may block, so
+//! that a host which does not read holds up neither the handler nor a signal.
+
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use embedded_io_async::{ErrorType, Write};
+use tokio::sync::Notify;
+
+use super::stop::Stop;
+use super::{HOST_LINE_LIMIT, complain, system};
+
+/// When the process is to end, a reader that takes nothing for this long is waited for no more.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The most bytes that are written at once: what a pipe holds on Linux, if it is not told otherwise. A longer line cannot go
+/// into it in one piece anyway, and in pieces it can be seen whether the reader still takes them.
+const PIECE: usize = 64 * 1024;
+
+/// Standard output. Any thread may use it.
+#[derive(Debug)]
+pub(super) struct Output {
+    stream: system::Output,
+    queue: Mutex<Queue>,
+    /// The queue has changed.
+    changed: Condvar,
+    /// For those who await the same.
+    drained: Notify,
+    /// Bytes that the thread has written.
+    written: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Whole lines that wait for the thread.
+    lines: Vec<u8>,
+    /// The thread is writing lines that it took from here.
+    is_writing: bool,
+    has_thread: bool,
+    /// Nothing is taken any more.
+    is_closed: bool,
+    /// What writing failed with, once and for all.
+    fault: Option<(io::ErrorKind, Option<i32>)>,
+}
+
+impl Queue {
+    fn is_idle(&self) -> bool {
+        self.lines.is_empty() && !self.is_writing
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.fault {
+            Some((_, Some(code))) => Err(io::Error::from_raw_os_error(code)),
+            Some((kind, None)) => Err(kind.into()),
+            None if self.is_closed => Err(io::ErrorKind::BrokenPipe.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.fault = Some((error.kind(), error.raw_os_error()));
+        self.lines = Vec::new();
+    }
+}
+
+/// What became of a line.
+#[derive(Debug, PartialEq, Eq)]
+enum Sent {
+    Written,
+    /// It waits behind others, or for room.
+    Waits,
+    /// Too much waits already.
+    NoRoom,
+}
+
+impl Output {
+    pub(super) fn new(stream: system::Output) -> Self {
+        Self {
+            stream,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            drained: Notify::new(),
+            written: AtomicU64::new(0),
+        }
+    }
+
+    /// Sends a log line without waiting for its reader; false if more than `most` bytes would wait then, or writing failed.
+    pub(super) fn send_log(self: &Arc<Self>, line: &[u8], most: usize) -> bool {
+        matches!(self.send(line, most), Ok(Sent::Written | Sent::Waits))
+    }
+
+    /// Writes no more, once what waits is out. Gives up on a reader that takes nothing for a while.
+    pub(super) fn close(&self) {
+        let mut queue = self.lock();
+        while !queue.is_idle() && queue.fault.is_none() {
+            let before = self.written.load(Ordering::Acquire);
+            let (guard, wait) = self.changed.wait_timeout(queue, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            queue = guard;
+            if wait.timed_out() && self.written.load(Ordering::Acquire) == before {
+                break;
+            }
+        }
+        queue.is_closed = true;
+    }
+
+    fn send(self: &Arc<Self>, line: &[u8], most: usize) -> io::Result<Sent> {
+        let mut queue = self.lock();
+        queue.check()?;
+        let mut rest = line;
+        if queue.is_idle() {
+            match self.stream.write_now(line) {
+                Ok(count) => rest = line.get(count..).unwrap_or_default(),
+                Err(error) => {
+                    queue.fail(&error);
+                    return Err(error);
+                }
+            }
+        }
+        let sent = match rest.len() {
+            0 => Sent::Written,
+            // What was begun must be ended.
+            length if length == line.len() && queue.lines.len().saturating_add(length) > most => Sent::NoRoom,
+            _ => {
+                if !queue.has_thread {
+                    let output = self.clone();
+                    thread::Builder::new().name("rigline-output".into()).spawn(move || output.write_queue())?;
+                    queue.has_thread = true;
+                }
+                queue.lines.extend_from_slice(rest);
+                self.changed.notify_all();
+                Sent::Waits
+            }
+        };
+        drop(queue);
+        if sent != Sent::NoRoom {
+            warn_if_long(line);
+        }
+        Ok(sent)
+    }
+
+    /// Waits until all is written. If the process is to stop, it gives up on a reader that takes nothing for a while.
+    async fn drain(&self, stop: &Stop) -> io::Result<()> {
+        loop {
+            let mut drained = pin!(self.drained.notified());
+            drained.as_mut().enable();
+            {
+                let queue = self.lock();
+                queue.check()?;
+                if queue.is_idle() {
+                    return Ok(());
+                }
+            }
+            if stop.code().is_none() {
+                tokio::select! {
+                    () = drained => {}
+                    () = stop.asked() => {}
+                }
+                continue;
+            }
+            let before = self.written.load(Ordering::Acquire);
+            let in_time = tokio::time::timeout(PATIENCE, drained).await.is_ok();
+            if !in_time && self.written.load(Ordering::Acquire) == before {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads"));
+            }
+        }
+    }
+
+    /// The thread: writes what waits, for as long as the process lives.
+    fn write_queue(&self) {
+        let mut lines = Vec::new();
+        let mut queue = self.lock();
+        while queue.fault.is_none() {
+            if queue.lines.is_empty() {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            std::mem::swap(&mut lines, &mut queue.lines);
+            queue.is_writing = true;
+            drop(queue);
+            let mut result = Ok(());
+            for piece in lines.split_inclusive(|byte| *byte == b'\n').flat_map(|line| line.chunks(PIECE)) {
+                result = self.stream.write_all(piece);
+                if result.is_err() {
+                    break;
+                }
+                self.written.fetch_add(piece.len() as u64, Ordering::AcqRel);
+            }
+            lines.clear();
+            // A reply of many megabytes is the exception.
+            lines.shrink_to(PIECE);
+            queue = self.lock();
+            queue.is_writing = false;
+            if let Err(error) = result {
+                queue.fail(&error);
+            }
+            self.changed.notify_all();
+            self.drained.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the core writes its lines to: each write is one line.
+#[derive(Debug)]
+pub(super) struct Lines {
+    output: Arc<Output>,
+    stop: Arc<Stop>,
+}
+
+impl Lines {
+    pub(super) fn new(output: Arc<Output>, stop: Arc<Stop>) -> Self {
+        Self { output, stop }
+    }
+}
+
+impl ErrorType for Lines {
+    type Error = io::Error;
+}
+
+impl Write for Lines {
+    async fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.output.send(line, usize::MAX)? != Sent::Written {
+            self.output.drain(&self.stop).await?;
+        }
+        Ok(line.len())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn warn_if_long(line: &[u8]) {
+    let length = line.len().saturating_sub(1);
+    if length > HOST_LINE_LIMIT {
+        complain(format_args!(
+            "a line of {length} bytes: the gevals host stops reading at lines over {HOST_LINE_LIMIT} bytes"
+        ));
+    }
+}

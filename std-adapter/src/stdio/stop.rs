@@ -1,0 +1,162 @@
+//! Stopping before the session's end: signals and panics.
+
+use std::io;
+use std::panic;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::watch;
+
+use super::output::Output;
+use super::{SAFE_STATE_AFTER_PANIC, complain};
+
+/// The exit code of a Rust program that panicked.
+pub(super) const PANICKED: u8 = 101;
+
+/// How long a handler may go on without an await after it was told to stop.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The wish that serving may stop, from whatever thread.
+#[derive(Debug)]
+pub(super) struct Stop {
+    /// The exit code to stop with; 0 for no wish.
+    code: watch::Sender<u8>,
+    heard: AtomicBool,
+}
+
+impl Stop {
+    pub(super) fn new() -> Self {
+        Self { code: watch::Sender::new(0), heard: AtomicBool::new(false) }
+    }
+
+    /// Stops serving, to exit with `code`.
+    pub(super) fn ask(&self, code: u8) {
+        self.code.send_modify(|current| {
+            if *current == 0 || code == PANICKED {
+                *current = code;
+            }
+        });
+    }
+
+    pub(super) fn code(&self) -> Option<u8> {
+        Some(*self.code.borrow()).filter(|code| *code != 0)
+    }
+
+    /// Ready when serving is to stop.
+    pub(super) async fn asked(&self) {
+        let mut code = self.code.subscribe();
+        // The sender is this.
+        let _ = code.wait_for(|code| *code != 0).await;
+    }
+
+    /// [`asked`](Self::asked), for the one who will stop.
+    pub(super) async fn heard(&self) {
+        self.asked().await;
+        self.hear();
+    }
+
+    /// Says that stopping is under way.
+    pub(super) fn hear(&self) {
+        self.heard.store(true, Ordering::Release);
+    }
+}
+
+/// Makes every panic, on any thread, stop the process with [`PANICKED`] after its message was printed.
+pub(super) fn on_panic(stop: &Arc<Stop>, output: &Arc<Output>) {
+    let (stop, output) = (stop.clone(), output.clone());
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        print(info);
+        if cfg!(panic = "abort") {
+            output.close();
+            process::exit(PANICKED.into());
+        }
+        stop.ask(PANICKED);
+    }));
+}
+
+/// Listens for signals, on a thread of its own, since the handler's may be busy; and sees to it that the process ends.
+pub(super) fn on_signal(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()> {
+    let (stop, output) = (stop.clone(), output.clone());
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    // Here and not on the thread, so that no signal that comes from now on is missed.
+    let signals = {
+        let _context = runtime.enter();
+        Signals::new()?
+    };
+    let watch = move || {
+        let code = runtime.block_on(end_of_patience(&stop, signals));
+        output.close();
+        process::exit(code.into());
+    };
+    thread::Builder::new().name("rigline-signals".into()).spawn(watch)?;
+    Ok(())
+}
+
+/// The code to exit with at once, when stopping in good order takes too long.
+async fn end_of_patience(stop: &Stop, mut signals: Signals) -> u8 {
+    tokio::select! {
+        code = signals.next() => stop.ask(code),
+        () = stop.asked() => {}
+    }
+    let code = stop.code().unwrap_or(PANICKED);
+    let patience = async {
+        tokio::time::sleep(PATIENCE).await;
+        match code {
+            _ if !stop.heard.load(Ordering::Acquire) => {
+                complain(format_args!("the handler does not await: exit without bringing about its safe state"));
+            }
+            PANICKED => tokio::time::sleep(SAFE_STATE_AFTER_PANIC).await,
+            _ => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        code = signals.next() => code,
+        () = patience => code,
+    }
+}
+
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The exit code that says which signal came: 128 and its number, as shells have it.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            Some(()) = self.terminate.recv() => 128 + 15,
+            Some(()) = self.interrupt.recv() => 128 + 2,
+            else => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> u8 {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => 128 + 2,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
