@@ -19,6 +19,8 @@ pub mod amplifier;
 pub mod gevals;
 #[cfg(feature = "namel3ss")]
 pub mod namel3ss;
+#[cfg(feature = "waza")]
+pub mod waza;
 
 use crate::extension::{Failure, FailureKind};
 use crate::json::check::Span;

@@ -1,0 +1,694 @@
+//! waza: evals for IDEs over JSON-RPC 2.0. Eight methods, three notifications (`docs`: "JSON-RPC Protocol Specification").
+//!
+//! | method | [`Request`] | result |
+//! |---|---|---|
+//! | `eval.run` | [`Run`](Request::Run) | [`Started`] |
+//! | `eval.list` | [`List`](Request::List) | [`EvalList`] |
+//! | `eval.get` | [`Get`](Request::Get) | [`Eval`] |
+//! | `eval.validate` | [`Validate`](Request::Validate) | [`Validation`] |
+//! | `task.list` | [`Tasks`](Request::Tasks) | [`TaskList`] |
+//! | `task.get` | [`Task`](Request::Task) | [`Task`](struct@Task) |
+//! | `run.status` | [`Status`](Request::Status) | [`Status`](struct@Status) |
+//! | `run.cancel` | [`Cancel`](Request::Cancel) | [`Started`] |
+//!
+//! Members are read in every spelling that is seen in the field (`directory` and `dir`, `runId` and `run_id`, `taskId` and
+//! `task_id`), and written in the text's.
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use crate::json::ser;
+use crate::json::view::{Json, Kind, Text};
+use crate::json::write::{Message, Writer};
+use crate::json::{Decimal, RawJson};
+use crate::rpc::{self, Quoted};
+
+/// The eval file does not exist.
+pub const NOT_FOUND: i32 = -32000;
+/// The eval spec is invalid.
+pub const VALIDATION_FAILED: i32 = -32001;
+/// A run could not be started.
+pub const RUN_FAILED: i32 = -32002;
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Request<'a> {
+    /// `eval.run`: start a run.
+    Run(RunRequest<'a>),
+    /// `eval.list`: what evals there are.
+    List {
+        /// Where to look; the service's own place if unsaid.
+        directory: Option<Text<'a>>,
+    },
+    /// `eval.get`: one eval.
+    Get {
+        /// Its file.
+        path: Text<'a>,
+    },
+    /// `eval.validate`: what is wrong with an eval.
+    Validate {
+        /// Its file.
+        path: Text<'a>,
+    },
+    /// `task.list`: the tasks of an eval.
+    Tasks {
+        /// Its file.
+        path: Text<'a>,
+    },
+    /// `task.get`: one task.
+    Task {
+        /// The eval's file.
+        path: Text<'a>,
+        /// The task.
+        task: Text<'a>,
+    },
+    /// `run.status`: how a run goes.
+    Status {
+        /// The run.
+        run: Text<'a>,
+    },
+    /// `run.cancel`: end a run.
+    Cancel {
+        /// The run.
+        run: Text<'a>,
+    },
+}
+
+/// The parameters of `eval.run`.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct RunRequest<'a> {
+    /// The eval's file.
+    pub path: Text<'a>,
+    /// What runs the tasks, in place of what the file says.
+    pub executor: Option<Text<'a>>,
+    /// The model, in place of what the file says.
+    pub model: Option<Text<'a>>,
+    /// Whether debug logs are wanted.
+    pub verbose: bool,
+    /// The directory that tasks run in.
+    pub context_dir: Option<Text<'a>>,
+}
+
+/// Why a request is refused before the service sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// -32601.
+    UnknownMethod,
+    /// -32602 on a member of `params`.
+    Params {
+        /// The member.
+        member: &'static str,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+}
+
+/// Whether a method is waza's: `eval.*`, `task.*` or `run.*`.
+pub fn is_method(method: Text<'_>) -> bool {
+    ["eval.", "task.", "run."].into_iter().any(|prefix| {
+        let mut chars = method.chars();
+        prefix.chars().all(|char| chars.next() == Some(char))
+    })
+}
+
+/// Reads a request. `params` is null where there are none.
+pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Refusal> {
+    const REQUIRED: &str = "required, and missing";
+    let list = method == "eval.list";
+    match params.kind() {
+        Kind::Object => {}
+        Kind::Null if list => {}
+        Kind::Null => return Err(Refusal::Params { member: "params", fault: REQUIRED }),
+        _ => return Err(Refusal::Params { member: "params", fault: "expected an object" }),
+    }
+    let string = |names: &'static [&'static str]| {
+        let member = names.first().copied().unwrap_or_default();
+        match names.iter().find_map(|name| params.get(name)) {
+            None => Ok(None),
+            Some(value) if value.is_null() => Ok(None),
+            Some(value) => value.text().map(Some).ok_or(Refusal::Params { member, fault: "expected a string" }),
+        }
+    };
+    let required = |names: &'static [&'static str]| {
+        let member = names.first().copied().unwrap_or_default();
+        string(names)?.ok_or(Refusal::Params { member, fault: REQUIRED })
+    };
+    const PATH: &[&str] = &["path"];
+    const RUN: &[&str] = &["runId", "run_id"];
+    Ok(match () {
+        () if method == "eval.run" => Request::Run(RunRequest {
+            path: required(PATH)?,
+            executor: string(&["executor"])?,
+            model: string(&["model"])?,
+            verbose: match params.get("verbose") {
+                None => false,
+                Some(verbose) if verbose.is_null() => false,
+                Some(verbose) => {
+                    verbose.bool().ok_or(Refusal::Params { member: "verbose", fault: "expected true or false" })?
+                }
+            },
+            context_dir: string(&["context_dir", "contextDir"])?,
+        }),
+        () if list => Request::List { directory: string(&["directory", "dir"])? },
+        () if method == "eval.get" => Request::Get { path: required(PATH)? },
+        () if method == "eval.validate" => Request::Validate { path: required(PATH)? },
+        () if method == "task.list" => Request::Tasks { path: required(PATH)? },
+        () if method == "task.get" => Request::Task { path: required(PATH)?, task: required(&["taskId", "task_id"])? },
+        () if method == "run.status" => Request::Status { run: required(RUN)? },
+        () if method == "run.cancel" => Request::Cancel { run: required(RUN)? },
+        () => return Err(Refusal::UnknownMethod),
+    })
+}
+
+/// Lists, gets, validates and runs evals. A method answers through `reply`, once, or gives the error.
+///
+/// Nothing here takes long: a run that was started goes on elsewhere, and tells of itself by notifications.
+pub trait EvalService {
+    /// What evals there are.
+    fn list<'a>(&'a mut self, directory: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
+    /// One eval.
+    fn get<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
+    /// What is wrong with an eval.
+    fn validate<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
+    /// The tasks of an eval.
+    fn tasks<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
+    /// One task.
+    fn task<'a>(&'a mut self, path: Text<'a>, task: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
+    /// Starts a run. Its first notification must not go out before the reply.
+    fn run<'a>(&'a mut self, run: &RunRequest<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
+    /// How a run goes.
+    fn status<'a>(&'a mut self, run: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
+    /// Ends a run; one that has ended keeps the state it has.
+    fn cancel<'a>(&'a mut self, run: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
+}
+
+/// Has a service answer a request: writes what follows the reply's head, result or error.
+pub fn answer<'a>(service: &'a mut dyn EvalService, request: &Request<'a>, out: &mut Writer<'_>) {
+    let start = out.len();
+    let mut reply = Reply { out, answered: false };
+    let reply_to = &mut reply;
+    let result = match request {
+        Request::Run(run) => service.run(run, reply_to),
+        Request::List { directory } => service.list(*directory, reply_to),
+        Request::Get { path } => service.get(*path, reply_to),
+        Request::Validate { path } => service.validate(*path, reply_to),
+        Request::Tasks { path } => service.tasks(*path, reply_to),
+        Request::Task { path, task } => service.task(*path, *task, reply_to),
+        Request::Status { run } => service.status(*run, reply_to),
+        Request::Cancel { run } => service.cancel(*run, reply_to),
+    };
+    let answered = reply.answered;
+    match result {
+        Ok(()) if answered => {}
+        Ok(()) => write_error(out, &Error::Internal("the service gave no answer")),
+        Err(error) => {
+            out.truncate(start);
+            write_error(out, &error);
+        }
+    }
+}
+
+/// Writes a refusal behind a reply's head.
+pub fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, method: Text<'_>) {
+    match refusal {
+        Refusal::UnknownMethod => rpc::write_error(out, rpc::METHOD_NOT_FOUND, |out| {
+            out.text_part("Unknown method: ");
+            Quoted(method).write_escaped(out);
+        }),
+        Refusal::Params { member, fault } => rpc::write_error(out, rpc::INVALID_PARAMS, |out| {
+            out.text_part(member);
+            out.text_part(": ");
+            out.text_part(fault);
+        }),
+    }
+}
+
+/// Where a service puts its answer.
+#[derive(Debug)]
+pub struct Reply<'w, 'b> {
+    out: &'w mut Writer<'b>,
+    answered: bool,
+}
+
+impl Reply<'_, '_> {
+    /// Answers with `result`: one of this module's types, or any other that says more.
+    pub fn send<T: Serialize + ?Sized>(&mut self, result: &T) {
+        self.out.raw(b",\"result\":");
+        if ser::write(result, self.out).is_err() {
+            self.out.raw(b"null");
+        }
+        self.out.byte(b'}');
+        self.answered = true;
+    }
+}
+
+/// Why a service cannot answer.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Error<'a> {
+    /// -32000: there is no such eval file.
+    NotFound {
+        /// The path that was asked for.
+        path: Text<'a>,
+    },
+    /// -32001: the eval is invalid.
+    Invalid {
+        /// All that is wrong with it, as a JSON array of strings.
+        errors: RawJson<'a>,
+    },
+    /// -32002: a run could not be started.
+    RunFailed(&'a str),
+    /// -32602: the run is not known.
+    UnknownRun(Text<'a>),
+    /// -32602: the eval has no such task.
+    UnknownTask(Text<'a>),
+    /// -32602: there is no such executor.
+    UnknownExecutor {
+        /// What was asked for.
+        name: Text<'a>,
+        /// What there is, as a JSON array of strings.
+        known: RawJson<'a>,
+    },
+    /// -32603.
+    Internal(&'a str),
+}
+
+/// Writes an error behind a reply's head.
+pub fn write_error(out: &mut Writer<'_>, error: &Error<'_>) {
+    let (code, text, name) = match error {
+        Error::NotFound { path } => (NOT_FOUND, "Eval not found: ", Some(*path)),
+        Error::Invalid { .. } => (VALIDATION_FAILED, "Validation failed", None),
+        Error::RunFailed(text) => (RUN_FAILED, *text, None),
+        Error::UnknownRun(run) => (rpc::INVALID_PARAMS, "runId: unknown run ", Some(*run)),
+        Error::UnknownTask(task) => (rpc::INVALID_PARAMS, "taskId: unknown task ", Some(*task)),
+        Error::UnknownExecutor { name, .. } => (rpc::INVALID_PARAMS, "executor: unknown executor ", Some(*name)),
+        Error::Internal(text) => (rpc::INTERNAL_ERROR, *text, None),
+    };
+    out.raw(b",\"error\":{\"code\":");
+    out.i32(code);
+    out.raw(b",\"message\":\"");
+    out.text_part(text);
+    if let Some(name) = name {
+        Quoted(name).write_escaped(out);
+    }
+    out.byte(b'"');
+    match error {
+        Error::NotFound { path } => {
+            out.raw(b",\"data\":{\"path\":\"");
+            path.chars().for_each(|char| char.write_escaped(out));
+            out.raw(b"\"}");
+        }
+        Error::Invalid { errors } => {
+            out.raw(b",\"data\":{\"errors\":");
+            out.raw(errors.as_str().as_bytes());
+            out.byte(b'}');
+        }
+        Error::UnknownExecutor { known, .. } => {
+            out.raw(b",\"data\":{\"known\":");
+            out.raw(known.as_str().as_bytes());
+            out.byte(b'}');
+        }
+        _ => {}
+    }
+    out.raw(b"}}");
+}
+
+/// Declares a result or the parameters of a notification, and how it is written: absent members are left out, but for those
+/// that are marked `nullable`.
+macro_rules! object {
+    ($(#[$docs:meta])* $name:ident { $($(#[$member_docs:meta])* $member:ident as $key:literal: $type:ty,)* }
+        $(nullable { $($(#[$null_docs:meta])* $null:ident as $null_key:literal: $null_type:ty,)* })?) => {
+        $(#[$docs])*
+        #[derive(Debug, Clone, Copy, Default)]
+        pub struct $name<'a> {
+            $($(#[$member_docs])* pub $member: Option<$type>,)*
+            $($($(#[$null_docs])* pub $null: Option<$null_type>,)*)?
+            /// Nothing.
+            #[doc(hidden)]
+            pub _lifetime: core::marker::PhantomData<&'a ()>,
+        }
+
+        impl Serialize for $name<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let count = 0 $(+ usize::from(self.$member.is_some()))* $($(+ { let _ = &self.$null; 1 })*)?;
+                let mut object = serializer.serialize_struct(stringify!($name), count)?;
+                $(if let Some(value) = &self.$member {
+                    object.serialize_field($key, value)?;
+                })*
+                $($(object.serialize_field($null_key, &self.$null)?;)*)?
+                object.end()
+            }
+        }
+    };
+}
+
+object! {
+    /// What `eval.run` and `run.cancel` answer.
+    Started {
+        /// The run's name.
+        run_id as "runId": &'a str,
+        /// The state it is in.
+        status as "status": RunState,
+    }
+}
+
+object! {
+    /// An eval in a list.
+    EvalSummary {
+        /// Its file.
+        path as "path": &'a str,
+        /// Its name.
+        name as "name": &'a str,
+        /// The skill it is about.
+        skill as "skill": &'a str,
+        /// Its version.
+        version as "version": &'a str,
+    }
+}
+
+object! {
+    /// What `eval.list` answers.
+    EvalList {
+        /// The evals.
+        evals as "evals": &'a [EvalSummary<'a>],
+        /// Files that could not be read.
+        errors as "errors": &'a [&'a str],
+    }
+}
+
+object! {
+    /// What `eval.get` answers.
+    Eval {
+        /// Its file.
+        path as "path": &'a str,
+        /// Its name.
+        name as "name": &'a str,
+        /// What it is for.
+        description as "description": &'a str,
+        /// The skill it is about.
+        skill as "skill": &'a str,
+        /// Its version.
+        version as "version": &'a str,
+        /// Its configuration.
+        config as "config": RawJson<'a>,
+        /// Its metrics.
+        metrics as "metrics": RawJson<'a>,
+    }
+}
+
+object! {
+    /// What `eval.validate` answers.
+    Validation {
+        /// Whether the eval can be run.
+        valid as "valid": bool,
+        /// Its name, if it is valid.
+        name as "name": &'a str,
+        /// The skill it is about, if it is valid.
+        skill as "skill": &'a str,
+        /// All that is wrong with it.
+        errors as "errors": &'a [&'a str],
+    }
+}
+
+object! {
+    /// A task in a list.
+    TaskSummary {
+        /// Its id.
+        id as "id": &'a str,
+        /// Its name.
+        name as "name": &'a str,
+        /// What it is about.
+        description as "description": &'a str,
+        /// Its file.
+        file as "file": &'a str,
+    }
+}
+
+object! {
+    /// What `task.list` answers.
+    TaskList {
+        /// The tasks.
+        tasks as "tasks": &'a [TaskSummary<'a>],
+    }
+}
+
+object! {
+    /// What `task.get` answers.
+    Task {
+        /// Its id.
+        id as "id": &'a str,
+        /// Its name.
+        name as "name": &'a str,
+        /// What it is about.
+        description as "description": &'a str,
+        /// What is asked of an agent.
+        prompt as "prompt": &'a str,
+        /// How it is judged.
+        graders as "graders": RawJson<'a>,
+    }
+}
+
+object! {
+    /// What `run.status` answers.
+    Status {
+        /// The run's name.
+        run_id as "runId": &'a str,
+        /// The state it is in.
+        status as "status": RunState,
+    }
+    nullable {
+        /// The summary of a run that has ended.
+        result as "result": Summary,
+        /// Why it failed.
+        error as "error": &'a str,
+    }
+}
+
+object! {
+    /// The notification `eval.progress`.
+    Progress {
+        /// The run's name.
+        run_id as "runId": &'a str,
+        /// What happened.
+        event as "event": Event,
+        /// The task it happened to.
+        task_name as "taskName": &'a str,
+        /// Its number, from 1.
+        task_num as "taskNum": u32,
+        /// How many tasks there are.
+        total_tasks as "totalTasks": u32,
+        /// The trial's number, from 1.
+        trial_num as "trialNum": u32,
+        /// How many trials there are.
+        total_trials as "totalTrials": u32,
+        /// How it ended.
+        status as "status": Verdict,
+        /// How long it took, in milliseconds.
+        duration_ms as "durationMs": u32,
+    }
+}
+
+object! {
+    /// The notification `eval.log`.
+    Log {
+        /// The run's name.
+        run_id as "runId": &'a str,
+        /// debug, info, warn or error.
+        level as "level": &'a str,
+        /// What is to be said.
+        message as "message": &'a str,
+    }
+}
+
+object! {
+    /// The notification `eval.complete`.
+    Complete {
+        /// The run's name.
+        run_id as "runId": &'a str,
+        /// How it went.
+        summary as "summary": Summary,
+        /// Why it failed.
+        error as "error": &'a str,
+    }
+}
+
+/// How a run went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Tasks in all.
+    pub total: u32,
+    /// Tasks that passed.
+    pub passed: u32,
+    /// Tasks that did not.
+    pub failed: u32,
+}
+
+impl Summary {
+    /// `passed / total` to three places; 0 of none is 0.
+    pub fn pass_rate(&self) -> Decimal<3> {
+        // Long division by subtraction: three digits and the whole, without a division by a variable.
+        let (mut rest, mut rate) = (u64::from(self.passed), 0);
+        for digit in 0..4 {
+            let scale = if digit == 0 { 1 } else { 10 };
+            rest *= scale;
+            rate *= 10;
+            while self.total > 0 && rest >= u64::from(self.total) {
+                rest -= u64::from(self.total);
+                rate += 1;
+            }
+        }
+        Decimal::from_mantissa(rate)
+    }
+}
+
+impl Serialize for Summary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Summary", 4)?;
+        object.serialize_field("total", &self.total)?;
+        object.serialize_field("passed", &self.passed)?;
+        object.serialize_field("failed", &self.failed)?;
+        object.serialize_field("passRate", &self.pass_rate())?;
+        object.end()
+    }
+}
+
+/// Declares a set of words and how they are written.
+macro_rules! words {
+    ($(#[$docs:meta])* $name:ident { $($(#[$word_docs:meta])* $word:ident = $text:literal,)* }) => {
+        $(#[$docs])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub enum $name {
+            $($(#[$word_docs])* $word,)*
+        }
+
+        impl $name {
+            /// The word on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$word => $text,)* }
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// The state of a run.
+    RunState {
+        /// It runs, or waits its turn.
+        Running = "running",
+        /// It has ended, whatever its tasks came to.
+        Completed = "completed",
+        /// It could not go on.
+        Failed = "failed",
+        /// It was cancelled.
+        Cancelled = "cancelled",
+    }
+}
+
+words! {
+    /// What happened in a run.
+    Event {
+        /// The run started.
+        RunStart = "run_start",
+        /// A task started.
+        TaskStart = "task_start",
+        /// A trial started.
+        TrialStart = "trial_start",
+        /// A trial has ended.
+        TrialComplete = "trial_complete",
+        /// A task has ended, all its trials too.
+        TaskComplete = "task_complete",
+        /// The run has ended.
+        RunComplete = "run_complete",
+    }
+}
+
+words! {
+    /// How a task or trial ended.
+    Verdict {
+        /// All its graders passed.
+        Passed = "passed",
+        /// One did not.
+        Failed = "failed",
+        /// It could not be carried out.
+        Error = "error",
+        /// It was cancelled.
+        Cancelled = "cancelled",
+    }
+}
+
+/// Writes a notification as a whole line, without its newline: `eval.progress`, `eval.log` or `eval.complete`.
+pub fn write_notification<T: Serialize + ?Sized>(out: &mut Writer<'_>, method: &str, params: &T) {
+    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":");
+    out.str(method);
+    out.raw(b",\"params\":");
+    if ser::write(params, out).is_err() {
+        out.raw(b"{}");
+    }
+    out.byte(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::String;
+
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Writer<'_>)) -> String {
+        let mut memory = [0; 512];
+        let mut out = Writer::new(&mut memory);
+        write(&mut out);
+        String::from_utf8(out.finish().unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_spelling_is_read() {
+        let read = |method: &'static str, params: &'static str| {
+            std::format!("{:?}", request(Text::of_checked(method.as_bytes()), Json::parse(params.as_bytes()).unwrap()))
+        };
+        assert_eq!(read("eval.list", "null"), "Ok(List { directory: None })");
+        assert_eq!(read("eval.list", r#"{"dir":"d"}"#), r#"Ok(List { directory: Some("d") })"#);
+        assert_eq!(read("run.status", r#"{"run_id":"r"}"#), r#"Ok(Status { run: "r" })"#);
+        assert_eq!(read("task.get", r#"{"path":"p","task_id":"t"}"#), r#"Ok(Task { path: "p", task: "t" })"#);
+        assert!(read("eval.run", r#"{"path":"p","verbose":1}"#).contains("expected true or false"));
+        assert!(read("eval.get", "{}").contains("required, and missing"));
+        assert!(read("eval.get", "[]").contains("expected an object"));
+        assert!(read("eval.nope", "{}").contains("UnknownMethod"));
+    }
+
+    #[test]
+    fn what_is_written_has_the_texts_spelling() {
+        let status = Status { run_id: Some("abc123"), status: Some(RunState::Running), ..Status::default() };
+        assert_eq!(
+            written(|out| ser::write(&status, out).unwrap()),
+            r#"{"runId":"abc123","status":"running","result":null,"error":null}"#
+        );
+        let summary = Some(Summary { total: 5, passed: 4, failed: 1 });
+        let complete = Complete { run_id: Some("abc123"), summary, ..Complete::default() };
+        assert_eq!(
+            written(|out| write_notification(out, "eval.complete", &complete)),
+            r#"{"jsonrpc":"2.0","method":"eval.complete","params":{"runId":"abc123","summary":{"total":5,"passed":4,"failed":1,"passRate":0.800}}}"#
+        );
+        let path = Text::of_checked(b"a\\\"b");
+        assert_eq!(
+            written(|out| write_error(out, &Error::NotFound { path })),
+            r#","error":{"code":-32000,"message":"Eval not found: a\"b","data":{"path":"a\"b"}}}"#
+        );
+    }
+
+    #[test]
+    fn a_pass_rate_is_exact_to_three_places() {
+        for (passed, total, rate) in
+            [(0, 0, 0), (0, 3, 0), (1, 3, 333), (2, 3, 666), (3, 3, 1000), (u32::MAX, u32::MAX, 1000)]
+        {
+            assert_eq!(Summary { total, passed, failed: total - passed }.pass_rate().mantissa(), rate);
+        }
+    }
+}
