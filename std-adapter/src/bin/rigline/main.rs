@@ -2,11 +2,12 @@
 //!
 //! Each subcommand is a module with its `clap::Args` and a `run` that gives the exit code, and has one line in [`Command`]
 //! and one in [`Command::run`].
-#![allow(unreachable_code, reason = "there is no subcommand yet")]
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+mod rig;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -16,11 +17,15 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Rig(rig::Arguments),
+}
 
 impl Command {
     fn run(self) -> ExitCode {
-        match self {}
+        match self {
+            Self::Rig(arguments) => arguments.run(),
+        }
     }
 }
 
