@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod new;
 mod rig;
 
 #[derive(Debug, Parser)]
@@ -18,12 +19,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    New(new::Arguments),
     Rig(rig::Arguments),
 }
 
 impl Command {
     fn run(self) -> ExitCode {
         match self {
+            Self::New(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
         }
     }
