@@ -372,6 +372,29 @@ fn fc_27_short_writes_leave_no_gap() {
     }
 }
 
+/// Serves `lines` over a writer that fails after some bytes; gives what happened to the rig.
+fn events_when_lost(lines: &[String], after: usize) -> Vec<String> {
+    let clock = std::rc::Rc::default();
+    let mut rig = Rig::new(&clock);
+    let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut pipe = Bad { fails: Some((after, Some(ErrorKind::BrokenPipe))), ..Bad::new(&joined(lines), 1000) };
+    let result = blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Wire, &mut log, &*clock);
+    assert_eq!(result, Err(ServeError::Write(ErrorKind::BrokenPipe)));
+    rig.events.all()
+}
+
+/// A `shutdown` whose acknowledgement did not get out leaves nobody in charge of the rig.
+#[test]
+fn fc_33_a_shutdown_counts_when_it_is_acknowledged() {
+    let manifest = PLAIN.serve(INITIALIZE).output.len();
+    for after in 0..SHUT.len() {
+        let lines = [INITIALIZE, SHUTDOWN].map(str::to_owned);
+        assert_eq!(events_when_lost(&lines, manifest + after), ["safe"], "{after}");
+        assert!(events_when_lost(&lines[1..], after).is_empty(), "one-shot use");
+    }
+}
+
 /// DEV: DTR drops in the middle of a request.
 #[test]
 fn fc_30_leftovers_of_the_last_connection() {

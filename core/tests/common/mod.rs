@@ -212,7 +212,9 @@ impl FakeClock {
         let now = self.now.get().max(next.next_multiple_of(self.tick.get().max(1)));
         self.now.set(now);
         let due: Vec<_> = self.alarms.borrow_mut().extract_if(.., |(at, _)| *at <= now).collect();
-        due.into_iter().for_each(|(_, waker)| waker.wake());
+        for (_, waker) in due {
+            waker.wake();
+        }
         true
     }
 }
