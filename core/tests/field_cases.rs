@@ -395,6 +395,27 @@ fn fc_33_a_shutdown_counts_when_it_is_acknowledged() {
     }
 }
 
+/// FC-37: nobody reads any more, which shows when a log is written. The handler is not resumed.
+#[test]
+fn fc_37_a_connection_lost_during_a_call() {
+    let call = execute("1", "work", r#"{"ms":10,"logs":9}"#);
+    let manifest = PLAIN.serve(INITIALIZE).output.len();
+    let log = PLAIN.serve(&call).lines()[0].len() + 1;
+    for logs in 0..9 {
+        for part in [0, 1, log - 1] {
+            let lines = [INITIALIZE.to_owned(), call.clone()];
+            assert_eq!(events_when_lost(&lines, manifest + logs * log + part), ["work", "dropped", "safe"]);
+            assert_eq!(events_when_lost(&lines[1..], logs * log + part), ["work", "dropped", "safe"]);
+        }
+    }
+    // In a reply: nothing was cut off but the reply.
+    assert_eq!(
+        events_when_lost(&[INITIALIZE.to_owned(), execute("1", "say", "{}")], manifest + 9),
+        ["say", "ended", "safe"]
+    );
+    assert_eq!(events_when_lost(&[execute("1", "say", "{}")], 9), ["say", "ended"]);
+}
+
 /// DEV: DTR drops in the middle of a request.
 #[test]
 fn fc_30_leftovers_of_the_last_connection() {
