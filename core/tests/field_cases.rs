@@ -659,6 +659,36 @@ fn fc_59_almost_json() {
 }
 
 #[test]
+fn fc_59_what_is_no_number_is_not_written() {
+    for kind in ["NaN", "inf", "-inf"] {
+        for quiet in [false, true] {
+            let lines = talk(&[execute("1", "floats", &format!(r#"{{"kind":"{kind}","quiet":{quiet}}}"#))]);
+            assert_eq!(lines.len(), 3);
+            assert!(lines[..2].iter().all(|line| line.ends_with(r#""data":{"value":null}}}"#)), "{lines:?}");
+            assert_eq!(codes(&lines[2..]), expected(&[("1", -32603)]));
+            assert!(lines[2].contains("NaN"), "named for its author: {}", lines[2]);
+        }
+    }
+    let lines = talk(&[execute("1", "floats", r#"{"kind":"1.25"}"#)]);
+    assert!(lines[0].ends_with(r#""level":"warn","message":"float","data":{"value":1.25}}}"#), "{}", lines[0]);
+    assert!(lines[1].ends_with(r#""level":"error","message":"floats","data":{"t":[0.5,1.25]}}}"#), "{}", lines[1]);
+    assert!(lines[2].contains(r#""float":"1.25""#), "{}", lines[2]);
+}
+
+/// A log datum that does not fit costs its line, whole; it is not replaced by something else.
+#[test]
+fn log_data_without_room_drop_the_line() {
+    let long = format!("[{}0]", "\"x\",".repeat(100));
+    for log in [100, 200, 300, 450, 500] {
+        let served = Setup { log, ..PLAIN }.serve(execute("1", "data", &format!(r#"{{"value":{long}}}"#)));
+        let lines = served.lines();
+        let whole = lines.iter().any(|line| line.contains(&format!(r#""data":{{"value":{long}}}"#)));
+        assert_eq!(whole, log >= 500, "{log}: {lines:?}");
+        assert_eq!(lines.iter().filter(|line| line.contains("data")).count(), usize::from(whole));
+    }
+}
+
+#[test]
 fn fc_60_deep_nesting() {
     for depth in [16, 63, 64, 126, 127, 128, 129, 1000, 100_000] {
         for (open, close, leaf) in [("[", "]", ""), ("{\"a\":", "}", "1"), ("[{\"id\":", "}]", "null")] {

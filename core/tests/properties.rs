@@ -286,7 +286,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(cases(3000))]
+    #![proptest_config(cases(2000))]
 
     /// `serde_json` decides alike, both ways. It skips strings without a look at their UTF-8 (so they get a `str`), and
     /// takes 127 levels where we take 128; lone surrogates pass both until something decodes them.
@@ -315,6 +315,28 @@ proptest! {
         let theirs: Result<serde_json::Value, _> = serde_json::from_str(&strings);
         let ours: Result<serde_json::Value, _> = de::from_checked(&mut strings.clone().into_bytes());
         prop_assert_eq!(ours.ok(), theirs.ok(), "{}", strings);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    /// What is passed on keeps every byte but line breaks, as text and in logs.
+    #[test]
+    fn raw_values_pass_through(value in json()) {
+        let served = PLAIN.serve(execute("1", "data", &format!(r#"{{"value":{}}}"#, value.replace('\n', " "))));
+        let expected = value.replace('\n', " ").replace('\r', "");
+        let lines = served.lines();
+        let log = format!(r#"{{"jsonrpc":"2.0","method":"log","params":{{"level":"debug","message":"data","data":"#);
+        let datum = lines[0].strip_prefix(&*log).and_then(|rest| rest.strip_suffix("}}"));
+        let wanted = if expected.starts_with('{') { expected.clone() } else { format!(r#"{{"value":{expected}}}"#) };
+        prop_assert_eq!(datum, Some(&*wanted));
+        let outputs = lines[1].split_once(r#""outputs":{"value":"#).and_then(|(_, rest)| rest.strip_suffix(r#"},"message":"passed on"}}"#));
+        if expected.starts_with('"') {
+            prop_assert_eq!(outputs, Some(&*expected));
+        } else {
+            prop_assert_eq!(serde_json::from_str::<String>(outputs.unwrap()).unwrap(), expected);
+        }
     }
 }
 
