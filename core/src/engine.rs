@@ -172,9 +172,18 @@ enum Session {
     /// No `initialize` was seen: one-shot use.
     Fresh,
     Initialized,
-    /// `shutdown` was acknowledged, which may not be out yet.
-    ShuttingDown,
+    /// `shutdown` was taken; its acknowledgement is not out yet.
+    ShuttingDown {
+        /// What is shut down began with `initialize`.
+        initialized: bool,
+    },
     Ended,
+}
+
+impl Session {
+    fn is_shutting_down(self) -> bool {
+        matches!(self, Self::ShuttingDown { .. })
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -267,9 +276,9 @@ impl<'m> Engine<'m> {
         open
     }
 
-    /// Whether a session is open that began with `initialize`.
+    /// Whether a session is open that began with `initialize`. One is until the acknowledgement of its `shutdown` is out.
     pub fn is_session_open(&self) -> bool {
-        self.session == Session::Initialized
+        matches!(self.session, Session::Initialized | Session::ShuttingDown { initialized: true })
     }
 
     /// Whether members of a batch are still to be answered.
@@ -298,7 +307,7 @@ impl<'m> Engine<'m> {
                 self.reply.silent(0);
                 Some(Done::Run)
             }
-            State::Writing if self.session == Session::ShuttingDown => {
+            State::Writing if self.session.is_shutting_down() => {
                 self.session = Session::Ended;
                 return Step::Shutdown;
             }
@@ -313,7 +322,7 @@ impl<'m> Engine<'m> {
             };
             match next {
                 // `shutdown` came as a notification: there is no acknowledgement to wait for.
-                Some(Done::Nothing) if self.batch.is_none() && self.session == Session::ShuttingDown => {
+                Some(Done::Nothing) if self.batch.is_none() && self.session.is_shutting_down() => {
                     self.session = Session::Ended;
                     return Step::Shutdown;
                 }
@@ -473,7 +482,7 @@ impl<'m> Engine<'m> {
             Some(id) => self.reply.begin(self.memory, reply_start, limit, Protocol::Gevals, id),
             None => self.reply.silent(reply_start),
         }
-        let request = if matches!(self.session, Session::ShuttingDown | Session::Ended) {
+        let request = if self.session.is_shutting_down() || self.session == Session::Ended {
             if gevals::is_initialize(text, spans) {
                 gevals::request(text, spans, self.manifest).map(|request| (request, None))
             } else {
@@ -497,7 +506,7 @@ impl<'m> Engine<'m> {
             }
             Ok((Request::Initialize { .. }, _)) => self.initialized(),
             Ok(_) => {
-                self.session = Session::ShuttingDown;
+                self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
                 self.reply.answer(self.memory, |out| out.raw(b",\"result\":{}}"))
             }
             Err(refusal) => self.reply.answer(self.memory, |out| gevals::write_refusal(out, refusal, text, spans)),

@@ -12,6 +12,7 @@ pub(crate) const LEAST: usize = 160;
 
 /// The state of one reply; the memory it stands in goes beside it.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, learnt at a time of its own")]
 pub(crate) struct Reply {
     /// Where the reply starts: behind those of earlier members in a batch.
     start: usize,

@@ -32,7 +32,8 @@ fn timed(operation: &str, args: &str, timeout: &str) -> String {
 #[test]
 fn a_call_past_its_timeout_is_answered_with_the_timeout_error() {
     // Arguments, timeout, the logs that come out, the code, what happened.
-    let table: &[(&str, &str, &str, usize, i64, &[&str])] = &[
+    type Case<'a> = (&'a str, &'a str, &'a str, usize, i64, &'a [&'a str]);
+    let table: &[Case<'_>] = &[
         ("work", r#"{"ms":1000}"#, "\"10ms\"", 0, -32001, &["work", "dropped", "safe"]),
         ("work", r#"{"ms":11}"#, "\"10ms\"", 0, -32001, &["work", "dropped", "safe"]),
         ("work", r#"{"ms":10}"#, "\"10ms\"", 0, 0, &["work", "ended"]),

@@ -372,6 +372,50 @@ fn fc_27_short_writes_leave_no_gap() {
     }
 }
 
+/// Serves `lines` over a writer that fails after some bytes; gives what happened to the rig.
+fn events_when_lost(lines: &[String], after: usize) -> Vec<String> {
+    let clock = std::rc::Rc::default();
+    let mut rig = Rig::new(&clock);
+    let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut pipe = Bad { fails: Some((after, Some(ErrorKind::BrokenPipe))), ..Bad::new(&joined(lines), 1000) };
+    let result = blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Wire, &mut log, &*clock);
+    assert_eq!(result, Err(ServeError::Write(ErrorKind::BrokenPipe)));
+    rig.events.all()
+}
+
+/// A `shutdown` whose acknowledgement did not get out leaves nobody in charge of the rig.
+#[test]
+fn fc_33_a_shutdown_counts_when_it_is_acknowledged() {
+    let manifest = PLAIN.serve(INITIALIZE).output.len();
+    for after in 0..SHUT.len() {
+        let lines = [INITIALIZE, SHUTDOWN].map(str::to_owned);
+        assert_eq!(events_when_lost(&lines, manifest + after), ["safe"], "{after}");
+        assert!(events_when_lost(&lines[1..], after).is_empty(), "one-shot use");
+    }
+}
+
+/// FC-37: nobody reads any more, which shows when a log is written. The handler is not resumed.
+#[test]
+fn fc_37_a_connection_lost_during_a_call() {
+    let call = execute("1", "work", r#"{"ms":10,"logs":9}"#);
+    let manifest = PLAIN.serve(INITIALIZE).output.len();
+    let log = PLAIN.serve(&call).lines()[0].len() + 1;
+    for logs in 0..9 {
+        for part in [0, 1, log - 1] {
+            let lines = [INITIALIZE.to_owned(), call.clone()];
+            assert_eq!(events_when_lost(&lines, manifest + logs * log + part), ["work", "dropped", "safe"]);
+            assert_eq!(events_when_lost(&lines[1..], logs * log + part), ["work", "dropped", "safe"]);
+        }
+    }
+    // In a reply: nothing was cut off but the reply.
+    assert_eq!(
+        events_when_lost(&[INITIALIZE.to_owned(), execute("1", "say", "{}")], manifest + 9),
+        ["say", "ended", "safe"]
+    );
+    assert_eq!(events_when_lost(&[execute("1", "say", "{}")], 9), ["say", "ended"]);
+}
+
 /// DEV: DTR drops in the middle of a request.
 #[test]
 fn fc_30_leftovers_of_the_last_connection() {
@@ -611,6 +655,36 @@ fn fc_59_almost_json() {
         ];
         let wanted = [("null", -32700), ("null", -32700), ("null", -32700), ("7", 0)];
         assert_eq!(codes(&talk(&lines)), expected(&wanted), "{value}");
+    }
+}
+
+#[test]
+fn fc_59_what_is_no_number_is_not_written() {
+    for kind in ["NaN", "inf", "-inf"] {
+        for quiet in [false, true] {
+            let lines = talk(&[execute("1", "floats", &format!(r#"{{"kind":"{kind}","quiet":{quiet}}}"#))]);
+            assert_eq!(lines.len(), 3);
+            assert!(lines[..2].iter().all(|line| line.ends_with(r#""data":{"value":null}}}"#)), "{lines:?}");
+            assert_eq!(codes(&lines[2..]), expected(&[("1", -32603)]));
+            assert!(lines[2].contains("NaN"), "named for its author: {}", lines[2]);
+        }
+    }
+    let lines = talk(&[execute("1", "floats", r#"{"kind":"1.25"}"#)]);
+    assert!(lines[0].ends_with(r#""level":"warn","message":"float","data":{"value":1.25}}}"#), "{}", lines[0]);
+    assert!(lines[1].ends_with(r#""level":"error","message":"floats","data":{"t":[0.5,1.25]}}}"#), "{}", lines[1]);
+    assert!(lines[2].contains(r#""float":"1.25""#), "{}", lines[2]);
+}
+
+/// A log datum that does not fit costs its line, whole; it is not replaced by something else.
+#[test]
+fn log_data_without_room_drop_the_line() {
+    let long = format!("[{}0]", "\"x\",".repeat(100));
+    for log in [100, 200, 300, 450, 500] {
+        let served = Setup { log, ..PLAIN }.serve(execute("1", "data", &format!(r#"{{"value":{long}}}"#)));
+        let lines = served.lines();
+        let whole = lines.iter().any(|line| line.contains(&format!(r#""data":{{"value":{long}}}"#)));
+        assert_eq!(whole, log >= 500, "{log}: {lines:?}");
+        assert_eq!(lines.iter().filter(|line| line.contains("data")).count(), usize::from(whole));
     }
 }
 

@@ -1,4 +1,4 @@
-//! JSONTestSuite (Nicolas Seriot, "Parsing JSON is a Minefield"), and vectors of our own.
+//! `JSONTestSuite` (Nicolas Seriot, "Parsing JSON is a Minefield"), and vectors of our own.
 
 mod common;
 
@@ -196,7 +196,7 @@ fn nesting_is_limited_exactly_and_costs_nothing() {
     }
     let mixed = "[{\"a\":".repeat(64) + "1" + &"}]".repeat(64);
     assert_eq!(check(mixed.as_bytes()), Ok(()));
-    assert!(check(mixed.replacen("]", "}", 1).as_bytes()).is_err());
+    assert!(check(mixed.replacen(']', "}", 1).as_bytes()).is_err());
 }
 
 /// Whatever the text: nothing panics. What is checked is viewed; what is not is decoded all the same.
@@ -242,7 +242,9 @@ fn view(json: Json<'_>, depth: usize) {
         }
     }
     if depth < 200 {
-        json.elements().for_each(|json| view(json, depth + 1));
+        for element in json.elements() {
+            view(element, depth + 1);
+        }
         for (name, value) in json.members() {
             let _ = name.to_string();
             view(value, depth + 1);

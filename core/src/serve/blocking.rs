@@ -1,5 +1,6 @@
 //! The shell over blocking `embedded-io`.
 
+use core::cell::Cell;
 use core::future::Future;
 use core::pin::pin;
 use core::task::{self, Poll, Waker};
@@ -28,8 +29,9 @@ pub fn serve<E: Extension, T: Read + Write>(
     log: &mut [u8],
     clock: &dyn Clock,
 ) -> Result<End, ServeError<T::Error>> {
-    let result = serve_connection(extension, engine, transport, kind, log, clock);
-    if engine.disconnect() && !matches!(result, Ok(End::Shutdown)) {
+    let mut cut_off = false;
+    let result = serve_connection(extension, engine, transport, kind, log, clock, &mut cut_off);
+    if engine.disconnect() && !matches!(result, Ok(End::Shutdown)) || cut_off {
         block_on(extension.safe_state(), clock);
     }
     result
@@ -42,6 +44,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
     kind: Transport,
     log: &mut [u8],
     clock: &dyn Clock,
+    cut_off: &mut bool,
 ) -> Result<End, ServeError<T::Error>> {
     loop {
         match engine.step() {
@@ -54,12 +57,15 @@ fn serve_connection<E: Extension, T: Read + Write>(
             },
             Step::Write(line) => write_line(transport, line)?,
             Step::Run(step) => {
-                let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()) };
-                let (result, safe) = run_call(extension, step, &mut sink, clock);
+                let lost = Cell::new(false);
+                let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()), lost: &lost };
+                let (result, safe) = run_call(extension, step, &mut sink, &lost, clock);
                 sink.report_dropped();
+                *cut_off = !safe;
                 sink.result?;
                 if !safe {
                     block_on(extension.safe_state(), clock);
+                    *cut_off = false;
                 }
                 engine.complete(result);
             }
@@ -70,11 +76,12 @@ fn serve_connection<E: Extension, T: Read + Write>(
     }
 }
 
-/// Runs a call to its end or its deadline; tells too whether it ended in time.
+/// Runs a call to its end, its deadline or the loss of the connection; tells too whether it came to its end.
 fn run_call<E: Extension>(
     extension: &mut E,
     step: Run<'_>,
     logs: &mut dyn LogSink,
+    lost: &Cell<bool>,
     clock: &dyn Clock,
 ) -> (Result<Outcome, Failure>, bool) {
     let deadline = step.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
@@ -89,6 +96,7 @@ fn run_call<E: Extension>(
         }
         match polled {
             Poll::Ready(result) => return (result, true),
+            Poll::Pending if lost.get() => return (Err(Failure::CANCELLED), false),
             Poll::Pending => {
                 if let Some(deadline) = deadline {
                     clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
@@ -121,6 +129,8 @@ struct Sink<'a, T: ErrorType> {
     dropped: usize,
     /// The first fault; nothing is written after it.
     result: Result<(), ServeError<T::Error>>,
+    /// Whether there was one.
+    lost: &'a Cell<bool>,
 }
 
 impl<T: Write> LogSink for Sink<'_, T> {
@@ -131,6 +141,7 @@ impl<T: Write> LogSink for Sink<'_, T> {
     fn commit(&mut self, length: usize) {
         if self.result.is_ok() {
             self.result = write_line(self.transport, self.memory.get(..length).unwrap_or_default());
+            self.lost.set(self.result.is_err());
         }
     }
 

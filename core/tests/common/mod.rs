@@ -16,6 +16,7 @@ use embedded_io::{ErrorType, Read, Write};
 use rigline::context::Level;
 use rigline::engine::{Engine, Memory};
 use rigline::frame::LineEnds;
+use rigline::json::RawJson;
 use rigline::serve::{End, Transport, blocking};
 use rigline::{
     Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Manifest, Operation, Outcome, Schema,
@@ -35,6 +36,8 @@ pub const MANIFEST: Manifest = Manifest::new("test-rig", "1.2.3").description(AB
     Operation::new("refuse", Schema::OBJECT),
     Operation::new("swap", Schema::OBJECT),
     Operation::new("stubborn", Schema::OBJECT),
+    Operation::new("data", Schema::OBJECT),
+    Operation::new("floats", Schema::OBJECT),
 ]);
 
 /// What happened to the rig, in order.
@@ -102,6 +105,17 @@ impl Extension for Rig {
     async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let operation = call.operation();
         self.events.push(operation);
+        if operation == "data" {
+            #[derive(serde::Deserialize)]
+            struct Data<'a> {
+                #[serde(borrow)]
+                value: RawJson<'a>,
+            }
+            let data: Data<'_> = call.args()?;
+            cx.log_with(Level::Debug, "data", &data.value);
+            cx.output("value", &data.value)?;
+            return cx.done("passed on");
+        }
         let args: Args<'_> = call.args()?;
         let mut guard = Guard(self.events.clone(), false);
         let text = args.text.repeat(args.times);
@@ -162,6 +176,16 @@ impl Extension for Rig {
                 cx.output("late", &true)?;
                 cx.done("done")
             }
+            "floats" => {
+                let float = args.kind.parse().unwrap_or(f64::NAN);
+                cx.log_with(Level::Warn, "float", &float);
+                cx.log_with(Level::Error, "floats", &std::collections::BTreeMap::from([("t", [0.5, float])]));
+                let written = cx.output("float", &float);
+                if !args.quiet {
+                    written?;
+                }
+                cx.done("written")
+            }
             _ => Err(Failure::UNKNOWN_OPERATION),
         };
         guard.1 = true;
@@ -212,7 +236,9 @@ impl FakeClock {
         let now = self.now.get().max(next.next_multiple_of(self.tick.get().max(1)));
         self.now.set(now);
         let due: Vec<_> = self.alarms.borrow_mut().extract_if(.., |(at, _)| *at <= now).collect();
-        due.into_iter().for_each(|(_, waker)| waker.wake());
+        for (_, waker) in due {
+            waker.wake();
+        }
         true
     }
 }
