@@ -689,6 +689,9 @@ impl Broken<'_> {
     /// The word that stands where JSON allows none, such as `NaN`, if it is one.
     pub fn token(&self) -> Option<&str> {
         let Fault::Syntax(error) = self.fault else { return None };
+        if !matches!(error.kind, SyntaxErrorKind::UnexpectedByte | SyntaxErrorKind::BadNumber) {
+            return None;
+        }
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_' | b'\'');
         let (before, after) = self.text.split_at_checked(error.offset)?;
         let start = before.len().wrapping_sub(before.iter().rev().take(16).take_while(|byte| is_word(byte)).count());
