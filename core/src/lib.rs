@@ -18,6 +18,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod client;
 pub mod clock;
 pub mod context;
 pub mod duration;

@@ -30,14 +30,21 @@
 //! ```
 //!
 //! # Features
+//! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP.
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
 #![forbid(unsafe_code)]
 
 pub mod clock;
+#[cfg(feature = "host")]
+pub mod host;
 pub mod path;
 pub mod requires;
 pub mod stdio;
+#[cfg(feature = "host")]
+pub mod target;
 
 pub use clock::TokioClock;
+#[cfg(feature = "host")]
+pub use host::Host;
 pub use requires::RequirePath;

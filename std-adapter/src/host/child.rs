@@ -1,0 +1,230 @@
+//! Extensions in processes of their own, each the leader of a process group.
+//!
+//! A thread waits for each process, whatever becomes of the runtime: no process is left as a zombie. It sees the end
+//! before it takes the process away, and ends the group first: as long as the leader is there, its group's number cannot be
+//! somebody else's.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child as Process, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::watch;
+
+use super::error::{Exit, HostError};
+use super::wire::{Manners, Wire};
+use crate::target::Exec;
+
+/// How long after its leader's end the rest of a group lives, if nobody says that it is over earlier. Its last lines
+/// are read in that time.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A child process with its group. The last clone that is dropped ends the whole group at once.
+#[derive(Debug, Clone)]
+pub struct Child {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    id: u32,
+    ended: watch::Receiver<Option<Exit>>,
+    reaped: watch::Receiver<bool>,
+    /// Whether the process has been taken away; from then on its number may be another's.
+    gone: Arc<Mutex<bool>>,
+    over: mpsc::SyncSender<()>,
+}
+
+impl Child {
+    /// The process id, which is the group's too.
+    pub fn id(&self) -> u32 {
+        self.inner.id
+    }
+
+    /// How the process ended, if it has.
+    pub fn exit(&self) -> Option<Exit> {
+        *self.inner.ended.borrow()
+    }
+
+    /// Waits for the end of the process. Others of its group, which may hold its pipes, do not delay it.
+    pub async fn ended(&self) -> Exit {
+        let mut ended = self.inner.ended.clone();
+        let exit = ended.wait_for(Option::is_some).await.ok().and_then(|exit| *exit);
+        exit.unwrap_or(Exit::Unknown)
+    }
+
+    /// Asks the whole group to end.
+    pub fn terminate(&self) {
+        self.inner.signal(Signal::Terminate);
+    }
+
+    /// Ends the whole group at once.
+    pub fn kill(&self) {
+        self.inner.signal(Signal::Kill);
+        self.over();
+    }
+
+    /// The leader has ended, and its last lines have been read: the rest of the group may go.
+    pub(super) fn over(&self) {
+        let _ = self.inner.over.try_send(());
+    }
+
+    /// Waits until nothing is left of the process.
+    pub async fn reaped(&self) {
+        let mut reaped = self.inner.reaped.clone();
+        let _ = reaped.wait_for(|reaped| *reaped).await;
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Signal {
+    Terminate,
+    Kill,
+}
+
+impl Inner {
+    fn signal(&self, signal: Signal) {
+        let gone = lock(&self.gone);
+        if !*gone {
+            sys::signal(self.id, signal);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.signal(Signal::Kill);
+    }
+}
+
+/// Starts a program with pipes for its input and outputs, as the leader of a process group of its own.
+pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]) -> Result<Wire, HostError> {
+    let mut command = Command::new(&exec.program);
+    command.args(&exec.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    if let Some(folder) = folder {
+        command.current_dir(folder);
+    }
+    sys::lead_group(&mut command);
+    let failed = |source: io::Error| {
+        // The system says "not found" of a missing interpreter and of a missing folder too.
+        let is_there = Path::new(&exec.program).exists() || folder.is_some_and(|folder| !folder.is_dir());
+        if source.kind() == io::ErrorKind::NotFound && !is_there {
+            HostError::NoProgram { program: exec.program.clone() }
+        } else {
+            HostError::Start { program: exec.program.clone(), source }
+        }
+    };
+    let mut process = command.spawn().map_err(failed)?;
+    let pipes = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+    // From here on the process has somebody to wait for it, whatever fails.
+    let child = watch_over(process).map_err(failed)?;
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err(failed(io::ErrorKind::BrokenPipe.into())) };
+    let stdin = ChildStdin::from_std(stdin).map_err(failed)?;
+    let stdout = ChildStdout::from_std(stdout).map_err(failed)?;
+    let stderr = ChildStderr::from_std(stderr).map_err(failed)?;
+    Ok(Wire { stderr: Some(Box::new(stderr)), child: Some(child), ..Wire::new(stdout, stdin, Manners::CHILD) })
+}
+
+fn watch_over(process: Process) -> io::Result<Child> {
+    let id = process.id();
+    let (ended, ended_seen) = watch::channel(None);
+    let (reaped, reaped_seen) = watch::channel(false);
+    let (over, over_seen) = mpsc::sync_channel(1);
+    let gone = Arc::new(Mutex::new(false));
+    let process = Arc::new(Mutex::new(process));
+    let watcher = {
+        let (gone, process) = (Arc::clone(&gone), Arc::clone(&process));
+        move || {
+            let mut process = lock(&process);
+            let exit = sys::wait(&mut process);
+            ended.send_replace(Some(exit));
+            let _ = over_seen.recv_timeout(LAST_WORDS);
+            let mut gone = lock(&gone);
+            sys::signal(id, Signal::Kill);
+            let _ = process.wait();
+            *gone = true;
+            reaped.send_replace(true);
+        }
+    };
+    if let Err(error) = thread::Builder::new().name(format!("child {id}")).spawn(watcher) {
+        let mut process = lock(&process);
+        let _ = process.kill();
+        let _ = process.wait();
+        return Err(error);
+    }
+    Ok(Child { inner: Arc::new(Inner { id, ended: ended_seen, reaped: reaped_seen, gone, over }) })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(unix)]
+mod sys {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Child as Process, Command};
+
+    use rustix::process::{self, Pid, WaitId, WaitIdOptions};
+
+    use super::{Exit, Signal};
+
+    pub(super) fn lead_group(command: &mut Command) {
+        command.process_group(0);
+    }
+
+    pub(super) fn signal(id: u32, signal: Signal) {
+        let signal = match signal {
+            Signal::Terminate => process::Signal::TERM,
+            Signal::Kill => process::Signal::KILL,
+        };
+        if let Some(group) = pid(id) {
+            let _ = process::kill_process_group(group, signal);
+        }
+    }
+
+    /// Waits for the end without taking the process away.
+    pub(super) fn wait(process: &mut Process) -> Exit {
+        let Some(pid) = pid(process.id()) else { return Exit::Unknown };
+        loop {
+            match process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+                Ok(Some(status)) => {
+                    let signal = status.terminating_signal().map(Exit::Signal);
+                    return status.exit_status().map(Exit::Code).or(signal).unwrap_or(Exit::Unknown);
+                }
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                // Somebody else in this process waits for all children.
+                Err(_) => return Exit::Unknown,
+            }
+        }
+    }
+
+    fn pid(id: u32) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(id).ok()?)
+    }
+}
+
+#[cfg(not(unix))]
+mod sys {
+    use std::process::{Child as Process, Command, Stdio};
+
+    use super::{Exit, Signal};
+
+    pub(super) fn lead_group(_: &mut Command) {}
+
+    pub(super) fn signal(id: u32, _: Signal) {
+        let mut kill = Command::new("taskkill");
+        kill.args(["/T", "/F", "/PID", &id.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let _ = kill.status();
+    }
+
+    pub(super) fn wait(process: &mut Process) -> Exit {
+        process.wait().ok().and_then(|status| status.code()).map_or(Exit::Unknown, Exit::Code)
+    }
+}

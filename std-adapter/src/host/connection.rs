@@ -1,0 +1,708 @@
+//! A connection at work: lines out, lines in, and what ends it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use rigline::client::{self, Client, Incoming, Received, Request, StartError};
+use rigline::frame::{Frame, Framer, LineEnds};
+use rigline::json::write;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::child::Child;
+use super::error::{Details, Exit, HostError, RpcFailure};
+use super::event::{Event, EventKind, Log};
+use super::manifest::{Manifest, value};
+use super::result::Answer;
+use super::wire::{Control, Manners, Reader, Wire, Writer};
+use super::{Direction, Options, shown};
+
+/// How many skipped lines are shown between two messages; more are counted.
+const SHOWN_SKIPPED: u32 = 100;
+/// How many skipped lines an error tells.
+const KEPT_SKIPPED: usize = 5;
+/// How long a child's pipes are read after its end, when somebody else of its group holds them.
+const LAST_LINES: Duration = Duration::from_millis(300);
+/// How long a child that closed its output or input has to end before that counts as a fault of its own.
+const ENDING: Duration = Duration::from_millis(500);
+/// How much beyond the limit is read before a line that does not end fails the call.
+const SLACK: u64 = 64 * 1024;
+
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    child: Option<Child>,
+    control: Mutex<Option<Arc<dyn Control>>>,
+    manners: Manners,
+    /// What reads. It ends with the connection.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+struct Shared {
+    options: Arc<Options>,
+    name: Mutex<Arc<str>>,
+    state: Mutex<State>,
+    writer: Arc<AsyncMutex<Writer>>,
+    output_read: watch::Sender<bool>,
+    errors_read: watch::Sender<bool>,
+    ended: watch::Sender<bool>,
+    heard: AtomicBool,
+}
+
+struct State {
+    client: Client,
+    waiting: Vec<(u32, mpsc::UnboundedSender<Fate>)>,
+    end: Option<End>,
+    /// `initialize` is out on a shared wire: errors that name no request may be about what was there before.
+    booting: bool,
+    stderr: VecDeque<String>,
+    skipped: VecDeque<String>,
+    budget: u32,
+    more_skipped: u64,
+    hint: Option<String>,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone)]
+pub(super) enum Fate {
+    Answer(Answer),
+    /// The line that must have been its reply was over the limit.
+    TooLong(u64),
+    End(End),
+}
+
+/// What ended a connection.
+#[derive(Debug, Clone)]
+pub(super) enum End {
+    Exited(Exit),
+    Gone(String),
+    Cancelled,
+    ShutDown,
+}
+
+/// Why a request has no fate.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Late,
+    End(End),
+    InputClosed(io::Error),
+    TooManyCalls,
+}
+
+impl Connection {
+    /// Begins to read from a wire.
+    pub(super) fn open(wire: Wire, name: &str, base: u32, options: &Arc<Options>) -> Self {
+        let client = Client::new(base);
+        let state = State {
+            client: if options.strict { client.strict() } else { client },
+            waiting: Vec::new(),
+            end: None,
+            booting: wire.manners.shared,
+            stderr: VecDeque::new(),
+            skipped: VecDeque::new(),
+            budget: SHOWN_SKIPPED,
+            more_skipped: 0,
+            hint: None,
+        };
+        let shared = Arc::new(Shared {
+            options: Arc::clone(options),
+            name: Mutex::new(name.into()),
+            state: Mutex::new(state),
+            writer: Arc::new(AsyncMutex::new(wire.writer)),
+            output_read: watch::channel(false).0,
+            errors_read: watch::channel(wire.stderr.is_none()).0,
+            ended: watch::channel(false).0,
+            heard: AtomicBool::new(false),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(read_output(Arc::clone(&shared), wire.reader, wire.manners.ends, wire.child.clone()));
+        if let Some(stderr) = wire.stderr {
+            tasks.spawn(read_errors(Arc::clone(&shared), stderr));
+        }
+        if let Some(child) = wire.child.clone() {
+            tasks.spawn(watch_child(Arc::clone(&shared), child));
+        }
+        Self {
+            shared,
+            child: wire.child,
+            control: Mutex::new(wire.control),
+            manners: wire.manners,
+            tasks: Mutex::new(tasks),
+        }
+    }
+
+    pub(super) fn child(&self) -> Option<&Child> {
+        self.child.as_ref()
+    }
+
+    pub(super) fn ended(&self) -> Option<End> {
+        self.shared.lock().end.clone()
+    }
+
+    /// Waits for the connection's end, whatever it is.
+    pub(super) async fn wait_for_end(&self) {
+        let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// Ends the connection: every call that is out fails with `end`, and a child's group is gone.
+    pub(super) fn close(&self, end: End) {
+        self.shared.end(end);
+        if let Some(child) = &self.child {
+            child.kill();
+        }
+        // A port is given back at once, so that it can be opened again.
+        lock(&self.tasks).abort_all();
+        if let Ok(mut writer) = self.shared.writer.try_lock() {
+            *writer = Box::new(tokio::io::sink());
+        }
+        if let Some(control) = lock(&self.control).take() {
+            let _ = control.discard();
+        }
+    }
+
+    pub(super) fn control(&self) -> Option<Arc<dyn Control>> {
+        lock(&self.control).clone()
+    }
+
+    /// No more requests: a child that waits for the end of its input sees it.
+    pub(super) async fn close_input(&self) {
+        let mut writer = self.shared.writer.lock().await;
+        let _ = timeout(ENDING, writer.shutdown()).await;
+        *writer = Box::new(tokio::io::sink());
+    }
+
+    /// Opens the session.
+    pub(super) async fn initialize(&self, request: &Request<'_>, deadline: Instant) -> Result<Manifest, HostError> {
+        let after = self.shared.options.start_timeout;
+        let (sender, mut fates) = mpsc::unbounded_channel();
+        let mut out = VecDeque::new();
+        loop {
+            // What the lost ones are answered with is welcome too, as long as they are few.
+            if out.len() >= 4
+                && let Some(oldest) = out.pop_front()
+            {
+                self.shared.forget(oldest);
+            }
+            let boundary: &[u8] = if self.manners.shared { b"\n" } else { b"" };
+            let started =
+                self.shared.begin(request, boundary, &sender).map_err(|trouble| self.error(trouble, "", after));
+            let (id, line) = started?;
+            out.push_back(id);
+            if let Err(trouble) = self.shared.send(line, deadline).await {
+                // Its last words may say more than the broken pipe.
+                let trouble = self.after_all(trouble).await;
+                return Err(self.start_error(trouble, after));
+            }
+            let next = self.manners.resend.map_or(deadline, |pause| deadline.min(Instant::now() + pause));
+            let result = match timeout_at(next, fates.recv()).await {
+                Ok(Some(Fate::Answer(Answer::Result(text)))) => Manifest::read(&text)
+                    .map_err(|why| HostError::BadReply { extension: self.name(), why, details: self.details(None) }),
+                Ok(Some(Fate::Answer(Answer::Error(error, _)))) => {
+                    Err(HostError::Refused { extension: self.name(), error })
+                }
+                // Damage on a wire that is just being opened: the next try may get through.
+                Ok(Some(Fate::Answer(Answer::Bad(..)) | Fate::TooLong(_))) if self.manners.shared => continue,
+                Ok(Some(fate)) => Err(self.fate_error(fate, after)),
+                Ok(None) => Err(self.start_error(Trouble::End(End::Gone("the connection is closed".into())), after)),
+                Err(_) if Instant::now() < deadline => continue,
+                Err(_) => Err(self.start_error(Trouble::Late, after)),
+            };
+            let mut state = self.shared.lock();
+            state.booting = false;
+            state.hint = None;
+            drop(state);
+            for id in out {
+                self.shared.forget(id);
+            }
+            if let Ok(manifest) = &result
+                && !manifest.name.is_empty()
+            {
+                *lock(&self.shared.name) = manifest.name.as_str().into();
+            }
+            return result;
+        }
+    }
+
+    /// Sends a request and waits for what becomes of it.
+    pub(super) async fn request(&self, request: &Request<'_>, deadline: Instant) -> Result<Fate, Trouble> {
+        let (sender, mut fates) = mpsc::unbounded_channel();
+        let (id, line) = self.shared.begin(request, b"", &sender)?;
+        let _forget = Forget(&self.shared, id);
+        if let Err(trouble) = self.shared.send(line, deadline).await {
+            return Err(self.after_all(trouble).await);
+        }
+        match timeout_at(deadline, fates.recv()).await {
+            Ok(Some(Fate::End(end))) => Err(Trouble::End(end)),
+            Ok(Some(fate)) => Ok(fate),
+            Ok(None) => Err(Trouble::End(End::Gone("the connection is closed".into()))),
+            Err(_) => Err(Trouble::Late),
+        }
+    }
+
+    /// A broken pipe is most often the first sign of an end: the end itself says more.
+    async fn after_all(&self, trouble: Trouble) -> Trouble {
+        if let Trouble::InputClosed(_) = trouble {
+            let _ = timeout(ENDING, self.wait_for_end()).await;
+            if let Some(end) = self.ended() {
+                return Trouble::End(end);
+            }
+        }
+        trouble
+    }
+
+    pub(super) fn name(&self) -> String {
+        lock(&self.shared.name).to_string()
+    }
+
+    pub(super) fn tell(&self, kind: EventKind) {
+        self.shared.tell(kind);
+    }
+
+    pub(super) fn details(&self, hint: Option<String>) -> Box<Details> {
+        let state = self.shared.lock();
+        Box::new(Details {
+            hint: hint.or_else(|| state.hint.clone()),
+            stderr: state.stderr.iter().cloned().collect(),
+            skipped: state.skipped.iter().cloned().collect(),
+        })
+    }
+
+    fn start_error(&self, trouble: Trouble, after: Duration) -> HostError {
+        match trouble {
+            Trouble::Late => {
+                let silent = !self.shared.heard.load(Ordering::Relaxed);
+                let hint = silent.then(|| "it has written nothing at all".to_owned());
+                let hint = self.shared.lock().hint.clone().or(hint);
+                HostError::StartTimeout { extension: self.name(), after, details: self.details(hint) }
+            }
+            trouble => self.error(trouble, "initialize", after),
+        }
+    }
+
+    /// The error that a trouble with `request` is.
+    pub(super) fn error(&self, trouble: Trouble, request: &str, after: Duration) -> HostError {
+        let extension = self.name();
+        match trouble {
+            Trouble::Late => {
+                HostError::Timeout { extension, request: request.to_owned(), after, details: self.details(None) }
+            }
+            Trouble::End(End::Exited(exit)) => HostError::Exited { extension, exit, details: self.details(None) },
+            Trouble::End(End::Gone(why)) => HostError::Gone { extension, why, details: self.details(None) },
+            Trouble::End(End::Cancelled) => HostError::Cancelled { extension },
+            Trouble::End(End::ShutDown) => HostError::ShutDown { extension },
+            Trouble::InputClosed(error) => HostError::Gone {
+                extension,
+                why: if self.child.is_some() {
+                    format!("it closed its standard input, and still runs: {error}")
+                } else {
+                    format!("nothing can be sent to it: {error}")
+                },
+                details: self.details(None),
+            },
+            Trouble::TooManyCalls => HostError::TooManyCalls(client::MAX_PENDING),
+        }
+    }
+
+    /// The error that a fate is which is no usable answer.
+    pub(super) fn fate_error(&self, fate: Fate, after: Duration) -> HostError {
+        let extension = self.name();
+        match fate {
+            Fate::Answer(Answer::Bad(why, line)) => {
+                let mut details = self.details(None);
+                if !line.is_empty() {
+                    details.skipped.push(line);
+                }
+                HostError::BadReply { extension, why, details }
+            }
+            Fate::Answer(_) => {
+                HostError::BadReply { extension, why: "not what was asked for".into(), details: self.details(None) }
+            }
+            Fate::TooLong(length) => HostError::LineTooLong {
+                extension,
+                length,
+                limit: self.shared.options.line_limit,
+                details: self.details(None),
+            },
+            Fate::End(end) => self.error(Trouble::End(end), "initialize", after),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close(End::ShutDown);
+    }
+}
+
+/// Nobody waits any more, because it was answered or its caller gave up.
+struct Forget<'c>(&'c Shared, u32);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.0.forget(self.1);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn tell(&self, kind: EventKind) {
+        if let Some(listener) = &self.options.listener {
+            let extension = lock(&self.name).clone();
+            listener(&Event { time: SystemTime::now(), extension, kind });
+        }
+    }
+
+    fn forget(&self, id: u32) {
+        let mut state = self.lock();
+        state.client.forget(id);
+        state.waiting.retain(|(waiting, _)| *waiting != id);
+    }
+
+    /// Makes a request's line, and a place for its fate.
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        boundary: &[u8],
+        sender: &mpsc::UnboundedSender<Fate>,
+    ) -> Result<(u32, Vec<u8>), Trouble> {
+        let mut memory = vec![0; request.measure()];
+        let mut out = write::Writer::new(&mut memory);
+        let mut state = self.lock();
+        if let Some(end) = &state.end {
+            return Err(Trouble::End(end.clone()));
+        }
+        let id = state.client.start(request, &mut out).map_err(|error| match error {
+            StartError::TooManyPending => Trouble::TooManyCalls,
+            error => Trouble::InputClosed(io::Error::other(error)),
+        })?;
+        state.waiting.push((id, sender.clone()));
+        drop(state);
+        let length = out.len();
+        memory.truncate(length);
+        if !boundary.is_empty() {
+            memory.splice(..0, boundary.iter().copied());
+        }
+        Ok((id, memory))
+    }
+
+    /// Sends a line whole, even if the caller gives up in the middle of it.
+    async fn send(&self, line: Vec<u8>, deadline: Instant) -> Result<(), Trouble> {
+        let Ok(mut writer) = timeout_at(deadline, Arc::clone(&self.writer).lock_owned()).await else {
+            return Err(Trouble::Late);
+        };
+        if let Some(traffic) = &self.options.traffic {
+            traffic(Direction::Sent, &line);
+        }
+        // Most lines go at once, and cost no task.
+        let sent = match at_once(&mut writer, &line).await {
+            Some(Ok(sent)) => sent,
+            Some(Err(error)) => return Err(Trouble::InputClosed(error)),
+            None => 0,
+        };
+        if sent == line.len() {
+            return Ok(());
+        }
+        let rest = tokio::spawn(async move {
+            writer.write_all(line.get(sent..).unwrap_or_default()).await?;
+            writer.flush().await
+        });
+        match timeout_at(deadline, rest).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(error))) => Err(Trouble::InputClosed(error)),
+            Ok(Err(_)) => Err(Trouble::InputClosed(io::ErrorKind::BrokenPipe.into())),
+            Err(_) => Err(Trouble::Late),
+        }
+    }
+
+    /// Ends the connection, once: everything that waits fails.
+    fn end(&self, end: End) {
+        let mut state = self.lock();
+        if state.end.is_some() {
+            return;
+        }
+        state.end = Some(end.clone());
+        state.client.reset();
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        match &end {
+            End::Exited(exit) => self.tell(EventKind::Exited(*exit)),
+            End::Gone(why) => self.tell(EventKind::Gone(why.clone())),
+            End::Cancelled | End::ShutDown => {}
+        }
+        for (_, waiting) in waiting {
+            let _ = waiting.send(Fate::End(end.clone()));
+        }
+        self.ended.send_replace(true);
+    }
+
+    fn frame(self: &Arc<Self>, frame: Frame<'_>) {
+        match frame {
+            Frame::Line(line) => {
+                if let Some(traffic) = &self.options.traffic {
+                    traffic(Direction::Received, line);
+                }
+                self.line(line);
+            }
+            Frame::TooLong(too_long) => self.too_long(too_long.dropped as u64, too_long.limit),
+        }
+    }
+
+    /// A line over the limit has ended, or does not end: the call that is out alone must be the one that it answers.
+    fn too_long(&self, length: u64, limit: usize) {
+        self.tell(EventKind::TooLong { length, limit });
+        let mut state = self.lock();
+        state.hint = Some(format!("a line of {length} bytes was dropped; the limit is {limit}"));
+        if !state.booting
+            && let [(id, _)] = *state.waiting
+        {
+            state.finish(id, Fate::TooLong(length));
+        }
+    }
+
+    fn line(self: &Arc<Self>, mut line: &[u8]) {
+        loop {
+            let mut state = self.lock();
+            let received = state.client.receive(line);
+            let skipped = std::mem::take(&mut state.more_skipped);
+            let is_message = !matches!(received.incoming, Incoming::Noise(_) | Incoming::Broken(_));
+            if is_message {
+                state.budget = SHOWN_SKIPPED;
+            } else {
+                state.more_skipped = skipped;
+            }
+            let mut events = Vec::new();
+            if is_message && skipped > 0 {
+                events.push(EventKind::MoreSkipped(skipped));
+            }
+            if !received.before.is_empty() {
+                let why = "it stands before a message".to_owned();
+                state.skip(received.before, why, &mut events);
+            }
+            let request = state.take_in(&received, &mut events);
+            drop(state);
+            events.extend(received.oddities.texts().map(EventKind::Odd));
+            events.into_iter().for_each(|event| self.tell(event));
+            if let Some(refusal) = request {
+                self.refuse(refusal);
+            }
+            if received.rest.is_empty() {
+                return;
+            }
+            line = received.rest;
+        }
+    }
+
+    /// Answers a request of the peer's, if that needs no waiting: a peer that asks without reading gets nothing.
+    fn refuse(&self, line: Vec<u8>) {
+        let Ok(mut writer) = Arc::clone(&self.writer).try_lock_owned() else { return };
+        tokio::spawn(async move { writer.write_all(&line).await });
+    }
+}
+
+impl State {
+    fn finish(&mut self, id: u32, fate: Fate) {
+        self.client.forget(id);
+        if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == id) {
+            let (_, waiting) = self.waiting.swap_remove(at);
+            let _ = waiting.send(fate);
+        }
+    }
+
+    fn skip(&mut self, text: &[u8], why: String, events: &mut Vec<EventKind>) {
+        let text = shown(text);
+        if self.skipped.len() >= KEPT_SKIPPED {
+            self.skipped.pop_front();
+        }
+        self.skipped.push_back(text.clone());
+        match self.budget.checked_sub(1) {
+            Some(budget) => {
+                self.budget = budget;
+                events.push(EventKind::Skipped { text, why });
+            }
+            None => self.more_skipped += 1,
+        }
+    }
+
+    /// Gives the refusal of a request, if the message was one.
+    fn take_in(&mut self, received: &Received<'_>, events: &mut Vec<EventKind>) -> Option<Vec<u8>> {
+        match received.incoming {
+            Incoming::Reply(reply) => self.finish(reply.id, Fate::Answer(Answer::of(reply.body))),
+            Incoming::Broken(broken) => {
+                let why = broken.to_string();
+                self.hint = Some(format!("a damaged message came: {why}"));
+                match broken.id {
+                    Some(id) => self.finish(id, Fate::Answer(Answer::Bad(why.clone(), shown(broken.text)))),
+                    None if self.budget == 0 => {
+                        self.more_skipped += 1;
+                        return None;
+                    }
+                    None => self.budget -= 1,
+                }
+                events.push(EventKind::Damaged { text: shown(broken.text), why });
+            }
+            Incoming::Stray(stray) => {
+                if !stray.late {
+                    self.hint = Some(format!("a reply came to an id that was never sent: {}", stray.id));
+                }
+                events.push(EventKind::Stray { id: shown(stray.id.as_bytes()), late: stray.late });
+            }
+            Incoming::Unaddressed { error, only } => {
+                let failure = RpcFailure::of(error);
+                self.hint = Some(format!("an error came that names no request: {failure}"));
+                events.push(EventKind::Unaddressed(failure.clone()));
+                if let Some(id) = only.filter(|_| !self.booting) {
+                    self.finish(id, Fate::Answer(Answer::Error(failure, value(error.json()))));
+                }
+            }
+            Incoming::Log(log) => {
+                let level = log.level();
+                let name = log.level_name().map(|name| name.to_string()).filter(|name| name != level.name());
+                events.push(EventKind::Log(Log {
+                    level,
+                    level_name: name,
+                    message: log.message().to_string(),
+                    data: log.data().map(value),
+                }));
+            }
+            Incoming::Notification { method, params } => {
+                events.push(EventKind::Notification { method: method.to_string(), params: value(params) });
+            }
+            Incoming::Request(request) => {
+                events.push(EventKind::Refused { method: shown(request.method.to_string().as_bytes()) });
+                let mut memory = vec![0; 1024];
+                let mut out = write::Writer::new(&mut memory);
+                client::write_refusal(&request, &mut out);
+                return out.finish().ok().map(|line| line.to_vec());
+            }
+            Incoming::Echo => events.push(EventKind::Echo),
+            Incoming::Noise(noise) => self.skip(noise.text, noise.why.to_string(), events),
+            _ => {}
+        }
+        None
+    }
+}
+
+/// Writes what goes without waiting; `None` if nothing does.
+async fn at_once(writer: &mut OwnedMutexGuard<Writer>, line: &[u8]) -> Option<io::Result<usize>> {
+    poll_fn(|cx| match Pin::new(&mut ***writer).poll_write(cx, line) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, child: Option<Child>) {
+    // Pages that no line reaches are never touched.
+    let mut memory = vec![0; shared.options.line_limit.saturating_add(1)];
+    let mut framer = Framer::new(&mut memory).with_mode(ends);
+    let limit = framer.limit() as u64;
+    let (mut since_newline, mut told) = (0_u64, false);
+    let why = loop {
+        let space = framer.space();
+        match reader.read(space).await {
+            Ok(0) => break "the connection was closed".to_owned(),
+            Ok(read) => {
+                shared.heard.store(true, Ordering::Relaxed);
+                let chunk = space.get(..read).unwrap_or_default();
+                let end = chunk.iter().rposition(|byte| *byte == b'\n' || (ends == LineEnds::Serial && *byte == b'\r'));
+                match end {
+                    Some(at) => (since_newline, told) = ((read - at) as u64, false),
+                    None => since_newline += read as u64,
+                }
+                framer.commit(read);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break format!("{error}"),
+        }
+        while let Some(frame) = framer.next() {
+            shared.frame(frame);
+        }
+        if since_newline > limit + SLACK && !told {
+            told = true;
+            shared.too_long(since_newline, shared.options.line_limit);
+        }
+    };
+    framer.finish();
+    while let Some(frame) = framer.next() {
+        shared.frame(frame);
+    }
+    shared.output_read.send_replace(true);
+    if let Some(child) = child {
+        // Its end is told by who watches it, unless it does not end.
+        if timeout(ENDING, child.ended()).await.is_err() {
+            shared.end(End::Gone("it closed its standard output, and still runs".into()));
+        }
+    } else {
+        let serial = matches!(ends, LineEnds::Serial);
+        shared.end(End::Gone(if serial { format!("device gone: {why}") } else { why }));
+    }
+}
+
+/// Drains standard error, whatever is written to it, and keeps the end of it.
+async fn read_errors(shared: Arc<Shared>, mut stderr: Reader) {
+    let mut chunk = vec![0; 8192];
+    let mut line = Vec::new();
+    loop {
+        let read = match stderr.read(&mut chunk).await {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        for piece in chunk.get(..read).unwrap_or_default().split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            line.extend_from_slice(piece);
+            if matches!(piece.last(), Some(b'\n' | b'\r')) || line.len() >= super::TEXT_LIMIT {
+                shared.error_line(&line);
+                line.clear();
+            }
+        }
+        // A program that does nothing but print must not keep others from running.
+        tokio::task::consume_budget().await;
+    }
+    shared.error_line(&line);
+    shared.errors_read.send_replace(true);
+}
+
+impl Shared {
+    fn error_line(&self, line: &[u8]) {
+        let text = shown(line.trim_ascii_end());
+        if text.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        while state.stderr.len() >= self.options.stderr_lines.max(1) {
+            state.stderr.pop_front();
+        }
+        state.stderr.push_back(text.clone());
+        drop(state);
+        self.tell(EventKind::Stderr(text));
+    }
+}
+
+/// Ends the connection when the process has ended and its last lines are read, and ends the rest of its group.
+async fn watch_child(shared: Arc<Shared>, child: Child) {
+    let exit = child.ended().await;
+    let mut output_read = shared.output_read.subscribe();
+    let mut errors_read = shared.errors_read.subscribe();
+    let read = async {
+        let _ = output_read.wait_for(|read| *read).await;
+        let _ = errors_read.wait_for(|read| *read).await;
+    };
+    let _ = timeout(LAST_LINES, pin!(read)).await;
+    child.over();
+    shared.end(End::Exited(exit));
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,312 @@
+//! What can go wrong between a host and an extension.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::ports::PortInfo;
+
+/// Why there is no answer.
+///
+/// An operation that fails is no error here: it is a [`CallResult`](super::CallResult) that says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// There is no such program.
+    #[error("there is no program `{program}`{}", if program.contains(['/', '\\']) { "" } else { " in PATH" })]
+    NoProgram {
+        /// As the target names it.
+        program: String,
+    },
+    /// The program is there and cannot be started.
+    #[error("`{program}` cannot be started: {source}")]
+    Start {
+        /// As the target names it.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The port or the server cannot be opened.
+    #[error("{what} cannot be opened: {source}")]
+    Open {
+        /// The port or the server.
+        what: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Somebody else has the port.
+    #[error("{} is in use{}", port.display(), held_by(.holders))]
+    Busy {
+        /// The port.
+        port: PathBuf,
+        /// Who has it, as far as can be seen.
+        holders: Vec<Holder>,
+    },
+    /// No port fits the target.
+    #[error("no {wanted} is plugged in{}", listed("; there are", .ports))]
+    NoDevice {
+        /// What was looked for.
+        wanted: String,
+        /// The USB serial ports that there are.
+        ports: Vec<PortInfo>,
+    },
+    /// Several ports fit the target.
+    #[error("several rigline devices are plugged in; name one by serial:auto/SERIAL or serial:usb/PATH{}", listed("", .ports))]
+    SeveralDevices {
+        /// Those that fit.
+        ports: Vec<PortInfo>,
+    },
+    /// This target cannot be used this way.
+    #[error("{0}")]
+    Unsupported(String),
+    /// It did not answer `initialize` in time.
+    #[error("{extension} did not answer within {after:?} of its start{details}")]
+    StartTimeout {
+        /// The extension's name, or the target.
+        extension: String,
+        /// How long it was waited for.
+        after: Duration,
+        /// What else was seen.
+        details: Box<Details>,
+    },
+    /// It did not answer a call in time. The session goes on; an answer that comes later is dropped.
+    #[error("{extension} did not answer `{request}` within {after:?}{details}")]
+    Timeout {
+        /// The extension's name.
+        extension: String,
+        /// The operation.
+        request: String,
+        /// How long it was waited for.
+        after: Duration,
+        /// What else was seen.
+        details: Box<Details>,
+    },
+    /// The process has ended.
+    #[error("{extension} has ended: {exit}{details}")]
+    Exited {
+        /// The extension's name, or the target.
+        extension: String,
+        /// How it ended.
+        exit: Exit,
+        /// What else was seen, the last lines of its standard error among it.
+        details: Box<Details>,
+    },
+    /// The connection is gone: an unplugged device, a closed socket, a process that closed its output.
+    #[error("{extension}: {why}{details}")]
+    Gone {
+        /// The extension's name, or the target.
+        extension: String,
+        /// What happened.
+        why: String,
+        /// What else was seen.
+        details: Box<Details>,
+    },
+    /// The call was cancelled by [`Host::cancel`](super::Host::cancel).
+    #[error("the call of {extension} was cancelled")]
+    Cancelled {
+        /// The extension's name.
+        extension: String,
+    },
+    /// The session was shut down before.
+    #[error("the session with {extension} was shut down")]
+    ShutDown {
+        /// The extension's name.
+        extension: String,
+    },
+    /// A line was longer than [`Options::line_limit`](super::Options::line_limit).
+    #[error("{extension} wrote a line that is too long: {length} bytes or more, and the limit is {limit}{details}")]
+    LineTooLong {
+        /// The extension's name, or the target.
+        extension: String,
+        /// How much of it was seen.
+        length: u64,
+        /// The limit.
+        limit: usize,
+        /// What else was seen.
+        details: Box<Details>,
+    },
+    /// A reply came that cannot be used: damaged, undecodable, over several lines, or not what JSON-RPC allows.
+    #[error("{extension} answered with something that cannot be used: {why}{details}")]
+    BadReply {
+        /// The extension's name, or the target.
+        extension: String,
+        /// What is wrong.
+        why: String,
+        /// What else was seen, the line itself among it.
+        details: Box<Details>,
+    },
+    /// `initialize` was answered with an error.
+    #[error("{extension} refused to start a session: {error}")]
+    Refused {
+        /// The target.
+        extension: String,
+        /// The error.
+        error: RpcFailure,
+    },
+    /// The request does not fit the peer's memory. Nothing was sent.
+    #[error("the request takes {size} bytes, and {extension} takes {limit} at most")]
+    RequestTooLarge {
+        /// The extension's name.
+        extension: String,
+        /// Bytes of the request.
+        size: usize,
+        /// Bytes that the peer takes, as its manifest says.
+        limit: usize,
+    },
+    /// Arguments or outputs that cannot be written or read as the type that was asked for.
+    #[error("{what}: {source}")]
+    Types {
+        /// Which.
+        what: &'static str,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+    /// Too many calls are out at once.
+    #[error("{0} calls are out at once; wait for one")]
+    TooManyCalls(usize),
+}
+
+impl HostError {
+    /// Whether it was a deadline.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::StartTimeout { .. } | Self::Timeout { .. })
+    }
+
+    /// Whether another connection is needed before the next call.
+    pub fn is_disconnected(&self) -> bool {
+        matches!(self, Self::Exited { .. } | Self::Gone { .. } | Self::ShutDown { .. })
+    }
+}
+
+/// What was seen before something went wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Details {
+    /// The likely cause, if there is one to name.
+    pub hint: Option<String>,
+    /// The last lines of standard error.
+    pub stderr: Vec<String>,
+    /// The last lines that were no messages.
+    pub skipped: Vec<String>,
+}
+
+impl fmt::Display for Details {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(hint) = &self.hint {
+            write!(f, " ({hint})")?;
+        }
+        for (title, lines) in
+            [("its standard error ends with", &self.stderr), ("lines that were skipped", &self.skipped)]
+        {
+            if !lines.is_empty() {
+                write!(f, "\n{title}:")?;
+                lines.iter().try_for_each(|line| write!(f, "\n  {line}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Exit {
+    /// With this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Exit {
+    /// Whether it ended with status 0.
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit status {code}"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "killed by signal {signal} ({name})"),
+                None => write!(f, "killed by signal {signal}"),
+            },
+            Self::Unknown => f.write_str("its exit status is not known"),
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    // The numbers that are the same on every Unix we run on.
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        _ => return None,
+    })
+}
+
+/// A JSON-RPC error as it came (JSON-RPC 2.0 §5.1), or what a peer sent in its place.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RpcFailure {
+    /// The code, if there is a usable one.
+    pub code: Option<i32>,
+    /// The best text there is.
+    pub message: String,
+    /// The data; null if there is none.
+    pub data: Value,
+}
+
+impl fmt::Display for RpcFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            Some(code) => write!(f, "{} ({code})", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+/// A process that has a port open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// Its command line.
+    pub command: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({})", self.pid, self.command)
+    }
+}
+
+fn held_by(holders: &[Holder]) -> String {
+    match holders {
+        [] => " by another program".to_owned(),
+        holders => format!(" by {}", holders.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn listed(title: &str, ports: &[PortInfo]) -> String {
+    if ports.is_empty() {
+        return String::new();
+    }
+    format!("{title}:{}", ports.iter().map(|port| format!("\n  {port}")).collect::<String>())
+}

@@ -1,0 +1,131 @@
+//! What a host sees besides replies.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rigline::Level;
+use serde_json::Value;
+
+use super::error::{Exit, RpcFailure};
+
+/// Something that an extension said or did, besides answering.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Event {
+    /// When it was seen.
+    pub time: SystemTime,
+    /// The extension's name; before the manifest is there, the target.
+    pub extension: Arc<str>,
+    /// What it was.
+    pub kind: EventKind,
+}
+
+/// What an extension said or did.
+///
+/// Texts of the peer's are cut at [`TEXT_LIMIT`](super::TEXT_LIMIT) bytes, but for logs. What is not UTF-8 in them is
+/// shown as U+FFFD.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// gevals "Log".
+    Log(Log),
+    /// A line of standard error.
+    Stderr(String),
+    /// Text that is no message was skipped: a banner, a print, text glued to a message.
+    Skipped {
+        /// The text.
+        text: String,
+        /// Why it is no message.
+        why: String,
+    },
+    /// Further lines were skipped, too many to show each.
+    MoreSkipped(u64),
+    /// A message was damaged. A call that it names has failed with it.
+    Damaged {
+        /// The line.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A line over the limit was dropped.
+    TooLong {
+        /// Its length in bytes.
+        length: u64,
+        /// The limit.
+        limit: usize,
+    },
+    /// A reply that nobody waits for: late, repeated, or to another session. It was dropped.
+    Stray {
+        /// Its id, as JSON text.
+        id: String,
+        /// Whether its id is one of this session's.
+        late: bool,
+    },
+    /// An error that names no request.
+    Unaddressed(RpcFailure),
+    /// A notification that is no log.
+    Notification {
+        /// Its method.
+        method: String,
+        /// Its parameters.
+        params: Value,
+    },
+    /// A request from the peer. It was refused with -32601.
+    Refused {
+        /// Its method.
+        method: String,
+    },
+    /// A request of ours came back: the line echoes.
+    Echo,
+    /// A message was odd, and was understood.
+    Odd(&'static str),
+    /// The process has ended.
+    Exited(Exit),
+    /// The connection is gone.
+    Gone(String),
+    /// Everything is new after a loss or a cancellation: process or connection, and session.
+    Reconnected,
+}
+
+/// A log line.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Log {
+    /// The level; `info` for levels that are not known.
+    pub level: Level,
+    /// The level in the extension's own word, if it is another.
+    pub level_name: Option<String>,
+    /// The message.
+    pub message: String,
+    /// Structured data, if there is any.
+    pub data: Option<Value>,
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(log) => {
+                write!(f, "{}: {}", log.level_name.as_deref().unwrap_or(log.level.name()), log.message)?;
+                log.data.iter().try_for_each(|data| write!(f, " {data}"))
+            }
+            Self::Stderr(line) => f.write_str(line),
+            Self::Skipped { text, why } => write!(f, "skipped: {text} ({why})"),
+            Self::MoreSkipped(lines) => write!(f, "skipped {lines} more lines"),
+            Self::Damaged { text, why } => write!(f, "a damaged message: {why}: {text}"),
+            Self::TooLong { length, limit } => write!(f, "a line of {length} bytes was dropped; the limit is {limit}"),
+            Self::Stray { id, late: true } => write!(f, "a late reply to request {id} was dropped"),
+            Self::Stray { id, late: false } => {
+                write!(f, "a reply to a request that was never sent was dropped: id {id}")
+            }
+            Self::Unaddressed(error) => write!(f, "an error that names no request: {error}"),
+            Self::Notification { method, params } => write!(f, "notification {method} {params}"),
+            Self::Refused { method } => write!(f, "a request was refused: {method}"),
+            Self::Echo => f.write_str("a request came back: the line echoes"),
+            Self::Odd(what) => f.write_str(what),
+            Self::Exited(exit) => write!(f, "ended: {exit}"),
+            Self::Gone(why) => f.write_str(why),
+            Self::Reconnected => f.write_str("connected anew"),
+        }
+    }
+}

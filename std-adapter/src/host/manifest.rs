@@ -1,0 +1,166 @@
+//! What an extension says about itself.
+
+use rigline::client::{Plain, member};
+use rigline::json::{Json, Kind};
+use serde_json::Value;
+
+/// An extension's manifest: gevals "Manifest Fields". Null counts as absent.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Manifest {
+    /// The extension's name; empty if it has none.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The version of the protocol that it speaks.
+    pub protocol_version: String,
+    /// What it is for.
+    pub description: String,
+    /// Commands that must be in `PATH`.
+    pub requires: Vec<String>,
+    /// Its operations, in its own order.
+    pub operations: Vec<Operation>,
+    /// The longest request line it takes, in bytes without the newline, if it says so.
+    pub request_limit: Option<usize>,
+    /// The longest reply line it writes, in bytes without the newline, if it says so.
+    pub reply_limit: Option<usize>,
+    /// Members that are missing or not as the text has them; they were read all the same.
+    pub faults: Vec<String>,
+    /// The manifest as it came.
+    pub raw: Value,
+}
+
+/// An operation: gevals "Operation Object".
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Operation {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The JSON Schema of its arguments; `true`, which takes all, if it has none.
+    pub params: Value,
+}
+
+impl Manifest {
+    /// The operation of that name.
+    pub fn operation(&self, name: &str) -> Option<&Operation> {
+        self.operations.iter().find(|operation| operation.name == name)
+    }
+
+    /// Reads the result of `initialize`, which must be an object.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let json = Json::parse(text.as_bytes()).map_err(|error| error.to_string())?;
+        if json.kind() != Kind::Object {
+            return Err(format!("the manifest is not an object: {}", super::shown(text.as_bytes())));
+        }
+        let mut faults = Vec::new();
+        let string = |faults: &mut Vec<String>, name: &str, required: bool| {
+            let value = member(json, name);
+            match value {
+                None if required => faults.push(format!("{name} is missing")),
+                Some(value) if value.kind() != Kind::String => faults.push(format!("{name} is not a string")),
+                _ => {}
+            }
+            value.map(|value| Plain(value).to_string()).unwrap_or_default()
+        };
+        let name = string(&mut faults, "name", true);
+        let version = string(&mut faults, "version", true);
+        let protocol_version = string(&mut faults, "protocolVersion", true);
+        let description = string(&mut faults, "description", false);
+        let requires = member(json, "requires").unwrap_or(Json::NULL);
+        if !matches!(requires.kind(), Kind::Array | Kind::Null) {
+            faults.push("requires is not a list".into());
+        }
+        let requires: Vec<String> = requires
+            .elements()
+            .filter_map(|requirement| match requirement.kind() {
+                Kind::String => Some(Plain(requirement).to_string()),
+                _ => Some(Plain(member(requirement, "command")?).to_string()),
+            })
+            .filter(|command| !command.is_empty())
+            .collect();
+        let listed = member(json, "operations");
+        match listed.map(|listed| listed.kind()) {
+            None => faults.push("operations is missing".into()),
+            Some(Kind::Object) => {}
+            Some(_) => faults.push("operations is not an object".into()),
+        }
+        let operations = listed
+            .unwrap_or(Json::NULL)
+            .members()
+            .map(|(name, operation)| {
+                let name = name.to_string();
+                if operation.kind() != Kind::Object {
+                    faults.push(format!("operations.{name} is not an object"));
+                }
+                let description = member(operation, "description").map(|text| Plain(text).to_string());
+                let params = member(operation, "params").map_or(Value::Bool(true), value);
+                Operation { name, description: description.unwrap_or_default(), params }
+            })
+            .collect();
+        let limits = member(json, "limits").unwrap_or(Json::NULL);
+        let limit = |name| member(limits, name)?.number()?.to_u64().ok().and_then(|limit| usize::try_from(limit).ok());
+        Ok(Self {
+            name,
+            version,
+            protocol_version,
+            description,
+            requires,
+            operations,
+            request_limit: limit("request"),
+            reply_limit: limit("reply"),
+            faults,
+            raw: value(json),
+        })
+    }
+}
+
+/// A view's value, owned. What serde_json cannot hold (a number beyond its range) is kept as its text.
+pub(super) fn value(json: Json<'_>) -> Value {
+    serde_json::from_str(json.as_str()).unwrap_or_else(|_| Value::String(json.as_str().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifests_as_people_write_them() {
+        let whole = r#"{"name":"k","version":"1.0.0","protocolVersion":"0.0.1","description":"d","requires":[{"command":"kubectl"},"helm",{}],"operations":{"b":{"description":"x","params":{"type":"object"}},"a":{"params":null}},"limits":{"request":100,"reply":200}}"#;
+        let manifest = Manifest::read(whole).unwrap();
+        assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("k", "1.0.0"));
+        assert_eq!(manifest.requires, ["kubectl", "helm"]);
+        assert_eq!(manifest.operations.iter().map(|operation| operation.name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+        assert_eq!(manifest.operation("a").unwrap().params, Value::Bool(true));
+        assert_eq!((manifest.request_limit, manifest.reply_limit), (Some(100), Some(200)));
+        assert!(manifest.faults.is_empty());
+
+        // FC-49.
+        let table: &[(&str, &[&str])] = &[
+            (
+                r#"{"name":"k","version":"1","protocolVersion":"0.0.1","operations":null,"requires":null}"#,
+                &["operations is missing"],
+            ),
+            (
+                r#"{"name":5,"version":null,"protocolVersion":"0.0.1","operations":[],"requires":{}}"#,
+                &[
+                    "name is not a string",
+                    "version is missing",
+                    "requires is not a list",
+                    "operations is not an object",
+                ],
+            ),
+            (
+                r#"{"Name":"k","version":"1","protocolVersion":"0.0.1","operations":{"a":null}}"#,
+                &["operations.a is not an object"],
+            ),
+        ];
+        for (text, faults) in table {
+            assert_eq!(Manifest::read(text).unwrap().faults, *faults, "{text}");
+        }
+        for text in ["5", "null", "[]", "\"x\""] {
+            assert!(Manifest::read(text).unwrap_err().starts_with("the manifest is not an object"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! The host's side: talk to any extension, wherever it is.
+//!
+//! A [`Host`] is a session with one extension: it starts the program or opens the port, reads the manifest, makes calls
+//! and shuts down. It never hangs (each step has a deadline), never gives a reply to another call, and leaves no process
+//! behind.
+//!
+//! ```
+//! # #[cfg(unix)]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use rigline_std::host::{CallContext, Host, Options};
+//!
+//! // Any program that answers a line by a line will do.
+//! let script = r#"
+//!     read line; echo '{"jsonrpc":"2.0","id":1,"result":{"name":"rig","version":"1.0.0","protocolVersion":"0.0.1","operations":{"measure":{"params":{}}}}}'
+//!     read line; echo '{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"settling"}}'
+//!     echo '{"jsonrpc":"2.0","id":2,"result":{"success":true,"outputs":{"millivolts":"3301"}}}'
+//! "#;
+//! # std::fs::write(std::env::temp_dir().join("rigline-doc-host.sh"), script)?;
+//! # let target = format!("exec:sh {}", std::env::temp_dir().join("rigline-doc-host.sh").display());
+//! let host = Host::connect(&target.parse()?, Options::default()).await?;
+//! assert_eq!(host.describe().name, "rig");
+//!
+//! #[derive(serde::Serialize)]
+//! struct Measure {
+//!     channel: &'static str,
+//! }
+//! #[derive(serde::Deserialize)]
+//! struct Measured {
+//!     millivolts: u16,
+//! }
+//! let measured: Measured = host.call_typed("measure", &Measure { channel: "3V3" }, CallContext::default()).await??;
+//! assert_eq!(measured.millivolts, 3301);
+//!
+//! assert!(host.shutdown().await?.is_clean());
+//! # Ok(())
+//! # }
+//! # #[cfg(not(unix))]
+//! # fn main() {}
+//! ```
+//!
+//! # The parts
+//! - [`Host::connect`] takes a [`Target`] and [`Options`]: deadlines, limits, and a [`listener`](Options::listener) that
+//!   gets every log line, line of standard error and skipped line as an [`Event`].
+//! - [`Host::describe`] is the [`Manifest`]; [`Host::call`] gives a [`CallResult`], which may be a failure: an
+//!   [`Err`] is a [`HostError`], and means that there is no usable answer.
+//! - [`Host::cancel`] ends the calls that are out and begins a session anew; [`Host::reconnect`] does so after a loss.
+//! - [`Host::shutdown`] ends the session and the process, and tells how. A host that is dropped ends its process group at
+//!   once.
+//! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Dial`],
+//!   by which a host runs over any pair of streams ([`Host::over`]).
+//! - [`ports`] lists serial ports.
+//!
+//! # Bounds
+//! A line of at most [`Options::line_limit`] bytes is kept, one that is longer is dropped as it comes. Of standard error
+//! [`Options::stderr_lines`] lines are kept, of skipped lines the last five. Eight calls may be out at once.
+
+mod child;
+mod connection;
+mod error;
+mod event;
+mod manifest;
+pub mod ports;
+mod result;
+mod serial;
+pub mod wire;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use rigline::client::{Request, RequestContext};
+use rigline::json::RawJson;
+use rigline::{GoDuration, Phase};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+pub use child::Child;
+pub use error::{Details, Exit, Holder, HostError, RpcFailure};
+pub use event::{Event, EventKind, Log};
+pub use manifest::{Manifest, Operation};
+pub use result::{CallResult, Outcome};
+
+use crate::target::Target;
+use connection::{Connection, End, Fate, Trouble};
+use ports::Roots;
+use result::Answer;
+use wire::Dial;
+
+/// Texts of an extension's that are shown are cut at this many bytes.
+pub const TEXT_LIMIT: usize = 1024;
+
+/// How often a busy port or a device that is not there is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+/// How long DTR stays low to end what a board does.
+const DTR_LOW: Duration = Duration::from_millis(250);
+/// How long a process that was asked to end has before it is killed.
+const TERMINATION: Duration = Duration::from_millis(500);
+
+/// Gets every [`Event`], in order, from the task that reads. It must not wait.
+pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Gets every line that is sent (newline included) and received (without it).
+pub type Traffic = Arc<dyn Fn(Direction, &[u8]) + Send + Sync>;
+
+/// Which way a line goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To the extension.
+    Sent,
+    /// From it.
+    Received,
+}
+
+/// How a host behaves. Begin with [`Options::default`] and change what differs.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// From the start to the manifest: 10 s.
+    pub start_timeout: Duration,
+    /// A call without a timeout of its own: 30 s.
+    pub call_timeout: Duration,
+    /// What a call's own timeout is exceeded by before the host gives up, so that the extension's own answer to it wins: 2 s.
+    pub grace: Duration,
+    /// From `shutdown` to the end of the process: 5 s.
+    pub shutdown_timeout: Duration,
+    /// How long a port that is busy, or a device that is not plugged in, is waited for: not at all.
+    pub wait: Duration,
+    /// The longest line from the extension, in bytes without its newline: 16 MiB.
+    pub line_limit: usize,
+    /// How many of the last lines of standard error are kept for errors: 20.
+    pub stderr_lines: usize,
+    /// The extension's own settings, an object: gevals `config`.
+    pub config: Option<Value>,
+    /// Whether a reply without `"jsonrpc":"2.0"` fails its call, instead of being accepted with a note.
+    pub strict: bool,
+    /// Whether a call after a loss connects anew, instead of failing with what ended the connection.
+    pub reconnect: bool,
+    /// How long a port is left alone after it was opened, for boards that reset on it: not at all, as `initialize` is repeated
+    /// anyway.
+    pub boot_delay: Duration,
+    /// The folder a program is started in; this process's own if unsaid.
+    pub working_dir: Option<PathBuf>,
+    /// Variables that a program gets besides this process's own.
+    pub env: Vec<(String, String)>,
+    /// The program that `sim` starts with the argument `rig`; this one if unsaid.
+    pub sim_program: Option<PathBuf>,
+    /// Where serial ports are looked for.
+    pub roots: Roots,
+    /// Gets every event.
+    pub listener: Option<Listener>,
+    /// Gets every line.
+    pub traffic: Option<Traffic>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            start_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(30),
+            grace: Duration::from_secs(2),
+            shutdown_timeout: Duration::from_secs(5),
+            wait: Duration::ZERO,
+            line_limit: 16 * 1024 * 1024,
+            stderr_lines: 20,
+            config: None,
+            strict: false,
+            reconnect: false,
+            boot_delay: Duration::ZERO,
+            working_dir: None,
+            env: Vec::new(),
+            sim_program: None,
+            roots: Roots::default(),
+            listener: None,
+            traffic: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("start_timeout", &self.start_timeout)
+            .field("call_timeout", &self.call_timeout)
+            .field("shutdown_timeout", &self.shutdown_timeout)
+            .field("line_limit", &self.line_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A call's surroundings: gevals "Context Object".
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallContext {
+    /// The task's directory; this process's own if unsaid.
+    pub workdir: Option<String>,
+    /// The part of the task.
+    pub phase: Phase,
+    /// The task's environment variables.
+    pub env: BTreeMap<String, String>,
+    /// The limit on the call's time. It is told to the extension; the host waits [`Options::grace`] longer.
+    pub timeout: Option<Duration>,
+    /// What the agent under test was asked, and what it answered.
+    pub agent: Option<Agent>,
+}
+
+/// What the agent under test was asked, and what it answered: gevals "Agent Context Object".
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agent {
+    /// The prompt given to it.
+    pub prompt: String,
+    /// Its response.
+    pub output: String,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// Whether `shutdown` was answered. A process that ends without that has taken its end as the answer.
+    pub acknowledged: bool,
+    /// How the process ended; `None` where there is none.
+    pub exit: Option<Exit>,
+    /// Whether it had to be killed, since it did not end in time.
+    pub killed: bool,
+    /// The error that `shutdown` was answered with.
+    pub error: Option<String>,
+}
+
+impl Shutdown {
+    /// Whether everything went as the protocol has it, an end without a reply included.
+    pub fn is_clean(&self) -> bool {
+        !self.killed && self.error.is_none() && self.exit.map_or(self.acknowledged, Exit::is_success)
+    }
+}
+
+/// A session with an extension. See the [module](self).
+///
+/// It needs a tokio runtime with I/O and time, which must go on running.
+pub struct Host {
+    dialer: Box<dyn Dial>,
+    options: Arc<Options>,
+    current: Mutex<Arc<Connection>>,
+    manifest: Mutex<Arc<Manifest>>,
+    /// Only one task makes a connection anew.
+    renewal: tokio::sync::Mutex<()>,
+}
+
+impl Host {
+    /// Starts or opens the target, and opens a session with it.
+    ///
+    /// # Errors
+    /// Whatever keeps it from answering `initialize` within [`Options::start_timeout`].
+    pub async fn connect(target: &Target, options: Options) -> Result<Self, HostError> {
+        let dialer = wire::dialer(target, &options)?;
+        Self::over(dialer, options).await
+    }
+
+    /// As [`connect`](Self::connect), over connections that the caller makes.
+    pub async fn over(dialer: Box<dyn Dial>, options: Options) -> Result<Self, HostError> {
+        let options = Arc::new(options);
+        let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
+        Ok(Self {
+            dialer,
+            options,
+            current: Mutex::new(Arc::new(connection)),
+            manifest: Mutex::new(Arc::new(manifest)),
+            renewal: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    /// What the extension says about itself.
+    pub fn describe(&self) -> Arc<Manifest> {
+        Arc::clone(&self.manifest.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The process that the extension runs in, if it is one of ours.
+    pub fn child(&self) -> Option<Child> {
+        self.current().child().cloned()
+    }
+
+    /// Whether the connection is there, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.current().ended().is_none()
+    }
+
+    /// Runs an operation. `args` are sent as they are: an object, as the manifest's schema has it.
+    ///
+    /// A call that is dropped before it is done is given up, and its reply will be dropped; the extension goes on with it.
+    ///
+    /// # Errors
+    /// What keeps a usable answer away. The operation's own failure is no error.
+    pub async fn call(&self, operation: &str, args: &Value, context: CallContext) -> Result<CallResult, HostError> {
+        let started = Instant::now();
+        if self.options.reconnect && self.current().ended().is_some_and(|end| !matches!(end, End::ShutDown)) {
+            self.renew(self.options.wait.max(self.options.start_timeout)).await?;
+        }
+        let connection = self.current();
+        let (after, timeout) = match context.timeout {
+            Some(timeout) => (timeout.saturating_add(self.options.grace), Some(go_duration(timeout))),
+            None => (self.options.call_timeout, None),
+        };
+        let workdir = context.workdir.unwrap_or_else(|| {
+            std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default()
+        });
+        let env: Vec<(&str, &str)> = context.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let args = args.to_string();
+        let request = Request::Execute {
+            operation,
+            args: RawJson::from_checked_str(&args).unwrap_or(RawJson::NULL),
+            context: RequestContext {
+                workdir: &workdir,
+                phase: context.phase,
+                env: &env,
+                timeout,
+                agent: context.agent.as_ref().map(|agent| (agent.prompt.as_str(), agent.output.as_str())),
+            },
+        };
+        let size = request.measure();
+        if let Some(limit) = self.describe().request_limit
+            && size > limit.saturating_add(1)
+        {
+            return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
+        }
+        match connection.request(&request, deadline(started, after)).await {
+            Ok(Fate::Answer(Answer::Result(text))) => Ok(CallResult::of_result(&text)),
+            Ok(Fate::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
+            Ok(fate) => Err(connection.fate_error(fate, after)),
+            Err(trouble) => Err(connection.error(trouble, operation, after)),
+        }
+    }
+
+    /// Runs an operation with arguments and outputs of the caller's types. The inner error is the operation's own
+    /// failure.
+    ///
+    /// Outputs are strings in this protocol; each is read as what the type has in its place
+    /// ([`CallResult::outputs_as`]).
+    pub async fn call_typed<Args: Serialize + ?Sized, Outputs: DeserializeOwned>(
+        &self,
+        operation: &str,
+        args: &Args,
+        context: CallContext,
+    ) -> Result<Result<Outputs, CallFailed>, HostError> {
+        let args = serde_json::to_value(args).map_err(|source| HostError::Types { what: "the arguments", source })?;
+        let result = self.call(operation, &args, context).await?;
+        if !result.is_success() {
+            return Ok(Err(CallFailed(Box::new(result))));
+        }
+        result.outputs_as().map(Ok).map_err(|source| HostError::Types { what: "the outputs", source })
+    }
+
+    /// Cancels the calls that are out, which the protocol has no word for: a program's process group is ended and the
+    /// program started afresh, a board's DTR drops and rises, a TCP connection is opened anew. Then a new session begins.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn cancel(&self) -> Result<(), HostError> {
+        let connection = self.current();
+        if let Some(control) = connection.control() {
+            let _ = control.set_dtr(false);
+            sleep(DTR_LOW).await;
+            let _ = control.set_dtr(true);
+        }
+        connection.close(End::Cancelled);
+        drop(connection);
+        self.renew(self.options.start_timeout).await
+    }
+
+    /// Connects anew after a loss, and opens a new session. A board that was plugged into another port is found by its
+    /// serial number, and waited for within [`Options::start_timeout`]. With the connection still there this does nothing.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn reconnect(&self) -> Result<(), HostError> {
+        self.renew(self.options.start_timeout).await
+    }
+
+    async fn renew(&self, wait: Duration) -> Result<(), HostError> {
+        let _only = self.renewal.lock().await;
+        let old = self.current();
+        if old.ended().is_none() {
+            return Ok(());
+        }
+        if let Some(child) = old.child() {
+            child.kill();
+            child.reaped().await;
+        }
+        // A port is closed before it is opened again.
+        drop(old);
+        let (connection, manifest) = open(&*self.dialer, &self.options, wait).await?;
+        connection.tell(EventKind::Reconnected);
+        *self.manifest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(manifest);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(connection);
+        Ok(())
+    }
+
+    /// Ends the session: `shutdown`, its reply, the end of the process. What does not end within
+    /// [`Options::shutdown_timeout`] is terminated, and then killed. Calls that are out fail.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`] if a device or a connection was lost before.
+    pub async fn shutdown(&self) -> Result<Shutdown, HostError> {
+        let after = self.options.shutdown_timeout;
+        let deadline = deadline(Instant::now(), after);
+        let connection = self.current();
+        let mut report = Shutdown { acknowledged: false, exit: None, killed: false, error: None };
+        match connection.request(&Request::Shutdown, deadline).await {
+            Ok(Fate::Answer(Answer::Result(_))) => report.acknowledged = true,
+            Ok(Fate::Answer(Answer::Error(error, _))) => report.error = Some(error.to_string()),
+            Ok(Fate::Answer(Answer::Bad(why, _))) => report.error = Some(why),
+            Ok(fate) => report.error = Some(connection.fate_error(fate, after).to_string()),
+            // It went at once.
+            Err(Trouble::End(End::Exited(_)) | Trouble::Late | Trouble::InputClosed(_)) => {}
+            Err(Trouble::End(End::Gone(_))) if connection.child().is_some() => {}
+            Err(trouble @ Trouble::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
+                connection.close(End::ShutDown);
+                return Err(connection.error(trouble, "shutdown", after));
+            }
+            Err(trouble) => return Err(connection.error(trouble, "shutdown", after)),
+        }
+        if let Some(child) = connection.child() {
+            connection.close_input().await;
+            let mut ended = timeout_at(deadline, child.ended()).await.ok();
+            if ended.is_none() {
+                report.killed = true;
+                child.terminate();
+                ended = tokio::time::timeout(TERMINATION, child.ended()).await.ok();
+            }
+            if ended.is_some() {
+                // Until its last lines are read.
+                let _ = tokio::time::timeout(TERMINATION, connection.wait_for_end()).await;
+            }
+            connection.close(End::ShutDown);
+            report.exit = Some(child.ended().await);
+            child.reaped().await;
+        }
+        connection.close(End::ShutDown);
+        Ok(report)
+    }
+
+    fn current(&self) -> Arc<Connection> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("extension", &self.current().name()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.current().close(End::ShutDown);
+    }
+}
+
+/// The operation's own failure, as an error.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallFailed(pub Box<CallResult>);
+
+impl fmt::Display for CallFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for CallFailed {}
+
+/// Opens a connection and a session, waiting for a port that is busy or not there.
+async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Result<(Connection, Manifest), HostError> {
+    let given_up = deadline(Instant::now(), wait);
+    let wire = loop {
+        let start = deadline(Instant::now(), options.start_timeout);
+        let error = match timeout_at(start, dialer.dial()).await {
+            Ok(Ok(wire)) => break wire,
+            Ok(Err(error)) => error,
+            Err(_) => HostError::Open { what: dialer.name(), source: std::io::ErrorKind::TimedOut.into() },
+        };
+        let is_passing = match &error {
+            HostError::Busy { .. } | HostError::NoDevice { .. } => true,
+            HostError::Open { source, .. } => {
+                use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, TimedOut};
+                // A device that was just plugged in has the right permissions a moment later.
+                matches!(source.kind(), NotFound | ConnectionRefused | PermissionDenied | TimedOut)
+            }
+            _ => false,
+        };
+        if !is_passing || Instant::now() >= given_up {
+            return Err(error);
+        }
+        sleep_until(given_up.min(Instant::now() + RETRY)).await;
+    };
+    let base = if wire.manners.shared { random() } else { 0 };
+    let connection = Connection::open(wire, &dialer.name(), base, options);
+    if !options.boot_delay.is_zero() {
+        sleep(options.boot_delay).await;
+    }
+    let config = options.config.as_ref().map(Value::to_string);
+    let config = config.as_deref().and_then(|config| RawJson::from_checked_str(config).ok());
+    let start = deadline(Instant::now(), options.start_timeout);
+    let manifest = connection.initialize(&Request::Initialize { config }, start).await?;
+    Ok((connection, manifest))
+}
+
+/// A number that another session on the same port will not have.
+fn random() -> u32 {
+    use std::hash::{BuildHasher as _, RandomState};
+    // Each RandomState has keys of its own, from the system's randomness.
+    let hash = RandomState::new().hash_one(SystemTime::now());
+    u32::try_from(hash >> 32).unwrap_or_default()
+}
+
+fn deadline(from: Instant, after: Duration) -> Instant {
+    // A century is as good as for ever.
+    from.checked_add(after).unwrap_or_else(|| from + Duration::from_secs(3_000_000_000))
+}
+
+fn go_duration(duration: Duration) -> GoDuration {
+    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// A text of the peer's as it is shown: cut, and what is not UTF-8 replaced.
+fn shown(text: &[u8]) -> String {
+    let cut = text.get(..TEXT_LIMIT).unwrap_or(text);
+    let mut shown = String::from_utf8_lossy(cut).into_owned();
+    if cut.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,193 @@
+//! The serial ports of this machine, and what is plugged into them.
+//!
+//! On Linux from sysfs; elsewhere the names alone.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::{Holder, HostError};
+use crate::target::Port;
+
+/// The word in a device's USB manufacturer or product string by which it is known as ours.
+pub const USB_NAME: &str = "rigline";
+
+/// A serial port.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct PortInfo {
+    /// What to open, such as `/dev/ttyACM0`.
+    pub path: PathBuf,
+    /// The USB device behind it, if it is one.
+    pub usb: Option<UsbInfo>,
+}
+
+/// A USB device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct UsbInfo {
+    /// Its place in the USB tree, such as `1-2.3`.
+    pub place: String,
+    /// Vendor id.
+    pub vendor_id: u16,
+    /// Product id.
+    pub product_id: u16,
+    /// Its manufacturer in words; empty if it does not say.
+    pub manufacturer: String,
+    /// Its product in words; empty if it does not say.
+    pub product: String,
+    /// Its serial number; empty if it does not say.
+    pub serial_number: String,
+}
+
+impl PortInfo {
+    /// Whether the device says that it is a rigline device.
+    pub fn is_rigline(&self) -> bool {
+        self.usb.as_ref().is_some_and(|usb| {
+            [&usb.manufacturer, &usb.product].iter().any(|name| name.to_lowercase().contains(USB_NAME))
+        })
+    }
+}
+
+impl fmt::Display for PortInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        let Some(usb) = &self.usb else { return Ok(()) };
+        write!(f, "  {:04x}:{:04x}", usb.vendor_id, usb.product_id)?;
+        for text in [&usb.manufacturer, &usb.product] {
+            if !text.is_empty() {
+                write!(f, " {text}")?;
+            }
+        }
+        if !usb.serial_number.is_empty() {
+            write!(f, "  serial {}", usb.serial_number)?;
+        }
+        write!(f, "  usb {}", usb.place)
+    }
+}
+
+/// Where ports are looked for. Tests give folders of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roots {
+    /// `/sys`.
+    pub sys: PathBuf,
+    /// `/dev`.
+    pub dev: PathBuf,
+    /// `/proc`.
+    pub proc: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { sys: "/sys".into(), dev: "/dev".into(), proc: "/proc".into() }
+    }
+}
+
+impl Roots {
+    /// The serial ports that have hardware behind them, in the order of their names.
+    pub fn ports(&self) -> Vec<PortInfo> {
+        let mut ports: Vec<PortInfo> = if cfg!(target_os = "linux") || *self != Self::default() {
+            let names = fs::read_dir(self.sys.join("class/tty")).into_iter().flatten().flatten();
+            names.filter_map(|entry| self.port(&entry.path())).collect()
+        } else {
+            let paths = serial2_tokio::SerialPort::available_ports().unwrap_or_default();
+            paths.into_iter().map(|path| PortInfo { path, usb: None }).collect()
+        };
+        ports.sort_by_key(|port| natural(&port.path));
+        ports
+    }
+
+    fn port(&self, class: &Path) -> Option<PortInfo> {
+        let name = class.file_name()?;
+        // Virtual terminals have no device. Serial ports on the board have one even where no chip answers; a UART says by its
+        // type that it is not there.
+        let device = fs::canonicalize(class.join("device")).ok()?;
+        let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+        if read(&class.join("type")).is_some_and(|kind| kind == "0") {
+            return None;
+        }
+        let usb = device.ancestors().find(|folder| folder.join("idVendor").exists()).map(|folder| {
+            let id =
+                |file| read(&folder.join(file)).and_then(|id| u16::from_str_radix(&id, 16).ok()).unwrap_or_default();
+            let text = |file| read(&folder.join(file)).unwrap_or_default();
+            UsbInfo {
+                place: folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+                vendor_id: id("idVendor"),
+                product_id: id("idProduct"),
+                manufacturer: text("manufacturer"),
+                product: text("product"),
+                serial_number: text("serial"),
+            }
+        });
+        Some(PortInfo { path: self.dev.join(name), usb })
+    }
+
+    /// The one port that a target means. No byte is written to find it.
+    pub fn find(&self, wanted: &Port) -> Result<PortInfo, HostError> {
+        let ports = self.ports();
+        let (fitting, name): (Vec<PortInfo>, String) = match wanted {
+            Port::Path(path) => {
+                let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                let known = ports.into_iter().find(|port| port.path == real);
+                return Ok(known.map_or_else(
+                    || PortInfo { path: path.clone(), usb: None },
+                    |port| PortInfo { path: path.clone(), ..port },
+                ));
+            }
+            Port::Auto => (ports.iter().filter(|port| port.is_rigline()).cloned().collect(), "rigline device".into()),
+            Port::SerialNumber(number) => {
+                let fits = |port: &&PortInfo| {
+                    port.is_rigline() && port.usb.as_ref().is_some_and(|usb| usb.serial_number == *number)
+                };
+                (
+                    ports.iter().filter(fits).cloned().collect(),
+                    format!("rigline device with the serial number {number}"),
+                )
+            }
+            Port::Usb(place) => {
+                let fits = |port: &&PortInfo| port.usb.as_ref().is_some_and(|usb| usb.place == *place);
+                (ports.iter().filter(fits).cloned().collect(), format!("serial device at the USB port {place}"))
+            }
+        };
+        let mut fitting = fitting.into_iter();
+        match (fitting.next(), fitting.next()) {
+            (Some(port), None) => Ok(port),
+            (Some(first), Some(second)) => {
+                Err(HostError::SeveralDevices { ports: [first, second].into_iter().chain(fitting).collect() })
+            }
+            (None, _) => Err(HostError::NoDevice {
+                wanted: name,
+                ports: ports.into_iter().filter(|port| port.usb.is_some()).collect(),
+            }),
+        }
+    }
+
+    /// The processes that have the file at `path` open, but for this one; as far as they may be looked at.
+    pub fn holders(&self, path: &Path) -> Vec<Holder> {
+        let Ok(path) = fs::canonicalize(path) else { return Vec::new() };
+        let processes = fs::read_dir(&self.proc).into_iter().flatten().flatten();
+        let mut holders: Vec<Holder> = processes
+            .filter_map(|process| {
+                let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+                let mut files = fs::read_dir(process.path().join("fd")).ok()?.flatten();
+                if pid == std::process::id() || !files.any(|file| fs::read_link(file.path()).is_ok_and(|to| to == path))
+                {
+                    return None;
+                }
+                let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
+                let name = || fs::read_to_string(process.path().join("comm")).unwrap_or_default().trim().to_owned();
+                Some(Holder { pid, command: if command.is_empty() { name() } else { command } })
+            })
+            .collect();
+        holders.sort_by_key(|holder| holder.pid);
+        holders
+    }
+}
+
+/// Sorts `ttyACM10` behind `ttyACM9`.
+fn natural(path: &Path) -> (String, u64) {
+    let name = path.to_string_lossy();
+    let word = name.trim_end_matches(|char: char| char.is_ascii_digit());
+    (word.to_owned(), name[word.len()..].parse().unwrap_or_default())
+}

@@ -1,0 +1,396 @@
+//! Where an extension is: the `TARGET` of every command.
+//!
+//! | text | extension |
+//! |---|---|
+//! | `exec:PROGRAM [ARGS]` | a program, split into words as a shell does (quotes and backslashes, nothing else) |
+//! | a path or a name | a program without arguments |
+//! | `serial:/dev/ttyACM0`, `serial:COM3` | the device on that port |
+//! | `serial:auto` | the one rigline device that is plugged in, by its USB names |
+//! | `serial:auto/SERIAL` | the rigline device with that USB serial number |
+//! | `serial:usb/PATH` | the device on that USB port, such as `1-2.3` |
+//! | `tcp:HOST:PORT` | a TCP server |
+//! | `http://…`, `https://…` | an HTTP server, for the protocols that have one |
+//! | `sim` | the built-in rig: this very program with the argument `rig`, as a child over pipes |
+//!
+//! Behind `?` stand options, separated by `&`: `baud=115200`, `dtr=on|off`, `rts=on|off` (serial), `link=lines|cobs`
+//! (serial and TCP).
+//!
+//! ```
+//! use rigline_std::target::{Port, Target};
+//!
+//! let Target::Serial(serial) = "serial:auto/E66?dtr=off".parse()? else { unreachable!() };
+//! assert_eq!(serial.port, Port::SerialNumber("E66".into()));
+//! assert_eq!((serial.baud, serial.dtr, serial.rts), (115_200, Some(false), None));
+//! # Ok::<(), rigline_std::target::TargetError>(())
+//! ```
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Where an extension is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Target {
+    /// A program, started as a child.
+    Exec(Exec),
+    /// A device on a serial port.
+    Serial(Serial),
+    /// A TCP server.
+    Tcp(Tcp),
+    /// An HTTP server's address.
+    Http(String),
+    /// The built-in rig.
+    Sim,
+}
+
+/// A program with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exec {
+    /// The program: a path, or a name that is looked for in `PATH`.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+}
+
+/// A device on a serial port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serial {
+    /// Which port.
+    pub port: Port,
+    /// The speed in baud. USB devices take any.
+    pub baud: u32,
+    /// The DTR line; asserted if unsaid, as many boards only send while it is.
+    pub dtr: Option<bool>,
+    /// The RTS line; left to the driver if unsaid.
+    pub rts: Option<bool>,
+    /// How messages are put on the wire.
+    pub link: Link,
+}
+
+/// Which serial port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Port {
+    /// The port of that name.
+    Path(PathBuf),
+    /// That of the only rigline device there is.
+    Auto,
+    /// That of the rigline device with this USB serial number.
+    SerialNumber(String),
+    /// That of the device at this place in the USB tree, such as `1-2.3`.
+    Usb(String),
+}
+
+/// A TCP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tcp {
+    /// A name or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// How messages are put on the wire.
+    pub link: Link,
+}
+
+/// How messages are put on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Link {
+    /// One JSON text a line.
+    #[default]
+    Lines,
+    /// Checked binary frames (COBS), for wires that lose bits.
+    Cobs,
+}
+
+/// Why a text is no target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// Nothing stands there.
+    #[error("the target is empty; try `sim`")]
+    Empty,
+    /// The part before the colon is none of ours, and there is no such file.
+    #[error(
+        "`{0}:` is no kind of target; there are exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, sim, or a program's path"
+    )]
+    UnknownKind(String),
+    /// No program after `exec:`.
+    #[error("exec: names no program; write exec:PROGRAM [ARGS]")]
+    NoProgram,
+    /// A quote that is not closed.
+    #[error("the words of `{0}` cannot be told apart: a quote is not closed")]
+    Words(String),
+    /// No port after `serial:`, or an empty serial number or USB path.
+    #[error("`{0}` names no port; write serial:/dev/ttyACM0, serial:auto, serial:auto/SERIAL or serial:usb/PATH")]
+    NoPort(String),
+    /// A device file where a program should be.
+    #[error("`{0}` is a device, not a program; write serial:{0}")]
+    Device(String),
+    /// Not HOST:PORT.
+    #[error("`{0}` is no address; write tcp:HOST:PORT, such as tcp:localhost:7000 or tcp:[::1]:7000")]
+    Address(String),
+    /// An option that the kind of target does not have.
+    #[error("there is no option `{name}` here; there are: {known}")]
+    UnknownOption {
+        /// Its name.
+        name: String,
+        /// Those that there are.
+        known: &'static str,
+    },
+    /// An option with a value it cannot have.
+    #[error("option {name}: `{value}` is not {expected}")]
+    OptionValue {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+impl Serial {
+    /// A port with the usual settings: 115,200 baud, DTR asserted, lines.
+    pub fn new(port: Port) -> Self {
+        Self { port, baud: 115_200, dtr: None, rts: None, link: Link::Lines }
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(TargetError::Empty);
+        }
+        if text == "sim" {
+            return Ok(Self::Sim);
+        }
+        if text.starts_with("http://") || text.starts_with("https://") {
+            return Ok(Self::Http(text.into()));
+        }
+        match text.split_once(':') {
+            Some(("exec", words)) => exec(words),
+            Some(("serial", rest)) => serial(rest),
+            Some(("tcp", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest)),
+            // A single letter is a Windows drive.
+            Some((kind, _)) if is_kind(kind) && !Path::new(text).exists() => {
+                Err(TargetError::UnknownKind(kind.to_owned()))
+            }
+            _ if text.starts_with("/dev/") => Err(TargetError::Device(text.to_owned())),
+            _ => Ok(Self::Exec(Exec { program: text.to_owned(), args: Vec::new() })),
+        }
+    }
+}
+
+fn is_kind(text: &str) -> bool {
+    text.len() > 1 && text.chars().all(|char| char.is_ascii_alphanumeric() || matches!(char, '+' | '-' | '.'))
+}
+
+fn exec(text: &str) -> Result<Target, TargetError> {
+    let mut words = shell_words::split(text).map_err(|_| TargetError::Words(text.to_owned()))?.into_iter();
+    match words.next() {
+        Some(program) if !program.is_empty() => Ok(Target::Exec(Exec { program, args: words.collect() })),
+        _ => Err(TargetError::NoProgram),
+    }
+}
+
+fn serial(text: &str) -> Result<Target, TargetError> {
+    let (port, options) = text.split_once('?').unwrap_or((text, ""));
+    let port = match port.split_once('/') {
+        _ if port == "auto" => Port::Auto,
+        Some(("auto", number)) if !number.is_empty() => Port::SerialNumber(number.to_owned()),
+        Some(("usb", path)) if !path.is_empty() => Port::Usb(path.to_owned()),
+        Some(("auto" | "usb", _)) => return Err(TargetError::NoPort(text.to_owned())),
+        _ if port.is_empty() => return Err(TargetError::NoPort(text.to_owned())),
+        _ => Port::Path(port.into()),
+    };
+    let mut serial = Serial::new(port);
+    for (name, value) in each_option(options) {
+        match name {
+            "baud" => {
+                serial.baud = value.parse().ok().filter(|baud| *baud > 0).ok_or_else(|| TargetError::OptionValue {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                    expected: "a speed such as 115200",
+                })?;
+            }
+            "dtr" => serial.dtr = Some(switch(name, value)?),
+            "rts" => serial.rts = Some(switch(name, value)?),
+            "link" => serial.link = link(value)?,
+            _ => return Err(TargetError::UnknownOption { name: name.to_owned(), known: "baud, dtr, rts, link" }),
+        }
+    }
+    Ok(Target::Serial(serial))
+}
+
+fn tcp(text: &str) -> Result<Target, TargetError> {
+    let (address, options) = text.split_once('?').unwrap_or((text, ""));
+    let no_address = || TargetError::Address(address.to_owned());
+    let (host, port) = address.rsplit_once(':').ok_or_else(no_address)?;
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(no_address)?;
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    // An IPv6 address needs brackets, or else its last part is taken for the port.
+    if host.is_empty() || (inner.is_none() && host.contains(':')) {
+        return Err(no_address());
+    }
+    let mut tcp = Tcp { host: inner.unwrap_or(host).to_owned(), port, link: Link::Lines };
+    for (name, value) in each_option(options) {
+        match name {
+            "link" => tcp.link = link(value)?,
+            _ => return Err(TargetError::UnknownOption { name: name.to_owned(), known: "link" }),
+        }
+    }
+    Ok(Target::Tcp(tcp))
+}
+
+fn each_option(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split('&').filter(|option| !option.is_empty()).map(|option| option.split_once('=').unwrap_or((option, "")))
+}
+
+fn switch(name: &str, value: &str) -> Result<bool, TargetError> {
+    match value {
+        "on" | "true" | "1" => Ok(true),
+        "off" | "false" | "0" => Ok(false),
+        _ => Err(TargetError::OptionValue { name: name.to_owned(), value: value.to_owned(), expected: "on or off" }),
+    }
+}
+
+fn link(value: &str) -> Result<Link, TargetError> {
+    match value {
+        "lines" => Ok(Link::Lines),
+        "cobs" => Ok(Link::Cobs),
+        _ => Err(TargetError::OptionValue { name: "link".into(), value: value.to_owned(), expected: "lines or cobs" }),
+    }
+}
+
+impl fmt::Display for Target {
+    /// As [`FromStr`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exec(exec) => write!(f, "exec:{exec}"),
+            Self::Serial(serial) => {
+                match &serial.port {
+                    Port::Path(path) => write!(f, "serial:{}", path.display())?,
+                    Port::Auto => f.write_str("serial:auto")?,
+                    Port::SerialNumber(number) => write!(f, "serial:auto/{number}")?,
+                    Port::Usb(path) => write!(f, "serial:usb/{path}")?,
+                }
+                let on_off = |on| if on { "on" } else { "off" };
+                let usual = Serial::new(Port::Auto);
+                let options = [
+                    (serial.baud != usual.baud).then(|| format!("baud={}", serial.baud)),
+                    serial.dtr.map(|dtr| format!("dtr={}", on_off(dtr))),
+                    serial.rts.map(|rts| format!("rts={}", on_off(rts))),
+                    (serial.link == Link::Cobs).then(|| "link=cobs".to_owned()),
+                ];
+                for (place, option) in options.into_iter().flatten().enumerate() {
+                    write!(f, "{}{option}", if place == 0 { '?' } else { '&' })?;
+                }
+                Ok(())
+            }
+            Self::Tcp(tcp) => {
+                let link = if tcp.link == Link::Cobs { "?link=cobs" } else { "" };
+                if tcp.host.contains(':') {
+                    write!(f, "tcp:[{}]:{}{link}", tcp.host, tcp.port)
+                } else {
+                    write!(f, "tcp:{}:{}{link}", tcp.host, tcp.port)
+                }
+            }
+            Self::Http(url) => f.write_str(url),
+            Self::Sim => f.write_str("sim"),
+        }
+    }
+}
+
+impl fmt::Display for Exec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = std::iter::once(&self.program).chain(&self.args);
+        f.write_str(&shell_words::join(words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exec(program: &str, args: &[&str]) -> Target {
+        Target::Exec(Exec { program: program.into(), args: args.iter().map(|&arg| arg.into()).collect() })
+    }
+
+    fn serial(port: Port) -> Target {
+        Target::Serial(Serial::new(port))
+    }
+
+    #[test]
+    fn targets() {
+        let tcp = |host: &str, port, link| Target::Tcp(Tcp { host: host.into(), port, link });
+        let table = [
+            ("sim", Target::Sim),
+            ("exec:ext", exec("ext", &[])),
+            ("exec:sh -c 'a \"b\" & wait' x\\ y", exec("sh", &["-c", "a \"b\" & wait", "x y"])),
+            ("./my ext", exec("./my ext", &[])),
+            ("ext-kubernetes", exec("ext-kubernetes", &[])),
+            ("C:\\ext.exe", exec("C:\\ext.exe", &[])),
+            ("serial:/dev/ttyACM0", serial(Port::Path("/dev/ttyACM0".into()))),
+            ("serial:COM3", serial(Port::Path("COM3".into()))),
+            ("serial:auto", serial(Port::Auto)),
+            ("serial:auto/E66/1", serial(Port::SerialNumber("E66/1".into()))),
+            ("serial:usb/1-2.3", serial(Port::Usb("1-2.3".into()))),
+            (
+                "serial:auto?baud=9600&dtr=off&rts=on&link=cobs",
+                Target::Serial(Serial {
+                    port: Port::Auto,
+                    baud: 9600,
+                    dtr: Some(false),
+                    rts: Some(true),
+                    link: Link::Cobs,
+                }),
+            ),
+            ("tcp:localhost:7000", tcp("localhost", 7000, Link::Lines)),
+            ("tcp://10.0.0.1:1?link=cobs", tcp("10.0.0.1", 1, Link::Cobs)),
+            ("tcp:[::1]:7000", tcp("::1", 7000, Link::Lines)),
+            ("http://localhost/x", Target::Http("http://localhost/x".into())),
+        ];
+        for (text, target) in table {
+            assert_eq!(text.parse(), Ok(target.clone()), "{text}");
+            assert_eq!(target.to_string().parse(), Ok(target), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_none_say_why() {
+        let table = [
+            ("", "the target is empty; try `sim`"),
+            ("  ", "the target is empty; try `sim`"),
+            ("seriel:auto", "`seriel:` is no kind of target"),
+            ("exec:", "exec: names no program"),
+            ("exec:''", "exec: names no program"),
+            ("exec:sh -c 'x", "a quote is not closed"),
+            ("serial:", "names no port"),
+            ("serial:auto/", "names no port"),
+            ("serial:usb/", "names no port"),
+            ("serial:?baud=1", "names no port"),
+            ("/dev/ttyACM0", "write serial:/dev/ttyACM0"),
+            ("serial:auto?baud=fast", "option baud: `fast` is not a speed such as 115200"),
+            ("serial:auto?baud=0", "is not a speed"),
+            ("serial:auto?dtr", "option dtr: `` is not on or off"),
+            ("serial:auto?speed=1", "no option `speed` here; there are: baud, dtr, rts, link"),
+            ("serial:auto?link=tar", "option link: `tar` is not lines or cobs"),
+            ("tcp:localhost", "is no address"),
+            ("tcp:localhost:", "is no address"),
+            ("tcp:localhost:99999", "is no address"),
+            ("tcp:localhost:0", "is no address"),
+            ("tcp::7000", "is no address"),
+            ("tcp:::1:7000", "is no address"),
+            ("tcp:localhost:7?baud=1", "no option `baud` here; there are: link"),
+        ];
+        for (text, error) in table {
+            let found = text.parse::<Target>().unwrap_err().to_string();
+            assert!(found.contains(error), "{text}: {found}");
+        }
+    }
+}
