@@ -657,7 +657,7 @@ fn special_bytes(word: u64) -> u64 {
 
 /// Whether a byte needs no second look in a string.
 #[inline(always)]
-fn is_plain(byte: u8) -> bool {
+pub(super) fn is_plain(byte: u8) -> bool {
     PLAIN.get(usize::from(byte)).copied().unwrap_or_default()
 }
 
