@@ -319,27 +319,29 @@ impl<'t> Scanner<'t> {
             }
             keys = others;
         }
-        let after = self.close(plain(rest))?;
+        let plain = plain(rest);
+        if let [b'"', after @ ..] = plain {
+            return Some((&[], after));
+        }
+        let after = self.string(plain)?;
         let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
-        let name = rest.get(..length).unwrap_or_default();
-        if name.contains(&b'\\') {
-            // RFC 8259 §8.3: names are compared after their escapes are decoded.
-            let name = super::view::Text::of_checked(name);
-            keys = level.keys;
-            while let [key, others @ ..] = keys
-                && !name.is(key.name())
-            {
-                keys = others;
-            }
+        // RFC 8259 §8.3: names are compared after their escapes are decoded.
+        let name = super::view::Text::of_checked(rest.get(..length).unwrap_or_default());
+        keys = level.keys;
+        while let [key, others @ ..] = keys
+            && !name.is(key.name())
+        {
+            keys = others;
         }
         Some((keys, after))
     }
 
-    /// [`value`](Self::value) where it is likely to be a string.
+    /// [`value`](Self::value) where it is likely to be no container.
     #[inline(always)]
     fn short_value(&mut self, rest: &'t [u8], outside: usize) -> Option<&'t [u8]> {
         match rest {
             [b'"', string @ ..] => self.close(plain(string)),
+            [b'-' | b'0'..=b'9', ..] => self.number(rest),
             _ => self.value(rest, outside),
         }
     }
@@ -453,6 +455,7 @@ impl<'t> Scanner<'t> {
 
     /// `number = [ "-" ] int [ "." 1*DIGIT ] [ ( "e" / "E" ) [ "-" / "+" ] 1*DIGIT ]`, `int = "0" / ( digit1-9 *DIGIT )`
     /// (RFC 8259 §6).
+    #[inline(never)]
     fn number(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
         if let [b'-', digits @ ..] = rest {
             rest = digits;
