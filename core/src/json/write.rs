@@ -361,6 +361,32 @@ impl Message for str {
     }
 }
 
+/// One piece behind the other: what [`format_args!`] does with texts, without any formatting code.
+///
+/// ```
+/// use rigline::json::write::Writer;
+///
+/// let (rail, mut buffer) = ("3V3", [0; 32]);
+/// let mut out = Writer::new(&mut buffer);
+/// out.message(&["rail ", rail, " is up"]);
+/// assert_eq!(out.as_written(), br#""rail 3V3 is up""#);
+/// ```
+impl Message for [&str] {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        for piece in self {
+            out.text_part(piece);
+        }
+    }
+}
+
+/// As the slice.
+impl<const N: usize> Message for [&str; N] {
+    #[inline]
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        self.as_slice().write_escaped(out);
+    }
+}
+
 impl Message for char {
     fn write_escaped(&self, out: &mut Writer<'_>) {
         out.text_part(self.encode_utf8(&mut [0; 4]));
