@@ -48,24 +48,24 @@ pub(crate) const SLOTS: usize = OPERATION + 13;
 
 /// The members of `params`, of all methods: no two methods give one name two meanings.
 pub(crate) static PARAMS: Level = Level::of(&[
-    Key::new("operation\"", OPERATION, None),
-    Key::new("args\"", ARGS, None),
-    Key::new("context\"", CONTEXT, Some(&CONTEXT_MEMBERS)),
-    Key::new("protocolVersion\"", PROTOCOL_VERSION, None),
-    Key::new("config\"", CONFIG, None),
+    Key::new("operation", OPERATION, None),
+    Key::new("args", ARGS, None),
+    Key::new("context", CONTEXT, Some(&CONTEXT_MEMBERS)),
+    Key::new("protocolVersion", PROTOCOL_VERSION, None),
+    Key::new("config", CONFIG, None),
 ]);
 
 static CONTEXT_MEMBERS: Level = Level::of(&[
-    Key::new("workdir\"", WORKDIR, None),
-    Key::new("phase\"", PHASE, None),
-    Key::new("env\"", ENV, Some(&ENVIRONMENT)),
-    Key::new("timeout\"", TIMEOUT_MEMBER, None),
-    Key::new("agent\"", AGENT, Some(&AGENT_MEMBERS)),
+    Key::new("workdir", WORKDIR, None),
+    Key::new("phase", PHASE, None),
+    Key::new("env", ENV, Some(&ENVIRONMENT)),
+    Key::new("timeout", TIMEOUT_MEMBER, None),
+    Key::new("agent", AGENT, Some(&AGENT_MEMBERS)),
 ]);
 
 static ENVIRONMENT: Level = Level::of_strings(ENV_NO_STRING);
 
-static AGENT_MEMBERS: Level = Level::of(&[Key::new("prompt\"", PROMPT, None), Key::new("output\"", OUTPUT, None)]);
+static AGENT_MEMBERS: Level = Level::of(&[Key::new("prompt", PROMPT, None), Key::new("output", OUTPUT, None)]);
 
 /// Why a request is answered with an error before anything runs.
 #[derive(Debug, Clone, Copy)]
@@ -270,7 +270,7 @@ pub(crate) fn context<'a>(spans: &Spans, part: impl Fn(Span) -> &'a [u8]) -> Cal
             _ => Phase::Unknown,
         },
         timeout_nanos: None,
-        env: (!env.is_empty()).then(|| Json::of_checked(env)),
+        env: (!env.is_empty()).then(|| Json::of_value(env)),
         agent: matches!(part(AGENT), [b'{', ..])
             .then(|| Agent { prompt: rpc::string(part(PROMPT)), output: rpc::string(part(OUTPUT)) }),
         ..CallContext::default()
