@@ -46,14 +46,14 @@ pub(crate) const FIRST_FREE: usize = 8;
 
 /// The members of a message, in the order in which peers send them.
 static ENVELOPE: Level = Level::of(&[
-    Key::new("jsonrpc\"", JSONRPC, None),
-    Key::new("id\"", ID, None),
-    Key::new("method\"", METHOD, None),
-    Key::new("params\"", PARAMS, Some(&gevals::PARAMS)),
-    Key::new("result\"", RESULT, None),
-    Key::new("error\"", ERROR, None),
-    Key::new("op\"", OP, None),
-    Key::new("protocol_version\"", PROTOCOL_VERSION, None),
+    Key::new("jsonrpc", JSONRPC, None),
+    Key::new("id", ID, None),
+    Key::new("method", METHOD, None),
+    Key::new("params", PARAMS, Some(&gevals::PARAMS)),
+    Key::new("result", RESULT, None),
+    Key::new("error", ERROR, None),
+    Key::new("op", OP, None),
+    Key::new("protocol_version", PROTOCOL_VERSION, None),
 ]);
 
 /// Where the members of one message stand in its text.

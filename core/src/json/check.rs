@@ -149,49 +149,58 @@ impl Level {
 
 /// One wanted member.
 pub(crate) struct Key {
-    /// The name and its closing quote: no name is a prefix of another that way.
-    quoted: &'static [u8],
-    /// The first sixteen bytes of `quoted` as one little-endian word, and which of them count.
-    head: u128,
-    mask: u128,
+    name: &'static [u8],
+    /// The name, its closing quote and the colon behind it as a little-endian word, and which of its bytes count: none if
+    /// they do not fit.
+    #[cfg(target_pointer_width = "64")]
+    word: (u128, u128),
     slot: u8,
     child: Option<&'static Level>,
 }
 
 impl Key {
-    /// `quoted` is the name with its closing quote. `slot` is where its span goes.
-    pub(crate) const fn new(quoted: &'static str, slot: usize, child: Option<&'static Level>) -> Self {
-        let quoted = quoted.as_bytes();
-        let (mut head, mut mask, mut i) = (0, 0, 0);
-        while i < quoted.len() && i < 16 {
-            #[allow(clippy::indexing_slicing, reason = "in bounds by the loop's condition")]
-            let byte = quoted[i] as u128;
-            head |= byte << (8 * i);
-            mask |= 0xFF << (8 * i);
-            i += 1;
+    /// `slot` is where the span of the member's value goes.
+    #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
+    pub(crate) const fn new(name: &'static str, slot: usize, child: Option<&'static Level>) -> Self {
+        Self {
+            name: name.as_bytes(),
+            #[cfg(target_pointer_width = "64")]
+            word: Self::word(name.as_bytes()),
+            slot: slot as u8,
+            child,
         }
-        #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
-        Self { quoted, head, mask, slot: slot as u8, child }
     }
 
-    /// What follows the name and its closing quote, if `rest` starts with them.
+    #[cfg(target_pointer_width = "64")]
+    const fn word(name: &[u8]) -> (u128, u128) {
+        let (mut word, mut shift, mut rest) = (0, 0, name);
+        if name.len() > 14 {
+            return (0, 0);
+        }
+        while let [first, others @ ..] = rest {
+            word |= (*first as u128) << shift;
+            shift += 8;
+            rest = others;
+        }
+        word |= ((b'"' as u128) | (b':' as u128) << 8) << shift;
+        (word, u128::MAX >> (112 - shift))
+    }
+
+    /// What follows the name, its closing quote and a colon, if `rest` starts with them: no name is a prefix of another
+    /// that way.
     #[inline(always)]
     fn strip<'t>(&self, rest: &'t [u8]) -> Option<&'t [u8]> {
-        if cfg!(target_pointer_width = "64")
-            && let Some(word) = rest.first_chunk::<16>()
-        {
-            if (u128::from_le_bytes(*word) ^ self.head) & self.mask != 0 {
+        #[cfg(target_pointer_width = "64")]
+        if let ((word, mask @ 1..), Some(there)) = (self.word, rest.first_chunk::<16>()) {
+            if (u128::from_le_bytes(*there) ^ word) & mask != 0 {
                 return None;
             }
-            if self.quoted.len() <= 16 {
-                return rest.get(self.quoted.len()..);
-            }
+            return rest.get(self.name.len() + 2..);
         }
-        strip(rest, self.quoted)
-    }
-
-    fn name(&self) -> &'static [u8] {
-        self.quoted.split_last().map_or(&[], |(_, name)| name)
+        match strip(rest, self.name) {
+            Some([b'"', b':', after @ ..]) => Some(after),
+            _ => None,
+        }
     }
 }
 
@@ -261,10 +270,7 @@ impl<'t> Scanner<'t> {
                 Some(rest) => (expected, rest),
                 None => self.other_key(name, level)?,
             };
-            let value = match rest {
-                [b':', value @ ..] if matches!(value, [b'"', ..]) => value,
-                _ => self.colon(rest)?,
-            };
+            let value = space(rest);
             let slot;
             if let [key, others @ ..] = found {
                 expected = others;
@@ -309,7 +315,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// The level's members from the one on whose name `rest` starts with (none of them, if it is none of theirs), and what
-    /// follows its closing quote.
+    /// follows its colon.
     #[inline(never)]
     fn other_key(&mut self, rest: &'t [u8], level: &'static Level) -> Option<(&'static [Key], &'t [u8])> {
         let mut keys = level.keys;
@@ -319,27 +325,29 @@ impl<'t> Scanner<'t> {
             }
             keys = others;
         }
-        let after = self.close(plain(rest))?;
-        let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
-        let name = rest.get(..length).unwrap_or_default();
-        if name.contains(&b'\\') {
-            // RFC 8259 §8.3: names are compared after their escapes are decoded.
-            let name = super::view::Text::of_checked(name);
-            keys = level.keys;
-            while let [key, others @ ..] = keys
-                && !name.is(key.name())
-            {
-                keys = others;
-            }
+        let end = plain(rest);
+        if let [b'"', b':', after @ ..] = end {
+            return Some((&[], after));
         }
-        Some((keys, after))
+        let after = self.close(end)?;
+        let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
+        // RFC 8259 §8.3: names are compared after their escapes are decoded.
+        let name = super::view::Text::of_checked(rest.get(..length).unwrap_or_default());
+        keys = level.keys;
+        while let [key, others @ ..] = keys
+            && !name.is(key.name)
+        {
+            keys = others;
+        }
+        Some((keys, self.colon(after)?))
     }
 
-    /// [`value`](Self::value) where it is likely to be a string.
+    /// [`value`](Self::value) where it is likely to be no container.
     #[inline(always)]
     fn short_value(&mut self, rest: &'t [u8], outside: usize) -> Option<&'t [u8]> {
         match rest {
             [b'"', string @ ..] => self.close(plain(string)),
+            [b'-' | b'0'..=b'9', ..] => self.number(rest),
             _ => self.value(rest, outside),
         }
     }
@@ -453,6 +461,7 @@ impl<'t> Scanner<'t> {
 
     /// `number = [ "-" ] int [ "." 1*DIGIT ] [ ( "e" / "E" ) [ "-" / "+" ] 1*DIGIT ]`, `int = "0" / ( digit1-9 *DIGIT )`
     /// (RFC 8259 §6).
+    #[inline(never)]
     fn number(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
         if let [b'-', digits @ ..] = rest {
             rest = digits;
@@ -657,7 +666,7 @@ fn special_bytes(word: u64) -> u64 {
 
 /// Whether a byte needs no second look in a string.
 #[inline(always)]
-fn is_plain(byte: u8) -> bool {
+pub(super) fn is_plain(byte: u8) -> bool {
     PLAIN.get(usize::from(byte)).copied().unwrap_or_default()
 }
 

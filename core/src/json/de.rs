@@ -491,21 +491,24 @@ impl<'de> Decoder<'de> {
 
     /// The decoded bytes of the string at hand.
     fn string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
-        self.consume(b'"', Fault::Expected(what))?;
-        let length = plain_length(self.rest);
-        if self.rest.get(length) != Some(&b'"') {
-            return self.string_with_escapes(length);
+        if self.peek()? != b'"' {
+            return Err(Fault::Expected(what));
         }
-        let body = self.take(length)?;
-        self.bump();
+        let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
+        let length = plain_length(text);
+        if text.get(length) != Some(&b'"') {
+            return self.string_with_escapes(text, length);
+        }
+        let (body, rest) = text.split_at_mut_checked(length).unwrap_or_default();
+        self.rest = rest.get_mut(1..).unwrap_or_default();
         Ok(body)
     }
 
     #[cold]
-    fn string_with_escapes(&mut self, plain: usize) -> Result<&'de [u8], Fault> {
-        let length = string_length(self.rest, plain).ok_or(Fault::NotJson)?;
-        let body = self.take(length)?;
-        self.bump();
+    fn string_with_escapes(&mut self, text: &'de mut [u8], plain: usize) -> Result<&'de [u8], Fault> {
+        let length = string_length(text, plain).ok_or(Fault::NotJson)?;
+        let (body, rest) = text.split_at_mut_checked(length).ok_or(Fault::NotJson)?;
+        self.rest = rest.get_mut(1..).unwrap_or_default();
         unescape(body, plain)
     }
 

@@ -52,6 +52,11 @@ impl<'a> Json<'a> {
         Self { text: text.trim_ascii() }
     }
 
+    /// Views a value without the white space around it.
+    pub(crate) fn of_value(text: &'a [u8]) -> Self {
+        Self { text }
+    }
+
     /// What the value is.
     pub fn kind(&self) -> Kind {
         match self.text.first() {

@@ -23,6 +23,8 @@
 
 use core::fmt;
 
+use super::check::is_plain;
+
 /// Writes JSON text into a buffer; past the buffer's end it counts on without writing.
 ///
 /// A piece (one call of [`raw`](Self::raw), one escape sequence) that does not fit whole is not written at all, and
@@ -262,26 +264,44 @@ impl<'b> Writer<'b> {
     /// Writes the rest of a text, or of one of its characters.
     fn content(&mut self, text: &[u8]) {
         let mut rest = text;
-        loop {
+        // The common case in one step: there is room, and nothing to escape.
+        if let Some(room) = self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..text.len())) {
+            let plain = copy_plain(room, text);
+            self.len = self.len.wrapping_add(plain);
+            if plain == text.len() {
+                return;
+            }
+            rest = text.get(plain..).unwrap_or_default();
+        }
+        self.escaped(rest);
+    }
+
+    /// Writes a text in which there is something to escape, or that may not fit.
+    #[inline(never)]
+    fn escaped(&mut self, mut rest: &[u8]) {
+        while !rest.is_empty() {
             let Some(room) = self.buf.get_mut(self.len..) else {
                 return self.count(escaped_len(rest));
             };
             let plain = copy_plain(room, rest);
             self.len = self.len.wrapping_add(plain);
-            rest = rest.get(plain..).unwrap_or_default();
-            if rest.is_empty() {
-                return;
-            }
-            rest = self.escape_first(rest);
+            rest = self.escape_first(rest.get(plain..).unwrap_or_default());
         }
     }
 
-    /// Writes the first character of `rest`, escaped if it must be, and gives what follows it.
+    /// Writes the first character of `rest`, escaped if it must be, or all up to the next that may have to be if it is
+    /// beyond ASCII; gives what follows.
     fn escape_first<'t>(&mut self, rest: &'t [u8]) -> &'t [u8] {
         match rest {
             [] => rest,
             [0xE2, 0x80, last @ (0xA8 | 0xA9), tail @ ..] => {
                 self.raw(if *last == 0xA8 { b"\\u2028" } else { b"\\u2029" });
+                tail
+            }
+            [0x80..=0xFF, tail @ ..] => {
+                let more = tail.iter().take_while(|byte| **byte >= 0x80 && **byte != 0xE2).count();
+                let (foreign, tail) = rest.split_at_checked(more.wrapping_add(1)).unwrap_or_default();
+                self.raw(foreign);
                 tail
             }
             [first, tail @ ..] => {
@@ -338,6 +358,32 @@ impl Message for str {
     #[inline]
     fn write_escaped(&self, out: &mut Writer<'_>) {
         out.text_part(self);
+    }
+}
+
+/// One piece behind the other: what [`format_args!`] does with texts, without any formatting code.
+///
+/// ```
+/// use rigline::json::write::Writer;
+///
+/// let (rail, mut buffer) = ("3V3", [0; 32]);
+/// let mut out = Writer::new(&mut buffer);
+/// out.message(&["rail ", rail, " is up"]);
+/// assert_eq!(out.as_written(), br#""rail 3V3 is up""#);
+/// ```
+impl Message for [&str] {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        for piece in self {
+            out.text_part(piece);
+        }
+    }
+}
+
+/// As the slice.
+impl<const N: usize> Message for [&str; N] {
+    #[inline]
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        self.as_slice().write_escaped(out);
     }
 }
 
@@ -456,7 +502,8 @@ fn escaped_len(text: &[u8]) -> usize {
     len
 }
 
-/// Copies the bytes of `from` that need no escape, up to the first that may or to the end of `to`; gives how many.
+/// Copies the bytes of `from` that need no second look (they are ASCII, and need no escape), up to the first that may or to
+/// the end of `to`; gives how many.
 /// What `to` holds after those is not said.
 #[cfg(any(target_pointer_width = "64", target_arch = "wasm32"))]
 #[inline]
@@ -477,7 +524,7 @@ fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
 fn copy_plain_bytes(to: &mut [u8], from: &[u8]) -> usize {
     let mut done = 0usize;
     for (slot, byte) in to.iter_mut().zip(from) {
-        if is_special(*byte) {
+        if !is_plain(*byte) {
             break;
         }
         *slot = *byte;
@@ -516,58 +563,16 @@ mod words {
             let plain = if found == 0 { 8 } else { first(found) };
             return from.len().wrapping_sub(8).wrapping_add(plain);
         }
-        copy_short(to, from)
+        super::copy_plain_bytes(to, from)
     }
 
-    /// One to seven bytes, as two words that overlap where the length is no power of two.
-    #[inline]
-    fn copy_short(to: &mut [u8], from: &[u8]) -> usize {
-        let len = from.len();
-        let mut word = 0;
-        if let (Some(head), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>()) {
-            word = u64::from(u32::from_le_bytes(*head)) | u64::from(u32::from_le_bytes(*last)) << shift(len, 4);
-            if let Some(slot) = to.first_chunk_mut() {
-                *slot = *head;
-            }
-            if let Some(slot) = to.last_chunk_mut() {
-                *slot = *last;
-            }
-        } else if let (Some(head), Some(last)) = (from.first_chunk::<2>(), from.last_chunk::<2>()) {
-            word = u64::from(u16::from_le_bytes(*head)) | u64::from(u16::from_le_bytes(*last)) << shift(len, 2);
-            if let Some(slot) = to.first_chunk_mut() {
-                *slot = *head;
-            }
-            if let Some(slot) = to.last_chunk_mut() {
-                *slot = *last;
-            }
-        } else if let ([slot, ..], [byte, ..]) = (to, from) {
-            word = u64::from(*byte);
-            *slot = *byte;
-        }
-        // The bytes that are not there read as spaces.
-        let absent = (ONES << 5) & u64::MAX.wrapping_shl(shift(len, 0));
-        let found = specials(word | absent);
-        if found == 0 { len } else { first(found) }
-    }
-
-    #[allow(clippy::cast_possible_truncation)]
-    #[inline]
-    fn shift(len: usize, of: usize) -> u32 {
-        (len.wrapping_sub(of) as u32).wrapping_mul(8) & 63
-    }
-
-    /// The high bit of the first special byte is set, if there is one; those of later bytes may be wrong.
+    /// The high bit of the first byte that needs a second look is set, if there is one; those of later bytes may be wrong.
     #[inline]
     fn specials(word: u64) -> u64 {
         // A byte below the one subtracted borrows; no other byte does, so nothing before the first hit is a false one.
         let quote_or_control = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
         let backslash = (word ^ (ONES * 0x5C)).wrapping_sub(ONES);
-        let found = (quote_or_control | backslash) & !word & HIGH;
-        if word & HIGH == 0 {
-            return found;
-        }
-        let lead = word ^ (ONES * 0xE2);
-        found | (lead.wrapping_sub(ONES) & !lead & HIGH)
+        (quote_or_control | backslash | word) & HIGH
     }
 
     #[inline]

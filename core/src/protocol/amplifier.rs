@@ -27,16 +27,16 @@ const INNER_SESSION: usize = 6;
 const SLOTS: usize = 7;
 
 static MEMBERS: Level = Level::of(&[
-    Key::new("op\"", OP, None),
-    Key::new("args\"", ARGS, Some(&INNER)),
-    Key::new("session_id\"", SESSION, None),
-    Key::new("id\"", ID, None),
+    Key::new("op", OP, None),
+    Key::new("args", ARGS, Some(&INNER)),
+    Key::new("session_id", SESSION, None),
+    Key::new("id", ID, None),
 ]);
 
 static INNER: Level = Level::of(&[
-    Key::new("op\"", INNER_OP, None),
-    Key::new("args\"", INNER_ARGS, None),
-    Key::new("session_id\"", INNER_SESSION, None),
+    Key::new("op", INNER_OP, None),
+    Key::new("args", INNER_ARGS, None),
+    Key::new("session_id", INNER_SESSION, None),
 ]);
 
 /// Where the members of a request stand in its text.

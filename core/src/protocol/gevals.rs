@@ -48,24 +48,24 @@ pub(crate) const SLOTS: usize = OPERATION + 13;
 
 /// The members of `params`, of all methods: no two methods give one name two meanings.
 pub(crate) static PARAMS: Level = Level::of(&[
-    Key::new("operation\"", OPERATION, None),
-    Key::new("args\"", ARGS, None),
-    Key::new("context\"", CONTEXT, Some(&CONTEXT_MEMBERS)),
-    Key::new("protocolVersion\"", PROTOCOL_VERSION, None),
-    Key::new("config\"", CONFIG, None),
+    Key::new("operation", OPERATION, None),
+    Key::new("args", ARGS, None),
+    Key::new("context", CONTEXT, Some(&CONTEXT_MEMBERS)),
+    Key::new("protocolVersion", PROTOCOL_VERSION, None),
+    Key::new("config", CONFIG, None),
 ]);
 
 static CONTEXT_MEMBERS: Level = Level::of(&[
-    Key::new("workdir\"", WORKDIR, None),
-    Key::new("phase\"", PHASE, None),
-    Key::new("env\"", ENV, Some(&ENVIRONMENT)),
-    Key::new("timeout\"", TIMEOUT_MEMBER, None),
-    Key::new("agent\"", AGENT, Some(&AGENT_MEMBERS)),
+    Key::new("workdir", WORKDIR, None),
+    Key::new("phase", PHASE, None),
+    Key::new("env", ENV, Some(&ENVIRONMENT)),
+    Key::new("timeout", TIMEOUT_MEMBER, None),
+    Key::new("agent", AGENT, Some(&AGENT_MEMBERS)),
 ]);
 
 static ENVIRONMENT: Level = Level::of_strings(ENV_NO_STRING);
 
-static AGENT_MEMBERS: Level = Level::of(&[Key::new("prompt\"", PROMPT, None), Key::new("output\"", OUTPUT, None)]);
+static AGENT_MEMBERS: Level = Level::of(&[Key::new("prompt", PROMPT, None), Key::new("output", OUTPUT, None)]);
 
 /// Why a request is answered with an error before anything runs.
 #[derive(Debug, Clone, Copy)]
@@ -120,9 +120,9 @@ fn params_are_structured(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
 }
 
 fn params_are_members(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
-    match spans.get(rpc::PARAMS).map_or(&[][..], |span| span.of(text)) {
-        [b'{', ..] => Ok(()),
-        [] | [b'n', ..] => Err(Refusal::Params { member: "params", fault: "required, and missing" }),
+    match first(text, spans, rpc::PARAMS) {
+        b'{' => Ok(()),
+        0 | b'n' => Err(Refusal::Params { member: "params", fault: "required, and missing" }),
         _ => Err(Refusal::Params { member: "params", fault: "expected an object" }),
     }
 }
@@ -158,12 +158,12 @@ fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, R
         })
         .ok_or(Refusal::UnknownOperation)?;
     let args = spans.get(ARGS).copied().unwrap_or_default();
-    if !matches!(args.of(text), [] | [b'{' | b'n', ..]) {
+    if !matches!(args.first(text), 0 | b'{' | b'n') {
         return Err(Refusal::Params { member: "args", fault: "expected an object" });
     }
-    match spans.get(CONTEXT).map_or(&[][..], |span| span.of(text)) {
-        [b'{', ..] => Ok(Request::Execute { index, args }),
-        [] => Err(Refusal::Params { member: "context", fault: "required, and missing" }),
+    match first(text, spans, CONTEXT) {
+        b'{' => Ok(Request::Execute { index, args }),
+        0 => Err(Refusal::Params { member: "context", fault: "required, and missing" }),
         _ => Err(Refusal::Params { member: "context", fault: "expected an object" }),
     }
 }
@@ -256,18 +256,21 @@ fn first(text: &[u8], spans: &Spans, slot: usize) -> u8 {
 
 /// The context of a call, whose members `part` finds in what is left of the line.
 pub(crate) fn context<'a>(spans: &Spans, part: impl Fn(Span) -> &'a [u8]) -> CallContext<'a> {
-    let part = |slot: usize| part(spans.get(slot).copied().unwrap_or_default());
-    let phase = part(PHASE);
+    let part = |slot: usize| match spans.get(slot) {
+        Some(span) if !span.is_absent() => part(*span),
+        _ => &[],
+    };
+    let env = part(ENV);
     CallContext {
         workdir: rpc::string(part(WORKDIR)),
-        phase: match phase {
+        phase: match part(PHASE) {
             b"\"setup\"" => Phase::Setup,
             b"\"verify\"" => Phase::Verify,
             b"\"cleanup\"" => Phase::Cleanup,
             _ => Phase::Unknown,
         },
         timeout_nanos: None,
-        env: (!part(ENV).is_empty()).then(|| Json::of_checked(part(ENV))),
+        env: (!env.is_empty()).then(|| Json::of_value(env)),
         agent: matches!(part(AGENT), [b'{', ..])
             .then(|| Agent { prompt: rpc::string(part(PROMPT)), output: rpc::string(part(OUTPUT)) }),
         ..CallContext::default()

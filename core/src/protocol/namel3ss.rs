@@ -33,20 +33,20 @@ const KIND: usize = 11;
 const SLOTS: usize = 12;
 
 static MEMBERS: Level = Level::of(&[
-    Key::new("protocol_version\"", PROTOCOL_VERSION, None),
-    Key::new("tool\"", TOOL, None),
-    Key::new("tool_name\"", TOOL, None),
-    Key::new("kind\"", KIND, None),
-    Key::new("entry\"", ENTRY, None),
-    Key::new("payload\"", PAYLOAD, None),
-    Key::new("capability_context\"", CAPABILITY_CONTEXT, Some(&CONTEXT)),
-    Key::new("timeout_ms\"", TIMEOUT_MS, None),
-    Key::new("sandbox\"", SANDBOX, None),
-    Key::new("trace_id\"", TRACE_ID, None),
-    Key::new("project\"", PROJECT, None),
+    Key::new("protocol_version", PROTOCOL_VERSION, None),
+    Key::new("tool", TOOL, None),
+    Key::new("tool_name", TOOL, None),
+    Key::new("kind", KIND, None),
+    Key::new("entry", ENTRY, None),
+    Key::new("payload", PAYLOAD, None),
+    Key::new("capability_context", CAPABILITY_CONTEXT, Some(&CONTEXT)),
+    Key::new("timeout_ms", TIMEOUT_MS, None),
+    Key::new("sandbox", SANDBOX, None),
+    Key::new("trace_id", TRACE_ID, None),
+    Key::new("project", PROJECT, None),
 ]);
 
-static CONTEXT: Level = Level::of(&[Key::new("guarantees\"", GUARANTEES, None), Key::new("sources\"", SOURCES, None)]);
+static CONTEXT: Level = Level::of(&[Key::new("guarantees", GUARANTEES, None), Key::new("sources", SOURCES, None)]);
 
 /// Where the members of a request stand in its text.
 #[derive(Debug, Clone, Copy)]

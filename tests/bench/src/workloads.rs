@@ -126,7 +126,7 @@ impl Extension for Kubernetes {
                 let Apply { file, namespace } = call.args()?;
                 cx.output("resourceVersion", black_box(VERSION))?;
                 cx.output("uid", black_box(UID))?;
-                cx.done(format_args!("Applied {file} to namespace {namespace}"))
+                cx.done(["Applied ", file, " to namespace ", namespace])
             }
             _ => Err(Failure::UNKNOWN_OPERATION),
         }
