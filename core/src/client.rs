@@ -865,16 +865,14 @@ const CANDIDATES: usize = 8;
 #[derive(Default)]
 struct Spans([Span; 6]);
 
-static ENVELOPE: check::Level = check::Level {
-    keys: &[
-        Key::new("jsonrpc\"", 0, None),
-        Key::new("id\"", 1, None),
-        Key::new("result\"", 2, None),
-        Key::new("method\"", 3, None),
-        Key::new("params\"", 4, None),
-        Key::new("error\"", 5, None),
-    ],
-};
+static ENVELOPE: check::Level = check::Level::of(&[
+    Key::new("jsonrpc", 0, None),
+    Key::new("id", 1, None),
+    Key::new("result", 2, None),
+    Key::new("method", 3, None),
+    Key::new("params", 4, None),
+    Key::new("error", 5, None),
+]);
 
 impl Spans {
     fn jsonrpc(&self) -> Span {
