@@ -7,6 +7,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod call;
+mod connect;
+mod describe;
 mod new;
 mod rig;
 
@@ -19,6 +22,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Describe(describe::Arguments),
+    Call(call::Arguments),
     New(new::Arguments),
     Rig(rig::Arguments),
 }
@@ -26,6 +31,8 @@ enum Command {
 impl Command {
     fn run(self) -> ExitCode {
         match self {
+            Self::Describe(arguments) => arguments.run(),
+            Self::Call(arguments) => arguments.run(),
             Self::New(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
         }

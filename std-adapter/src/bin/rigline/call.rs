@@ -1,0 +1,307 @@
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::ProgressBar;
+use rigline::Phase;
+use rigline_std::host::{Agent, CallContext, CallResult, Manifest, Outcome};
+use semver::{Version, VersionReq};
+use serde_json::{Map, Value, json};
+
+use crate::connect::{self, Connection, Failure};
+
+/// Call an operation
+///
+/// Arguments are typed by the operation's schema: `samples=4` is a number where a number is wanted, `channel=3V3` a string. They are
+/// checked before anything is sent. Logs go to standard error, outputs to standard output.
+///
+/// Exit codes: 0 success, 1 the operation failed, 2 usage or bad arguments, 3 the extension could not be talked to, 124 timed out.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    /// The operation
+    operation: String,
+    /// Its arguments, as name=value
+    #[arg(value_name = "NAME=VALUE")]
+    values: Vec<String>,
+    /// Its arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
+    #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json)]
+    args: Option<Value>,
+    /// How long the call may take [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration)]
+    timeout: Option<Duration>,
+    /// The part of the task: setup, verify or cleanup
+    #[arg(long, value_parser = phase)]
+    phase: Option<Phase>,
+    /// A variable of the task, as NAME=VALUE; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// The task's directory [default: this one]
+    #[arg(long, value_name = "DIR")]
+    workdir: Option<String>,
+    /// What the agent under test was asked
+    #[arg(long, value_name = "TEXT|@FILE", value_parser = connect::text_of)]
+    agent_prompt: Option<String>,
+    /// What the agent under test answered
+    #[arg(long, value_name = "TEXT|@FILE", value_parser = connect::text_of)]
+    agent_output: Option<String>,
+    /// Fail with 3 unless the extension's version is in this range, such as ">=1.2"
+    #[arg(long, value_name = "RANGE")]
+    expect_version: Option<VersionReq>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> ExitCode {
+        connect::run(self.call())
+    }
+
+    async fn call(self) -> Result<u8, Failure> {
+        let spinner = Spinner::start(self.connection.quiet, format!("{} {}", self.connection.target, self.operation));
+        let mut options = self.connection.options();
+        if let Some(listener) = options.listener.take() {
+            let bar = spinner.bar.clone();
+            options.listener = Some(std::sync::Arc::new(move |event| bar.suspend(|| listener(event))));
+        }
+        let host = self.connection.open(options).await?;
+        let manifest = host.describe();
+        let prepared = self.expected(&manifest).and_then(|()| Ok((self.arguments(&manifest)?, self.context()?)));
+        let (args, context) = match prepared {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                let _ = host.shutdown().await;
+                return Err(failure);
+            }
+        };
+        let called = tokio::select! {
+            called = host.call(&self.operation, &args, context) => called,
+            _ = tokio::signal::ctrl_c() => {
+                let _ = host.cancel().await;
+                let _ = host.shutdown().await;
+                return Err(Failure { code: 130, text: "cancelled".to_owned() });
+            }
+        };
+        spinner.bar.finish_and_clear();
+        let result = match called {
+            Ok(result) => result,
+            Err(error) => {
+                // What is there still must not be left running; what it says to that adds nothing.
+                let _ = host.shutdown().await;
+                return Err(Failure::of(&error));
+            }
+        };
+        connect::print(&if self.json { as_json(&result) } else { as_text(&result) });
+        if let Some(failure) = result.failure().filter(|_| !self.json) {
+            eprintln!("rigline: {} failed: {failure}", self.operation);
+        }
+        match host.shutdown().await {
+            Ok(end) if !end.is_clean() => eprintln!("rigline: the extension did not end cleanly: {end:?}"),
+            Ok(_) => {}
+            Err(error) => eprintln!("rigline: shutdown: {error}"),
+        }
+        Ok(code(&result))
+    }
+
+    fn expected(&self, manifest: &Manifest) -> Result<(), Failure> {
+        let Some(range) = &self.expect_version else { return Ok(()) };
+        let no = |why: String| Failure { code: connect::NO_ANSWER, text: format!("{}: {why}", manifest.name) };
+        let version = Version::parse(&manifest.version)
+            .map_err(|error| no(format!("its version `{}` is not semantic: {error}", manifest.version)))?;
+        if range.matches(&version) { Ok(()) } else { Err(no(format!("version {version} is not in {range}"))) }
+    }
+
+    fn arguments(&self, manifest: &Manifest) -> Result<Value, Failure> {
+        let Some(operation) = manifest.operation(&self.operation) else {
+            let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
+            let near = nearest(&self.operation, &names).map(|near| format!("; did you mean `{near}`?"));
+            return Err(Failure::usage(format!(
+                "there is no operation `{}`{}\nthere are: {}",
+                self.operation,
+                near.unwrap_or_default(),
+                names.join(", ")
+            )));
+        };
+        let mut args = match &self.args {
+            None => Map::new(),
+            Some(Value::Object(args)) => args.clone(),
+            Some(_) => return Err(Failure::usage("--args: expected a JSON object")),
+        };
+        let properties = operation.params.get("properties").and_then(Value::as_object);
+        for pair in &self.values {
+            let Some((name, text)) = pair.split_once('=') else {
+                return Err(Failure::usage(format!("`{pair}`: expected NAME=VALUE")));
+            };
+            let schema = properties.and_then(|properties| properties.get(name));
+            if let (None, Some(properties)) = (schema, properties) {
+                let names: Vec<&str> = properties.keys().map(String::as_str).collect();
+                let closed = operation.params.get("additionalProperties") == Some(&Value::Bool(false));
+                let near = nearest(name, &names);
+                if closed || near.is_some() {
+                    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                    let there_are = if names.is_empty() { "it takes none".to_owned() } else { names.join(", ") };
+                    return Err(Failure::usage(format!(
+                        "{}: there is no argument `{name}`{near}\nthere are: {there_are}",
+                        self.operation
+                    )));
+                }
+            }
+            args.insert(name.to_owned(), typed(text, schema));
+        }
+        let args = Value::Object(args);
+        check(&self.operation, &operation.params, &args)?;
+        Ok(args)
+    }
+
+    fn context(&self) -> Result<CallContext, Failure> {
+        let mut context = CallContext::default();
+        context.phase = self.phase.unwrap_or_default();
+        context.workdir.clone_from(&self.workdir);
+        context.timeout = self.timeout;
+        for pair in &self.env {
+            let Some((name, value)) = pair.split_once('=') else {
+                return Err(Failure::usage(format!("--env `{pair}`: expected NAME=VALUE")));
+            };
+            context.env.insert(name.to_owned(), value.to_owned());
+        }
+        if self.agent_prompt.is_some() || self.agent_output.is_some() {
+            context.agent = Some(Agent {
+                prompt: self.agent_prompt.clone().unwrap_or_default(),
+                output: self.agent_output.clone().unwrap_or_default(),
+            });
+        }
+        Ok(context)
+    }
+}
+
+fn phase(text: &str) -> Result<Phase, String> {
+    match text {
+        "setup" => Ok(Phase::Setup),
+        "verify" => Ok(Phase::Verify),
+        "cleanup" => Ok(Phase::Cleanup),
+        _ => Err("expected setup, verify or cleanup".to_owned()),
+    }
+}
+
+/// A value as its schema wants it: text that can be read as what is wanted is that, anything else is a string.
+fn typed(text: &str, schema: Option<&Value>) -> Value {
+    let wants = |name: &str| match schema.and_then(|schema| schema.get("type")) {
+        Some(Value::String(wanted)) => wanted == name,
+        Some(Value::Array(wanted)) => wanted.iter().any(|wanted| wanted == name),
+        _ => false,
+    };
+    let knows = schema.is_some_and(|schema| schema.get("type").is_some());
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => {
+            let fits = match &value {
+                Value::Null => wants("null"),
+                Value::Bool(_) => wants("boolean"),
+                Value::Number(_) => wants("number") || wants("integer"),
+                Value::String(_) => false,
+                Value::Array(_) => wants("array"),
+                Value::Object(_) => wants("object"),
+            };
+            // Without a type to go by, only what cannot be meant as text is taken as JSON.
+            if fits || !knows && !value.is_string() { value } else { Value::String(text.to_owned()) }
+        }
+        Err(_) => Value::String(text.to_owned()),
+    }
+}
+
+/// Checks arguments against a schema, each fault by its argument.
+fn check(operation: &str, schema: &Value, args: &Value) -> Result<(), Failure> {
+    let validator = jsonschema::validator_for(schema).map_err(|error| Failure {
+        code: connect::NO_ANSWER,
+        text: format!("{operation}: the extension's own schema is invalid: {error}"),
+    })?;
+    let faults: Vec<String> = validator
+        .iter_errors(args)
+        .map(|error| match error.instance_path().to_string().trim_start_matches('/').replace('/', ".") {
+            path if path.is_empty() => format!("{operation}: {error}"),
+            path => format!("{operation}: {path}: {error}"),
+        })
+        .collect();
+    if faults.is_empty() { Ok(()) } else { Err(Failure::usage(faults.join("\n"))) }
+}
+
+/// The name that was probably meant.
+fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
+    names
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(name, known), *known))
+        .filter(|(distance, known)| *distance * 3 <= known.len().max(3))
+        .min()
+        .map(|(_, known)| known)
+}
+
+fn code(result: &CallResult) -> u8 {
+    match &result.outcome {
+        Outcome::Success => connect::SUCCESS,
+        Outcome::Refused(error) => match error.code {
+            Some(-32601 | -32602) => connect::USAGE,
+            Some(-32001) => connect::TIMED_OUT,
+            _ => connect::FAILED,
+        },
+        Outcome::Invalid(_) => connect::NO_ANSWER,
+        _ => connect::FAILED,
+    }
+}
+
+fn as_json(result: &CallResult) -> String {
+    let outputs: Map<String, Value> =
+        result.outputs.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+    let error_code = match &result.outcome {
+        Outcome::Refused(error) => error.code,
+        _ => None,
+    };
+    let text = json!({
+        "success": result.is_success(),
+        "message": result.message,
+        "error": result.failure(),
+        "code": error_code,
+        "outputs": outputs,
+    });
+    format!("{text:#}\n")
+}
+
+fn as_text(result: &CallResult) -> String {
+    let mut text = String::new();
+    if let Some(message) = &result.message {
+        text.push_str(message);
+        text.push('\n');
+    }
+    if !result.outputs.is_empty() {
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+        for (name, value) in &result.outputs {
+            table.add_row([name, value]);
+        }
+        text.push_str(&table.to_string());
+        text.push('\n');
+    }
+    text
+}
+
+/// A sign of life on a terminal; nothing elsewhere.
+struct Spinner {
+    bar: ProgressBar,
+}
+
+impl Spinner {
+    fn start(quiet: bool, what: String) -> Self {
+        let bar =
+            if quiet || !std::io::stderr().is_terminal() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        bar.set_message(what);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self { bar }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,158 @@
+//! What the commands that talk to a target have in common: options, events on standard error, exit codes.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rigline::{GoDuration, Level};
+use rigline_std::host::{Event, EventKind, Host, HostError, Options};
+use rigline_std::target::Target;
+use serde_json::Value;
+
+/// It did what was asked for.
+pub(crate) const SUCCESS: u8 = 0;
+/// It ran, and failed.
+pub(crate) const FAILED: u8 = 1;
+/// The command line, or an argument, is wrong.
+pub(crate) const USAGE: u8 = 2;
+/// There is no usable answer.
+pub(crate) const NO_ANSWER: u8 = 3;
+/// Its time was up.
+pub(crate) const TIMED_OUT: u8 = 124;
+
+/// How to reach a target.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Connection {
+    /// exec:PROGRAM [ARGS], a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, or sim for the built-in rig
+    pub(crate) target: Target,
+    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
+    pub(crate) wait: Duration,
+    /// How long the extension may take to start [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s", hide_default_value = true)]
+    pub(crate) start_timeout: Duration,
+    /// The extension's own settings: a JSON object, or @FILE
+    #[arg(long, value_name = "JSON|@FILE", value_parser = json)]
+    pub(crate) config: Option<Value>,
+    /// Show debug logs, standard error and what was skipped
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// Show no logs but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+impl Connection {
+    /// The host's options: events go to standard error as they come.
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::default();
+        options.wait = self.wait;
+        options.start_timeout = self.start_timeout;
+        options.config.clone_from(&self.config);
+        let (verbose, quiet) = (self.verbose, self.quiet);
+        options.listener = Some(Arc::new(move |event| show(event, verbose, quiet)));
+        options
+    }
+
+    pub(crate) async fn open(&self, options: Options) -> Result<Host, Failure> {
+        Host::connect(&self.target, options).await.map_err(|error| Failure::of(&error))
+    }
+}
+
+/// Why a command ends with a code other than 0, said on standard error.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) text: String,
+}
+
+impl Failure {
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self { code: USAGE, text: text.into() }
+    }
+
+    pub(crate) fn of(error: &HostError) -> Self {
+        Self { code: if error.is_timeout() { TIMED_OUT } else { NO_ANSWER }, text: error.to_string() }
+    }
+}
+
+/// Runs a command to its exit code.
+pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(command),
+        Err(error) => Err(Failure { code: FAILED, text: format!("no async runtime can be started: {error}") }),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { code, text }) => {
+            eprintln!("rigline: {text}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Writes to standard output; a pipe that was closed ends the command without a word.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let duration = GoDuration::parse(text).map_err(|error| format!("{error}; take a duration such as 1m30s"))?;
+    Duration::try_from(duration).map_err(|error| error.to_string())
+}
+
+/// Reads JSON from the argument itself, from `@FILE`, or from standard input (`-`).
+pub(crate) fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(&text_of(text)?).map_err(|error| format!("not JSON: {error}"))
+}
+
+/// The argument itself, the text of `@FILE`, or standard input (`-`).
+pub(crate) fn text_of(argument: &str) -> Result<String, String> {
+    match argument.strip_prefix('@') {
+        Some(file) => std::fs::read_to_string(PathBuf::from(file)).map_err(|error| format!("{file}: {error}")),
+        None if argument == "-" => {
+            std::io::read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}"))
+        }
+        None => Ok(argument.to_owned()),
+    }
+}
+
+fn show(event: &Event, verbose: bool, quiet: bool) {
+    let (level, is_ours) = match &event.kind {
+        EventKind::Log(log) => (log.level, false),
+        EventKind::Stderr(_) | EventKind::Odd(_) | EventKind::Exited(_) => (Level::Debug, true),
+        EventKind::Damaged { .. } | EventKind::TooLong { .. } | EventKind::Unaddressed(_) => (Level::Error, true),
+        _ => (Level::Warn, true),
+    };
+    let least = match (verbose, quiet) {
+        (true, _) => Level::Debug,
+        (_, true) => Level::Error,
+        _ => Level::Info,
+    };
+    if level < least {
+        return;
+    }
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (start, end) = match level {
+        _ if !colour => ("", ""),
+        Level::Debug => ("\x1b[2m", "\x1b[0m"),
+        Level::Info => ("", ""),
+        Level::Warn => ("\x1b[33m", "\x1b[0m"),
+        Level::Error => ("\x1b[31m", "\x1b[0m"),
+    };
+    let who = if is_ours { format!("[{}] ", event.extension) } else { String::new() };
+    eprintln!("{start}{} {who}{}{end}", clock_time(event.time), event.kind);
+}
+
+/// The time of day in UTC, to milliseconds.
+fn clock_time(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = since.as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02}.{:03}Z", seconds / 3600, seconds / 60 % 60, seconds % 60, since.subsec_millis())
+}
