@@ -118,7 +118,7 @@ fn session(input: &str) -> String {
 /// `→` goes in, `←` comes out.
 fn plays(script: &str) {
     let lines = |arrow| script.lines().filter_map(move |line| line.trim_start().strip_prefix(arrow)).map(str::trim);
-    let input: String = lines("→").map(|line| format!("{line}\n")).collect();
+    let input = lines("→").flat_map(|line| [line, "\n"]).collect::<String>();
     assert_eq!(session(&input).lines().collect::<Vec<_>>(), lines("←").collect::<Vec<_>>());
 }
 
