@@ -327,8 +327,8 @@ proptest! {
         let served = PLAIN.serve(execute("1", "data", &format!(r#"{{"value":{}}}"#, value.replace('\n', " "))));
         let expected = value.replace('\n', " ").replace('\r', "");
         let lines = served.lines();
-        let log = format!(r#"{{"jsonrpc":"2.0","method":"log","params":{{"level":"debug","message":"data","data":"#);
-        let datum = lines[0].strip_prefix(&*log).and_then(|rest| rest.strip_suffix("}}"));
+        let log = r#"{"jsonrpc":"2.0","method":"log","params":{"level":"debug","message":"data","data":"#;
+        let datum = lines[0].strip_prefix(log).and_then(|rest| rest.strip_suffix("}}"));
         let wanted = if expected.starts_with('{') { expected.clone() } else { format!(r#"{{"value":{expected}}}"#) };
         prop_assert_eq!(datum, Some(&*wanted));
         let outputs = lines[1].split_once(r#""outputs":{"value":"#).and_then(|(_, rest)| rest.strip_suffix(r#"},"message":"passed on"}}"#));

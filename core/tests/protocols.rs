@@ -193,13 +193,13 @@ fn what_cannot_be_read_is_answered_as_the_last_protocol_seen() {
         "{}",
         lines[2]
     );
-    assert_eq!(lines[3], r#"{"ok":false,"error":{"code":"bad_request","message":"op: required, and missing"}}"#);
+    assert_eq!(lines[3], r#"{"ok":false,"error":{"code":"bad_request","message":"op: required, but missing"}}"#);
     assert!(lines[5].contains("-32600"), "{}", lines[5]);
 }
 
 #[test]
 fn a_pinned_protocol_takes_every_line() {
     let lines = answers(Some(Protocol::Namel3ss), &[r#"{"op":"health"}"#, "[]"]);
-    assert!(lines[0].contains("protocol_version: required, and missing"), "{}", lines[0]);
+    assert!(lines[0].contains("protocol_version: required, but missing"), "{}", lines[0]);
     assert!(lines[1].contains("a request must be an object"), "{}", lines[1]);
 }

@@ -6,23 +6,48 @@ use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::blocking::serve;
 use rigline::serve::{End, Transport};
-use rigline::{Call, Clock, Context, Extension, Failure, FailureKind, Instant, Manifest, Operation, Outcome, Schema};
+use rigline::{Call, Clock, Context, Extension, Failure, Instant, Manifest, Operation, Outcome, Phase, Schema};
 
 struct Kubernetes;
 
 impl Extension for Kubernetes {
     fn manifest(&self) -> &'static Manifest {
         const MANIFEST: Manifest = Manifest::new("kubernetes", "1.0.0").operations(&[
-            Operation::new("apply", Schema::OBJECT).description("Apply"),
-            Operation::new("fail", Schema::OBJECT),
-            Operation::new("echo", Schema::OBJECT),
+            Operation::new("create-namespace", Schema::OBJECT).description("Create a namespace"),
+            Operation::new("condition", Schema::OBJECT),
+            Operation::new("apply", Schema::OBJECT),
         ]);
         &MANIFEST
     }
 
     async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         match call.operation() {
-            "apply" => {
+            "create-namespace" => {
+                #[derive(serde::Deserialize)]
+                struct Create<'a> {
+                    name: &'a str,
+                }
+                let Create { name } = call.args()?;
+                cx.info(format_args!("Creating namespace {name}"));
+                cx.done(format_args!("Created namespace {name}"))
+            }
+            "condition" => {
+                #[derive(serde::Deserialize)]
+                #[serde(rename_all = "camelCase")]
+                struct Condition<'a> {
+                    resource: &'a str,
+                    condition_type: &'a str,
+                }
+                assert_eq!(call.context.phase, Phase::Verify);
+                assert!(call.context.workdir.unwrap() == "/tasks/create-pod");
+                assert!(call.context.agent.unwrap().output.unwrap() == "Done");
+                let Condition { resource, condition_type } = call.args()?;
+                cx.info(format_args!("Checking {resource}..."));
+                cx.info("Waiting, status=ContainerCreating");
+                let name = resource.trim_start_matches("pod/");
+                cx.done(format_args!("Pod {name} {condition_type}=True"))
+            }
+            _ => {
                 #[derive(serde::Deserialize)]
                 struct Apply<'a> {
                     file: &'a str,
@@ -32,17 +57,14 @@ impl Extension for Kubernetes {
                 fn default() -> &'static str {
                     "default"
                 }
-                let args: Apply<'_> = call.args()?;
-                cx.info(format_args!("Applying {}", args.file));
+                let Apply { file, namespace } = call.args()?;
+                let mut variables = call.context.env();
+                if let Some((name, value)) = variables.next() {
+                    cx.debug(format_args!("{name}={value}, and {} more", variables.count()));
+                }
                 cx.output("resourceVersion", &12345)?;
-                cx.output("labels", &["a\"b", "c"])?;
-                cx.done(format_args!("Applied {} to namespace {}", args.file, args.namespace))
+                cx.done(format_args!("Applied {file} to namespace {namespace}"))
             }
-            "fail" => {
-                cx.output("lastStatus", "False")?;
-                cx.failed("Timed out")
-            }
-            _ => Err(cx.failure(FailureKind::Unreachable, "gone")),
         }
     }
 }
@@ -93,24 +115,49 @@ fn session(input: &str) -> String {
     String::from_utf8(pipe.output).unwrap()
 }
 
+/// `→` goes in, `←` comes out.
+fn plays(script: &str) {
+    let lines = |arrow| script.lines().filter_map(move |line| line.trim_start().strip_prefix(arrow)).map(str::trim);
+    let input = lines("→").flat_map(|line| [line, "\n"]).collect::<String>();
+    assert_eq!(session(&input).lines().collect::<Vec<_>>(), lines("←").collect::<Vec<_>>());
+}
+
+/// gevals, "Example Session".
 #[test]
-fn a_session() {
-    let out = session(concat!(
-        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#,
-        "\n",
-        r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"apply","args":{"file":"deployment.yaml","namespace":"my-app"},"context":{"workdir":"/path/to/task","phase":"setup","env":{"KUBECONFIG":"/home/user/.kube/config"},"timeout":"5m"}}}"#,
-        "\n",
-        r#"{"jsonrpc":"2.0","id":"x","method":"execute","params":{"operation":"fail","args":null,"context":{}}}"#,
-        "\n",
-        r#"{"jsonrpc":"2.0","id":"x","method":"execute","params":{"operation":"echo","context":{}}}"#,
-        "\n",
-        r#"{"jsonrpc":"2.0","id":"x","method":"execute","params":{"operation":"apply","context":{}}}"#,
-        "\n",
-        r#"[{"jsonrpc":"2.0","id":3,"method":"execute","params":{"operation":"fail","context":{}}},1,{"jsonrpc":"2.0","id":4,"method":"nope"}]"#,
-        "\n",
-        "{oops\n",
-        r#"{"jsonrpc":"2.0","id":9,"method":"shutdown","params":{}}"#,
-        "\n",
-    ));
-    println!("{out}");
+fn the_example_session() {
+    plays(
+        r#"
+        → {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}
+        ← {"jsonrpc":"2.0","id":1,"result":{"name":"kubernetes","version":"1.0.0","protocolVersion":"0.0.1","operations":{"create-namespace":{"description":"Create a namespace","params":{"type":"object"}},"condition":{"params":{"type":"object"}},"apply":{"params":{"type":"object"}}},"limits":{"request":4095,"reply":4095}}}
+        → {"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"create-namespace","args":{"name":"test-ns"},"context":{"workdir":"/tasks/create-pod","phase":"setup"}}}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"Creating namespace test-ns"}}
+        ← {"jsonrpc":"2.0","id":2,"result":{"success":true,"message":"Created namespace test-ns"}}
+        → {"jsonrpc":"2.0","id":3,"method":"execute","params":{"operation":"condition","args":{"resource":"pod/nginx","conditionType":"Ready"},"context":{"workdir":"/tasks/create-pod","phase":"verify","agent":{"prompt":"Create nginx pod","output":"Done"}}}}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"Checking pod/nginx..."}}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"Waiting, status=ContainerCreating"}}
+        ← {"jsonrpc":"2.0","id":3,"result":{"success":true,"message":"Pod nginx Ready=True"}}
+        → {"jsonrpc":"2.0","id":4,"method":"shutdown","params":{}}
+        ← {"jsonrpc":"2.0","id":4,"result":{}}
+        → {"jsonrpc":"2.0","id":5,"method":"execute","params":{"operation":"apply","args":{"file":"never"},"context":{}}}
+        "#,
+    );
+}
+
+/// gevals, "One-Shot Mode" and "Execute"; the context before the arguments and after them.
+#[test]
+fn one_shot_mode() {
+    plays(
+        r#"
+        → {"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"apply","args":{"file":"x.yaml"},"context":{"workdir":"/tmp","phase":"setup"}}}
+        ← {"jsonrpc":"2.0","id":1,"result":{"success":true,"outputs":{"resourceVersion":"12345"},"message":"Applied x.yaml to namespace default"}}
+        → {"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"apply","args":{"file":"deployment.yaml","namespace":"my-app"},"context":{"workdir":"/path/to/task","phase":"setup","env":{"KUBECONFIG":"/home/user/.kube/config","A\n":"\u0042"},"timeout":"5m"}}}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"debug","message":"KUBECONFIG=/home/user/.kube/config, and 1 more"}}
+        ← {"jsonrpc":"2.0","id":2,"result":{"success":true,"outputs":{"resourceVersion":"12345"},"message":"Applied deployment.yaml to namespace my-app"}}
+        → {"params":{"context":{"env":{"A":"\u0042"}},"operation":"apply","args":{"namespace":"a\/b","file":"c\"d"}},"id":3,"method":"execute","jsonrpc":"2.0"}
+        ← {"jsonrpc":"2.0","method":"log","params":{"level":"debug","message":"A=B, and 0 more"}}
+        ← {"jsonrpc":"2.0","id":3,"result":{"success":true,"outputs":{"resourceVersion":"12345"},"message":"Applied c\"d to namespace a/b"}}
+        → {"jsonrpc":"2.0","id":4,"method":"execute","params":{"operation":"apply","context":{"env":{"A":"1"}}}}
+        ← {"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"args.file: required, but missing"}}
+        "#,
+    );
 }

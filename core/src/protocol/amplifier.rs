@@ -108,7 +108,7 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
     let op = match spans.op(text) {
         Some(op) => op,
         None if spans.get(if spelt_out { INNER_OP } else { OP }).is_absent() => {
-            return Err(Refusal::BadRequest("op: required, and missing"));
+            return Err(Refusal::BadRequest("op: required, but missing"));
         }
         None => return Err(Refusal::BadRequest("op: expected a string")),
     };

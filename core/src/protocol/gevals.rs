@@ -122,7 +122,7 @@ fn params_are_structured(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
 fn params_are_members(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
     match first(text, spans, rpc::PARAMS) {
         b'{' => Ok(()),
-        0 | b'n' => Err(Refusal::Params { member: "params", fault: "required, and missing" }),
+        0 | b'n' => Err(Refusal::Params { member: "params", fault: "required, but missing" }),
         _ => Err(Refusal::Params { member: "params", fault: "expected an object" }),
     }
 }
@@ -145,7 +145,7 @@ fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, R
     params_are_members(text, spans)?;
     let operation = match spans.get(OPERATION).map_or(&[][..], |span| span.of(text)) {
         [b'"', raw @ .., b'"'] => raw,
-        [] => return Err(Refusal::Params { member: "operation", fault: "required, and missing" }),
+        [] => return Err(Refusal::Params { member: "operation", fault: "required, but missing" }),
         _ => return Err(Refusal::Params { member: "operation", fault: "expected a string" }),
     };
     let index = manifest
@@ -163,7 +163,7 @@ fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, R
     }
     match first(text, spans, CONTEXT) {
         b'{' => Ok(Request::Execute { index, args }),
-        0 => Err(Refusal::Params { member: "context", fault: "required, and missing" }),
+        0 => Err(Refusal::Params { member: "context", fault: "required, but missing" }),
         _ => Err(Refusal::Params { member: "context", fault: "expected an object" }),
     }
 }

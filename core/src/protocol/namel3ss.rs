@@ -136,13 +136,13 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
         Some(Ok(VERSION)) => {}
         Some(_) => return Err(Refusal::Version),
         None if of(PROTOCOL_VERSION).is_empty() => {
-            return Err(Refusal::Malformed("protocol_version: required, and missing"));
+            return Err(Refusal::Malformed("protocol_version: required, but missing"));
         }
         None => return Err(Refusal::Malformed("protocol_version: expected a number")),
     }
     let tool = match rpc::string(of(TOOL)) {
         Some(tool) => tool,
-        None if of(TOOL).is_empty() => return Err(Refusal::Malformed("tool: required, and missing")),
+        None if of(TOOL).is_empty() => return Err(Refusal::Malformed("tool: required, but missing")),
         None => return Err(Refusal::Malformed("tool: expected a string")),
     };
     for (slot, fault) in [(ENTRY, "entry: expected a string"), (TRACE_ID, "trace_id: expected a string")] {

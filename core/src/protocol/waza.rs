@@ -114,7 +114,7 @@ pub fn is_method(method: Text<'_>) -> bool {
 
 /// Reads a request. `params` is null where there are none.
 pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Refusal> {
-    const REQUIRED: &str = "required, and missing";
+    const REQUIRED: &str = "required, but missing";
     let list = method == "eval.list";
     match params.kind() {
         Kind::Object => {}
@@ -658,7 +658,7 @@ mod tests {
         assert_eq!(read("run.status", r#"{"run_id":"r"}"#), r#"Ok(Status { run: "r" })"#);
         assert_eq!(read("task.get", r#"{"path":"p","task_id":"t"}"#), r#"Ok(Task { path: "p", task: "t" })"#);
         assert!(read("eval.run", r#"{"path":"p","verbose":1}"#).contains("expected true or false"));
-        assert!(read("eval.get", "{}").contains("required, and missing"));
+        assert!(read("eval.get", "{}").contains("required, but missing"));
         assert!(read("eval.get", "[]").contains("expected an object"));
         assert!(read("eval.nope", "{}").contains("UnknownMethod"));
     }
