@@ -8,6 +8,8 @@ use crate::clock::{Clock, Instant, Sleep};
 use crate::extension::{Failure, FailureKind, Outcome};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
+#[cfg(feature = "waza")]
+use crate::protocol::waza;
 use crate::protocol::{Protocol, gevals};
 use crate::reply::Reply;
 
@@ -29,6 +31,9 @@ pub struct Context<'a> {
     pub(crate) logs: &'a mut dyn LogSink,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) deadline: Option<Instant>,
+    /// The number of the eval's run that the call is part of; 0 where there is none.
+    #[cfg(feature = "waza")]
+    run: u32,
 }
 
 impl<'a> Context<'a> {
@@ -39,7 +44,15 @@ impl<'a> Context<'a> {
         clock: &'a dyn Clock,
         deadline: Option<Instant>,
     ) -> Self {
-        Self { memory: scratch.memory, reply: scratch.reply, logs, clock, deadline }
+        Self {
+            memory: scratch.memory,
+            reply: scratch.reply,
+            logs,
+            clock,
+            deadline,
+            #[cfg(feature = "waza")]
+            run: 0,
+        }
     }
 
     /// Puts an output into the reply. gevals gets every output as a string: text as it is, the rest as its JSON text.
@@ -66,6 +79,11 @@ impl<'a> Context<'a> {
     /// A failure of any kind, explained by any text. Return it before anything else is written through the context: the
     /// text waits in the reply region, and is lost to what is written after it.
     pub fn failure(&mut self, kind: FailureKind, text: impl Message) -> Failure {
+        #[cfg(feature = "waza")]
+        if self.run > 0 {
+            // There is no reply that the text could wait in.
+            self.write_log(Level::Error, &text, |_| {});
+        }
         self.reply.failure(self.memory, kind, &text)
     }
 
@@ -131,6 +149,14 @@ impl<'a> Context<'a> {
 
     fn write_log(&mut self, level: Level, message: &dyn Message, data: impl FnOnce(&mut Writer<'_>)) {
         let late = self.deadline.is_some_and(|deadline| self.clock.now() > deadline);
+        #[cfg(feature = "waza")]
+        if self.run > 0 {
+            let mut out = Writer::new(self.logs.room());
+            waza::write_log(&mut out, self.run, level, message);
+            out.byte(b'\n');
+            let length = out.finish().ok().map(|line| line.len());
+            return self.commit_log(length);
+        }
         if late || self.reply.is_silent() {
             return;
         }
@@ -146,14 +172,57 @@ impl<'a> Context<'a> {
         gevals::write_log(&mut out, level, message);
         data(&mut out);
         out.raw(b"}}\n");
-        match out.finish() {
-            Ok(line) => {
-                let length = line.len();
-                self.logs.commit(length);
-            }
-            Err(_) => self.logs.dropped(),
+        let length = out.finish().ok().map(|line| line.len());
+        self.commit_log(length);
+    }
+
+    fn commit_log(&mut self, length: Option<usize>) {
+        match length {
+            Some(length) => self.logs.commit(length),
+            None => self.logs.dropped(),
         }
     }
+
+    /// The call is part of a run from here on.
+    #[cfg(feature = "waza")]
+    pub(crate) fn begin_eval(&mut self, run: u32) {
+        self.run = run;
+    }
+
+    /// Sends a notification. It waits for room: what tells how a run goes is not dropped.
+    #[cfg(feature = "waza")]
+    pub(crate) async fn notify<T: Serialize>(&mut self, method: &str, params: &T) {
+        loop {
+            let mut out = Writer::new(self.logs.room());
+            waza::write_notification(&mut out, method, params);
+            out.byte(b'\n');
+            match out.finish().map(|line| line.len()) {
+                Ok(length) => {
+                    self.logs.commit(length);
+                    return turn().await;
+                }
+                Err(error) if error.needed > self.logs.capacity() => return self.logs.dropped(),
+                Err(_) => {
+                    self.logs.withdraw();
+                    turn().await;
+                }
+            }
+        }
+    }
+}
+
+/// Lets the shell have its turn.
+#[cfg(feature = "waza")]
+async fn turn() {
+    let mut had = false;
+    core::future::poll_fn(|task| {
+        if core::mem::replace(&mut had, true) {
+            return core::task::Poll::Ready(());
+        }
+        task.waker().wake_by_ref();
+        core::task::Poll::Pending
+    })
+    .await;
 }
 
 impl core::fmt::Debug for Context<'_> {
@@ -181,6 +250,14 @@ pub trait LogSink {
 
     /// Takes the first `length` bytes of [`room`](Self::room): one line, with its newline.
     fn commit(&mut self, length: usize);
+
+    /// Nothing is taken of [`room`](Self::room) after all.
+    fn withdraw(&mut self) {}
+
+    /// The longest line that it ever has room for; 0 if it does not say.
+    fn capacity(&self) -> usize {
+        0
+    }
 
     /// A line did not fit. Count it, and report the count when there is room.
     fn dropped(&mut self);

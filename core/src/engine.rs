@@ -8,6 +8,8 @@ use crate::extension::{Call, CallContext, Config, Failure, Outcome, Value};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{Span, SyntaxError, SyntaxErrorKind};
 use crate::json::view::Json;
+#[cfg(feature = "waza")]
+use crate::json::view::Text;
 use crate::json::write::Writer;
 use crate::manifest::Manifest;
 #[cfg(feature = "amplifier")]
@@ -15,6 +17,8 @@ use crate::protocol::amplifier;
 use crate::protocol::gevals::{self, Refusal};
 #[cfg(feature = "namel3ss")]
 use crate::protocol::namel3ss;
+#[cfg(feature = "waza")]
+use crate::protocol::waza;
 use crate::protocol::{Protocol, Request};
 use crate::reply::{self, Reply};
 use crate::rpc::{self, Envelope, Spans};
@@ -83,6 +87,8 @@ pub struct Engine<'m> {
     event: Option<Running>,
     /// Where the members of the message in hand stand, in JSON-RPC.
     spans: Spans,
+    #[cfg(feature = "waza")]
+    evals: waza::Evals,
 }
 
 /// What is to be done next.
@@ -124,6 +130,9 @@ pub enum Work<'s> {
     Configure(Config<'s>),
     /// [`Extension::on_event`](crate::Extension::on_event).
     Event(Json<'s>),
+    /// Tasks of an eval, one after the other: [`Extension::run_task`](crate::Extension::run_task). Feature `waza`.
+    #[cfg(feature = "waza")]
+    Eval(waza::Run<'s>),
 }
 
 impl Work<'_> {
@@ -132,6 +141,8 @@ impl Work<'_> {
         match self {
             Self::Call(call) => call.context.timeout_nanos,
             Self::Configure(_) | Self::Event(_) => None,
+            #[cfg(feature = "waza")]
+            Self::Eval(_) => None,
         }
     }
 }
@@ -225,7 +236,18 @@ impl<'m> Engine<'m> {
             spans: rpc::NO_SPANS,
             #[cfg(feature = "amplifier")]
             event: None,
+            #[cfg(feature = "waza")]
+            evals: waza::Evals::new(&[]),
         })
+    }
+
+    /// With evals that are part of the extension, whose tasks are run by
+    /// [`Extension::run_task`](crate::Extension::run_task): waza's methods are answered from them, also while a call or a run
+    /// is out. Feature `waza`.
+    #[cfg(feature = "waza")]
+    #[must_use]
+    pub fn with_evals(self, evals: &'static [waza::BoardEval]) -> Self {
+        Self { evals: waza::Evals::new(evals), ..self }
     }
 
     /// For one protocol only. Otherwise each message tells its own: by `jsonrpc` gevals, then by `op` Amplifier, then by
@@ -273,6 +295,8 @@ impl<'m> Engine<'m> {
         self.session = Session::Fresh;
         self.batch = None;
         self.finished = false;
+        #[cfg(feature = "waza")]
+        self.evals.abandon();
         open
     }
 
@@ -318,6 +342,9 @@ impl<'m> Engine<'m> {
                 Some(done) if self.batch.is_some() => Some(self.end_member(done)),
                 Some(done) => Some(done),
                 None if self.batch.is_some() => Some(self.next_member()),
+                // A run that was started has its turn before what came after it.
+                #[cfg(feature = "waza")]
+                None if self.evals.waiting().is_some() => return self.run_eval(),
                 None => self.next_line(),
             };
             match next {
@@ -340,6 +367,19 @@ impl<'m> Engine<'m> {
             Some(run) => Step::Run(run),
             None => Step::Read,
         }
+    }
+
+    #[cfg(feature = "waza")]
+    fn run_eval(&mut self) -> Step<'_> {
+        // Its line is done with.
+        let _ = self.framer.space();
+        self.reply.silent(0);
+        let (_, tail) = self.framer.held();
+        let Some(run) = self.evals.waiting() else { return Step::Read };
+        self.state = State::Completed(Done::Nothing);
+        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
+        let background = Background { tail, protocol: self.protocol, pinned: self.pinned, evals: &self.evals };
+        Step::Run(Run { work: Work::Eval(run), scratch, background })
     }
 
     /// Takes what came of [`Step::Run`].
@@ -482,6 +522,12 @@ impl<'m> Engine<'m> {
             Some(id) => self.reply.begin(self.memory, reply_start, limit, Protocol::Gevals, id),
             None => self.reply.silent(reply_start),
         }
+        #[cfg(feature = "waza")]
+        if let Some((method, params)) = waza_request(text, spans).filter(|_| !self.evals.is_empty()) {
+            let evals = &self.evals;
+            let end = self.reply.answer(self.memory, |out| waza::answer_from(evals, method, params, out));
+            return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
+        }
         let request = if self.session.is_shutting_down() || self.session == Session::Ended {
             if gevals::is_initialize(text, spans) {
                 gevals::request(text, spans, self.manifest).map(|request| (request, None))
@@ -622,8 +668,26 @@ impl<'m> Engine<'m> {
             _ => Work::Configure(Config(Value(value))),
         };
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
-        Some(Run { work, scratch, background: Background { tail, protocol: self.protocol, pinned: self.pinned } })
+        let background = Background {
+            tail,
+            protocol: self.protocol,
+            pinned: self.pinned,
+            #[cfg(feature = "waza")]
+            evals: &self.evals,
+        };
+        Some(Run { work, scratch, background })
     }
+}
+
+/// The method and the parameters of a request that is waza's.
+#[cfg(feature = "waza")]
+fn waza_request<'t>(text: &'t [u8], spans: &Spans) -> Option<(Text<'t>, Json<'t>)> {
+    let method = rpc::string(spans.get(rpc::METHOD)?.of(text)).filter(|method| waza::is_method(*method))?;
+    let params = match spans.get(rpc::PARAMS)?.of(text) {
+        [] => Json::NULL,
+        params => Json::of_checked(params),
+    };
+    Some((method, params))
 }
 
 /// The protocol that a message tells by its members.
@@ -666,6 +730,8 @@ pub struct Background<'s> {
     tail: Tail<'s>,
     protocol: Protocol,
     pinned: bool,
+    #[cfg(feature = "waza")]
+    evals: &'s waza::Evals,
 }
 
 impl Background<'_> {
@@ -684,9 +750,11 @@ impl Background<'_> {
         self.tail.finish();
     }
 
-    /// Looks at the lines that have come in meanwhile. Writes the reply to the next faulty one into `memory`, which must
-    /// have [`LEAST_REPLY`] bytes, and gives it as a whole line; none if there is no faulty one.
-    pub fn fault<'o>(&mut self, memory: &'o mut [u8]) -> Option<&'o [u8]> {
+    /// Looks at the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
+    /// which must have [`LEAST_REPLY`] bytes, and gives it as a whole line; none if all must wait their turn.
+    ///
+    /// Faults need not wait, nor Amplifier's `health`, nor what is asked of the extension's evals and their runs.
+    pub fn answer<'o>(&mut self, memory: &'o mut [u8]) -> Option<&'o [u8]> {
         if memory.len() < LEAST_REPLY {
             return None;
         }
@@ -710,8 +778,24 @@ impl Background<'_> {
             }
             let end = match rpc::scan(text) {
                 Err(error) => Some(parse_error(&mut out, protocol, error)),
+                #[cfg(feature = "amplifier")]
+                Ok(spans) if !is_gevals(&spans) => health(&mut out, text, &spans),
+                #[cfg(not(feature = "amplifier"))]
                 Ok(spans) if !is_gevals(&spans) => None,
                 Ok(spans) => match rpc::classify(text, &spans) {
+                    #[cfg(feature = "waza")]
+                    Envelope::Request => {
+                        waza_request(text, &spans).filter(|_| !self.evals.is_empty()).map(|(method, params)| {
+                            rpc::write_head(&mut out, rpc::id(text, &spans));
+                            let start = out.len();
+                            waza::answer_from(self.evals, method, params, &mut out);
+                            if !out.fits() {
+                                out.truncate(start);
+                                rpc::write_error(&mut out, rpc::INTERNAL_ERROR, |out| out.text_part("reply too large"));
+                            }
+                            out.len()
+                        })
+                    }
                     Envelope::Invalid { text: fault, id_is_usable } => {
                         let id = if id_is_usable { rpc::id(text, &spans) } else { b"" };
                         Some(invalid_request(&mut out, id, fault))
@@ -729,6 +813,17 @@ impl Background<'_> {
         };
         Some(end_line(memory, end))
     }
+}
+
+/// The answer to an Amplifier line that asks for health; none to any other.
+#[cfg(feature = "amplifier")]
+fn health(out: &mut Writer<'_>, text: &[u8], spans: &Spans) -> Option<usize> {
+    if !rpc::string(spans.get(rpc::OP)?.of(text)).is_some_and(|op| op == "health") {
+        return None;
+    }
+    Protocol::Amplifier.write_head(out, amplifier::scan(text).ok()?.id(text));
+    out.raw(b"\"status\":\"ok\"}");
+    Some(out.len())
 }
 
 /// Room to keep for the reply to a batch's member, with the comma before it.

@@ -57,6 +57,14 @@ pub trait Extension {
         let _ = (event, cx);
     }
 
+    /// Runs one task of an eval that is part of the extension, see
+    /// [`Engine::with_evals`](crate::engine::Engine::with_evals): success is a pass. Feature `waza`.
+    #[cfg(feature = "waza")]
+    async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let _ = (eval, task, cx);
+        Err(Failure::new(FailureKind::Internal, "there is no such task"))
+    }
+
     /// Brings what the extension drives into a state that is safe when nobody watches: a rig turns its rails off.
     ///
     /// It runs when a session that began with `initialize` is lost without `shutdown`, and when a call is cancelled or
@@ -300,6 +308,12 @@ impl Failure {
     /// `error.type`. gevals has none.
     pub const fn with_code(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
+    }
+
+    /// Whether its text was written where the call's reply goes.
+    #[cfg(feature = "waza")]
+    pub(crate) fn is_written(&self) -> bool {
+        self.detail == Detail::Static("")
     }
 
     /// What kind of failure it was.

@@ -186,10 +186,11 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         let mut cx = Context::new(scratch, &mut sink, clock, deadline);
         let over = Cell::new(false);
         let ended = Cell::new(false);
+        let nudged = Cell::new(false);
         let mut ran = None;
         {
             let mut handler = pin!(run(extension, work, &mut cx));
-            let mut around = pin!(around_call(background, *reader, *writer, queue, *kind, &over, &ended));
+            let mut around = pin!(around_call(background, *reader, *writer, queue, *kind, &over, &ended, &nudged));
             poll_fn(|task| {
                 // A handler that slept past its deadline does not wake up.
                 if ran.is_none() && is_late() {
@@ -207,7 +208,12 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                     }
                 }
                 over.set(ran.is_some());
-                around.as_mut().poll(task)
+                let around = around.as_mut().poll(task);
+                if nudged.take() {
+                    // What was answered may concern the handler: a run of its may be cancelled.
+                    task.waker().wake_by_ref();
+                }
+                around
             })
             .await?;
         }
@@ -216,7 +222,8 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
     }
 }
 
-/// Reads, sends logs and answers faults while a handler runs, until it is `over` and all its logs are out, or the
+#[allow(clippy::too_many_arguments, reason = "each is a different part of the surroundings")]
+/// Reads, sends logs and answers what cannot wait while a handler runs, until it is `over` and all its logs are out, or the
 /// connection is lost.
 async fn around_call<R: Read, W: Write<Error = R::Error>>(
     mut background: Background<'_>,
@@ -226,6 +233,7 @@ async fn around_call<R: Read, W: Write<Error = R::Error>>(
     kind: Transport,
     over: &Cell<bool>,
     ended: &Cell<bool>,
+    nudged: &Cell<bool>,
 ) -> Result<(), ServeError<R::Error>> {
     loop {
         while let Some(mut filled) = queue.swap() {
@@ -243,8 +251,9 @@ async fn around_call<R: Read, W: Write<Error = R::Error>>(
             queue.sending.set(false);
         }
         if let Some(spare) = queue.spare.take() {
-            while let Some(line) = background.fault(spare.memory) {
+            while let Some(line) = background.answer(spare.memory) {
                 write_line(writer, line).await?;
+                nudged.set(true);
             }
             queue.spare.set(Some(spare));
         }
@@ -308,6 +317,8 @@ struct Queue<'m> {
     dropped: Cell<usize>,
     /// Lines that were queued are being sent.
     sending: Cell<bool>,
+    /// The size of each buffer.
+    half: usize,
 }
 
 struct Buffer<'m> {
@@ -332,6 +343,7 @@ impl<'m> Queue<'m> {
             length: Cell::new(0),
             dropped: Cell::new(0),
             sending: Cell::new(false),
+            half,
         }
     }
 
@@ -386,6 +398,14 @@ impl LogSink for QueueSink<'_, '_> {
             }
         }
         self.put_back();
+    }
+
+    fn withdraw(&mut self) {
+        self.put_back();
+    }
+
+    fn capacity(&self) -> usize {
+        self.queue.half
     }
 
     fn dropped(&mut self) {

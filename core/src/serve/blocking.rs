@@ -145,6 +145,10 @@ impl<T: Write> LogSink for Sink<'_, T> {
         }
     }
 
+    fn capacity(&self) -> usize {
+        self.memory.len()
+    }
+
     fn dropped(&mut self) {
         self.dropped = self.dropped.saturating_add(1);
     }

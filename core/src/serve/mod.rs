@@ -77,6 +77,11 @@ async fn run<E: Extension>(extension: &mut E, work: Work<'_>, cx: &mut Context<'
             extension.on_event(event, cx).await;
             Ok(Outcome::DONE)
         }
+        #[cfg(feature = "waza")]
+        Work::Eval(eval) => {
+            crate::protocol::waza::run_eval(extension, eval, cx).await;
+            Ok(Outcome::DONE)
+        }
         Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
     }
 }

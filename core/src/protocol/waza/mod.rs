@@ -14,6 +14,11 @@
 //! Members are read in every spelling that is seen in the field (`directory` and `dir`, `runId` and `run_id`, `taskId` and
 //! `task_id`), and written in the text's.
 
+mod board;
+
+pub use board::{BoardEval, BoardTask, MOST, RUNS, Run};
+pub(crate) use board::{Evals, run as run_eval};
+
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::json::ser;
@@ -206,6 +211,14 @@ pub fn answer<'a>(service: &'a mut dyn EvalService, request: &Request<'a>, out: 
             out.truncate(start);
             write_error(out, &error);
         }
+    }
+}
+
+/// Answers a request from an extension's own evals: writes what follows the reply's head.
+pub(crate) fn answer_from(evals: &Evals, method: Text<'_>, params: Json<'_>, out: &mut Writer<'_>) {
+    match request(method, params) {
+        Ok(request) => answer(&mut &*evals, &request, out),
+        Err(refusal) => write_refusal(out, refusal, method),
     }
 }
 
@@ -622,6 +635,17 @@ words! {
         /// It was cancelled.
         Cancelled = "cancelled",
     }
+}
+
+/// Writes the notification `eval.log` of a run's number, without the newline.
+pub(crate) fn write_log(out: &mut Writer<'_>, run: u32, level: crate::context::Level, message: &dyn Message) {
+    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"eval.log\",\"params\":{\"runId\":\"");
+    out.u32(run);
+    out.raw(b"\",\"level\":\"");
+    out.raw(level.name().as_bytes());
+    out.raw(b"\",\"message\":\"");
+    message.write_escaped(out);
+    out.raw(b"\"}}");
 }
 
 /// Writes a notification as a whole line, without its newline: `eval.progress`, `eval.log` or `eval.complete`.

@@ -1,0 +1,225 @@
+//! An extension's own evals over the async shell: runs go on while requests are answered.
+#![cfg(all(feature = "waza", feature = "async"))]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll, Waker};
+
+use embedded_io_async::{ErrorType, Read, Write};
+use rigline::engine::{Engine, Memory};
+use rigline::protocol::waza::{BoardEval, BoardTask};
+use rigline::serve::Transport;
+use rigline::serve::asynch::serve;
+use rigline::{Call, Clock, Context, Extension, Failure, FailureKind, Instant, Manifest, Operation, Outcome, Schema};
+
+const EVALS: &[BoardEval] = &[BoardEval::new(
+    "self-test",
+    "rig",
+    "1.0.0",
+    &[
+        BoardTask::new("rails", "Rails", "Rails are off at the start"),
+        BoardTask::new("boot", "Boot", "The board boots"),
+    ],
+)];
+
+/// Its second task waits at a gate.
+struct Rig {
+    gate: Rc<Cell<bool>>,
+    made_safe: Rc<Cell<u32>>,
+}
+
+impl Extension for Rig {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("rig", "1.0.0").operations(&[Operation::new("ping", Schema::OBJECT)]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.done("pong")
+    }
+
+    async fn run_task(&mut self, _: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.info(format_args!("task {task}"));
+        if task == 0 {
+            return Err(cx.failure(FailureKind::Failed, "3V3 is at 3.3 V"));
+        }
+        poll_fn(|_| if self.gate.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+        Ok(Outcome::DONE)
+    }
+
+    async fn safe_state(&mut self) {
+        self.made_safe.set(self.made_safe.get() + 1);
+    }
+}
+
+#[derive(Clone, Default)]
+struct Wire(Rc<RefCell<VecDeque<u8>>>);
+
+impl ErrorType for Wire {
+    type Error = Infallible;
+}
+
+impl Read for Wire {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+        poll_fn(|_| {
+            let mut bytes = self.0.borrow_mut();
+            let count = buf.len().min(bytes.len());
+            for (to, from) in buf.iter_mut().zip(bytes.drain(..count)) {
+                *to = from;
+            }
+            if count == 0 { Poll::Pending } else { Poll::Ready(Ok(count)) }
+        })
+        .await
+    }
+}
+
+impl Write for Wire {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+        self.0.borrow_mut().extend(buf);
+        Ok(buf.len())
+    }
+
+    async fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+struct NoTime;
+
+impl Clock for NoTime {
+    fn now(&self) -> Instant {
+        Instant::default()
+    }
+}
+
+/// Runs `client` against a board; what it says is answered until nothing more happens.
+fn with_a_board(
+    gate: &Rc<Cell<bool>>,
+    made_safe: &Rc<Cell<u32>>,
+    client: impl FnOnce(&mut dyn FnMut(&str) -> Vec<String>),
+) {
+    let (to_board, to_client) = (Wire::default(), Wire::default());
+    let (mut reader, mut writer) = (to_board.clone(), to_client.clone());
+    let mut board = pin!(async {
+        let (mut request, mut reply, mut log) = ([0; 1024], [0; 1024], [0; 1200]);
+        let mut rig = Rig { gate: gate.clone(), made_safe: made_safe.clone() };
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(rig.manifest(), memory).unwrap().with_evals(EVALS);
+        let never = std::future::pending();
+        serve(&mut rig, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, &NoTime, never).await
+    });
+    client(&mut |lines| {
+        to_board.0.borrow_mut().extend(lines.bytes());
+        let mut idle = 0;
+        while idle < 5 {
+            let before = to_client.0.borrow().len();
+            assert!(board.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_pending());
+            idle = if to_client.0.borrow().len() == before { idle + 1 } else { 0 };
+        }
+        let bytes: Vec<u8> = to_client.0.borrow_mut().drain(..).collect();
+        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    });
+}
+
+fn request(id: u32, method: &str, params: &str) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n")
+}
+
+#[test]
+fn a_run_goes_on_while_requests_are_answered() {
+    let (gate, made_safe) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    with_a_board(&gate, &made_safe, |say| {
+        assert_eq!(
+            say(&request(1, "eval.list", "{}")),
+            [
+                r#"{"jsonrpc":"2.0","id":1,"result":{"evals":[{"path":"self-test","name":"self-test","skill":"rig","version":"1.0.0"}]}}"#
+            ]
+        );
+        let lines = say(&request(2, "eval.run", r#"{"path":"self-test"}"#));
+        let progress = |rest: &str| {
+            format!(r#"{{"jsonrpc":"2.0","method":"eval.progress","params":{{"runId":"1","event":{rest}}}}}"#)
+        };
+        assert_eq!(
+            lines,
+            [
+                r#"{"jsonrpc":"2.0","id":2,"result":{"runId":"1","status":"running"}}"#.to_owned(),
+                progress(r#""run_start","totalTasks":2"#),
+                progress(r#""task_start","taskName":"Rails","taskNum":1,"totalTasks":2"#),
+                progress(r#""trial_start","taskName":"Rails","taskNum":1,"totalTasks":2,"trialNum":1,"totalTrials":1"#),
+                r#"{"jsonrpc":"2.0","method":"eval.log","params":{"runId":"1","level":"info","message":"task 0"}}"#.to_owned(),
+                r#"{"jsonrpc":"2.0","method":"eval.log","params":{"runId":"1","level":"error","message":"3V3 is at 3.3 V"}}"#.to_owned(),
+                progress(r#""trial_complete","taskName":"Rails","taskNum":1,"totalTasks":2,"trialNum":1,"totalTrials":1,"status":"failed""#),
+                progress(r#""task_complete","taskName":"Rails","taskNum":1,"totalTasks":2,"status":"failed""#),
+                progress(r#""task_start","taskName":"Boot","taskNum":2,"totalTasks":2"#),
+                progress(r#""trial_start","taskName":"Boot","taskNum":2,"totalTasks":2,"trialNum":1,"totalTrials":1"#),
+                r#"{"jsonrpc":"2.0","method":"eval.log","params":{"runId":"1","level":"info","message":"task 1"}}"#.to_owned(),
+            ]
+        );
+        assert_eq!(
+            say(&request(3, "run.status", r#"{"run_id":"1"}"#)),
+            [r#"{"jsonrpc":"2.0","id":3,"result":{"runId":"1","status":"running","result":null,"error":null}}"#]
+        );
+        let call = r#"{"operation":"ping","context":{}}"#;
+        assert!(say(&request(4, "execute", call)).is_empty(), "a call waits its turn");
+        gate.set(true);
+        let lines = say("");
+        assert_eq!(
+            lines[lines.len() - 2..],
+            [
+                r#"{"jsonrpc":"2.0","method":"eval.complete","params":{"runId":"1","summary":{"total":2,"passed":1,"failed":1,"passRate":0.500}}}"#,
+                r#"{"jsonrpc":"2.0","id":4,"result":{"success":true,"message":"pong"}}"#
+            ]
+        );
+        assert_eq!(
+            say(&request(5, "run.cancel", r#"{"runId":"1"}"#)),
+            [r#"{"jsonrpc":"2.0","id":5,"result":{"runId":"1","status":"completed"}}"#],
+            "what has ended keeps its state"
+        );
+    });
+    assert_eq!(made_safe.get(), 0);
+}
+
+#[test]
+fn a_run_is_cancelled_in_the_middle_of_a_task() {
+    let (gate, made_safe) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    with_a_board(&gate, &made_safe, |say| {
+        say(&request(1, "eval.run", r#"{"path":"self-test"}"#));
+        assert!(
+            say(&request(2, "eval.run", r#"{"path":"self-test"}"#))[0].contains(r#""runId":"2""#),
+            "it waits its turn"
+        );
+        let lines = say(&request(3, "run.cancel", r#"{"runId":"1"}"#));
+        assert_eq!(lines[0], r#"{"jsonrpc":"2.0","id":3,"result":{"runId":"1","status":"cancelled"}}"#);
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.contains(r#""eval.complete","params":{"runId":"1","error":"the run was cancelled"}"#))
+        );
+        assert!(lines.iter().any(|line| line.contains(r#""runId":"2","event":"run_start""#)), "the next has its turn");
+        assert!(say(&request(4, "run.status", r#"{"runId":"1"}"#))[0].contains(r#""status":"cancelled""#));
+    });
+    assert_eq!(made_safe.get(), 1);
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let (gate, made_safe) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
+    with_a_board(&gate, &made_safe, |say| {
+        for (method, params, code) in [
+            ("eval.get", r#"{"path":"nope"}"#, -32000),
+            ("eval.run", r#"{"path":"nope"}"#, -32000),
+            ("eval.run", r#"{"path":"self-test","executor":"nope"}"#, -32602),
+            ("eval.run", "[]", -32602),
+            ("task.get", r#"{"path":"self-test","taskId":"nope"}"#, -32602),
+            ("run.status", r#"{"runId":"7"}"#, -32602),
+            ("run.nope", "{}", -32601),
+        ] {
+            let lines = say(&request(1, method, params));
+            assert!(lines.len() == 1 && lines[0].contains(&format!("\"code\":{code}")), "{method} {params}: {lines:?}");
+        }
+    });
+}
