@@ -68,7 +68,7 @@ impl BoardTask {
 /// The evals of an extension, and how their runs go.
 #[derive(Debug)]
 pub(crate) struct Evals {
-    evals: &'static [BoardEval],
+    known: &'static [BoardEval],
     runs: [Cell<Entry>; RUNS],
     next: Cell<u32>,
 }
@@ -111,11 +111,11 @@ impl Stage {
 
 impl Evals {
     pub(crate) fn new(evals: &'static [BoardEval]) -> Self {
-        Self { evals, runs: Default::default(), next: Cell::new(1) }
+        Self { known: evals, runs: Default::default(), next: Cell::new(1) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.evals.is_empty()
+        self.known.is_empty()
     }
 
     /// The run that waits longest for its turn.
@@ -127,7 +127,7 @@ impl Evals {
         };
         let entry = self.runs.iter().filter(waits).min_by_key(|run| run.get().number)?;
         let eval = entry.get().eval;
-        Some(Run { entry, index: eval, eval: self.evals.get(eval)? })
+        Some(Run { entry, index: eval, eval: self.known.get(eval)? })
     }
 
     /// The connection is gone: what ran with it has failed, and what waited for its turn too.
@@ -141,7 +141,7 @@ impl Evals {
     }
 
     fn find<'a>(&self, path: Text<'a>) -> Result<(usize, &'static BoardEval), Error<'a>> {
-        let found = self.evals.iter().enumerate().find(|(_, eval)| path == eval.path || path == eval.name);
+        let found = self.known.iter().enumerate().find(|(_, eval)| path == eval.path || path == eval.name);
         found.ok_or(Error::NotFound { path })
     }
 
@@ -158,7 +158,7 @@ impl EvalService for &Evals {
     fn list<'a>(&'a mut self, _: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let mut memory = [EvalSummary::default(); MOST];
         let mut count = 0;
-        for (eval, place) in self.evals.iter().zip(&mut memory) {
+        for (eval, place) in self.known.iter().zip(&mut memory) {
             *place = EvalSummary {
                 path: Some(eval.path),
                 name: Some(eval.name),
@@ -341,10 +341,8 @@ pub(crate) async fn run<E: Extension>(extension: &mut E, run: Run<'_>, cx: &mut 
     }
     let cancelled = run.is_cancelled();
     run.set(|entry| entry.stage = if cancelled { Stage::Cancelled } else { Stage::Completed });
-    let (summary, error) = match cancelled {
-        true => (None, Some("the run was cancelled")),
-        false => (Some(run.entry.get().summary), None),
-    };
+    let summary = (!cancelled).then(|| run.entry.get().summary);
+    let error = cancelled.then_some("the run was cancelled");
     cx.notify("eval.progress", &tell(Event::RunComplete)).await;
     cx.notify("eval.complete", &Complete { run_id: Some(name), summary, error, ..Complete::default() }).await;
 }
