@@ -746,7 +746,7 @@ fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
 /// Where the first line end is.
 #[cfg(not(target_pointer_width = "64"))]
 fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
-    find_by_four(bytes, ends)
+    find_by_byte(bytes, ends)
 }
 
 /// Whole blocks by a test that the compiler turns into vector instructions, then words, then bytes.
@@ -780,20 +780,18 @@ const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(EACH_BYTE) & !word & (EACH_BYTE << 7)
 }
 
-/// Four bytes a turn with one comparison each: nearly all bytes are above CR. A microcontroller has no unaligned words.
+/// One comparison a byte: nearly all bytes are above CR. A microcontroller has no unaligned words.
 #[cfg(any(test, not(target_pointer_width = "64")))]
-fn find_by_four(bytes: &[u8], ends: LineEnds) -> Option<usize> {
-    let mut at = 0_usize;
-    let (words, rest) = bytes.as_chunks::<4>();
-    for [a, b, c, d] in words {
-        if (*a <= CR || *b <= CR || *c <= CR || *d <= CR)
-            && let Some(n) = [*a, *b, *c, *d].iter().position(|&byte| is_end(byte, ends))
-        {
-            return Some(at.saturating_add(n));
+fn find_by_byte(bytes: &[u8], ends: LineEnds) -> Option<usize> {
+    let mut rest = bytes;
+    loop {
+        rest = rest.get(crate::bytes::count_while(rest, |byte| byte > CR)..).unwrap_or_default();
+        match rest {
+            [] => return None,
+            [byte, ..] if is_end(*byte, ends) => return Some(bytes.len().wrapping_sub(rest.len())),
+            [_, after @ ..] => rest = after,
         }
-        at = at.saturating_add(4);
     }
-    rest.iter().position(|&byte| is_end(byte, ends)).map(|n| at.saturating_add(n))
 }
 
 #[cfg(any(test, not(target_pointer_width = "64")))]
@@ -1055,9 +1053,9 @@ mod tests {
                 for (byte, ends) in [(LF, LineEnds::Lf), (LF, LineEnds::Serial), (CR, LineEnds::Serial)] {
                     for other in [0_u8, 9, 11, 12, 14, 0x7F, 0x80, 0x8A, 0x8D, 0xFF] {
                         let mut bytes = vec![other; len];
-                        assert_eq!((find(&bytes, ends), find_by_four(&bytes, ends)), (None, None));
+                        assert_eq!((find(&bytes, ends), find_by_byte(&bytes, ends)), (None, None));
                         bytes[at..].fill(byte);
-                        assert_eq!((find(&bytes, ends), find_by_four(&bytes, ends)), (Some(at), Some(at)));
+                        assert_eq!((find(&bytes, ends), find_by_byte(&bytes, ends)), (Some(at), Some(at)));
                     }
                 }
             }

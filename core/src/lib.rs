@@ -18,6 +18,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(any(test, not(target_pointer_width = "64")))]
+mod bytes;
 pub mod client;
 pub mod clock;
 pub mod context;

@@ -207,14 +207,8 @@ impl Key {
 /// `strip_prefix` as a loop: on a Cortex-M0+ cheaper than the call it would become.
 #[inline(always)]
 fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
-    let mut rest = text;
-    for byte in prefix {
-        match rest {
-            [first, tail @ ..] if first == byte => rest = tail,
-            _ => return None,
-        }
-    }
-    Some(rest)
+    let (head, after) = text.split_at_checked(prefix.len())?;
+    if head.iter().zip(prefix).all(|(a, b)| a == b) { Some(after) } else { None }
 }
 
 /// Checks a whole line and notes where the members of `level`, and of the levels below it, stand. Of a name that occurs
@@ -623,24 +617,21 @@ pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
 }
 
 #[cfg(not(target_pointer_width = "64"))]
-#[inline(always)]
+#[inline(never)]
 pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
     // Four table look-ups a turn: what a Cortex-M0+ does fastest.
-    while let [a, b, c, d, after @ ..] = rest {
+    while let Some(([a, b, c, d], after)) = rest.split_first_chunk::<4>() {
         if !is_plain(*a) {
             return rest;
         }
-        let [_, tail @ ..] = rest else { return rest };
         if !is_plain(*b) {
-            return tail;
+            return rest.get(1..).unwrap_or_default();
         }
-        let [_, tail @ ..] = tail else { return rest };
         if !is_plain(*c) {
-            return tail;
+            return rest.get(2..).unwrap_or_default();
         }
-        let [_, tail @ ..] = tail else { return rest };
         if !is_plain(*d) {
-            return tail;
+            return rest.get(3..).unwrap_or_default();
         }
         rest = after;
     }

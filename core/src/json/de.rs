@@ -1204,7 +1204,7 @@ fn string_length(text: &[u8], plain: usize) -> Option<usize> {
 /// How many bytes come before the first quote or backslash.
 #[cfg(not(target_pointer_width = "64"))]
 fn plain_length(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| !matches!(**byte, b'"' | b'\\')).count()
+    crate::bytes::count_while(text, |byte| !matches!(byte, b'"' | b'\\'))
 }
 
 /// The same, eight bytes a step: a byte of `word ^ pattern` is 0 where `word` has the byte of the pattern, and the

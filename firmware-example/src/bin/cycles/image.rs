@@ -1,0 +1,108 @@
+use core::future::Future;
+use core::hint::black_box;
+use core::pin::pin;
+use core::task::{self, Poll, Waker};
+
+use embassy_rp as _;
+use panic_halt as _;
+use rigline::context::LogSink;
+use rigline::engine::{Engine, Memory, Step, Work};
+use rigline::{Call, Clock, Context, Extension, Failure, Instant, Manifest, Operation, Outcome, Schema};
+
+const LINE: &[u8] = include_bytes!("../../../../tests/bench/execute.jsonl");
+const REPLY: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":true,\"outputs\":{\"resourceVersion\":\"12345\",\"uid\":\"abc-123-def\"},\"message\":\"Applied deployment.yaml to namespace my-app\"}}\n";
+
+struct Kubernetes;
+
+#[derive(serde::Deserialize)]
+struct Apply<'a> {
+    file: &'a str,
+    #[serde(default = "default_namespace")]
+    namespace: &'a str,
+}
+
+fn default_namespace() -> &'static str {
+    "default"
+}
+
+impl Extension for Kubernetes {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("kubernetes", "1.2.0").operations(&[
+            Operation::new("apply", Schema::OBJECT).description("Apply a Kubernetes manifest"),
+            Operation::new("condition", Schema::OBJECT).description("Verify a resource condition"),
+        ]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        match call.operation() {
+            "apply" => {
+                let Apply { file, namespace } = call.args()?;
+                cx.output("resourceVersion", "12345")?;
+                cx.output("uid", "abc-123-def")?;
+                cx.done(["Applied ", file, " to namespace ", namespace])
+            }
+            _ => Err(Failure::UNKNOWN_OPERATION),
+        }
+    }
+}
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Instant {
+        Instant::default()
+    }
+}
+
+struct NoLog;
+
+impl LogSink for NoLog {
+    fn room(&mut self) -> &mut [u8] {
+        &mut []
+    }
+
+    fn commit(&mut self, _: usize) {}
+
+    fn dropped(&mut self) {}
+}
+
+fn mark<const CODE: u8>() {
+    // SAFETY: in the emulator it is counted and goes on.
+    unsafe { core::arch::asm!("bkpt #{}", const CODE) };
+}
+
+#[cortex_m_rt::entry]
+fn main() -> ! {
+    let (mut request, mut reply) = ([0; 1024], [0; 1024]);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    if let Ok(mut engine) = Engine::new(Kubernetes.manifest(), memory) {
+        for _ in 0..3 {
+            for (to, from) in engine.space().iter_mut().zip(black_box(LINE)) {
+                *to = *from;
+            }
+            mark::<1>();
+            engine.commit(LINE.len());
+            answer(&mut engine);
+        }
+    }
+    loop {
+        cortex_m::asm::wfi();
+    }
+}
+
+fn answer(engine: &mut Engine<'_>) {
+    let Step::Run(run) = engine.step() else { return mark::<3>() };
+    let mut logs = NoLog;
+    let mut cx = Context::new(run.scratch, &mut logs, &Still, None);
+    let Work::Call(call) = run.work else { return mark::<3>() };
+    let mut extension = Kubernetes;
+    let polled = pin!(extension.call(call, &mut cx)).poll(&mut task::Context::from_waker(Waker::noop()));
+    let Poll::Ready(result) = polled else { return mark::<3>() };
+    engine.complete(result);
+    let Step::Write(reply) = engine.step() else { return mark::<3>() };
+    mark::<2>();
+    if black_box(reply) != REPLY {
+        mark::<3>();
+    }
+}
