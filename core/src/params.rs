@@ -178,10 +178,12 @@ pub use crate::schema::{Field, Keywords, Node};
 
 macro_rules! both {
     ($([$($generics:tt)*] $type:ty = $node:expr;)*) => {$(
+        #[allow(clippy::cast_possible_wrap, reason = "the minimum of an unsigned type is 0")]
         impl<$($generics)*> Params for $type {
             const SCHEMA: &'static Node = &$node;
         }
 
+        #[allow(clippy::cast_possible_wrap, reason = "the minimum of an unsigned type is 0")]
         impl<$($generics)*> OutputValue for $type {
             const SCHEMA: &'static Node = &$node;
         }

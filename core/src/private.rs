@@ -1,4 +1,6 @@
 //! What the macros' code is made of. Not for anybody else: it changes without notice.
+#![allow(clippy::panic, reason = "in constants only, where a panic is an error of the compiler")]
+#![allow(missing_docs)]
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -379,8 +381,8 @@ pub trait Length {
 }
 
 /// Characters: all bytes but those that continue one (RFC 3629 §3).
-fn characters(text: &str) -> Option<usize> {
-    Some(text.bytes().filter(|byte| byte & 0xc0 != 0x80).count())
+fn characters(text: &str) -> usize {
+    text.bytes().filter(|byte| byte & 0xc0 != 0x80).count()
 }
 
 macro_rules! lengths {
@@ -394,8 +396,8 @@ macro_rules! lengths {
 }
 
 lengths! {
-    [] &str, |self| characters(self);
-    [L: LenType, const N: usize] heapless::String<N, L>, |self| characters(self);
+    [] &str, |self| Some(characters(self));
+    [L: LenType, const N: usize] heapless::String<N, L>, |self| Some(characters(self));
     [T, L: LenType, const N: usize] heapless::Vec<T, N, L>, |self| Some(self.len());
     [K: Eq, V, const N: usize] heapless::LinearMap<K, V, N>, |self| Some(self.len());
     [T, const N: usize] [T; N], |self| Some(N);
@@ -404,8 +406,8 @@ lengths! {
 
 #[cfg(feature = "alloc")]
 lengths! {
-    [] alloc::string::String, |self| characters(self);
-    [] alloc::borrow::Cow<'_, str>, |self| characters(self);
+    [] alloc::string::String, |self| Some(characters(self));
+    [] alloc::borrow::Cow<'_, str>, |self| Some(characters(self));
     [T] alloc::vec::Vec<T>, |self| Some(self.len());
     [K, V] alloc::collections::BTreeMap<K, V>, |self| Some(self.len());
 }

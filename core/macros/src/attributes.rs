@@ -86,7 +86,7 @@ impl Container {
                 "default" if derive == Derive::Params && !meta.input.peek(Token![=]) => this.default = true,
                 // These say nothing about what is read and written here.
                 "deny_unknown_fields" | "default" | "rename" | "crate" | "bound" | "expecting" if !ours => {
-                    skip_value(&meta)?
+                    skip_value(&meta)?;
                 }
                 _ => return Err(unknown(&meta, ours, "rename_all, deny_unknown_fields, default")),
             }

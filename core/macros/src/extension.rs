@@ -22,25 +22,21 @@ const MAX_OPERATIONS: usize = 500;
 const RESERVED: [&str; 3] = ["health", "describe", "invoke"];
 
 pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    let mut block = match syn::parse2::<ItemImpl>(item.clone()) {
-        Ok(block) => block,
-        Err(_) => {
-            let error = syn::Error::new_spanned(&item, "#[rigline::extension] goes on an `impl` block of your type");
-            let error = error.to_compile_error();
-            return quote!(#error #item);
-        }
+    let Ok(mut block) = syn::parse2::<ItemImpl>(item.clone()) else {
+        let error = syn::Error::new_spanned(&item, "#[rigline::extension] goes on an `impl` block of your type");
+        let error = error.to_compile_error();
+        return quote!(#error #item);
     };
     let mut faults = Faults::default();
     let said = Said::read(attribute, &mut faults);
     let methods = Methods::take(&mut block, &mut faults);
     let implementation = methods.implementation(&said, &block);
-    match faults.0 {
+    if let Some(error) = faults.0 {
         // The block stands in any case, so that a fault in one attribute is not followed by one at each use of a method.
-        Some(error) => {
-            let error = error.to_compile_error();
-            quote!(#block #error)
-        }
-        None => quote!(#block #implementation),
+        let error = error.to_compile_error();
+        quote!(#block #error)
+    } else {
+        quote!(#block #implementation)
     }
 }
 
@@ -129,7 +125,7 @@ enum Parameter {
     CallContext,
     /// [`Call`](https://docs.rs/rigline/latest/rigline/struct.Call.html) or `Config`, as it is.
     Whole,
-    Arguments(Type),
+    Arguments(Box<Type>),
 }
 
 impl Methods {
@@ -386,7 +382,7 @@ impl Operation {
     fn manifest(&self, is_generic: &impl Fn(&Type) -> bool) -> (TokenStream, bool) {
         let mut concrete = true;
         let arguments = self.method.parameters.iter().find_map(|parameter| match parameter {
-            Parameter::Arguments(ty) => Some(ty),
+            Parameter::Arguments(ty) => Some(&**ty),
             _ => None,
         });
         let takes_whole_call = self.method.parameters.iter().any(|parameter| matches!(parameter, Parameter::Whole));
@@ -509,7 +505,7 @@ impl Parameter {
             Type::ImplTrait(_) => Err(syn::Error::new_spanned(ty, "expected the arguments' own type")),
             _ if named(ty, "CallContext") => Ok(Self::CallContext),
             _ if named(ty, "Call") || named(ty, "Config") => Ok(Self::Whole),
-            _ => Ok(Self::Arguments(ty.clone())),
+            _ => Ok(Self::Arguments(Box::new(ty.clone()))),
         }
     }
 }

@@ -245,9 +245,10 @@ fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Re
             }
         }
     });
-    let value = match rules(ty, &member) {
-        Some(rules) => quote!(__private::DeserializeSeed::deserialize(#rules, deserializer)),
-        None => quote!(<#ty as __private::Deserialize>::deserialize(deserializer)),
+    let value = if let Some(rules) = rules(ty, &member) {
+        quote!(__private::DeserializeSeed::deserialize(#rules, deserializer))
+    } else {
+        quote!(<#ty as __private::Deserialize>::deserialize(deserializer))
     };
     Ok(quote! {
         #[automatically_derived]
@@ -487,9 +488,10 @@ fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
 }
 
 fn next_value(ty: &Type, member: &Member) -> TokenStream {
-    match rules(ty, member) {
-        Some(seed) => quote!(__map.next_value_seed(#seed)?),
-        None => quote_spanned!(ty.span()=> __map.next_value::<#ty>()?),
+    if let Some(seed) = rules(ty, member) {
+        quote!(__map.next_value_seed(#seed)?)
+    } else {
+        quote_spanned!(ty.span()=> __map.next_value::<#ty>()?)
     }
 }
 

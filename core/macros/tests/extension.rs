@@ -1,4 +1,5 @@
 //! What the macros write, at work: manifests, decoders, dispatch.
+#![allow(clippy::unnecessary_wraps, clippy::unused_self, clippy::unused_async, reason = "as handlers are")]
 
 use std::convert::Infallible;
 
