@@ -8,6 +8,7 @@ use crate::clock::{Clock, Instant, Sleep};
 use crate::extension::{Failure, FailureKind, Outcome};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
+use crate::params::Outputs;
 #[cfg(feature = "waza")]
 use crate::protocol::waza;
 use crate::protocol::{Protocol, gevals};
@@ -63,6 +64,14 @@ impl<'a> Context<'a> {
     /// whatever the handler goes on to return.
     pub fn output<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
         self.reply.output(self.memory, name, |out| is_writable(ser::write(value, out)))
+    }
+
+    /// Puts each field of a struct with `#[derive(Outputs)]` into the reply, as an output of its name.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output).
+    pub fn outputs<T: Outputs>(&mut self, value: &T) -> Result<(), Failure> {
+        value.write(self)
     }
 
     /// Sums up what was done, and ends the outputs: success.

@@ -199,7 +199,8 @@ impl<'de> Deserialize<'de> for GoDuration {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<GoDuration, E> {
-                GoDuration::parse(text).map_err(E::custom)
+                GoDuration::parse(text)
+                    .map_err(|_| crate::json::de::expected(const { &["a duration such as \"1m30s\""] }))
             }
         }
 
@@ -683,7 +684,7 @@ mod tests {
     #[test]
     fn other_json_is_refused_by_name() {
         let message = |json| serde_json::from_str::<GoDuration>(json).unwrap_err().to_string();
-        assert!(message("\"5\"").starts_with(ParseDurationError::MissingUnit.as_str()));
+        assert!(message("\"5\"").contains("expected `a duration such as \"1m30s\"`"));
         assert!(message("5").starts_with("invalid type: integer `5`, expected a duration such as \"1m30s\""));
     }
 

@@ -18,6 +18,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 pub mod client;
@@ -31,9 +34,11 @@ pub mod json;
 #[cfg(feature = "postcard")]
 pub mod link;
 pub mod manifest;
+pub mod params;
 pub mod protocol;
 mod reply;
 pub mod rpc;
+mod schema;
 pub mod serve;
 
 pub use clock::{Clock, Instant};
@@ -41,3 +46,6 @@ pub use context::{Context, Level};
 pub use duration::GoDuration;
 pub use extension::{Call, CallContext, Config, Extension, Failure, FailureKind, Outcome, Phase};
 pub use manifest::{Manifest, Operation, Schema};
+pub use params::{Outputs, Params};
+#[cfg(feature = "macros")]
+pub use rigline_macros::{Outputs, Params, extension};

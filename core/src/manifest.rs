@@ -2,6 +2,10 @@
 
 use core::fmt;
 
+use crate::json::write::Writer;
+use crate::params::{OutputValue, Params};
+use crate::schema::Node;
+
 /// An extension's name, version and operations.
 ///
 /// ```
@@ -84,6 +88,21 @@ impl Manifest {
     #[must_use]
     pub const fn operations(self, operations: &'static [Operation]) -> Self {
         Self { operations, ..self }
+    }
+
+    /// The manifest as it is, if a gevals host can read it: its reply to `initialize`, with envelope and an id of 20
+    /// digits, takes at most 65,535 bytes without its newline. `#[rigline::extension]` checks this; in a manifest written by
+    /// hand, put it last.
+    ///
+    /// # Panics
+    /// If it is longer: in a constant, where manifests belong, it does not compile.
+    #[must_use]
+    pub const fn fitting(self) -> Self {
+        assert!(
+            crate::protocol::gevals::manifest_reply_len(&self, 20) <= crate::protocol::gevals::HOST_LINE_LIMIT,
+            "the manifest takes more than the 65,535 bytes of a line that a gevals host reads: shorten descriptions, or split the extension"
+        );
+        self
     }
 }
 
@@ -199,12 +218,14 @@ pub struct Operation {
     pub description: &'static str,
     /// The JSON Schema of its arguments.
     pub params: Schema,
+    /// The JSON Schema of its outputs, where it is known, for the protocols that tell it.
+    pub outputs: Option<Schema>,
 }
 
 impl Operation {
     /// An operation whose arguments are described by `params`.
     pub const fn new(name: &'static str, params: Schema) -> Self {
-        Self { name, description: "", params }
+        Self { name, description: "", params, outputs: None }
     }
 
     /// With a description.
@@ -212,17 +233,36 @@ impl Operation {
     pub const fn description(self, description: &'static str) -> Self {
         Self { description, ..self }
     }
+
+    /// With a schema of its outputs, if there is one.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn optional_outputs(self, outputs: Option<Schema>) -> Self {
+        Self { outputs, ..self }
+    }
+
+    /// With a schema of its outputs.
+    #[must_use]
+    pub const fn outputs(self, outputs: Schema) -> Self {
+        Self { outputs: Some(outputs), ..self }
+    }
 }
 
-/// A JSON Schema, as it stands in a manifest.
+/// A JSON Schema, as it stands in a manifest: JSON text in flash, ready to be sent.
 #[derive(Debug, Clone, Copy)]
-pub struct Schema(&'static str);
+pub struct Schema(Text);
+
+#[derive(Debug, Clone, Copy)]
+enum Text {
+    Whole(&'static str),
+    Pieces(&'static [&'static [u8]; PIECES]),
+}
 
 impl Schema {
     /// Takes any arguments: `{}`.
-    pub const ANY: Self = Self("{}");
+    pub const ANY: Self = Self(Text::Whole("{}"));
     /// Takes an object without members that matter: `{"type":"object"}`.
-    pub const OBJECT: Self = Self(r#"{"type":"object"}"#);
+    pub const OBJECT: Self = Self(Text::Whole(r#"{"type":"object"}"#));
 
     /// A schema that is written out: a JSON object or a boolean on one line.
     ///
@@ -230,13 +270,144 @@ impl Schema {
     /// If `text` is not JSON or spreads over lines: in a constant, where schemas belong, it does not compile.
     pub const fn text(text: &'static str) -> Self {
         assert!(is_schema(text.as_bytes()), "a schema must be a JSON object or boolean, on one line");
-        Self(text)
+        Self(Text::Whole(text))
     }
 
-    /// The JSON text.
-    pub const fn as_str(&self) -> &'static str {
-        self.0
+    /// The schema of the arguments `T`, rendered by the compiler.
+    pub const fn of<T: Params>() -> Self {
+        Self(Text::Pieces(const { &Pieces::<Arguments<T>>::ALL }))
     }
+
+    /// The schema of the outputs `T`, rendered by the compiler.
+    pub const fn of_outputs<T: OutputValue>() -> Self {
+        Self(Text::Pieces(const { &Pieces::<Outputs<T>>::ALL }))
+    }
+
+    /// Takes text that [`Node::render`] has made, whole.
+    #[doc(hidden)]
+    pub const fn rendered(text: &'static [u8]) -> Self {
+        match str::from_utf8(text) {
+            Ok(text) => Self(Text::Whole(text)),
+            Err(_) => Self::ANY,
+        }
+    }
+
+    /// Writes the JSON text.
+    pub fn write(&self, out: &mut Writer<'_>) {
+        match self.0 {
+            Text::Whole(text) => out.raw(text.as_bytes()),
+            Text::Pieces(pieces) => pieces.iter().for_each(|piece| out.raw(piece)),
+        }
+    }
+
+    /// How many bytes the JSON text takes.
+    #[allow(clippy::len_without_is_empty, reason = "no schema is empty")]
+    pub const fn len(&self) -> usize {
+        match self.0 {
+            Text::Whole(text) => text.len(),
+            Text::Pieces(pieces) => {
+                let mut rest = pieces.as_slice();
+                let mut length = 0;
+                while let [piece, tail @ ..] = rest {
+                    length += piece.len();
+                    rest = tail;
+                }
+                length
+            }
+        }
+    }
+
+    /// The text of a schema that was made from text.
+    pub(crate) const fn written_out(self) -> &'static str {
+        match self.0 {
+            Text::Whole(text) => text,
+            Text::Pieces(_) => "{}",
+        }
+    }
+}
+
+/// The text in pieces, for whoever joins it.
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Text::Whole(text) => f.write_str(text),
+            // A piece may end within a character.
+            Text::Pieces(pieces) => {
+                let mut rest = pieces.iter().flat_map(|piece| piece.iter().copied());
+                while let Some(first) = rest.next() {
+                    let more = match first {
+                        0..0xc0 => 0,
+                        0xc0..0xe0 => 1,
+                        0xe0..0xf0 => 2,
+                        0xf0.. => 3,
+                    };
+                    let mut bytes = [first, 0, 0, 0];
+                    bytes.iter_mut().skip(1).take(more).for_each(|byte| *byte = rest.next().unwrap_or_default());
+                    let character = bytes.get(..=more).and_then(|bytes| str::from_utf8(bytes).ok());
+                    f.write_str(character.unwrap_or_default())?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A generic type's text has a length that no array type can name (`[u8; T::LEN]`), so it is cut into arrays of
+/// 2^15, 2^14, … 1 bytes: those whose bit is set in the length. A manifest fits 65,535 bytes, and so does each schema in it.
+const PIECES: usize = 16;
+
+trait HasNode {
+    const NODE: &'static Node;
+}
+
+struct Arguments<T>(core::marker::PhantomData<T>);
+
+impl<T: Params> HasNode for Arguments<T> {
+    const NODE: &'static Node = T::SCHEMA;
+}
+
+struct Outputs<T>(core::marker::PhantomData<T>);
+
+impl<T: OutputValue> HasNode for Outputs<T> {
+    const NODE: &'static Node = T::SCHEMA;
+}
+
+struct Piece<T, const SIZE: usize>(core::marker::PhantomData<T>);
+
+impl<T: HasNode, const SIZE: usize> Piece<T, SIZE> {
+    /// Where the piece starts: behind the larger ones.
+    const FROM: usize = Pieces::<T>::LEN & !(2 * SIZE - 1);
+    const BYTES: [u8; SIZE] = T::NODE.render(Self::FROM);
+    const SLICE: &'static [u8] = if Pieces::<T>::LEN & SIZE == 0 { &[] } else { &Self::BYTES };
+}
+
+struct Pieces<T>(core::marker::PhantomData<T>);
+
+impl<T: HasNode> Pieces<T> {
+    const LEN: usize = {
+        let length = T::NODE.len();
+        assert!(length < 1 << PIECES, "a schema takes at most 65,535 bytes");
+        length
+    };
+
+    const ALL: [&'static [u8]; PIECES] = [
+        Piece::<T, 0x8000>::SLICE,
+        Piece::<T, 0x4000>::SLICE,
+        Piece::<T, 0x2000>::SLICE,
+        Piece::<T, 0x1000>::SLICE,
+        Piece::<T, 0x800>::SLICE,
+        Piece::<T, 0x400>::SLICE,
+        Piece::<T, 0x200>::SLICE,
+        Piece::<T, 0x100>::SLICE,
+        Piece::<T, 0x80>::SLICE,
+        Piece::<T, 0x40>::SLICE,
+        Piece::<T, 0x20>::SLICE,
+        Piece::<T, 0x10>::SLICE,
+        Piece::<T, 8>::SLICE,
+        Piece::<T, 4>::SLICE,
+        Piece::<T, 2>::SLICE,
+        Piece::<T, 1>::SLICE,
+    ];
 }
 
 /// `<valid semver>` of semver.org 2.0.0.

@@ -69,14 +69,25 @@ pub const MAX_PATH: usize = 3;
 /// The text is consumed: string escapes are decoded where they stand. Text that was never checked is safe too (an
 /// error or some value, never a panic), but not every fault in it is found.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, DecodeError> {
-    let mut decoder =
-        Decoder { rest: text, depth: MAX_DEPTH, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false };
+    let mut decoder = Decoder {
+        rest: text,
+        depth: MAX_DEPTH,
+        path: [Segment::ANY_KEY; MAX_PATH],
+        segments: 0,
+        cut: false,
+        last: Last::None,
+    };
     let value = T::deserialize(&mut decoder).and_then(|value| decoder.end().map(|()| value));
     value.map_err(|fault| DecodeError {
         kind: fault.into(),
         path: decoder.path,
         segments: decoder.segments,
         cut: decoder.cut,
+        found: match fault {
+            Fault::Rule(_) | Fault::UnknownField(_) => decoder.last.found(),
+            Fault::Length(length @ 1..) => Found::length(length as usize),
+            _ => Found::NONE,
+        },
     })
 }
 
@@ -105,6 +116,53 @@ pub struct DecodeError {
     path: [Segment; MAX_PATH],
     segments: u8,
     cut: bool,
+    found: Found,
+}
+
+/// How many bytes of the value that breaks a rule, or of an unknown member's name, an error keeps; of a longer one none.
+pub const MAX_FOUND: usize = 20;
+
+/// A text of up to [`MAX_FOUND`] bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    text: [u8; MAX_FOUND],
+    length: u8,
+}
+
+impl Found {
+    const NONE: Self = Self { text: [0; MAX_FOUND], length: 0 };
+
+    fn new(parts: [&[u8]; 2]) -> Self {
+        let mut found = Self::NONE;
+        for &byte in parts.into_iter().flatten() {
+            let Some(place) = found.text.get_mut(usize::from(found.length)) else { return Self::NONE };
+            *place = byte;
+            found.length += 1;
+        }
+        found
+    }
+
+    /// `length 12`.
+    fn length(length: usize) -> Self {
+        let mut digits = [0; 10];
+        let mut start = digits.len();
+        let mut rest = u32::try_from(length).unwrap_or(u32::MAX);
+        loop {
+            start = start.wrapping_sub(1);
+            if let Some(place) = digits.get_mut(start) {
+                *place = b'0' | (rest % 10) as u8;
+            }
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        Self::new([b"length ", digits.get(start..).unwrap_or_default()])
+    }
+
+    fn as_str(&self) -> &str {
+        self.text.get(..usize::from(self.length)).and_then(|text| str::from_utf8(text).ok()).unwrap_or_default()
+    }
 }
 
 /// What is wrong with a value.
@@ -121,7 +179,7 @@ pub enum Kind {
     Refused,
     /// A field that must be there is not.
     MissingField(&'static str),
-    /// The object has a member that the type does not know, and refuses.
+    /// The object has a member that the type does not know, and refuses. [`DecodeError::found`] has its name.
     UnknownField {
         /// The fields it knows.
         expected: &'static [&'static str],
@@ -137,43 +195,12 @@ pub enum Kind {
     LoneSurrogate,
     /// The array does not have this number of elements.
     Elements(u32),
-    /// The value is too long or too short for its type.
+    /// The value is too long or too short for its type. [`DecodeError::found`] has its length, as far as it was looked at.
     Length,
     /// More than [`MAX_DEPTH`] containers are open at once.
     Depth,
-    /// The value breaks a rule of its field.
-    Rule {
-        /// The rule.
-        rule: Rule,
-        /// The value that was found, or its length.
-        found: i64,
-    },
-}
-
-/// A rule that a field sets beside its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Rule {
-    /// The number is too small.
-    Below {
-        /// The smallest that is taken.
-        minimum: i64,
-    },
-    /// The number is too large.
-    Above {
-        /// The largest that is taken.
-        maximum: i64,
-    },
-    /// The string or array is too short.
-    TooShort {
-        /// The shortest that is taken, in characters or elements.
-        minimum: u32,
-    },
-    /// The string or array is too long.
-    TooLong {
-        /// The longest that is taken, in characters or elements.
-        maximum: u32,
-    },
+    /// The value breaks a rule of its field, which is named: "is below the minimum 1". [`DecodeError::found`] has the value.
+    Rule(&'static str),
 }
 
 /// One step on the way to a value.
@@ -194,12 +221,13 @@ impl Segment {
 impl DecodeError {
     /// An error of the whole value; [`within`](Self::within) moves it to a part.
     pub const fn new(kind: Kind) -> Self {
-        Self { kind, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false }
+        Self { kind, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false, found: Found::NONE }
     }
 
-    /// A value, or the length of one, that breaks a rule of its field.
-    pub const fn rule(rule: Rule, found: i64) -> Self {
-        Self::new(Kind::Rule { rule, found })
+    /// A value that breaks a rule of its field: `rule` goes on where the value ends, as "is below the minimum 1" does.
+    /// `found` is the value as text, or `length 3`; one longer than [`MAX_FOUND`] bytes is not shown.
+    pub fn rule(rule: &'static str, found: &str) -> Self {
+        Self { found: Found::new([found.as_bytes(), b""]), ..Self::new(Kind::Rule(rule)) }
     }
 
     /// The same error of the whole in which this value is the part `segment`.
@@ -212,6 +240,11 @@ impl DecodeError {
     /// What is wrong.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// The value that breaks a rule, or the name of the unknown member; empty where it is longer than [`MAX_FOUND`] bytes.
+    pub fn found(&self) -> &str {
+        self.found.as_str()
     }
 
     /// The way to the wrong value from the outside in: its last [`MAX_PATH`] steps.
@@ -240,6 +273,16 @@ impl core::error::Error for DecodeError {}
 pub fn expected<E: de::Error>(expected: &'static [&'static str]) -> E {
     E::unknown_variant(THIS_VALUE, expected)
 }
+
+/// An error for a value that breaks a rule of its field: `rule` holds one sentence that goes on where the value ends, such
+/// as "is below the minimum 1". The decoder adds the number, or the length of the string, array or object, that it has
+/// read last.
+pub fn rule<E: de::Error>(rule: &'static [&'static str]) -> E {
+    E::unknown_variant(THIS_RULE, rule)
+}
+
+/// As [`THIS_VALUE`], for [`rule`].
+const THIS_RULE: &str = "(that value)";
 
 /// The variant name under which [`expected`] passes a text through serde. No JSON key gets compared with it.
 const THIS_VALUE: &str = "(this value)";
@@ -274,6 +317,15 @@ impl fmt::Display for InRoot<'_> {
         if !start {
             f.write_str(": ")?;
         }
+        match (kind, self.error.found()) {
+            (Kind::Length, "") => return f.write_str("the wrong length"),
+            (Kind::Length, found) => return write!(f, "{found} does not fit"),
+            (Kind::Rule(_), "") => f.write_str("the value ")?,
+            (Kind::Rule(_), found) => write!(f, "{found} ")?,
+            (Kind::UnknownField { .. }, "") => {}
+            (Kind::UnknownField { .. }, found) => write!(f, "{found} is an ")?,
+            _ => {}
+        }
         kind.fmt(f)
     }
 }
@@ -286,7 +338,7 @@ impl fmt::Display for Kind {
             Self::Unexpected(what) => write!(f, "{what} is not accepted here"),
             Self::Refused => f.write_str("value refused"),
             Self::MissingField(_) => f.write_str("required, but missing"),
-            Self::UnknownField { expected: [] } => f.write_str("no members are expected here"),
+            Self::UnknownField { expected: [] } => f.write_str("unknown member; none are expected here"),
             Self::UnknownField { expected } => list(f, "unknown member; known: ", expected),
             Self::UnknownVariant { expected } => list(f, "expected one of: ", expected),
             Self::DuplicateField(_) => f.write_str("given more than once"),
@@ -294,17 +346,7 @@ impl fmt::Display for Kind {
             Self::Elements(count) => write!(f, "expected an array of {count} elements"),
             Self::Length => f.write_str("the wrong length"),
             Self::Depth => write!(f, "nested deeper than {MAX_DEPTH}"),
-            Self::Rule { rule, found } => {
-                const BELOW: &str = "below the minimum";
-                const ABOVE: &str = "above the maximum";
-                let (what, relation, limit) = match rule {
-                    Rule::Below { minimum } => ("", BELOW, minimum),
-                    Rule::Above { maximum } => ("", ABOVE, maximum),
-                    Rule::TooShort { minimum } => ("length ", BELOW, i64::from(minimum)),
-                    Rule::TooLong { maximum } => ("length ", ABOVE, i64::from(maximum)),
-                };
-                write!(f, "{what}{} is {relation} {}", number::Printed(found), number::Printed(limit))
-            }
+            Self::Rule(rule) => f.write_str(rule),
         }
     }
 }
@@ -343,8 +385,10 @@ enum Fault {
     DuplicateField(&'static str),
     LoneSurrogate,
     Elements(u32),
-    Length,
+    /// The length that a type refuses, or 0 where nobody says.
+    Length(u32),
     Depth,
+    Rule(&'static &'static str),
 }
 
 impl From<Fault> for Kind {
@@ -360,8 +404,9 @@ impl From<Fault> for Kind {
             Fault::DuplicateField(name) => Self::DuplicateField(name),
             Fault::LoneSurrogate => Self::LoneSurrogate,
             Fault::Elements(count) => Self::Elements(count),
-            Fault::Length => Self::Length,
+            Fault::Length(_) => Self::Length,
             Fault::Depth => Self::Depth,
+            Fault::Rule(rule) => Self::Rule(rule),
         }
     }
 }
@@ -395,13 +440,14 @@ impl de::Error for Fault {
         Self::Unexpected("this value")
     }
 
-    fn invalid_length(_: usize, _: &dyn Expected) -> Self {
-        Self::Length
+    fn invalid_length(length: usize, _: &dyn Expected) -> Self {
+        Self::Length(u32::try_from(length).unwrap_or(u32::MAX))
     }
 
     fn unknown_variant(name: &str, expected: &'static [&'static str]) -> Self {
         match expected {
             [what] if name == THIS_VALUE => Self::Expected(what),
+            [rule] if name == THIS_RULE => Self::Rule(rule),
             _ => Self::UnknownVariant(expected),
         }
     }
@@ -428,6 +474,30 @@ struct Decoder<'de> {
     path: [Segment; MAX_PATH],
     segments: u8,
     cut: bool,
+    last: Last<'de>,
+}
+
+/// The value that was read last, should it break a rule.
+#[derive(Clone, Copy)]
+enum Last<'de> {
+    None,
+    /// A number's text, or a member's name.
+    Text(&'de [u8]),
+    String(&'de str),
+    /// An array or an object of so many elements.
+    Count(u32),
+}
+
+impl Last<'_> {
+    #[cold]
+    fn found(self) -> Found {
+        match self {
+            Self::None => Found::NONE,
+            Self::Text(text) => Found::new([text, b""]),
+            Self::String(text) => Found::length(text.chars().count()),
+            Self::Count(count) => Found::length(count as usize),
+        }
+    }
 }
 
 impl<'de> Decoder<'de> {
@@ -525,7 +595,11 @@ impl<'de> Decoder<'de> {
 
     fn number(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
         match self.peek()? {
-            b'-' | b'0'..=b'9' => self.scalar(),
+            b'-' | b'0'..=b'9' => {
+                let text = self.scalar()?;
+                self.last = Last::Text(text);
+                Ok(text)
+            }
             _ => Err(Fault::Expected(what)),
         }
     }
@@ -546,7 +620,7 @@ impl<'de> Decoder<'de> {
                 if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
                     break;
                 }
-                self.take(length)?;
+                self.last = Last::Text(self.take(length)?);
                 return if value <= above { Ok(value) } else { Err(Fault::Expected(what)) };
             }
             value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
@@ -583,7 +657,9 @@ impl<'de> Decoder<'de> {
         let segments = self.segments;
         match visitor.visit_seq(Elements { decoder: self, index: 0 }) {
             // A length of this array, not of something inside it.
-            Err(Fault::Length) if self.segments == segments => Err(wrong_length),
+            Err(Fault::Length(_)) if self.segments == segments && !matches!(wrong_length, Fault::Length(_)) => {
+                Err(wrong_length)
+            }
             Err(fault) => Err(fault),
             Ok(value) => {
                 self.leave(b']', wrong_length)?;
@@ -598,8 +674,8 @@ impl<'de> Decoder<'de> {
         fields: Option<&'static [&'static str]>,
     ) -> Result<V::Value, Fault> {
         self.enter()?;
-        let value = visitor.visit_map(Members { decoder: self, key: &[], fields, first: true })?;
-        self.leave(b'}', Fault::Length)?;
+        let value = visitor.visit_map(Members { decoder: self, key: &[], fields, count: 0 })?;
+        self.leave(b'}', Fault::Length(0))?;
         Ok(value)
     }
 
@@ -681,7 +757,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.peek()? {
             b'{' => self.members(visitor, None),
-            b'[' => self.sequence(visitor, Fault::Length),
+            b'[' => self.sequence(visitor, Fault::Length(0)),
             b'"' => self.deserialize_str(visitor),
             b't' | b'f' => self.deserialize_bool(visitor),
             b'n' => self.deserialize_unit(visitor),
@@ -724,7 +800,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_borrowed_str(self.str("a string")?)
+        let text = self.str("a string")?;
+        self.last = Last::String(text);
+        visitor.visit_borrowed_str(text)
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -733,7 +811,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.peek()? {
-            b'[' => self.sequence(visitor, Fault::Length),
+            b'[' => self.sequence(visitor, Fault::Length(0)),
             _ => visitor.visit_borrowed_bytes(self.string("a string")?),
         }
     }
@@ -768,7 +846,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     #[inline(always)]
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
         if name == RAW_TOKEN {
-            visitor.visit_borrowed_bytes(super::raw::drop_line_breaks(self.raw()?))
+            let text = super::raw::drop_line_breaks(self.raw()?);
+            self.last = Last::Text(text);
+            visitor.visit_borrowed_bytes(text)
         } else {
             visitor.visit_newtype_struct(self)
         }
@@ -776,7 +856,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.peek()? {
-            b'[' => self.sequence(visitor, Fault::Length),
+            b'[' => self.sequence(visitor, Fault::Length(0)),
             _ => Err(Fault::Expected("an array")),
         }
     }
@@ -862,7 +942,10 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
         match self.decoder.peek()? {
-            b']' => return Ok(None),
+            b']' => {
+                self.decoder.last = Last::Count(self.index);
+                return Ok(None);
+            }
             b',' if self.index > 0 => self.decoder.bump(),
             _ if self.index > 0 => return Err(Fault::NotJson),
             _ => {}
@@ -886,7 +969,8 @@ struct Members<'a, 'de> {
     key: &'de [u8],
     /// A struct's names; a map has none.
     fields: Option<&'static [&'static str]>,
-    first: bool,
+    /// How many there were so far.
+    count: u32,
 }
 
 impl<'de> MapAccess<'de> for Members<'_, 'de> {
@@ -894,16 +978,22 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
         match self.decoder.peek()? {
-            b'}' => return Ok(None),
-            b',' if !self.first => self.decoder.bump(),
-            _ if !self.first => return Err(Fault::NotJson),
+            b'}' => {
+                self.decoder.last = Last::Count(self.count);
+                return Ok(None);
+            }
+            b',' if self.count > 0 => self.decoder.bump(),
+            _ if self.count > 0 => return Err(Fault::NotJson),
             _ => {}
         }
-        self.first = false;
+        self.count = self.count.saturating_add(1);
         self.key = self.decoder.key()?;
         let key = seed.deserialize(Name { text: self.key, as_bytes: self.fields.is_some() });
-        if key.is_err() && self.fields.is_none() {
-            self.decoder.came_by(Segment::ANY_KEY);
+        if key.is_err() {
+            self.decoder.last = Last::Text(self.key);
+            if self.fields.is_none() {
+                self.decoder.came_by(Segment::ANY_KEY);
+            }
         }
         key.map(Some)
     }
@@ -1681,7 +1771,7 @@ mod tests {
             (r#"{"three":[1,2]}"#, "args.three: expected an array of 3 elements"),
             (r#"{"three":[1,2,3,4]}"#, "args.three: expected an array of 3 elements"),
             (r#"{"three":[1,2,[]]}"#, "args.three[2]: expected an integer from 0 to 255"),
-            (r#"{"strict":{"x":1,"y":1}}"#, "args.strict: unknown member; known: x"),
+            (r#"{"strict":{"x":1,"y":1}}"#, "args.strict: y is an unknown member; known: x"),
             (r#"{"flag":1}"#, "args.flag: expected true or false"),
             (r#"{"unit":1}"#, "args.unit: expected null"),
             (r#"{"letter":"ab"}"#, "args.letter: expected a string of one character"),
@@ -1722,15 +1812,36 @@ mod tests {
 
     #[test]
     fn rules_name_the_value_and_the_bound() {
-        let at = |error: DecodeError| error.within(Segment::Index(1)).within(Segment::Field("samples")).to_string();
-        for (rule, found, text) in [
-            (Rule::Below { minimum: 1 }, 0, "samples[1]: 0 is below the minimum 1"),
-            (Rule::Above { maximum: -2 }, -1, "samples[1]: -1 is above the maximum -2"),
-            (Rule::TooShort { minimum: 3 }, 2, "samples[1]: length 2 is below the minimum 3"),
-            (Rule::TooLong { maximum: 3 }, 4, "samples[1]: length 4 is above the maximum 3"),
-        ] {
-            assert_eq!(at(DecodeError::rule(rule, found)), text);
+        struct Ruled<T>(T);
+        impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ruled<T> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                T::deserialize(deserializer).map(Self).and_then(|_| Err(rule(const { &["is wrong"] })))
+            }
         }
+        fn broken<T: DeserializeOwned>(value: &str) -> String {
+            decode::<BTreeMap<String, Ruled<T>>>(&format!("{{\"\":{value}}}")).err().unwrap().to_string()
+        }
+        for (error, text) in [
+            (broken::<u8>("0"), "*: 0 is wrong"),
+            (broken::<u8>(" 1e2 "), "*: 1e2 is wrong"),
+            (broken::<i16>("-0"), "*: -0 is wrong"),
+            (broken::<u64>("18446744073709551615"), "*: 18446744073709551615 is wrong"),
+            (broken::<i64>("-9223372036854775808"), "*: -9223372036854775808 is wrong"),
+            (broken::<u128>("340282366920938463463374607431768211455"), "*: the value is wrong"),
+            (broken::<f64>("0.10"), "*: 0.10 is wrong"),
+            (broken::<super::super::decimal::Decimal<3>>("3.3"), "*: 3.3 is wrong"),
+            (broken::<String>("\"\\u00e9x\""), "*: length 2 is wrong"),
+            (broken::<String>("\"\""), "*: length 0 is wrong"),
+            (broken::<Vec<u8>>("[1,2,3]"), "*: length 3 is wrong"),
+            (broken::<Vec<Vec<u8>>>("[[1,2,3]]"), "*: length 1 is wrong"),
+            (broken::<BTreeMap<String, u8>>("{\"a\":1,\"b\":2}"), "*: length 2 is wrong"),
+        ] {
+            assert_eq!(error, text);
+        }
+        let by_hand = DecodeError::rule("is below the minimum 1", "0").within(Segment::Field("samples"));
+        assert_eq!(by_hand.display_in("args").to_string(), "args.samples: 0 is below the minimum 1");
+        assert_eq!((by_hand.kind(), by_hand.found()), (Kind::Rule("is below the minimum 1"), "0"));
+        assert!(size_of::<DecodeError>() < 120);
     }
 
     #[test]

@@ -233,40 +233,6 @@ fn signed(negative: bool, magnitude: u64, below: u64, above: u64) -> Result<u64,
     Ok(if negative { magnitude.wrapping_neg() } else { magnitude })
 }
 
-/// Displays an integer by 32-bit divisions. The 64-bit ones of `i64`'s own `Display` cost 1.3 KB on a Cortex-M0+.
-pub(crate) struct Printed(pub(crate) i64);
-
-impl fmt::Display for Printed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #![allow(clippy::cast_possible_truncation)] // A quotient of less than 16 bits, and a digit.
-        let magnitude = self.0.unsigned_abs().to_be_bytes();
-        let mut limbs = [0u16; 4];
-        for (limb, pair) in limbs.iter_mut().zip(magnitude.chunks_exact(2)) {
-            *limb = pair.iter().fold(0, |limb, &byte| limb << 8 | u16::from(byte));
-        }
-        // Up to 19 digits, from the last to the first.
-        let mut text = [0u8; 20];
-        let mut start = text.len();
-        for place in text.iter_mut().rev() {
-            let mut remainder = 0u32;
-            for limb in &mut limbs {
-                let part = remainder << 16 | u32::from(*limb);
-                *limb = (part / 10) as u16;
-                remainder = part % 10;
-            }
-            *place = b'0' | remainder as u8;
-            start = start.saturating_sub(1);
-            if limbs == [0; 4] {
-                break;
-            }
-        }
-        if self.0 < 0 {
-            f.write_str("-")?;
-        }
-        f.write_str(text.get(start..).and_then(|digits| str::from_utf8(digits).ok()).unwrap_or_default())
-    }
-}
-
 fn strip(text: &[u8], byte: u8) -> (bool, &[u8]) {
     match text {
         [first, rest @ ..] if *first == byte => (true, rest),
@@ -367,12 +333,5 @@ mod tests {
     #[test]
     fn every_width_ends_exactly_at_its_bounds() {
         bounds!(to_u32: u32, to_i32: i32, to_u64: u64, to_i64: i64, to_u128: u128, to_i128: i128);
-    }
-
-    #[test]
-    fn integers_are_printed_as_the_standard_library_prints_them() {
-        for value in [0, 1, -1, 9, 10, 65535, 65536, -99_999, i64::from(u32::MAX), i64::MAX, i64::MIN, 1_000_000_007] {
-            assert_eq!(Printed(value).to_string(), value.to_string());
-        }
     }
 }

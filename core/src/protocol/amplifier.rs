@@ -172,9 +172,19 @@ pub(crate) fn write_description(out: &mut Writer<'_>, manifest: &Manifest) {
         }
         out.str(operation.name);
         out.byte(b':');
-        out.raw(operation.params.as_str().as_bytes());
+        operation.params.write(out);
     }
-    out.raw(b"},\"outputs\":{}}");
+    out.raw(b"},\"outputs\":{");
+    let known = manifest.operations.iter().filter_map(|operation| Some((operation.name, operation.outputs?)));
+    for (place, (name, outputs)) in known.enumerate() {
+        if place > 0 {
+            out.byte(b',');
+        }
+        out.str(name);
+        out.byte(b':');
+        outputs.write(out);
+    }
+    out.raw(b"}}");
 }
 
 /// The reserved code (§4) for a failure.

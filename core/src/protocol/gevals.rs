@@ -19,6 +19,7 @@ use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
 use crate::protocol::Request;
 use crate::rpc::{self, Quoted, Spans};
+use crate::schema::escaped_len;
 
 /// The version of the protocol that is spoken here. A host that offers another gets -32602.
 pub const VERSION: &str = "0.0.1";
@@ -310,7 +311,7 @@ pub(crate) fn write_manifest(out: &mut Writer<'_>, manifest: &Manifest, limits: 
             out.byte(b',');
         }
         out.raw(b"\"params\":");
-        out.raw(operation.params.as_str().as_bytes());
+        operation.params.write(out);
         out.byte(b'}');
     }
     let (request, reply) = limits;
@@ -319,6 +320,44 @@ pub(crate) fn write_manifest(out: &mut Writer<'_>, manifest: &Manifest, limits: 
     out.raw(b",\"reply\":");
     out.usize(reply);
     out.raw(b"}}}");
+}
+
+/// The longest line that the public gevals host reads, in bytes without the newline; at a longer one its reader gives up.
+pub const HOST_LINE_LIMIT: usize = 65_535;
+
+/// How many bytes the reply to `initialize` takes at most, without its newline, for an id of `id_len` bytes. Each of the
+/// engine's limits, which are in it, is counted with ten digits.
+pub const fn manifest_reply_len(manifest: &Manifest, id_len: usize) -> usize {
+    const fn quoted(text: &str) -> usize {
+        escaped_len(text) + 2
+    }
+    const ENVELOPE: &str =
+        "{\"jsonrpc\":\"2.0\",\"id\":,\"result\":{\"name\":,\"version\":,\"protocolVersion\":\"0.0.1\"";
+    const END: &str = ",\"operations\":{},\"limits\":{\"request\":4294967295,\"reply\":4294967295}}}";
+    let mut length = ENVELOPE.len() + END.len() + id_len + quoted(manifest.name) + quoted(manifest.version);
+    if !manifest.description.is_empty() {
+        length += ",\"description\":".len() + quoted(manifest.description);
+    }
+    let mut commands = manifest.requires;
+    if !commands.is_empty() {
+        length += ",\"requires\":[]".len() - 1;
+    }
+    while let [command, rest @ ..] = commands {
+        length += ",{\"command\":}".len() + quoted(command);
+        commands = rest;
+    }
+    let mut operations = manifest.operations;
+    if !operations.is_empty() {
+        length -= 1;
+    }
+    while let [operation, rest @ ..] = operations {
+        length += ",:{\"params\":}".len() + quoted(operation.name) + operation.params.len();
+        if !operation.description.is_empty() {
+            length += "\"description\":,".len() + quoted(operation.description);
+        }
+        operations = rest;
+    }
+    length
 }
 
 /// Writes the notification `log`, up to where `data` or the end goes.
@@ -339,5 +378,31 @@ pub(crate) fn code(kind: FailureKind) -> i32 {
         FailureKind::Timeout => TIMEOUT,
         FailureKind::RequirementNotMet => REQUIREMENT_NOT_MET,
         FailureKind::TooLarge | FailureKind::Internal => rpc::INTERNAL_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Operation, Schema};
+
+    #[test]
+    fn the_manifests_length_is_known_beforehand() {
+        const ODD: &str = "a \"b\" \\ \u{2028}\t\u{1}é";
+        static TWO: [Operation; 2] =
+            [Operation::new("a", Schema::ANY), Operation::new("b\"", Schema::OBJECT).description(ODD)];
+        let bare = Manifest::new("n", "1.0.0");
+        for manifest in [
+            bare,
+            bare.description(ODD),
+            bare.requires(&["kubectl"]).operations(&TWO),
+            bare.requires(&["a\"", "b"]).description("d").operations(TWO.split_at(1).0),
+        ] {
+            let mut memory = [0; 1000];
+            let mut out = Writer::new(&mut memory);
+            rpc::write_head(&mut out, b"12345");
+            write_manifest(&mut out, &manifest, (u32::MAX as usize, u32::MAX as usize));
+            assert_eq!(manifest_reply_len(&manifest, 5), out.len(), "{manifest:?}");
+        }
     }
 }

@@ -1,0 +1,511 @@
+//! `#[rigline::extension]`.
+
+use std::collections::HashMap;
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, FnArg, GenericParam, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, ReceiverKind, ReturnType, Token, Type,
+};
+
+use crate::params::in_constants;
+use crate::text;
+
+/// The most operations of one extension.
+const MAX_OPERATIONS: usize = 500;
+
+/// Amplifier's own operations, which take these names on the wire.
+const RESERVED: [&str; 3] = ["health", "describe", "invoke"];
+
+pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let Ok(mut block) = syn::parse2::<ItemImpl>(item.clone()) else {
+        let error = syn::Error::new_spanned(&item, "#[rigline::extension] goes on an `impl` block of your type");
+        let error = error.to_compile_error();
+        return quote!(#error #item);
+    };
+    let mut faults = Faults::default();
+    let said = Said::read(attribute, &mut faults);
+    let methods = Methods::take(&mut block, &mut faults);
+    let implementation = methods.implementation(&said, &block);
+    if let Some(error) = faults.0 {
+        // The block stands in any case, so that a fault in one attribute is not followed by one at each use of a method.
+        let error = error.to_compile_error();
+        quote!(#block #error)
+    } else {
+        quote!(#block #implementation)
+    }
+}
+
+#[derive(Default)]
+struct Faults(Option<syn::Error>);
+
+impl Faults {
+    fn add(&mut self, error: syn::Error) {
+        match &mut self.0 {
+            Some(first) => first.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    fn take<T>(&mut self, result: syn::Result<T>) -> Option<T> {
+        result.map_err(|error| self.add(error)).ok()
+    }
+}
+
+/// What the attribute on the block says.
+#[derive(Default)]
+struct Said {
+    name: Option<LitStr>,
+    version: Option<LitStr>,
+    description: Option<LitStr>,
+    requires: Vec<LitStr>,
+}
+
+impl Said {
+    fn read(attribute: TokenStream, faults: &mut Faults) -> Self {
+        let mut this = Self::default();
+        let parser = syn::meta::parser(|meta| {
+            if meta.path.is_ident("name") {
+                this.name = Some(not_empty(meta.value()?.parse()?)?);
+            } else if meta.path.is_ident("version") {
+                this.version = Some(meta.value()?.parse()?);
+            } else if meta.path.is_ident("description") {
+                this.description = Some(meta.value()?.parse()?);
+            } else if meta.path.is_ident("requires") {
+                let content;
+                syn::parenthesized!(content in meta.input);
+                let commands = Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?;
+                this.requires.extend(commands);
+            } else {
+                return Err(meta.error("unknown attribute; known here: name, version, description, requires(\"…\")"));
+            }
+            Ok(())
+        });
+        faults.take(parser.parse2(attribute));
+        this
+    }
+}
+
+fn not_empty(text: LitStr) -> syn::Result<LitStr> {
+    if text.value().is_empty() { Err(syn::Error::new(text.span(), "a name is not empty")) } else { Ok(text) }
+}
+
+/// The methods that stand for something.
+#[derive(Default)]
+struct Methods {
+    operations: Vec<Operation>,
+    configure: Option<Method>,
+    safe_state: Option<Method>,
+}
+
+struct Operation {
+    name: String,
+    span: Span,
+    description: String,
+    outputs: Option<Type>,
+    method: Method,
+    cfg: Vec<Attribute>,
+}
+
+/// A method as it is to be called.
+struct Method {
+    ident: Ident,
+    has_receiver: bool,
+    is_async: bool,
+    parameters: Vec<Parameter>,
+    returns: Option<Type>,
+}
+
+enum Parameter {
+    Context,
+    CallContext,
+    /// [`Call`](https://docs.rs/rigline/latest/rigline/struct.Call.html) or `Config`, as it is.
+    Whole,
+    Arguments(Box<Type>),
+}
+
+impl Methods {
+    /// Finds the methods, and takes our attributes off them.
+    fn take(block: &mut ItemImpl, faults: &mut Faults) -> Self {
+        let mut this = Self::default();
+        if let Some((path, _)) = &block.trait_ {
+            faults.add(syn::Error::new_spanned(
+                path,
+                "#[rigline::extension] goes on an `impl` block without a trait: it writes the one of `Extension` itself",
+            ));
+        }
+        let mut names = HashMap::new();
+        for item in &mut block.items {
+            let ImplItem::Fn(function) = item else { continue };
+            if let Some(attribute) = take_attribute(function, "operation") {
+                let Some(operation) = faults.take(Operation::read(&attribute, function)) else { continue };
+                if operation.cfg.is_empty()
+                    && let Some(first) = names.insert(operation.name.clone(), operation.span)
+                {
+                    let message = format!("two operations have the name `{}`: rename one of the two", operation.name);
+                    let mut error = syn::Error::new(operation.span, message);
+                    error.combine(syn::Error::new(first, "the other operation of this name"));
+                    faults.add(error);
+                }
+                if this.operations.len() == MAX_OPERATIONS {
+                    faults.add(syn::Error::new(
+                        operation.span,
+                        format_args!("an extension has at most {MAX_OPERATIONS} operations: split it"),
+                    ));
+                }
+                this.operations.push(operation);
+            }
+            for (name, place) in [("configure", &mut this.configure), ("safe_state", &mut this.safe_state)] {
+                let Some(attribute) = take_attribute(function, name) else { continue };
+                faults.take(attribute.meta.require_path_only());
+                let Some(method) = faults.take(Method::read(function)) else { continue };
+                if place.is_some() {
+                    faults.add(syn::Error::new_spanned(attribute, format_args!("an extension has one #[{name}]")));
+                }
+                if name == "safe_state"
+                    && let Some(parameter) = function.sig.inputs.iter().find(|input| matches!(input, FnArg::Typed(_)))
+                {
+                    faults.add(syn::Error::new_spanned(parameter, "#[safe_state] takes nothing but `&mut self`"));
+                }
+                *place = Some(method);
+            }
+        }
+        this
+    }
+
+    fn implementation(&self, said: &Said, block: &ItemImpl) -> TokenStream {
+        let (ty, generics) = (&block.self_ty, &block.generics);
+        let (impl_generics, _, where_clause) = generics.split_for_impl();
+        let attributes = block.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+        let manifest = self.manifest(said, block);
+        let call = self.call();
+        let configure = self.configure.as_ref().map(|method| {
+            let code = method.invocation(&quote!(config), &quote!(get));
+            quote! {
+                async fn configure(
+                    &mut self,
+                    mut config: __private::Config<'_>,
+                    cx: &mut __private::Context<'_>,
+                ) -> ::core::result::Result<(), __private::Failure> {
+                    ::core::result::Result::Ok(#code?)
+                }
+            }
+        });
+        let safe_state = self.safe_state.as_ref().map(|method| {
+            let code = method.invocation(&quote!(), &quote!());
+            quote! {
+                async fn safe_state(&mut self) {
+                    #code
+                }
+            }
+        });
+        let warnings = self.operations.iter().filter(|operation| RESERVED.contains(&operation.name.as_str())).map(
+            |Operation { name, span, .. }| {
+                let note = format!(
+                    "Amplifier has an operation `{name}` of its own: this one can be reached there by a spelt-out \
+                     `invoke` only"
+                );
+                let ident = Ident::new("reserved_name", *span);
+                quote_spanned! {*span=>
+                    const _: () = {
+                        #[deprecated(note = #note)]
+                        #[allow(non_upper_case_globals)]
+                        const #ident: () = ();
+                        #ident
+                    };
+                }
+            },
+        );
+        quote! {
+            #(#attributes)*
+            #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, unused_qualifications)]
+            const _: () = {
+                use ::rigline::__private;
+
+                #[automatically_derived]
+                impl #impl_generics __private::Extension for #ty #where_clause {
+                    fn manifest(&self) -> &'static __private::Manifest {
+                        #manifest
+                    }
+
+                    #call
+                    #configure
+                    #safe_state
+                }
+
+                #(#warnings)*
+            };
+        }
+    }
+
+    fn manifest(&self, said: &Said, block: &ItemImpl) -> TokenStream {
+        let generic: Vec<&Ident> = block
+            .generics
+            .params
+            .iter()
+            .filter_map(|param| match param {
+                GenericParam::Type(param) => Some(&param.ident),
+                GenericParam::Const(param) => Some(&param.ident),
+                GenericParam::Lifetime(_) => None,
+            })
+            .collect();
+        let is_generic = |ty: &Type| mentions(ty.to_token_stream(), &generic);
+        let operations: Vec<(TokenStream, bool)> =
+            self.operations.iter().map(|operation| operation.manifest(&is_generic)).collect();
+        let all_concrete = operations.iter().all(|(_, concrete)| *concrete);
+        let operations = operations.into_iter().map(|(code, _)| code);
+        let name = said.name.as_ref().map_or_else(|| quote!(::core::env!("CARGO_PKG_NAME")), ToTokens::to_token_stream);
+        let version =
+            said.version.as_ref().map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), ToTokens::to_token_stream);
+        let description = said.description.as_ref().map_or_else(|| text::description(&block.attrs), LitStr::value);
+        let requires = &said.requires;
+        let manifest = |operations: TokenStream| {
+            quote_spanned! {block.self_ty.span()=>
+                __private::Manifest::new(#name, #version)
+                    .description(#description)
+                    .requires(&[#(#requires),*])
+                    .operations(#operations)
+                    .fitting()
+            }
+        };
+        if all_concrete {
+            let manifest = manifest(quote!(OPERATIONS));
+            quote! {
+                const OPERATIONS: &[__private::Operation] = &[#(#operations),*];
+                const MANIFEST: &__private::Manifest = &#manifest;
+                MANIFEST
+            }
+        } else {
+            // Only a constant of this form can name generic types.
+            let manifest = manifest(quote!(const { &[#(#operations),*] }));
+            quote!(const { &#manifest })
+        }
+    }
+
+    fn call(&self) -> TokenStream {
+        let by_name = self.operations.iter().any(|operation| !operation.cfg.is_empty());
+        let arms = self.operations.iter().enumerate().map(|(place, operation)| {
+            let (cfg, code) = (&operation.cfg, operation.method.invocation(&quote!(call), &quote!(args)));
+            let pattern = if by_name {
+                operation.name.to_token_stream()
+            } else {
+                Literal::usize_unsuffixed(place).to_token_stream()
+            };
+            let span = operation.method.returns.as_ref().map_or(operation.span, Spanned::span);
+            let result = quote_spanned!(span=> __private::Returned::result(#code));
+            let end = quote_spanned!(span=> __private::Ending::end(value, cx));
+            let failure = quote_spanned!(span=> ::core::convert::From::from(error));
+            quote! {
+                #(#cfg)*
+                #pattern => match #result {
+                    ::core::result::Result::Ok(value) => #end,
+                    ::core::result::Result::Err(error) => ::core::result::Result::Err(#failure),
+                },
+            }
+        });
+        let subject = if by_name { quote!(call.operation()) } else { quote!(call.index) };
+        quote! {
+            async fn call(
+                &mut self,
+                mut call: __private::Call<'_>,
+                cx: &mut __private::Context<'_>,
+            ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
+                match #subject {
+                    #(#arms)*
+                    _ => ::core::result::Result::Err(__private::Failure::UNKNOWN_OPERATION),
+                }
+            }
+        }
+    }
+}
+
+/// Whether one of these names stands in the tokens, or `Self`.
+fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        proc_macro2::TokenTree::Ident(ident) => ident == "Self" || names.iter().any(|name| **name == ident),
+        proc_macro2::TokenTree::Group(group) => mentions(group.stream(), names),
+        _ => false,
+    })
+}
+
+/// Takes the attribute off a method: as `#[operation]`, or `#[rigline::operation]` for whoever likes it spelt out.
+fn take_attribute(function: &mut ImplItemFn, name: &str) -> Option<Attribute> {
+    let ours = |attribute: &Attribute| {
+        let path = attribute.path();
+        path.is_ident(name)
+            || (path.segments.len() == 2 && path.segments[0].ident == "rigline" && path.segments[1].ident == name)
+    };
+    let place = function.attrs.iter().position(ours)?;
+    Some(function.attrs.remove(place))
+}
+
+impl Operation {
+    fn read(attribute: &Attribute, function: &ImplItemFn) -> syn::Result<Self> {
+        let ident = &function.sig.ident;
+        let mut this = Self {
+            name: ident.unraw().to_string().trim_matches('_').replace('_', "-"),
+            span: ident.span(),
+            description: text::description(&function.attrs),
+            outputs: None,
+            method: Method::read(function)?,
+            cfg: function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect(),
+        };
+        if this.method.returns.is_none() {
+            return Err(syn::Error::new(
+                ident.span(),
+                "an operation returns `Result<Outcome, Failure>`, or a `Result` of a struct with #[derive(rigline::Outputs)]",
+            ));
+        }
+        if !matches!(attribute.meta, Meta::Path(_)) {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("name") {
+                    let name = not_empty(meta.value()?.parse()?)?;
+                    (this.name, this.span) = (name.value(), name.span());
+                } else if meta.path.is_ident("description") {
+                    this.description = meta.value()?.parse::<LitStr>()?.value();
+                } else if meta.path.is_ident("outputs") {
+                    this.outputs = Some(meta.value()?.parse()?);
+                } else {
+                    return Err(meta.error("unknown attribute; known here: name, description, outputs"));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(this)
+    }
+
+    /// The operation in the manifest, and whether that is free of generic types.
+    fn manifest(&self, is_generic: &impl Fn(&Type) -> bool) -> (TokenStream, bool) {
+        let mut concrete = true;
+        let arguments = self.method.parameters.iter().find_map(|parameter| match parameter {
+            Parameter::Arguments(ty) => Some(&**ty),
+            _ => None,
+        });
+        let takes_whole_call = self.method.parameters.iter().any(|parameter| matches!(parameter, Parameter::Whole));
+        let params = match arguments {
+            None if takes_whole_call => quote!(__private::Schema::ANY),
+            None => quote!(__private::Schema::OBJECT),
+            Some(ty) => {
+                concrete &= !is_generic(ty);
+                let ty = in_constants(ty);
+                let node = quote_spanned!(ty.span()=> <#ty as __private::Params>::SCHEMA);
+                let check = quote_spanned!(ty.span()=> __private::arguments_are_an_object(#node););
+                if is_generic(&ty) {
+                    quote!(const { #check __private::Schema::of::<#ty>() })
+                } else {
+                    quote!({ #check ::rigline::__schema!(#node) })
+                }
+            }
+        };
+        let returns = self.outputs.clone().or_else(|| {
+            let ty = self.method.returns.as_ref().map(in_constants)?;
+            Some(syn::parse_quote_spanned!(ty.span()=> <#ty as __private::Returned>::Ok))
+        });
+        let outputs = returns.map(|ty| {
+            concrete &= !is_generic(&ty);
+            let ty = in_constants(&ty);
+            let schema = if is_generic(&ty) {
+                quote_spanned!(ty.span()=> const { __private::outputs_of::<#ty>() })
+            } else {
+                quote_spanned!(ty.span()=> ::rigline::__optional_schema!(<#ty as __private::Ending>::OUTPUTS))
+            };
+            quote!(.optional_outputs(#schema))
+        });
+        let (cfg, name, description) = (&self.cfg, &self.name, &self.description);
+        let code = quote! {
+            #(#cfg)*
+            __private::Operation::new(#name, #params).description(#description) #outputs
+        };
+        (code, concrete)
+    }
+}
+
+impl Method {
+    fn read(function: &ImplItemFn) -> syn::Result<Self> {
+        let signature = &function.sig;
+        if let Some(param) = signature.generics.params.iter().find(|param| !matches!(param, GenericParam::Lifetime(_)))
+        {
+            return Err(syn::Error::new_spanned(param, "this method cannot be generic: nobody would say over what"));
+        }
+        let mut parameters = Vec::new();
+        let mut has_receiver = false;
+        for input in &signature.inputs {
+            match input {
+                FnArg::Receiver(receiver) => {
+                    has_receiver = true;
+                    if !matches!(receiver.kind, ReceiverKind::Reference(..)) {
+                        return Err(syn::Error::new_spanned(receiver, "expected `&mut self` or `&self`"));
+                    }
+                }
+                FnArg::Typed(input) => parameters.push(Parameter::of(&input.ty)?),
+            }
+        }
+        let takers = parameters.iter().filter(|one| matches!(one, Parameter::Arguments(_) | Parameter::Whole)).count();
+        if takers > 1 {
+            return Err(syn::Error::new_spanned(
+                &signature.inputs,
+                "all arguments come in one struct: write one with a field for each, and #[derive(rigline::Params)]",
+            ));
+        }
+        Ok(Self {
+            ident: signature.ident.clone(),
+            has_receiver,
+            is_async: signature.asyncness.is_some(),
+            parameters,
+            returns: match &signature.output {
+                ReturnType::Default => None,
+                ReturnType::Type(_, ty) => Some((**ty).clone()),
+            },
+        })
+    }
+
+    /// Calls the method, with arguments taken out of `source` by its method `take`.
+    fn invocation(&self, source: &TokenStream, take: &TokenStream) -> TokenStream {
+        let ident = &self.ident;
+        let function = if self.has_receiver { quote!(self.#ident) } else { quote!(Self::#ident) };
+        let mut before = TokenStream::new();
+        let values = self.parameters.iter().map(|parameter| match parameter {
+            Parameter::Context => quote!(cx),
+            Parameter::CallContext => quote!(#source.context),
+            Parameter::Whole => source.clone(),
+            Parameter::Arguments(ty) => {
+                let name = format_ident!("arguments");
+                before.extend(quote_spanned!(ty.span()=> let #name = #source.#take()?;));
+                quote!(#name)
+            }
+        });
+        let values: Vec<_> = values.collect();
+        let wait = self.is_async.then(|| quote!(.await));
+        quote!({
+            #before
+            #function(#(#values),*)#wait
+        })
+    }
+}
+
+impl Parameter {
+    fn of(ty: &Type) -> syn::Result<Self> {
+        let named = |ty: &Type, name: &str| match ty {
+            Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == name),
+            _ => false,
+        };
+        match ty {
+            Type::Reference(reference) if named(&reference.elem, "Context") => match reference.mutability {
+                Some(_) => Ok(Self::Context),
+                None => Err(syn::Error::new_spanned(ty, "expected `&mut Context<'_>`")),
+            },
+            Type::Reference(_) => Err(syn::Error::new_spanned(
+                ty,
+                "expected `&mut Context<'_>`, or the arguments: a type with #[derive(rigline::Params)], by value",
+            )),
+            Type::ImplTrait(_) => Err(syn::Error::new_spanned(ty, "expected the arguments' own type")),
+            _ if named(ty, "CallContext") => Ok(Self::CallContext),
+            _ if named(ty, "Call") || named(ty, "Config") => Ok(Self::Whole),
+            _ => Ok(Self::Arguments(Box::new(ty.clone()))),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The macros of [rigline](https://docs.rs/rigline), which re-exports them: use them from there.
+
+use proc_macro::TokenStream;
+
+mod attributes;
+mod extension;
+mod outputs;
+mod params;
+mod text;
+
+/// Implements [`Extension`] for a type, from the methods that are operations.
+///
+/// ```
+/// use rigline::{Context, Failure, Outcome, Params};
+///
+/// #[derive(Params)]
+/// struct Greet<'a> {
+///     /// Who is greeted.
+///     name: &'a str,
+///     /// How many times.
+///     #[param(minimum = 1, maximum = 10, default = 1)]
+///     times: u8,
+/// }
+///
+/// struct Greeter {
+///     greeted: u32,
+/// }
+///
+/// #[rigline::extension(name = "greeter", description = "Says hello")]
+/// impl Greeter {
+///     /// Greet somebody.
+///     #[operation]
+///     async fn greet(&mut self, args: Greet<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+///         for _ in 0..args.times {
+///             cx.info(format_args!("Hello, {}!", args.name));
+///         }
+///         self.greeted += u32::from(args.times);
+///         cx.done("greeted")
+///     }
+///
+///     /// Start counting afresh.
+///     #[operation(name = "reset-count")]
+///     fn reset(&mut self) -> Result<(), Failure> {
+///         self.greeted = 0;
+///         Ok(())
+///     }
+/// }
+///
+/// use rigline::Extension;
+/// let manifest = Greeter { greeted: 0 }.manifest();
+/// assert_eq!(manifest.operations[0].name, "greet");
+/// assert_eq!(manifest.operations[0].description, "Greet somebody.");
+/// assert_eq!(manifest.operations[1].params.to_string(), r#"{"type":"object"}"#);
+/// ```
+///
+/// The macro writes an implementation of the trait [`Extension`] and nothing else; the `impl` block itself stays as it is.
+///
+/// # On the `impl` block
+/// - `name = "…"`: the extension's name; the package's if it is not said.
+/// - `version = "…"`: its semantic version; the package's if it is not said.
+/// - `description = "…"`: what it is for; the block's doc comment if it is not said.
+/// - `requires("kubectl", …)`: commands that must be in `PATH` (on desktops).
+///
+/// # On methods
+/// - `#[operation]`: an operation. Its name is the method's, `snake_case` turned into `kebab-case`, or `name = "…"`; its
+///   description is the doc comment's text up to its first heading or code block, or `description = "…"`.
+///   - The method is a plain `fn` or an `async fn`, on `&mut self`, `&self` or neither. A plain one keeps everybody
+///     waiting while it runs.
+///   - Its parameters, in any order and each of them optional: the context, `&mut Context<'_>`; what the host says about the
+///     call, [`CallContext<'_>`](CallContext); and one of any other type, the arguments, which implement [`Params`].
+///   - It returns a `Result` of [`Outcome`], `()`, or a struct with `#[derive(Outputs)]`, whose schema the manifest then
+///     has; an operation that writes them by `cx.outputs` tells it as `#[operation(outputs = Measured)]`. The error
+///     is [`Failure`], or anything that converts into one.
+/// - `#[configure]`: takes the configuration that a host sends when it starts a session: a [`Config<'_>`](Config), or a
+///   type that implements [`Params`], as an operation's arguments do; and the context. It returns `Result<(), Failure>`.
+/// - `#[safe_state]`: brings what the extension drives into a state that is safe when nobody watches.
+///
+/// Amplifier has operations of its own called `health`, `describe` and `invoke`: one of the extension's with such a
+/// name can be reached there by a spelt-out `invoke` only, and the compiler warns.
+///
+/// # Limits
+/// At most 500 operations, each with a name of its own; and the manifest fits the 65,535 bytes of a line that a gevals host
+/// reads. What is beyond does not compile.
+///
+/// [`Extension`]: https://docs.rs/rigline/latest/rigline/trait.Extension.html
+/// [`Params`]: https://docs.rs/rigline/latest/rigline/trait.Params.html
+/// [`Outcome`]: https://docs.rs/rigline/latest/rigline/struct.Outcome.html
+/// [`Failure`]: https://docs.rs/rigline/latest/rigline/struct.Failure.html
+/// [`Config<'_>`]: https://docs.rs/rigline/latest/rigline/struct.Config.html
+/// [CallContext]: https://docs.rs/rigline/latest/rigline/struct.CallContext.html
+/// [Config]: https://docs.rs/rigline/latest/rigline/struct.Config.html
+#[proc_macro_attribute]
+pub fn extension(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    extension::expand(attribute.into(), item.into()).into()
+}
+
+/// Writes the JSON Schema of a struct or an enum of names, and the decoder that enforces it: serde's `Deserialize`. Do not
+/// derive that one beside it.
+///
+/// ```
+/// use rigline::{Params, Schema, json::Decimal, json::de::from_checked};
+///
+/// /// Measure a rail.
+/// #[derive(Params)]
+/// #[param(rename_all = "camelCase", deny_unknown_fields)]
+/// struct Measure<'a> {
+///     /// The rail, such as `3V3`.
+///     #[param(min_length = 1, max_length = 8, example = "3V3")]
+///     rail: &'a str,
+///     #[param(minimum = 1, maximum = 1000, default = 16)]
+///     sample_count: u16,
+///     #[param(minimum = 0, maximum = 5.5)]
+///     expected: Option<Decimal<3>>,
+///     #[param(default = "fast")]
+///     speed: Speed,
+/// }
+///
+/// #[derive(Params, PartialEq, Debug)]
+/// #[param(rename_all = "kebab-case")]
+/// enum Speed {
+///     Fast,
+///     VerySlow,
+/// }
+///
+/// let mut text = br#"{"rail":"5V","expected":5.0}"#.to_vec();
+/// let args: Measure = from_checked(&mut text)?;
+/// assert_eq!((args.sample_count, args.speed), (16, Speed::Fast));
+///
+/// let mut text = br#"{"rail":"5V","sampleCount":0}"#.to_vec();
+/// let error = from_checked::<Measure>(&mut text).err().unwrap();
+/// assert_eq!(error.to_string(), "sampleCount: 0 is below the minimum 1");
+/// # Ok::<(), rigline::json::DecodeError>(())
+/// ```
+///
+/// # What there is for each type
+/// The table in [`rigline::params`](https://docs.rs/rigline/latest/rigline/params/index.html) says which types a field can
+/// have, what their schemas say, and where schema and decoder differ. A struct of one field without a name is as that field
+/// is. A type that holds itself has no schema that ends: write it out.
+///
+/// # Attributes
+/// `#[param(…)]`; those that serde has too are also read in serde's spelling, `#[serde(…)]`.
+///
+/// On the struct or enum:
+/// - `rename_all = "camelCase"`: or any other of serde's cases.
+/// - `deny_unknown_fields`: unknown members are an error; without it they are ignored.
+/// - `default`: missing fields are those of `Default::default()`.
+///
+/// On a field or variant:
+/// - `rename = "…"`, `alias = "…"`: its name, and names that are taken too but not told.
+/// - `skip`: it is not read, and is its default.
+/// - `default = 16`: the value that stands for a missing one: a literal that suits the type (a number for a number
+///   and for `Decimal`, a string for a string and for an enum), told in the schema; or an expression, which is not.
+///   `default` alone is `Default::default()`. In `#[serde(default = "path")]` it is a function.
+/// - `minimum = 1`, `maximum = "3.135"`: bounds of a number, included. They are literals, or strings that hold one.
+/// - `min_length = 1`, `max_length = 8`: characters of a string, elements of an array, members of a map.
+/// - `example = "3V3"`: a value to show; there can be many.
+/// - `schema = r#"{"type":"string"}"#`: the schema of a type that has none but implements serde's `Deserialize`. Whether the
+///   two agree is then up to you.
+/// - Its doc comment is its description.
+#[proc_macro_derive(Params, attributes(param, serde))]
+pub fn params(item: TokenStream) -> TokenStream {
+    params::expand(item.into()).into()
+}
+
+/// Writes the JSON Schema of outputs, what puts each of them into a reply, and serde's `Serialize`, so that they can be parts
+/// of others. Do not derive that one beside it. An enum of names can be an output too.
+///
+/// ```
+/// use rigline::{Outputs, json::{Decimal, ser::to_slice}, params::OutputValue};
+///
+/// #[derive(Outputs)]
+/// struct Measured {
+///     /// The mean, in volts.
+///     volts: Decimal<3>,
+///     /// The voltage that was asked for; left out where none was.
+///     expected: Option<Decimal<3>>,
+///     verdict: Verdict,
+/// }
+///
+/// #[derive(Outputs)]
+/// #[output(rename_all = "lowercase")]
+/// enum Verdict {
+///     Good,
+///     Bad,
+/// }
+///
+/// let measured = Measured { volts: Decimal::from_mantissa(3300), expected: None, verdict: Verdict::Good };
+/// let mut memory = [0; 64];
+/// let length = to_slice(&measured, &mut memory)?;
+/// assert_eq!(&memory[..length], br#"{"volts":3.300,"verdict":"good"}"#);
+/// # Ok::<(), rigline::json::ser::SerError>(())
+/// ```
+///
+/// The attributes are those of [`Params`](derive@Params) that make sense for outputs, as `#[output(…)]` or in serde's
+/// spelling: `rename`, `rename_all`, `skip`, `example`, `schema`.
+#[proc_macro_derive(Outputs, attributes(output, serde))]
+pub fn outputs(item: TokenStream) -> TokenStream {
+    outputs::expand(item.into()).into()
+}

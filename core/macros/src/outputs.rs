@@ -1,0 +1,193 @@
+//! `#[derive(Outputs)]`.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Data, DataEnum, DeriveInput, Field, Fields};
+
+use crate::attributes::{Container, Derive, Member};
+use crate::params::{bounded, keywords, node, wrapped};
+
+pub(crate) fn expand(item: TokenStream) -> TokenStream {
+    syn::parse2(item).and_then(|input: DeriveInput| derive(&input)).unwrap_or_else(|error| error.to_compile_error())
+}
+
+fn derive(input: &DeriveInput) -> syn::Result<TokenStream> {
+    let container = Container::read(Derive::Outputs, &input.attrs)?;
+    let code = match &input.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Unnamed(fields) if fields.unnamed.len() == 1 => newtype(input, &container, &fields.unnamed[0])?,
+            Fields::Unnamed(fields) => {
+                return Err(syn::Error::new_spanned(fields, "outputs have names: write a struct with named fields"));
+            }
+            fields => structure(input, &container, fields)?,
+        },
+        Data::Enum(data) => enumeration(input, &container, data)?,
+        Data::Union(data) => {
+            return Err(syn::Error::new_spanned(
+                data.union_token,
+                "a union cannot be written: write a struct or an enum",
+            ));
+        }
+    };
+    Ok(wrapped(input, &code, &quote!(OutputValue)))
+}
+
+fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn::Result<TokenStream> {
+    let mut members: Vec<(&Field, Member)> = Vec::new();
+    for field in fields {
+        let member = Member::field(Derive::Outputs, field, container.rename_all)?;
+        if member.skip {
+            continue;
+        }
+        if members.iter().any(|(_, other)| other.name == member.name) {
+            let message = format!("the name `{}` is taken: rename one of the two", member.name);
+            return Err(syn::Error::new(member.span, message));
+        }
+        members.push((field, member));
+    }
+    let (name, description) = (&input.ident, &container.description);
+    let generics = bounded(&input.generics, &quote!(__private::OutputValue));
+    let (impl_generics, types, where_clause) = generics.split_for_impl();
+    let schemas = members.iter().map(|(field, member)| {
+        let (node, keywords, json_name) =
+            (node(&field.ty, member, &quote!(OutputValue)), keywords(member), &member.name);
+        if member.schema.is_some() {
+            quote!(__private::Field::new(#json_name, #node, #keywords))
+        } else {
+            let ty = &field.ty;
+            quote! {
+                __private::Field::new(#json_name, __private::present(#node), #keywords)
+                    .optional(<#ty as __private::OutputValue>::OPTIONAL)
+            }
+        }
+    });
+    let present: Vec<_> = members
+        .iter()
+        .map(|(field, member)| {
+            let (ty, ident) = (&field.ty, &field.ident);
+            if member.schema.is_some() {
+                quote!(true)
+            } else {
+                quote!(!<#ty as __private::OutputValue>::is_absent(&self.#ident))
+            }
+        })
+        .collect();
+    let idents: Vec<_> = members.iter().map(|(field, _)| &field.ident).collect();
+    let names: Vec<_> = members.iter().map(|(_, member)| &member.name).collect();
+    let serialized = members.iter().map(|(field, member)| {
+        let (ident, json_name) = (&field.ident, &member.name);
+        quote_spanned!(field.ty.span()=> __private::SerializeStruct::serialize_field(&mut object, #json_name, &self.#ident)?;)
+    });
+    let type_name = name.to_string();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #impl_generics __private::OutputValue for #name #types #where_clause {
+            const SCHEMA: &'static __private::Node =
+                &__private::Node::Object { description: #description, fields: &[#(#schemas),*], closed: false };
+        }
+
+        #[automatically_derived]
+        impl #impl_generics __private::Serialize for #name #types #where_clause {
+            fn serialize<__S: __private::Serializer>(
+                &self,
+                serializer: __S,
+            ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                let count = 0usize #(+ if #present { 1usize } else { 0usize })*;
+                let mut object = serializer.serialize_struct(#type_name, count)?;
+                #(
+                    if #present {
+                        #serialized
+                    }
+                )*
+                __private::SerializeStruct::end(object)
+            }
+        }
+
+        #[automatically_derived]
+        impl #impl_generics __private::Outputs for #name #types #where_clause {
+            fn write(&self, cx: &mut __private::Context<'_>) -> ::core::result::Result<(), __private::Failure> {
+                #(
+                    if #present {
+                        cx.output(#names, &self.#idents)?;
+                    }
+                )*
+                ::core::result::Result::Ok(())
+            }
+        }
+    })
+}
+
+/// A struct of one field without a name: as that field is. It is an output, not a set of them.
+fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Result<TokenStream> {
+    let mut member = Member::field(Derive::Outputs, field, None)?;
+    if member.description.is_empty() {
+        member.description.clone_from(&container.description);
+    }
+    let (name, ty) = (&input.ident, &field.ty);
+    let generics = bounded(&input.generics, &quote!(__private::OutputValue));
+    let (impl_generics, types, where_clause) = generics.split_for_impl();
+    let (node, keywords) = (node(ty, &member, &quote!(OutputValue)), keywords(&member));
+    let optional = member.schema.is_none().then(|| {
+        quote! {
+            const OPTIONAL: bool = <#ty as __private::OutputValue>::OPTIONAL;
+
+            fn is_absent(&self) -> bool {
+                <#ty as __private::OutputValue>::is_absent(&self.0)
+            }
+        }
+    });
+    Ok(quote! {
+        #[automatically_derived]
+        impl #impl_generics __private::OutputValue for #name #types #where_clause {
+            const SCHEMA: &'static __private::Node = &__private::Node::Said(#node, #keywords);
+            #optional
+        }
+
+        #[automatically_derived]
+        impl #impl_generics __private::Serialize for #name #types #where_clause {
+            fn serialize<__S: __private::Serializer>(
+                &self,
+                serializer: __S,
+            ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                __private::Serialize::serialize(&self.0, serializer)
+            }
+        }
+    })
+}
+
+fn enumeration(input: &DeriveInput, container: &Container, data: &DataEnum) -> syn::Result<TokenStream> {
+    let mut members: Vec<(&syn::Ident, Member)> = Vec::new();
+    for variant in &data.variants {
+        members.push((&variant.ident, Member::variant(Derive::Outputs, variant, container.rename_all)?));
+    }
+    if members.is_empty() {
+        return Err(syn::Error::new_spanned(&input.ident, "an enum without variants has no value"));
+    }
+    let (name, description) = (&input.ident, &container.description);
+    let (impl_generics, types, where_clause) = input.generics.split_for_impl();
+    let names = members.iter().map(|(_, member)| &member.name);
+    let arms = members.iter().map(|(variant, member)| {
+        let json_name = &member.name;
+        quote!(Self::#variant => #json_name,)
+    });
+    Ok(quote! {
+        #[automatically_derived]
+        impl #impl_generics __private::OutputValue for #name #types #where_clause {
+            const SCHEMA: &'static __private::Node =
+                &__private::Node::Enum { names: &[#(#names),*], description: #description };
+        }
+
+        #[automatically_derived]
+        impl #impl_generics __private::Serialize for #name #types #where_clause {
+            fn serialize<__S: __private::Serializer>(
+                &self,
+                serializer: __S,
+            ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                serializer.serialize_str(match self {
+                    #(#arms)*
+                })
+            }
+        }
+    })
+}

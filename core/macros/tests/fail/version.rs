@@ -1,0 +1,6 @@
+struct Rig;
+
+#[rigline::extension(name = "rig", version = "1.2")]
+impl Rig {}
+
+fn main() {}

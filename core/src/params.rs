@@ -1,0 +1,346 @@
+//! What arguments and outputs are made of: for each type, the schema that a manifest tells and the decoder that enforces it.
+//!
+//! | Rust | JSON Schema | the schema accepts, and the decoder refuses |
+//! |---|---|---|
+//! | `bool` | `boolean` | |
+//! | `u8` … `i128`, `usize`, `isize` | `integer` with `minimum` and `maximum` | |
+//! | `NonZeroU8` … `NonZeroU128`, `NonZeroUsize` | the same, from 1 | |
+//! | [`Decimal<P>`](crate::json::Decimal) | `number` with `multipleOf`, `minimum`, `maximum` | |
+//! | `f32`, `f64` | `number` | a number that is not finite in the type |
+//! | `char` | `string` of one character | |
+//! | `&str`, `String`, `Cow<str>` | `string` | half a surrogate pair (`"\ud800"`), here and in every string |
+//! | [`heapless::String<N>`] | `string` with `maxLength` N | a text of up to N characters that takes more than N **bytes** |
+//! | `Option<T>` | that of `T`, or `null`; not required | |
+//! | `[T; N]`, N up to 32 | `array` of N items | |
+//! | `Vec<T>`, [`heapless::Vec<T, N>`] | `array`, with `maxItems` | |
+//! | `BTreeMap<K, V>`, [`heapless::LinearMap<K, V, N>`] | `object` with `additionalProperties`; K is a string | as its key |
+//! | [`GoDuration`](crate::GoDuration) | `string` with a `pattern` | a duration of more than 292 years |
+//! | [`RawJson`](crate::json::RawJson) | anything | |
+//! | a struct with `#[derive(Params)]` | `object` | a member given twice |
+//! | an enum of names with `#[derive(Params)]` | `enum` | |
+//! | any other type | what `#[param(schema = "…")]` says | as its `Deserialize` has it |
+//!
+//! The other way round, the decoder accepts what the schema refuses in these cases: a field under one of its aliases; and a
+//! float that rounding brings to within its bounds, since it is compared in its own type.
+//!
+//! Lengths in `min_length` and `max_length` are characters (Unicode scalar values), as JSON Schema counts them.
+
+use core::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize};
+
+use heapless::LenType;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::duration::GoDuration;
+use crate::extension::{Failure, Outcome};
+use crate::json::{Decimal, RawJson};
+use crate::manifest::Schema;
+
+/// A type that arguments are made of: its schema. The decoder is its [`Deserialize`](serde::Deserialize).
+///
+/// `#[derive(Params)]` writes both. A type of one's own can implement both by hand:
+///
+/// ```
+/// use rigline::params::{Node, Params};
+///
+/// /// An I²C address.
+/// struct Address(u8);
+///
+/// impl Params for Address {
+///     const SCHEMA: &'static Node = &Node::Integer { minimum: 0x08, maximum: 0x77 };
+/// }
+///
+/// impl<'de> serde::Deserialize<'de> for Address {
+///     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+///         match u8::deserialize(deserializer)? {
+///             address @ 0x08..=0x77 => Ok(Self(address)),
+///             _ => Err(rigline::json::de::rule(const { &["is no address from 8 to 119"] })),
+///         }
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no schema, so that it cannot be an argument",
+    label = "has no schema",
+    note = "a struct or an enum of yours gets one, and its decoder, by `#[derive(rigline::Params)]`",
+    note = "a field of any other type that implements serde's `Deserialize` takes one in words: `#[param(schema = \"{{...}}\")]`",
+    note = "`String`, `Vec`, `Cow` and `BTreeMap` need the feature `alloc` of rigline"
+)]
+pub trait Params: Sized {
+    /// The schema.
+    const SCHEMA: &'static Node;
+
+    /// Whether a field of this type may be left out: an `Option` may.
+    const OPTIONAL: bool = false;
+
+    /// The value that stands for one that was left out: `None` in an `Option`.
+    fn missing() -> Option<Self> {
+        None
+    }
+}
+
+/// A type that outputs are made of: its schema. It is written by its [`Serialize`].
+///
+/// `#[derive(Outputs)]` writes both, for structs and for enums of names.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no schema, so that it cannot be an output",
+    label = "has no schema",
+    note = "a struct or an enum of yours gets one, and its serializer, by `#[derive(rigline::Outputs)]`",
+    note = "a field of any other type that implements serde's `Serialize` takes one in words: `#[output(schema = \"{{...}}\")]`"
+)]
+pub trait OutputValue: Serialize {
+    /// The schema.
+    const SCHEMA: &'static Node;
+    /// Whether there may be no value.
+    const OPTIONAL: bool = false;
+
+    /// Whether there is no value, so that the output is left out: `None` in an `Option`.
+    fn is_absent(&self) -> bool {
+        false
+    }
+}
+
+/// Outputs with names and types: a struct with `#[derive(Outputs)]`.
+///
+/// ```
+/// use rigline::{Context, Failure, Outcome, Outputs, json::Decimal};
+///
+/// #[derive(Outputs)]
+/// struct Measured {
+///     /// What was measured, in volts.
+///     volts: Decimal<3>,
+///     /// How many samples that is the mean of.
+///     samples: u16,
+/// }
+///
+/// fn measure(cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+///     cx.outputs(&Measured { volts: Decimal::from_mantissa(3300), samples: 16 })?;
+///     cx.done("3V3 is in order")
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no set of outputs",
+    label = "not a struct with `#[derive(Outputs)]`",
+    note = "an operation returns `Outcome`, `()`, or a struct with `#[derive(rigline::Outputs)]`"
+)]
+pub trait Outputs: OutputValue {
+    /// Writes each field as an output of its name.
+    fn write(&self, cx: &mut Context<'_>) -> Result<(), Failure>;
+}
+
+/// What an operation's method returns when it ends well.
+#[diagnostic::on_unimplemented(
+    message = "an operation cannot return `{Self}`",
+    label = "not an outcome",
+    note = "an operation returns a `Result` of `Outcome`, `()`, or a struct with `#[derive(rigline::Outputs)]`"
+)]
+pub trait Ending {
+    /// The schema of what it puts out, if that is known.
+    #[doc(hidden)]
+    const OUTPUTS: Option<&'static Node>;
+
+    /// The same, rendered.
+    #[doc(hidden)]
+    const RENDERED: Option<Schema> = None;
+
+    /// Ends the call.
+    #[doc(hidden)]
+    fn end(self, cx: &mut Context<'_>) -> Result<Outcome, Failure>;
+}
+
+impl Ending for Outcome {
+    const OUTPUTS: Option<&'static Node> = None;
+
+    fn end(self, _: &mut Context<'_>) -> Result<Outcome, Failure> {
+        Ok(self)
+    }
+}
+
+impl Ending for () {
+    const OUTPUTS: Option<&'static Node> = None;
+
+    fn end(self, _: &mut Context<'_>) -> Result<Outcome, Failure> {
+        Ok(Outcome::DONE)
+    }
+}
+
+impl<T: Outputs> Ending for T {
+    const OUTPUTS: Option<&'static Node> = Some(T::SCHEMA);
+    const RENDERED: Option<Schema> = Some(Schema::of_outputs::<T>());
+
+    fn end(self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.write(cx)?;
+        Ok(Outcome::DONE)
+    }
+}
+
+pub use crate::schema::{Field, Keywords, Node};
+
+macro_rules! both {
+    ($([$($generics:tt)*] $type:ty = $node:expr;)*) => {$(
+        #[allow(clippy::cast_possible_wrap, reason = "the minimum of an unsigned type is 0")]
+        impl<$($generics)*> Params for $type {
+            const SCHEMA: &'static Node = &$node;
+        }
+
+        #[allow(clippy::cast_possible_wrap, reason = "the minimum of an unsigned type is 0")]
+        impl<$($generics)*> OutputValue for $type {
+            const SCHEMA: &'static Node = &$node;
+        }
+    )*};
+}
+
+macro_rules! integers {
+    ($($type:ident)*) => {
+        both! {$([] $type = Node::Integer { minimum: $type::MIN as i128, maximum: $type::MAX as u128 };)*}
+    };
+}
+
+macro_rules! non_zero {
+    ($($type:ident)*) => {
+        both! {$([] $type = Node::Integer { minimum: 1, maximum: $type::MAX.get() as u128 };)*}
+    };
+}
+
+integers! { u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize }
+non_zero! { NonZeroU8 NonZeroU16 NonZeroU32 NonZeroU64 NonZeroU128 NonZeroUsize }
+
+const TEXT: Node = Node::String { min_length: 0, max_length: usize::MAX, pattern: "" };
+
+both! {
+    [] bool = Node::Bool;
+    [] char = Node::String { min_length: 1, max_length: 1, pattern: "" };
+    [] f32 = Node::Number { multiple_of: "", minimum: "-3.4028235e38", maximum: "3.4028235e38" };
+    [] f64 = Node::Number { multiple_of: "", minimum: "", maximum: "" };
+    [const PLACES: u8] Decimal<PLACES> = decimal(PLACES);
+    [] &str = TEXT;
+    [L: LenType, const N: usize] heapless::String<N, L> = Node::String { min_length: 0, max_length: N, pattern: "" };
+    // `[-+]?([0-9]*(\.[0-9]*)?[a-z]+)+` with a digit in each number, and `0`.
+    [] GoDuration = Node::String {
+        min_length: 0,
+        max_length: usize::MAX,
+        pattern: r"^[-+]?(0|(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$",
+    };
+    [] RawJson<'_> = Node::Any;
+}
+
+const fn decimal(places: u8) -> Node {
+    match places {
+        0 => Node::Integer { minimum: i32::MIN as i128, maximum: i32::MAX as u128 },
+        1 => Node::Number { multiple_of: "0.1", minimum: "-214748364.8", maximum: "214748364.7" },
+        2 => Node::Number { multiple_of: "0.01", minimum: "-21474836.48", maximum: "21474836.47" },
+        3 => Node::Number { multiple_of: "0.001", minimum: "-2147483.648", maximum: "2147483.647" },
+        4 => Node::Number { multiple_of: "0.0001", minimum: "-214748.3648", maximum: "214748.3647" },
+        5 => Node::Number { multiple_of: "0.00001", minimum: "-21474.83648", maximum: "21474.83647" },
+        6 => Node::Number { multiple_of: "0.000001", minimum: "-2147.483648", maximum: "2147.483647" },
+        7 => Node::Number { multiple_of: "0.0000001", minimum: "-214.7483648", maximum: "214.7483647" },
+        8 => Node::Number { multiple_of: "0.00000001", minimum: "-21.47483648", maximum: "21.47483647" },
+        _ => Node::Number { multiple_of: "0.000000001", minimum: "-2.147483648", maximum: "2.147483647" },
+    }
+}
+
+/// A reference is written as what it points to.
+impl<T: OutputValue> OutputValue for &T {
+    const SCHEMA: &'static Node = T::SCHEMA;
+    const OPTIONAL: bool = T::OPTIONAL;
+
+    fn is_absent(&self) -> bool {
+        (**self).is_absent()
+    }
+}
+
+impl<T: Params> Params for Option<T> {
+    const SCHEMA: &'static Node = &Node::Nullable(T::SCHEMA);
+    const OPTIONAL: bool = true;
+
+    fn missing() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl<T: OutputValue> OutputValue for Option<T> {
+    const SCHEMA: &'static Node = &Node::Nullable(T::SCHEMA);
+    const OPTIONAL: bool = true;
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+/// The types that hold others, for arguments and for outputs.
+macro_rules! holders {
+    ($trait:ident) => {
+        impl<T: $trait, L: LenType, const N: usize> $trait for heapless::Vec<T, N, L> {
+            const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: 0, max_items: N };
+        }
+
+        impl<K: Key + Eq + Serialize, V: $trait, const N: usize> $trait for heapless::LinearMap<K, V, N> {
+            const SCHEMA: &'static Node = &Node::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: N };
+        }
+
+        #[cfg(feature = "alloc")]
+        impl<T: $trait> $trait for alloc::vec::Vec<T> {
+            const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: 0, max_items: usize::MAX };
+        }
+
+        #[cfg(feature = "alloc")]
+        impl<T: $trait> $trait for alloc::boxed::Box<T> {
+            const SCHEMA: &'static Node = T::SCHEMA;
+        }
+
+        #[cfg(feature = "alloc")]
+        impl<K: Key + Serialize, V: $trait> $trait for alloc::collections::BTreeMap<K, V> {
+            const SCHEMA: &'static Node =
+                &Node::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: usize::MAX };
+        }
+    };
+}
+
+holders!(Params);
+holders!(OutputValue);
+
+impl<T: Params, const N: usize> Params for [T; N] {
+    const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: N, max_items: N };
+}
+
+/// The lengths for which serde has arrays.
+macro_rules! arrays {
+    ($($n:literal)*) => {$(
+        impl<T: OutputValue> OutputValue for [T; $n] {
+            const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: $n, max_items: $n };
+        }
+    )*};
+}
+
+arrays! { 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 }
+
+#[cfg(feature = "alloc")]
+mod allocated {
+    use super::{Key, Node, OutputValue, Params, TEXT};
+    use alloc::{borrow::Cow, string::String};
+
+    both! {
+        [] String = TEXT;
+        [] Cow<'_, str> = TEXT;
+        [] crate::json::raw::RawJsonBuf = Node::Any;
+    }
+
+    impl Key for String {}
+    impl Key for Cow<'_, str> {}
+}
+
+/// A string that names the members of a map.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot name the members of a JSON object",
+    note = "a map's keys are strings: `&str`, `heapless::String`, or `String` with the feature `alloc`"
+)]
+pub trait Key {
+    /// The most characters it takes.
+    const MAX_LENGTH: usize = usize::MAX;
+}
+
+impl Key for &str {}
+
+impl<L: LenType, const N: usize> Key for heapless::String<N, L> {
+    const MAX_LENGTH: usize = N;
+}
