@@ -18,6 +18,11 @@ fn main() {
     for argument in ["--nmagic", "-Tlink.x", "-Tlink-rp.x"] {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
+    for (image, feature) in [("rig", "FIRMWARE"), ("rig-bench", "BENCH_IMAGES")] {
+        if env::var_os(format!("CARGO_FEATURE_{feature}")).is_some() {
+            println!("cargo:rustc-link-arg-bin={image}=-Tdefmt.x");
+        }
+    }
 }
 
 /// Sets `RIGLINE_GIT_HASH`, unless this is no checkout, or is a copy inside somebody else's.

@@ -52,6 +52,20 @@ impl fmt::Display for TooSmall {
 
 impl core::error::Error for TooSmall {}
 
+/// Who may start a session, where several connections lead to one extension.
+///
+/// It is asked about `initialize` only. A request in one-shot use, and any call, is the extension's to refuse.
+pub trait Gate: fmt::Debug {
+    /// A host asks to start a session.
+    ///
+    /// # Errors
+    /// It may not, for this reason. It is told so.
+    fn open(&self) -> Result<(), Failure>;
+
+    /// The session was shut down, or did not start after all. Of the loss of a connection the shell's caller knows.
+    fn close(&self);
+}
+
 /// A protocol engine for one connection at a time.
 ///
 /// ```
@@ -83,6 +97,7 @@ pub struct Engine<'m> {
     protocol: Protocol,
     /// Whether every message is taken as one of `protocol`.
     pinned: bool,
+    gate: Option<&'m dyn Gate>,
     #[cfg(feature = "amplifier")]
     event: Option<Running>,
     /// Where the members of the message in hand stand, in JSON-RPC.
@@ -233,6 +248,7 @@ impl<'m> Engine<'m> {
             finished: false,
             protocol: Protocol::default(),
             pinned: false,
+            gate: None,
             spans: rpc::NO_SPANS,
             #[cfg(feature = "amplifier")]
             event: None,
@@ -261,6 +277,12 @@ impl<'m> Engine<'m> {
     #[must_use]
     pub fn with_line_ends(self, ends: LineEnds) -> Self {
         Self { framer: self.framer.with_mode(ends), ..self }
+    }
+
+    /// With somebody to ask before a session starts, where several connections lead to one extension.
+    #[must_use]
+    pub fn with_gate(self, gate: &'m dyn Gate) -> Self {
+        Self { gate: Some(gate), ..self }
     }
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
@@ -388,7 +410,12 @@ impl<'m> Engine<'m> {
         let end = match (running.request, result) {
             (Request::Initialize { .. }, Ok(_)) => self.initialized(),
             // The result of `initialize` is a manifest and nothing else.
-            (Request::Initialize { .. }, Err(failure)) => self.reply.refuse(self.memory, failure),
+            (Request::Initialize { .. }, Err(failure)) => {
+                if let Some(gate) = self.gate {
+                    gate.close();
+                }
+                self.reply.refuse(self.memory, failure)
+            }
             (_, result) => self.reply.finish(self.memory, result),
         };
         self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });
@@ -543,7 +570,12 @@ impl<'m> Engine<'m> {
                 _ => Ok((request, None)),
             })
         };
+        let refused = match (&request, self.gate) {
+            (Ok((Request::Initialize { .. }, _)), Some(gate)) => gate.open().err(),
+            _ => None,
+        };
         let end = match request {
+            Ok(_) if refused.is_some() => self.reply.refuse(self.memory, refused.unwrap_or(Failure::CANCELLED)),
             Ok((request @ Request::Execute { .. }, timeout_nanos)) => {
                 return self.start(request, start, end, Members::Gevals, timeout_nanos);
             }
@@ -553,6 +585,9 @@ impl<'m> Engine<'m> {
             Ok((Request::Initialize { .. }, _)) => self.initialized(),
             Ok(_) => {
                 self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
+                if let Some(gate) = self.gate {
+                    gate.close();
+                }
                 self.reply.answer(self.memory, |out| out.raw(b",\"result\":{}}"))
             }
             Err(refusal) => self.reply.answer(self.memory, |out| gevals::write_refusal(out, refusal, text, spans)),

@@ -591,7 +591,7 @@ mod device {
         async fn write(&mut self, line: &[u8]) -> Result<usize, Self::Error> {
             let payload = line.strip_suffix(b"\n").unwrap_or(line);
             let sequence = self.shared.last.get();
-            let kind = if rpc::is_notification_of_ours(payload) { Kind::Log } else { Kind::Reply };
+            let kind = if rpc::is_log_line(payload) { Kind::Log } else { Kind::Reply };
             if kind == Kind::Reply {
                 self.length = payload.len();
                 for (to, from) in self.reply.iter_mut().zip(payload) {

@@ -149,9 +149,8 @@ pub(crate) fn is_answered(line: &[u8]) -> bool {
     json.elements().next().is_none() || json.elements().any(|member| one(member.as_bytes()))
 }
 
-/// Whether a line that we wrote is a notification.
-#[cfg(all(feature = "postcard", feature = "async"))]
-pub(crate) fn is_notification_of_ours(line: &[u8]) -> bool {
+/// Whether a line that an engine or its shell wrote is a log, and no reply: for a transport that treats the two differently.
+pub fn is_log_line(line: &[u8]) -> bool {
     line.starts_with(b"{\"jsonrpc\":\"2.0\",\"method\":")
 }
 

@@ -19,20 +19,27 @@
 //! assert_eq!(rig.checks().count(), 6);
 //! ```
 //!
-//! On bare metal with feature `firmware` the crate also holds what the RP2040 images share: `usb_cdc`, a USB serial
-//! port as `embedded-io-async` streams, and `board_id`.
+//! [`wires`] shares a rig between two wires.
+//!
+//! On bare metal with feature `firmware` the crate also holds what the RP2040 images share: `firmware`, the rig on a Raspberry
+//! Pi Pico; `usb_cdc`, a USB serial port as `embedded-io-async` streams; and `board_id`.
 
 #![no_std]
 
+#[cfg(feature = "bench-images")]
+pub mod bench;
 pub mod board;
 pub mod pinmap;
 pub mod rig;
 pub mod sim;
+pub mod wires;
 
 pub use board::Board;
 pub use rig::Rig;
 
 #[cfg(all(target_os = "none", feature = "firmware"))]
 pub mod board_id;
+#[cfg(all(target_os = "none", feature = "firmware"))]
+pub mod firmware;
 #[cfg(all(target_os = "none", feature = "firmware"))]
 pub mod usb_cdc;

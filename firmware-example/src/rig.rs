@@ -14,20 +14,21 @@ use crate::board::{Board, Channel, Fault, Layout, Rail, Unit};
 /// What the rig is and offers, the same on every board: which rails and pins there are, `identify` says.
 pub static MANIFEST: Manifest = Manifest::new("rig", env!("CARGO_PKG_VERSION"))
     .description("A hardware-test rig: powers a board, measures it, presses its buttons")
-    .operations(&[
-        Operation::new("identify", Schema::OBJECT).description("Tell who the rig is, what it has, and how it fares"),
-        Operation::new("power", Power::SCHEMA).description("Switch a rail on or off"),
-        Operation::new("measure", Measure::SCHEMA).description("Measure a channel"),
-        Operation::new("gpio-read", GpioRead::SCHEMA).description("Read a pin"),
-        Operation::new("gpio-write", GpioWrite::SCHEMA).description("Drive an output pin"),
-        Operation::new("press", Press::SCHEMA).description("Hold a button for a while, then let it go"),
-        Operation::new("wait-for", WaitFor::SCHEMA).description("Wait until a channel is in a range"),
-        Operation::new("wait-pin", WaitPin::SCHEMA).description("Wait until a pin has a level"),
-        Operation::new("self-test", Schema::OBJECT)
-            .description("Check rails, boot and loopbacks; begins and ends with everything off"),
-        #[cfg(feature = "bench-images")]
-        Operation::new("apply", Apply::SCHEMA).description("Apply a Kubernetes manifest"),
-    ]);
+    .operations(&OPERATIONS);
+
+/// The operations of [`MANIFEST`].
+pub const OPERATIONS: [Operation; 9] = [
+    Operation::new("identify", Schema::OBJECT).description("Tell who the rig is, what it has, and how it fares"),
+    Operation::new("power", Power::SCHEMA).description("Switch a rail on or off"),
+    Operation::new("measure", Measure::SCHEMA).description("Measure a channel"),
+    Operation::new("gpio-read", GpioRead::SCHEMA).description("Read a pin"),
+    Operation::new("gpio-write", GpioWrite::SCHEMA).description("Drive an output pin"),
+    Operation::new("press", Press::SCHEMA).description("Hold a button for a while, then let it go"),
+    Operation::new("wait-for", WaitFor::SCHEMA).description("Wait until a channel is in a range"),
+    Operation::new("wait-pin", WaitPin::SCHEMA).description("Wait until a pin has a level"),
+    Operation::new("self-test", Schema::OBJECT)
+        .description("Check rails, boot and loopbacks; begins and ends with everything off"),
+];
 
 /// A hardware-test rig as an extension.
 ///
@@ -101,8 +102,6 @@ impl<B: Board> Extension for Rig<B> {
             "wait-for" => self.wait_for(call.args()?, cx).await,
             "wait-pin" => self.wait_pin(call.args()?, cx).await,
             "self-test" => self.self_test(cx).await,
-            #[cfg(feature = "bench-images")]
-            "apply" => self.apply(call.args()?, cx).await,
             _ => Err(Failure::UNKNOWN_OPERATION),
         }
     }
@@ -263,27 +262,6 @@ impl WaitPin<'_> {
         r#""within_ms":{"type":"integer","minimum":0,"maximum":60000,"default":5000,"#,
         r#""description":"How long to wait, in milliseconds"}},"#,
         r#""required":["pin","high"]}"#
-    ));
-}
-
-/// Arguments of `apply`, those of the gevals text's example.
-#[cfg(feature = "bench-images")]
-#[derive(Debug, Deserialize)]
-struct Apply<'a> {
-    /// Path to manifest file.
-    file: &'a str,
-    /// Target namespace.
-    #[serde(default = "default_namespace")]
-    namespace: &'a str,
-}
-
-#[cfg(feature = "bench-images")]
-impl Apply<'_> {
-    const SCHEMA: Schema = Schema::text(concat!(
-        r#"{"type":"object","properties":{"#,
-        r#""file":{"type":"string","description":"Path to manifest file"},"#,
-        r#""namespace":{"type":"string","default":"default","description":"Target namespace"}},"#,
-        r#""required":["file"]}"#
     ));
 }
 
@@ -460,13 +438,6 @@ impl<B: Board> Rig<B> {
             return cx.done(format_args!("all {passed} checks passed"));
         }
         cx.failed(format_args!("{} of {} checks failed: {failed}", failed.count, passed + failed.count))
-    }
-
-    #[cfg(feature = "bench-images")]
-    async fn apply(&mut self, args: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        cx.output("resourceVersion", "12345")?;
-        cx.output("uid", "abc-123-def")?;
-        cx.done(format_args!("Applied {} to namespace {}", args.file, args.namespace))
     }
 }
 
@@ -945,9 +916,4 @@ fn default_press_ms() -> u32 {
 
 fn default_within_ms() -> u32 {
     5000
-}
-
-#[cfg(feature = "bench-images")]
-fn default_namespace() -> &'static str {
-    "default"
 }

@@ -23,7 +23,7 @@
 
 use core::cell::Cell;
 use core::fmt;
-use core::future::poll_fn;
+use core::future::{Future, poll_fn};
 use core::task::Poll;
 
 use embassy_futures::select::{Either, select};
@@ -154,9 +154,29 @@ impl<'d, D: Driver<'d>> Port<'d, D> {
         (&mut self.reader, &mut self.writer)
     }
 
+    /// For whoever must notice the end of a connection without reading or writing.
+    pub fn presence(&self) -> Presence<'d> {
+        Presence { line: self.reader.line }
+    }
+
     /// The two directions, for tasks of their own. Each has its own `connected`.
     pub fn split(self) -> (Reader<'d, D>, Writer<'d, D>) {
         (self.reader, self.writer)
+    }
+}
+
+/// Sees connections end; see [`Port::presence`].
+#[derive(Clone, Copy)]
+pub struct Presence<'d> {
+    line: &'d Line,
+}
+
+impl<'d> Presence<'d> {
+    /// Ready when the connection there is now has ended; at once if there is none. One future waits at a time.
+    pub fn lost(&self) -> impl Future<Output = ()> + use<'d> {
+        let line = self.line;
+        let epoch = line.status().epoch;
+        async move { line.lost(&line.presence, epoch).await }
     }
 }
 
@@ -353,6 +373,7 @@ struct Line {
     status: CriticalSectionMutex<Cell<Status>>,
     reader: AtomicWaker,
     writer: AtomicWaker,
+    presence: AtomicWaker,
 }
 
 impl Line {
@@ -362,6 +383,7 @@ impl Line {
             status: CriticalSectionMutex::new(Cell::new(status)),
             reader: AtomicWaker::new(),
             writer: AtomicWaker::new(),
+            presence: AtomicWaker::new(),
         }
     }
 
@@ -429,6 +451,7 @@ impl<E: Endpoints> Watch<'_, E> {
         self.line.status.lock(|status| status.set(after));
         self.line.reader.wake();
         self.line.writer.wake();
+        self.line.presence.wake();
     }
 }
 

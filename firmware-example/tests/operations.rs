@@ -545,27 +545,3 @@ fn a_rig_of_embedded_hal_pins() {
     call_within(&mut rig, &clock, "press", r#"{"button":"USER"}"#, "10ms");
     assert_eq!(levels(), [true, false, false, false, false]);
 }
-
-#[cfg(feature = "bench-images")]
-#[test]
-fn apply_is_there_on_the_bench() {
-    let (mut rig, clock) = sim(1);
-    let lines = call(&mut rig, &clock, "apply", r#"{"file":"deployment.yaml","namespace":"my-app"}"#);
-    assert_eq!(
-        *result(&lines),
-        json!({
-            "success": true,
-            "outputs": {"resourceVersion": "12345", "uid": "abc-123-def"},
-            "message": "Applied deployment.yaml to namespace my-app",
-        })
-    );
-    let lines = call(&mut rig, &clock, "apply", r#"{"file":"x.yaml"}"#);
-    assert_eq!(result(&lines)["message"], "Applied x.yaml to namespace default");
-}
-
-#[cfg(not(feature = "bench-images"))]
-#[test]
-fn apply_is_for_the_bench_only() {
-    let (mut rig, clock) = sim(1);
-    assert_eq!(call(&mut rig, &clock, "apply", r#"{"file":"x"}"#)[0]["error"]["code"], -32601);
-}

@@ -156,9 +156,6 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         Ran::Late => Err(Failure::TIMEOUT),
                         Ran::Stopped => Err(Failure::CANCELLED),
                     };
-                    if !matches!(ran, Ran::Ended(_)) {
-                        extension.safe_state().await;
-                    }
                     stopped = matches!(ran, Ran::Stopped);
                     self.safety = if stopped { Safety::Given } else { Safety::Unasked };
                     engine.complete(result);
@@ -184,30 +181,47 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
         let mut sink = QueueSink { queue, send_log: *send_log, held: None };
         let mut cx = Context::new(scratch, &mut sink, clock, deadline);
-        let over = Cell::new(false);
-        let ended = Cell::new(false);
-        let nudged = Cell::new(false);
+        let (over, ended, nudged) = (Cell::new(false), Cell::new(false), Cell::new(false));
+        let safety = Cell::new(Safety::Missing);
         let mut ran = None;
-        {
-            let mut handler = pin!(run(extension, work, &mut cx));
-            let mut around = pin!(around_call(background, *reader, *writer, queue, *kind, &over, &ended, &nudged));
-            poll_fn(|task| {
-                // A handler that slept past its deadline does not wake up.
-                if ran.is_none() && is_late() {
-                    ran = Some(Ran::Late);
-                } else if ran.is_none() {
-                    match handler.as_mut().poll(task) {
-                        _ if is_late() => ran = Some(Ran::Late),
-                        Poll::Ready(result) => ran = Some(Ran::Ended(result)),
-                        Poll::Pending if stop.as_mut().poll(task).is_ready() => ran = Some(Ran::Stopped),
-                        Poll::Pending => {
-                            if let Some(deadline) = deadline {
-                                clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+        let result = {
+            let mut work = pin!(async {
+                let ran = {
+                    let mut handler = pin!(run(&mut *extension, work, &mut cx));
+                    poll_fn(|task| {
+                        // A handler that slept past its deadline does not wake up.
+                        if is_late() {
+                            return Poll::Ready(Ran::Late);
+                        }
+                        match handler.as_mut().poll(task) {
+                            _ if is_late() => Poll::Ready(Ran::Late),
+                            Poll::Ready(result) => Poll::Ready(Ran::Ended(result)),
+                            Poll::Pending if stop.as_mut().poll(task).is_ready() => Poll::Ready(Ran::Stopped),
+                            Poll::Pending => {
+                                if let Some(deadline) = deadline {
+                                    clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+                                }
+                                Poll::Pending
                             }
                         }
-                    }
+                    })
+                    .await
+                };
+                // At once: a transport that nobody reads may hold back the reply for as long as it likes.
+                if !matches!(ran, Ran::Ended(_)) {
+                    extension.safe_state().await;
+                    safety.set(Safety::Given);
                 }
-                over.set(ran.is_some());
+                ran
+            });
+            let mut around = pin!(around_call(background, *reader, *writer, queue, *kind, &over, &ended, &nudged));
+            poll_fn(|task| {
+                if ran.is_none()
+                    && let Poll::Ready(end) = work.as_mut().poll(task)
+                {
+                    ran = Some(end);
+                    over.set(true);
+                }
                 let around = around.as_mut().poll(task);
                 if nudged.take() {
                     // What was answered may concern the handler: a run of its may be cancelled.
@@ -215,8 +229,10 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                 }
                 around
             })
-            .await?;
-        }
+            .await
+        };
+        self.safety = safety.get();
+        result?;
         *input_ended = ended.get();
         Ok(ran.unwrap_or(Ran::Stopped))
     }

@@ -1,0 +1,11 @@
+#![allow(clippy::used_underscore_binding, reason = "embassy's main passes the spawner on under its name")]
+
+use embassy_executor::Spawner;
+use rigline_rig::bench::BenchRig;
+use rigline_rig::{Rig, firmware};
+
+#[embassy_executor::main]
+async fn main(_spawner: Spawner) {
+    let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
+    firmware::run(peripherals, |board, limits| BenchRig::new(Rig::new(board, limits))).await;
+}

@@ -1,0 +1,10 @@
+#![allow(clippy::used_underscore_binding, reason = "embassy's main passes the spawner on under its name")]
+
+use embassy_executor::Spawner;
+use rigline_rig::{Rig, firmware};
+
+#[embassy_executor::main]
+async fn main(_spawner: Spawner) {
+    let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
+    firmware::run(peripherals, Rig::new).await;
+}

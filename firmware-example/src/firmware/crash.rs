@@ -1,0 +1,58 @@
+//! What is kept over a reset: the message of a panic or a hard fault, in RAM that no reset clears (`PANDUMP` of memory.x).
+//!
+//! An image calls [`keep_and_reset`] from its panic handler and [`hard_fault`] from its `HardFault` exception.
+
+use core::panic::PanicInfo;
+
+use cortex_m_rt::ExceptionFrame;
+use embassy_rp::pac;
+use embassy_rp::watchdog::{ResetReason, Watchdog};
+
+/// How the chip came to be running, and what was said before that. A message is given once.
+pub(super) fn take(watchdog: &Watchdog) -> (&'static str, Option<&'static str>) {
+    let message = panic_persist::get_panic_message_utf8().map(str::trim_ascii_end);
+    let reset = match (watchdog.reset_reason(), message) {
+        (Some(ResetReason::TimedOut), _) => "watchdog",
+        (Some(ResetReason::Forced), Some(_)) => "panic",
+        (Some(ResetReason::Forced), None) => "forced",
+        // RP2040 datasheet §2.12.7: why the chip was reset, if the watchdog did not do it.
+        (None, _) => {
+            let reason = pac::VREG_AND_CHIP_RESET.chip_reset().read();
+            if reason.had_run() {
+                "run pin"
+            } else if reason.had_psm_restart() {
+                "debugger"
+            } else {
+                "power on"
+            }
+        }
+    };
+    (reset, message)
+}
+
+/// Keeps a panic's message, sends it over RTT too, and resets the chip by its watchdog.
+///
+/// With feature `stop-on-panic` the image has panic-probe's handler instead, which stops for a debugger.
+pub fn keep_and_reset(info: &PanicInfo<'_>) -> ! {
+    cortex_m::interrupt::disable();
+    panic_persist::report_panic_info(info);
+    defmt::error!("{}", defmt::Display2Format(info));
+    reset();
+}
+
+/// A hard fault, told as a panic: where it was and where that was called from.
+///
+/// # Panics
+/// Always.
+pub fn hard_fault(frame: &ExceptionFrame) -> ! {
+    panic!("hard fault at {:#010x}, called from {:#010x}", frame.pc(), frame.lr());
+}
+
+fn reset() -> ! {
+    // Everything but the two oscillators, as `Watchdog::trigger_reset` does; that one needs the peripheral.
+    pac::PSM.wdsel().write_value(pac::psm::regs::Wdsel(0x0001_ffff & !0b11));
+    pac::WATCHDOG.ctrl().write(|w| w.set_trigger(true));
+    loop {
+        cortex_m::asm::nop();
+    }
+}

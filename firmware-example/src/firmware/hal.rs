@@ -1,0 +1,97 @@
+//! The rig's hardware behind embassy's HAL, and its clock; [`pinmap`](crate::pinmap) is the wiring.
+
+use core::task::Waker;
+
+use embassy_rp::Peri;
+use embassy_rp::adc::{self, Async, Channel};
+use embassy_rp::gpio::{Input, Level, Output, Pull};
+use embassy_rp::peripherals::{
+    ADC_TEMP_SENSOR, PIN_2, PIN_3, PIN_6, PIN_7, PIN_10, PIN_11, PIN_14, PIN_15, PIN_26, PIN_27, PIN_28,
+};
+use rigline::context;
+use rigline::{Clock, Instant};
+
+use crate::board::{Adc, Identity, Wired};
+use crate::pinmap::{LAYOUT, channel_value};
+
+/// The rig's hardware.
+pub type PicoBoard = Wired<'static, Output<'static>, Input<'static>, PicoAdc, 2, 2, 1, 3>;
+
+/// The pins that the rig uses.
+#[allow(missing_docs, reason = "the names are the pin map's tables")]
+pub struct Pins {
+    pub rails: (Peri<'static, PIN_2>, Peri<'static, PIN_3>),
+    pub buttons: (Peri<'static, PIN_6>, Peri<'static, PIN_7>),
+    pub output: Peri<'static, PIN_14>,
+    pub inputs: (Peri<'static, PIN_10>, Peri<'static, PIN_11>, Peri<'static, PIN_15>),
+    pub channels: (Peri<'static, PIN_26>, Peri<'static, PIN_27>, Peri<'static, PIN_28>),
+    pub temperature: Peri<'static, ADC_TEMP_SENSOR>,
+}
+
+/// Everything off, and ready.
+pub fn board(pins: Pins, adc: adc::Adc<'static, Async>, identity: Identity<'static>) -> PicoBoard {
+    let (rails, buttons, inputs, channels) = (pins.rails, pins.buttons, pins.inputs, pins.channels);
+    Wired {
+        layout: &LAYOUT,
+        identity,
+        rails: [Output::new(rails.0, Level::Low), Output::new(rails.1, Level::Low)],
+        buttons: [Output::new(buttons.0, Level::Low), Output::new(buttons.1, Level::Low)],
+        outputs: [Output::new(pins.output, Level::Low)],
+        inputs: [
+            // Without a board under test they read low.
+            Input::new(inputs.0, Pull::Down),
+            Input::new(inputs.1, Pull::Down),
+            Input::new(inputs.2, Pull::Down),
+        ],
+        adc: PicoAdc {
+            adc,
+            channels: [
+                Channel::new_pin(channels.0, Pull::None),
+                Channel::new_pin(channels.1, Pull::None),
+                Channel::new_pin(channels.2, Pull::None),
+                Channel::new_temp_sensor(pins.temperature),
+            ],
+        },
+    }
+}
+
+/// The chip's converter, 12 bits over 3.3 V.
+pub struct PicoAdc {
+    adc: adc::Adc<'static, Async>,
+    channels: [Channel<'static>; 4],
+}
+
+impl Adc for PicoAdc {
+    type Error = adc::Error;
+
+    async fn read(&mut self, channel: usize) -> Result<i32, adc::Error> {
+        let Some(input) = self.channels.get_mut(channel) else { return Err(adc::Error::ConversionFailed) };
+        Ok(channel_value(channel, self.adc.read(input).await?))
+    }
+}
+
+/// embassy's clock: microseconds since the reset. Its wakers must be those of embassy's executor.
+///
+/// Logs that have no line of their own go out over RTT, by defmt.
+#[derive(Debug, Clone, Copy)]
+pub struct EmbassyClock;
+
+impl Clock for EmbassyClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(embassy_time::Instant::now().as_micros().wrapping_mul(1000))
+    }
+
+    fn wake_at(&self, at: Instant, waker: &Waker) {
+        let at = embassy_time::Instant::from_micros(at.as_nanos().div_ceil(1000));
+        embassy_time_driver::schedule_wake(at.as_ticks(), waker);
+    }
+
+    fn aside(&self, level: context::Level, text: &str) {
+        match level {
+            context::Level::Debug => defmt::debug!("{=str}", text),
+            context::Level::Info => defmt::info!("{=str}", text),
+            context::Level::Warn => defmt::warn!("{=str}", text),
+            context::Level::Error => defmt::error!("{=str}", text),
+        }
+    }
+}

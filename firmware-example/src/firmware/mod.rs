@@ -1,0 +1,229 @@
+//! The rig on a Raspberry Pi Pico: two wires, one rig, and what keeps it alive.
+//!
+//! | wire | speaks | |
+//! |---|---|---|
+//! | USB CDC, 16C0:27DD | lines of gevals, Amplifier or namel3ss | `\n`, `\r\n` and a lone `\r` end a line |
+//! | UART0 on GP0 (out) and GP1 (in), 115200 baud, 8N1 | the binary link, [`rigline::link`] | the same lines in frames with a CRC |
+//!
+//! [`wires`](crate::wires) says which of the two holds the rig.
+//!
+//! # Memory
+//! All of it is static. Each wire has its own [`REQUEST`], [`REPLY`] and [`LOGS`] bytes; the UART has [`FRAME`] bytes for the frame
+//! that comes in, and `REPLY` bytes more for the reply that may be asked for again.
+//!
+//! # What it survives
+//! - A panic or a hard fault resets the chip; its message outlives the reset, and `identify` tells it as `last_panic`.
+//! - A handler that keeps the processor for [`WATCHDOG`] without awaiting lets the watchdog reset the chip: `identify` then
+//!   gives `watchdog` as `reset`. Only this loop feeds it, so anything that stops the executor counts.
+//! - A host that does not read: a log line that cannot begin within [`LOG_LIMIT`] is dropped whole, see [`logs`].
+
+pub mod crash;
+pub mod hal;
+pub mod logs;
+
+use core::future::pending;
+
+use defmt_rtt as _;
+use embassy_futures::join::join4;
+use embassy_rp::adc;
+use embassy_rp::peripherals::{UART0, USB};
+use embassy_rp::uart::{self, BufferedUart, BufferedUartRx};
+use embassy_rp::usb::{self, Driver};
+use embassy_rp::watchdog::Watchdog;
+use embassy_rp::{Peripherals, bind_interrupts};
+use embassy_time::{Duration, Timer};
+use embassy_usb::Builder;
+use embedded_io_async::{ErrorType, Read};
+use rigline::Extension;
+use rigline::engine::{Engine, Memory};
+use rigline::frame::LineEnds;
+use rigline::link;
+use rigline::serve::Transport;
+use rigline::serve::asynch::serve;
+use static_cell::StaticCell;
+
+use self::hal::{EmbassyClock, PicoBoard};
+use self::logs::LogsMayBeLost;
+use crate::board_id;
+use crate::usb_cdc::{self, Port, Rp2040Endpoints};
+use crate::wires::{OnWire, Wire, Wires};
+
+/// Lines as they come in: one may have 4095 bytes, its end apart.
+pub const REQUEST: usize = 4096;
+/// A reply as it grows: one may have 4095 bytes. The rig's manifest is the longest of its own.
+pub const REPLY: usize = 4096;
+/// Log lines that wait for their transport, in two halves.
+pub const LOGS: usize = 2048;
+/// A frame of the binary link as it comes in, with a request of the greatest length.
+pub const FRAME: usize = link::encoded_size(REQUEST - 1);
+/// How long a log line waits for a host that does not read before it is dropped.
+pub const LOG_LIMIT: Duration = Duration::from_millis(100);
+/// How long the executor may stand still before the chip is reset. The watchdog can wait 8.3 s at most.
+pub const WATCHDOG: Duration = Duration::from_secs(8);
+/// The speed of UART0, in baud.
+pub const BAUD: u32 = 115_200;
+
+bind_interrupts!(struct Interrupts {
+    USBCTRL_IRQ => usb::InterruptHandler<USB>;
+    UART0_IRQ => uart::BufferedInterruptHandler<UART0>;
+    ADC_IRQ_FIFO => adc::InterruptHandler;
+});
+
+/// Runs for ever what `make` makes of the board and of the longest request and reply.
+pub async fn run<E: Extension>(p: Peripherals, make: impl FnOnce(PicoBoard, (usize, usize)) -> E) {
+    static SERIAL: StaticCell<[u8; 16]> = StaticCell::new();
+
+    let mut watchdog = Watchdog::new(p.WATCHDOG);
+    let (reset, last_panic) = crash::take(&watchdog);
+    watchdog.pause_on_debug(true);
+    watchdog.start(WATCHDOG);
+
+    let id = board_id::hex(board_id::read(p.FLASH), SERIAL.init([0; 16]));
+    defmt::info!("rig {=str} on board {=str}, reset: {=str}", env!("CARGO_PKG_VERSION"), id, reset);
+    if let Some(text) = last_panic {
+        defmt::warn!("before the reset: {=str}", text);
+    }
+    let pins = hal::Pins {
+        rails: (p.PIN_2, p.PIN_3),
+        buttons: (p.PIN_6, p.PIN_7),
+        output: p.PIN_14,
+        inputs: (p.PIN_10, p.PIN_11, p.PIN_15),
+        channels: (p.PIN_26, p.PIN_27, p.PIN_28),
+        temperature: p.ADC_TEMP_SENSOR,
+    };
+    let adc = adc::Adc::new(p.ADC, Interrupts, adc::Config::default());
+    let board = hal::board(pins, adc, crate::board::Identity { id, reset: Some(reset), last_panic });
+
+    let mut extension = make(board, (REQUEST - 1, REPLY - 1));
+    let wires = Wires::new(&mut extension, &EmbassyClock);
+    let (on_usb, on_uart) = (wires.on(Wire::Usb), wires.on(Wire::Uart));
+
+    let mut builder = usb_builder(Driver::new(p.USB, Interrupts), id);
+    static STATE: StaticCell<usb_cdc::State<'_, Rp2040Endpoints>> = StaticCell::new();
+    let port = Port::new(&mut builder, STATE.init_with(usb_cdc::State::new), Rp2040Endpoints::first());
+    let mut device = builder.build();
+
+    static UART: StaticCell<([u8; 64], [u8; 256])> = StaticCell::new();
+    let (out, into) = UART.init_with(|| ([0; 64], [0; 256]));
+    let mut config = uart::Config::default();
+    config.baudrate = BAUD;
+    let uart = BufferedUart::new(p.UART0, p.PIN_0, p.PIN_1, Interrupts, out, into, config);
+
+    join4(device.run(), serve_usb(port, on_usb), serve_uart(uart, on_uart), async {
+        loop {
+            watchdog.feed(WATCHDOG);
+            Timer::after_secs(1).await;
+        }
+    })
+    .await;
+}
+
+fn usb_builder<'d>(driver: Driver<'d, USB>, serial: &'d str) -> Builder<'d, Driver<'d, USB>> {
+    static CONFIG: StaticCell<[u8; 128]> = StaticCell::new();
+    static BOS: StaticCell<[u8; 16]> = StaticCell::new();
+    static CONTROL: StaticCell<[u8; 64]> = StaticCell::new();
+    Builder::new(
+        driver,
+        usb_cdc::config(serial),
+        CONFIG.init_with(|| [0; 128]),
+        BOS.init_with(|| [0; 16]),
+        &mut [],
+        CONTROL.init_with(|| [0; 64]),
+    )
+}
+
+/// What a wire's engine and shell work in.
+struct Regions {
+    request: [u8; REQUEST],
+    reply: [u8; REPLY],
+    logs: [u8; LOGS],
+}
+
+impl Regions {
+    const fn new() -> Self {
+        Self { request: [0; REQUEST], reply: [0; REPLY], logs: [0; LOGS] }
+    }
+}
+
+/// One connection after the other. A session lasts from one to the next, unless it is lost with its connection.
+async fn serve_usb<E: Extension>(mut port: Port<'static, Driver<'static, USB>>, mut rig: OnWire<'_, '_, E>) {
+    static REGIONS: StaticCell<Regions> = StaticCell::new();
+    let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
+    let gate = rig;
+    let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
+    let mut engine = engine.with_line_ends(LineEnds::Serial).with_gate(&gate);
+    let presence = port.presence();
+    loop {
+        let (reader, writer) = port.connected().await;
+        defmt::debug!("USB: opened");
+        let lost = presence.lost();
+        let mut reader = Heard { reader, rig };
+        let mut writer = LogsMayBeLost::new(writer, LOG_LIMIT);
+        let transport = Transport::Wire;
+        let _ = serve(&mut rig, &mut engine, &mut reader, &mut writer, transport, logs, &EmbassyClock, lost).await;
+        gate.lost();
+        defmt::debug!("USB: closed");
+    }
+}
+
+async fn serve_uart<E: Extension>(uart: BufferedUart, mut rig: OnWire<'_, '_, E>) {
+    static REGIONS: StaticCell<Regions> = StaticCell::new();
+    static FRAMES: StaticCell<[u8; FRAME]> = StaticCell::new();
+    static KEPT: StaticCell<[u8; REPLY]> = StaticCell::new();
+    let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
+    let (frames, kept) = (FRAMES.init_with(|| [0; FRAME]), KEPT.init_with(|| [0; REPLY]));
+    let gate = rig;
+    let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
+    let mut engine = engine.with_gate(&gate);
+    let (writer, reader) = uart.split();
+    let shared = link::Shared::new();
+    let (reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);
+    let mut reader = Heard { reader, rig };
+    loop {
+        let transport = Transport::Wire;
+        let never = pending();
+        let end = serve(&mut rig, &mut engine, &mut reader, &mut writer, transport, logs, &EmbassyClock, never).await;
+        gate.lost();
+        if end.is_err() {
+            defmt::debug!("UART0: a new session, or a call was cancelled");
+        }
+    }
+}
+
+/// A reader whose lines keep a session from being silent.
+struct Heard<'w, 'a, E, R> {
+    reader: R,
+    rig: OnWire<'w, 'a, E>,
+}
+
+impl<E, R: ErrorType> ErrorType for Heard<'_, '_, E, R> {
+    type Error = R::Error;
+}
+
+impl<E, R: Read> Read for Heard<'_, '_, E, R> {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, R::Error> {
+        let result = self.reader.read(buf).await;
+        if result.is_ok() {
+            self.rig.heard();
+        }
+        result
+    }
+}
+
+/// A UART whose noise is no error: what it destroys, the link's CRC finds.
+struct Undamaged(BufferedUartRx);
+
+impl ErrorType for Undamaged {
+    type Error = uart::Error;
+}
+
+impl Read for Undamaged {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, uart::Error> {
+        loop {
+            match self.0.read(buf).await {
+                Ok(0) | Err(_) => {}
+                Ok(count) => return Ok(count),
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Two wires to one rig, such as USB and a UART, each with an engine of its own.
+//!
+//! The first to start a session (gevals `initialize`) holds the rig until `shutdown`, until its connection is lost, or until
+//! it has been silent for [`SILENCE_NANOS`] and the other wire asks. A call without a session holds it while it runs. In the
+//! meantime the other wire gets an error reply to `initialize` and to every call, `identify` included; what the engine
+//! answers by itself goes on (`shutdown`, Amplifier `health` and `describe`, faults).
+//!
+//! A host whose session was taken over gets an error reply to its calls until it sends `initialize` anew. The rig is brought
+//! into its safe state before the first call after a takeover.
+//!
+//! ```text
+//!            ┌ engine ─ wires.on(Wire::Usb)  ┐
+//!   USB ─────┤                               ├─ Rig
+//!   UART0 ───┴ engine ─ wires.on(Wire::Uart) ┘
+//! ```
+
+use core::cell::Cell;
+use core::fmt;
+
+use rigline::engine::Gate;
+use rigline::json::Json;
+use rigline::{Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Manifest, Outcome};
+
+/// How long a session may be silent before the other wire can take the rig over, in nanoseconds: 30 s.
+pub const SILENCE_NANOS: u64 = 30_000_000_000;
+
+/// One of the two wires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// The USB serial port.
+    Usb,
+    /// UART0, with the binary link.
+    Uart,
+}
+
+impl Wire {
+    fn place(self) -> usize {
+        match self {
+            Self::Usb => 0,
+            Self::Uart => 1,
+        }
+    }
+
+    /// Why the other wire is refused.
+    fn refusal(self) -> Failure {
+        Failure::new(
+            FailureKind::Unreachable,
+            match self {
+                Self::Usb => "the rig is in use over USB; it is free after its shutdown, or 30 s of silence",
+                Self::Uart => "the rig is in use over UART0; it is free after its shutdown, or 30 s of silence",
+            },
+        )
+    }
+}
+
+/// The rig, and who holds it.
+pub struct Wires<'a, E> {
+    /// None while a call runs.
+    extension: Cell<Option<&'a mut E>>,
+    manifest: &'static Manifest,
+    clock: &'a dyn Clock,
+    state: Cell<State>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    session: Option<Wire>,
+    /// The wire whose call runs.
+    running: Option<Wire>,
+    /// By wire: when something was heard last.
+    heard: [Instant; 2],
+    /// By wire: whether its session was taken over.
+    ousted: [bool; 2],
+    /// A session was taken over, and the extension not brought into its safe state yet.
+    left_behind: bool,
+}
+
+impl<'a, E: Extension> Wires<'a, E> {
+    /// Two wires to this extension, neither of which holds it.
+    pub fn new(extension: &'a mut E, clock: &'a dyn Clock) -> Self {
+        let manifest = extension.manifest();
+        Self { extension: Cell::new(Some(extension)), manifest, clock, state: Cell::new(State::default()) }
+    }
+
+    /// The extension as seen from a wire, and the gate of that wire's engine.
+    pub fn on(&self, wire: Wire) -> OnWire<'_, 'a, E> {
+        OnWire { wires: self, wire }
+    }
+}
+
+/// The extension as seen from a wire: what its shell serves. It is also the [`Gate`] of the wire's engine.
+pub struct OnWire<'w, 'a, E> {
+    wires: &'w Wires<'a, E>,
+    wire: Wire,
+}
+
+impl<E> Clone for OnWire<'_, '_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for OnWire<'_, '_, E> {}
+
+impl<'w, 'a, E> OnWire<'w, 'a, E> {
+    /// A line came in, or a part of one: the wire is not silent.
+    pub fn heard(&self) {
+        self.change(|state, wire, now| state.heard[wire.place()] = now);
+    }
+
+    /// The connection is lost, and its shell has ended: the wire holds the rig no longer.
+    pub fn lost(&self) {
+        self.change(|state, wire, _| {
+            state.ousted[wire.place()] = false;
+            if state.session == Some(wire) {
+                state.session = None;
+            }
+        });
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State, Wire, Instant) -> T) -> T {
+        let mut state = self.wires.state.get();
+        let result = change(&mut state, self.wire, self.wires.clock.now());
+        self.wires.state.set(state);
+        result
+    }
+
+    /// Sees to it that no other wire holds the rig, or says why it does.
+    fn claim(&self, session: bool) -> Result<(), Failure> {
+        self.change(|state, wire, now| {
+            if let Some(other) = state.running.filter(|other| *other != wire) {
+                return Err(other.refusal());
+            }
+            if let Some(other) = state.session.filter(|other| *other != wire) {
+                if now.nanos_since(state.heard[other.place()]) < SILENCE_NANOS {
+                    return Err(other.refusal());
+                }
+                state.ousted[other.place()] = true;
+                state.session = None;
+                state.left_behind = true;
+            }
+            if session {
+                state.session = Some(wire);
+                state.heard[wire.place()] = now;
+                state.ousted[wire.place()] = false;
+            } else if state.ousted[wire.place()] {
+                return Err(Failure::new(
+                    FailureKind::Unreachable,
+                    "the rig was taken over from the other wire after 30 s of silence: send initialize again",
+                ));
+            }
+            Ok(())
+        })
+    }
+
+    /// The extension, until the loan is dropped.
+    fn lend(&self) -> Result<Loan<'w, 'a, E>, Failure> {
+        let other = self.change(|state, wire, _| state.running.replace(wire));
+        match self.wires.extension.take() {
+            Some(extension) => Ok(Loan { on: *self, extension: Some(extension) }),
+            None => {
+                self.change(|state, _, _| state.running = other);
+                Err(other.unwrap_or(self.wire).refusal())
+            }
+        }
+    }
+}
+
+impl<E: Extension> Extension for OnWire<'_, '_, E> {
+    fn manifest(&self) -> &'static Manifest {
+        self.wires.manifest
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.claim(false)?;
+        let mut loan = self.lend()?;
+        loan.extension().await?.call(call, cx).await
+    }
+
+    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let mut loan = self.lend()?;
+        loan.extension().await?.configure(config, cx).await
+    }
+
+    async fn on_event(&mut self, event: Json<'_>, cx: &mut Context<'_>) {
+        if self.claim(false).is_ok()
+            && let Ok(mut loan) = self.lend()
+            && let Ok(extension) = loan.extension().await
+        {
+            extension.on_event(event, cx).await;
+        }
+    }
+
+    /// Not if the other wire holds the rig by now.
+    async fn safe_state(&mut self) {
+        let state = self.wires.state.get();
+        let is_others = |holder: Option<Wire>| holder.is_some_and(|holder| holder != self.wire);
+        if is_others(state.session) || is_others(state.running) {
+            return;
+        }
+        if let Ok(mut loan) = self.lend()
+            && let Some(extension) = &mut loan.extension
+        {
+            extension.safe_state().await;
+        }
+    }
+}
+
+impl<E> Gate for OnWire<'_, '_, E> {
+    fn open(&self) -> Result<(), Failure> {
+        self.claim(true)
+    }
+
+    fn close(&self) {
+        self.lost();
+    }
+}
+
+impl<E> fmt::Debug for OnWire<'_, '_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnWire").field("wire", &self.wire).finish_non_exhaustive()
+    }
+}
+
+impl<E> fmt::Debug for Wires<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let State { session, running, .. } = self.state.get();
+        f.debug_struct("Wires").field("session", &session).field("running", &running).finish_non_exhaustive()
+    }
+}
+
+/// The extension in a call's hands. It is given back when this is dropped: when the call ends, and when it is cut off.
+struct Loan<'w, 'a, E> {
+    on: OnWire<'w, 'a, E>,
+    extension: Option<&'a mut E>,
+}
+
+impl<E: Extension> Loan<'_, '_, E> {
+    /// The extension, in its safe state if a session was taken over.
+    async fn extension(&mut self) -> Result<&mut E, Failure> {
+        let Some(extension) = &mut self.extension else { return Err(self.on.wire.refusal()) };
+        if self.on.wires.state.get().left_behind {
+            extension.safe_state().await;
+            self.on.change(|state, _, _| state.left_behind = false);
+        }
+        Ok(extension)
+    }
+}
+
+impl<E> Drop for Loan<'_, '_, E> {
+    fn drop(&mut self) {
+        self.on.wires.extension.set(self.extension.take());
+        self.on.change(|state, wire, now| {
+            state.running = None;
+            // A call that took long was no silence.
+            state.heard[wire.place()] = now;
+        });
+    }
+}
