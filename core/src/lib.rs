@@ -1,4 +1,31 @@
-//! Write an extension once; run it on a microcontroller or a desktop.
+//! **Write an extension once; run it on a microcontroller or a desktop, and drive it from gevals, Amplifier, namel3ss and waza
+//! hosts, unchanged.**
+//!
+//! This crate is the protocol core: `no_std`, without an allocator, without unsafe code, and without a panic path. It works in
+//! memory that the caller owns, over `embedded-io` or `embedded-io-async`.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`frame`] | incremental newline framing, in place |
+//! | [`json`] | RFC 8259: checked once, viewed, decoded in place by serde, written into bounded memory |
+//! | [`rpc`], [`protocol`] | JSON-RPC 2.0; gevals, Amplifier, namel3ss, waza |
+//! | [`extension`], [`manifest`], [`context`] | what an extension implements, says about itself, and talks to while it runs |
+//! | [`engine`] | bytes in, bytes out, calls for somebody to run; no I/O |
+//! | [`serve`] | the shells around it, blocking and async |
+//! | [`client`] | the host's half, without I/O |
+//!
+//! An extension is an `impl` block under [`macro@extension`], or the trait [`Extension`] by hand. On a desktop, the crate
+//! `rigline-std` serves it on standard input and output in one line; on a microcontroller, [`serve::blocking`] or the async shell
+//! serves it over any port.
+//!
+//! # Features
+//! - `macros`, on by default: [`macro@extension`], [`macro@Params`], [`macro@Outputs`].
+//! - `async`: the shell over `embedded-io-async`.
+//! - `amplifier`, `namel3ss`, `waza`: these protocols besides gevals.
+//! - `alloc`: `String`, `Vec` and `Cow` in arguments and outputs, and serde's other enum tags and flatten.
+//! - `postcard`: the binary link, for wires that lose bits.
+//! - `serde-json-core`: typed payloads through that crate, for firmware that links it anyway.
+//! - `defmt`: `Format` on the public types.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(
