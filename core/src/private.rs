@@ -229,7 +229,7 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
     message = "`{Self}` is no number",
     label = "no minimum, maximum or number as default here",
     note = "numbers are the integers, `rigline::json::Decimal`, `f32`, `f64`, and an `Option` of these",
-    note = "the default of another type can be written as an expression: `default = (Type::new(1))`"
+    note = "the default of another type can be written as an expression: `default = Type::new(1)`"
 )]
 pub trait Number: Sized {
     const KIND: NumberKind;
@@ -417,7 +417,7 @@ lengths! {
     message = "`{Self}` is no text",
     label = "no text as default here",
     note = "texts are `&str`, `heapless::String`, `String`, enums with `#[derive(Params)]`, and an `Option` of these",
-    note = "the default of another type can be written as an expression: `default = (Type::new(\"text\"))`"
+    note = "the default of another type can be written as an expression: `default = Type::new(\"text\")`"
 )]
 pub trait FromText: Sized {
     /// What it takes, for [`Text::check`].

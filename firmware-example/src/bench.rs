@@ -2,45 +2,10 @@
 
 use core::time::Duration;
 
-use rigline::{Call, Config, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema};
-use serde::Deserialize;
+use rigline::{Context, Failure, FailureKind, Level, Outcome, Params};
 
 use crate::board::Board;
-use crate::rig::{self, Rig};
-
-/// The rig's manifest, with the operations below.
-pub static MANIFEST: Manifest = Manifest::new("rig", env!("CARGO_PKG_VERSION"))
-    .description("A hardware-test rig, with what its tests and the benchmark need")
-    .operations(&OPERATIONS);
-
-const APPLY: Schema = Schema::text(concat!(
-    r#"{"type":"object","properties":{"#,
-    r#""file":{"type":"string","description":"Path to manifest file"},"#,
-    r#""namespace":{"type":"string","default":"default","description":"Target namespace"}},"#,
-    r#""required":["file"]}"#
-));
-
-/// `apply` is the gevals text's example; the rest make the firmware do what it should not.
-const EXTRA: [Operation; 8] = [
-    Operation::new("apply", APPLY).description("Apply a Kubernetes manifest"),
-    Operation::new("count", Schema::OBJECT).description("Count the calls of this operation since the reset"),
-    Operation::new("say", Schema::OBJECT).description("Answer with a message of `length` bytes"),
-    Operation::new("log", Schema::OBJECT).description("Log `count` lines of `length` bytes, `every_ms`"),
-    Operation::new("spin", Schema::OBJECT).description("Keep the processor for `ms`, awaiting nothing"),
-    Operation::new("panic", Schema::OBJECT).description("Panic, with `text`"),
-    Operation::new("fault", Schema::OBJECT).description("Execute what is no instruction"),
-    Operation::new("hang", Schema::OBJECT).description("Never come back"),
-];
-
-const OPERATIONS: [Operation; rig::OPERATIONS.len() + EXTRA.len()] = {
-    let mut all = [EXTRA[0]; rig::OPERATIONS.len() + EXTRA.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = if at < rig::OPERATIONS.len() { rig::OPERATIONS[at] } else { EXTRA[at - rig::OPERATIONS.len()] };
-        at += 1;
-    }
-    all
-};
+use crate::rig::{GpioRead, GpioWrite, Measure, Power, Press, Rig, Settings, WaitFor, WaitPin};
 
 /// The rig with the operations of the bench.
 #[derive(Debug)]
@@ -56,43 +21,41 @@ impl<B: Board> BenchRig<B> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Params)]
 struct Apply<'a> {
+    /// Path to manifest file
     file: &'a str,
-    #[serde(default = "default_namespace")]
+    /// Target namespace
+    #[param(default = "default")]
     namespace: &'a str,
 }
 
-fn default_namespace() -> &'static str {
-    "default"
-}
-
-#[derive(Deserialize)]
+#[derive(Params)]
 struct Say<'a> {
     length: usize,
-    #[serde(default)]
+    #[param(default = "")]
     fill: &'a str,
-    #[serde(default)]
+    #[param(default = false)]
     fail: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Params)]
 struct Log {
     count: u32,
-    #[serde(default)]
+    #[param(default = 0)]
     length: usize,
-    #[serde(default)]
+    #[param(default = 0)]
     every_ms: u32,
 }
 
-#[derive(Deserialize)]
+#[derive(Params)]
 struct Spin {
     ms: u32,
 }
 
-#[derive(Deserialize)]
+#[derive(Params)]
 struct Panic<'a> {
-    #[serde(default)]
+    #[param(default = "")]
     text: &'a str,
 }
 
@@ -107,65 +70,139 @@ impl core::fmt::Display for Filled<'_> {
     }
 }
 
-impl<B: Board> Extension for BenchRig<B> {
-    fn manifest(&self) -> &'static Manifest {
-        &MANIFEST
+#[rigline::extension(name = "rig", description = "A hardware-test rig, with what its tests and the benchmark need")]
+#[allow(clippy::unused_self, clippy::needless_pass_by_value, reason = "as operations are")]
+impl<B: Board> BenchRig<B> {
+    /// Tell who the rig is, what it has, and how it fares
+    #[operation]
+    async fn identify(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.identify(cx).await
     }
 
-    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        match call.operation() {
-            "apply" => {
-                let Apply { file, namespace } = call.args()?;
-                cx.output("resourceVersion", "12345")?;
-                cx.output("uid", "abc-123-def")?;
-                cx.done(format_args!("Applied {file} to namespace {namespace}"))
-            }
-            "count" => {
-                self.calls += 1;
-                cx.output("calls", &self.calls)?;
-                cx.done("counted")
-            }
-            "say" => {
-                let Say { length, fill, fail } = call.args()?;
-                if fail {
-                    return Err(cx.failure(FailureKind::Unreachable, format_args!("{}", Filled(fill, length))));
-                }
-                cx.done(format_args!("{}", Filled(fill, length)))
-            }
-            "log" => {
-                let Log { count, length, every_ms } = call.args()?;
-                for number in 0..count {
-                    cx.log(Level::Info, format_args!("{number} {}", Filled("", length)));
-                    cx.sleep(Duration::from_millis(every_ms.into())).await;
-                }
-                cx.done("logged")
-            }
-            "spin" => {
-                let Spin { ms } = call.args()?;
-                let end = cx.now().after(Duration::from_millis(ms.into()));
-                while cx.now() < end {
-                    core::hint::spin_loop();
-                }
-                cx.done("span")
-            }
-            "panic" => {
-                let Panic { text } = call.args()?;
-                panic!("{text}");
-            }
-            #[cfg(target_os = "none")]
-            "fault" => cortex_m::asm::udf(),
-            "hang" => loop {
-                core::hint::spin_loop();
-            },
-            _ => self.rig.call(call, cx).await,
+    /// Switch a rail on or off
+    #[operation]
+    async fn power(&mut self, args: Power<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.power(args, cx).await
+    }
+
+    /// Measure a channel
+    #[operation]
+    async fn measure(&mut self, args: Measure<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.measure(args, cx).await
+    }
+
+    /// Read a pin
+    #[operation]
+    async fn gpio_read(&mut self, args: GpioRead<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.gpio_read(args, cx).await
+    }
+
+    /// Drive an output pin
+    #[operation]
+    async fn gpio_write(&mut self, args: GpioWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.gpio_write(args, cx).await
+    }
+
+    /// Hold a button for a while, then let it go
+    #[operation]
+    async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.press(args, cx).await
+    }
+
+    /// Wait until a channel is in a range
+    #[operation]
+    async fn wait_for(&mut self, args: WaitFor<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.wait_for(args, cx).await
+    }
+
+    /// Wait until a pin has a level
+    #[operation]
+    async fn wait_pin(&mut self, args: WaitPin<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.wait_pin(args, cx).await
+    }
+
+    /// Check rails, boot and loopbacks; begins and ends with everything off
+    #[operation]
+    async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.self_test(cx).await
+    }
+
+    /// Apply a Kubernetes manifest
+    ///
+    /// # The gevals text's example
+    #[operation]
+    fn apply(&mut self, args: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.output("resourceVersion", "12345")?;
+        cx.output("uid", "abc-123-def")?;
+        cx.done(format_args!("Applied {} to namespace {}", args.file, args.namespace))
+    }
+
+    /// Count the calls of this operation since the reset
+    #[operation]
+    fn count(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.calls += 1;
+        cx.output("calls", &self.calls)?;
+        cx.done("counted")
+    }
+
+    /// Answer with a message of `length` bytes
+    #[operation]
+    fn say(&mut self, args: Say<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let text = Filled(args.fill, args.length);
+        if args.fail {
+            return Err(cx.failure(FailureKind::Unreachable, format_args!("{text}")));
+        }
+        cx.done(format_args!("{text}"))
+    }
+
+    /// Log `count` lines of `length` bytes, `every_ms`
+    #[operation]
+    async fn log(&mut self, args: Log, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        for number in 0..args.count {
+            cx.log(Level::Info, format_args!("{number} {}", Filled("", args.length)));
+            cx.sleep(Duration::from_millis(args.every_ms.into())).await;
+        }
+        cx.done("logged")
+    }
+
+    /// Keep the processor for `ms`, awaiting nothing
+    #[operation]
+    fn spin(&mut self, args: Spin, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let end = cx.now().after(Duration::from_millis(args.ms.into()));
+        while cx.now() < end {
+            core::hint::spin_loop();
+        }
+        cx.done("span")
+    }
+
+    /// Panic, with `text`
+    #[operation]
+    fn panic(&mut self, args: Panic<'_>) -> Result<Outcome, Failure> {
+        panic!("{}", args.text);
+    }
+
+    /// Execute what is no instruction
+    #[cfg(target_os = "none")]
+    #[operation]
+    fn fault(&mut self) -> Result<Outcome, Failure> {
+        cortex_m::asm::udf()
+    }
+
+    /// Never come back
+    #[operation]
+    fn hang(&mut self) -> Result<Outcome, Failure> {
+        loop {
+            core::hint::spin_loop();
         }
     }
 
-    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
-        self.rig.configure(config, cx).await
+    #[configure]
+    fn settings(&mut self, settings: Settings) -> Result<(), Failure> {
+        self.rig.settings(settings)
     }
 
-    async fn safe_state(&mut self) {
-        self.rig.safe_state().await;
+    #[safe_state]
+    fn off(&mut self) {
+        self.rig.off();
     }
 }

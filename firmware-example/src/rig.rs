@@ -3,37 +3,19 @@
 use core::fmt;
 use core::time::Duration;
 
-use rigline::json::{Decimal, de};
-use rigline::{
-    Call, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
-};
-use serde::{Deserialize, Deserializer, Serialize};
+use rigline::json::Decimal;
+use rigline::{Context, Failure, FailureKind, Instant, Level, Outcome, Outputs, Params};
+use serde::Serialize;
 
 use crate::board::{Board, Channel, Fault, Layout, Rail, Unit};
 
-/// What the rig is and offers, the same on every board: which rails and pins there are, `identify` says.
-pub static MANIFEST: Manifest = Manifest::new("rig", env!("CARGO_PKG_VERSION"))
-    .description("A hardware-test rig: powers a board, measures it, presses its buttons")
-    .operations(&OPERATIONS);
-
-/// The operations of [`MANIFEST`].
-pub const OPERATIONS: [Operation; 9] = [
-    Operation::new("identify", Schema::OBJECT).description("Tell who the rig is, what it has, and how it fares"),
-    Operation::new("power", Power::SCHEMA).description("Switch a rail on or off"),
-    Operation::new("measure", Measure::SCHEMA).description("Measure a channel"),
-    Operation::new("gpio-read", GpioRead::SCHEMA).description("Read a pin"),
-    Operation::new("gpio-write", GpioWrite::SCHEMA).description("Drive an output pin"),
-    Operation::new("press", Press::SCHEMA).description("Hold a button for a while, then let it go"),
-    Operation::new("wait-for", WaitFor::SCHEMA).description("Wait until a channel is in a range"),
-    Operation::new("wait-pin", WaitPin::SCHEMA).description("Wait until a pin has a level"),
-    Operation::new("self-test", Schema::OBJECT)
-        .description("Check rails, boot and loopbacks; begins and ends with everything off"),
-];
+/// The version that the manifest tells.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A hardware-test rig as an extension.
 ///
-/// It powers the board under test, measures it, reads and drives pins, presses buttons, waits, and tests itself; see
-/// [`MANIFEST`]. A session's configuration may set `settle_ms`, how long `power` waits after a rail was switched on: 0 to
+/// It powers the board under test, measures it, reads and drives pins, presses buttons, waits, and tests itself. Its manifest
+/// is the same on every board: which rails and pins there are, `identify` says. A session's configuration may set `settle_ms`, how long `power` waits after a rail was switched on: 0 to
 /// 5000, 50 if unsaid.
 ///
 /// Its safe state is: rails off, buttons released, output pins low.
@@ -86,191 +68,90 @@ impl<B: Board> Rig<B> {
     }
 }
 
-impl<B: Board> Extension for Rig<B> {
-    fn manifest(&self) -> &'static Manifest {
-        &MANIFEST
-    }
-
-    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        match call.operation() {
-            "identify" => self.identify(cx).await,
-            "power" => self.power(call.args()?, cx).await,
-            "measure" => self.measure(call.args()?, cx).await,
-            "gpio-read" => self.gpio_read(call.args()?, cx).await,
-            "gpio-write" => self.gpio_write(call.args()?, cx).await,
-            "press" => self.press(call.args()?, cx).await,
-            "wait-for" => self.wait_for(call.args()?, cx).await,
-            "wait-pin" => self.wait_pin(call.args()?, cx).await,
-            "self-test" => self.self_test(cx).await,
-            _ => Err(Failure::UNKNOWN_OPERATION),
-        }
-    }
-
-    async fn configure(&mut self, mut config: Config<'_>, _: &mut Context<'_>) -> Result<(), Failure> {
-        let Settings { settle_ms } = config.get()?;
-        self.settle = ms(settle_ms);
-        Ok(())
-    }
-
-    async fn safe_state(&mut self) {
-        // Nobody is there to be told of a fault, and all that can be switched off was.
-        let _ = self.all_off();
-    }
-}
-
 /// A session's configuration.
-#[derive(Debug, Deserialize)]
-struct Settings {
-    #[serde(default = "default_settle_ms", deserialize_with = "up_to_5000")]
+#[derive(Debug, Params)]
+pub(crate) struct Settings {
+    /// How long `power` waits after a rail was switched on, in milliseconds.
+    #[param(maximum = 5000, default = DEFAULT_SETTLE_MS)]
     settle_ms: u32,
 }
 
-/// Arguments of `power`.
-#[derive(Debug, Deserialize)]
-struct Power<'a> {
-    /// The rail's name.
+#[derive(Debug, Params)]
+pub(crate) struct Power<'a> {
+    /// The rail's name
     rail: &'a str,
-    /// Whether it is to be on.
+    /// Whether it is to be on
     on: bool,
 }
 
-impl Power<'_> {
-    const SCHEMA: Schema = Schema::text(concat!(
-        r#"{"type":"object","properties":{"#,
-        r#""rail":{"type":"string","description":"The rail's name"},"#,
-        r#""on":{"type":"boolean","description":"Whether it is to be on"}},"#,
-        r#""required":["rail","on"]}"#
-    ));
-}
-
-/// Arguments of `measure`.
-#[derive(Debug, Deserialize)]
-struct Measure<'a> {
-    /// The channel's name.
+#[derive(Debug, Params)]
+pub(crate) struct Measure<'a> {
+    /// The channel's name
     channel: &'a str,
-    /// How many readings to take the mean of: 1 to 1000, 16 if unsaid.
-    #[serde(default = "default_samples", deserialize_with = "from_1_to_1000")]
+    /// How many readings to take the mean of
+    #[param(minimum = 1, maximum = 1000, default = 16)]
     samples: u32,
 }
 
-impl Measure<'_> {
-    const SCHEMA: Schema = Schema::text(concat!(
-        r#"{"type":"object","properties":{"#,
-        r#""channel":{"type":"string","description":"The channel's name"},"#,
-        r#""samples":{"type":"integer","minimum":1,"maximum":1000,"default":16,"#,
-        r#""description":"How many readings to take the mean of"}},"#,
-        r#""required":["channel"]}"#
-    ));
-}
-
-/// Arguments of `gpio-read`.
-#[derive(Debug, Deserialize)]
-struct GpioRead<'a> {
-    /// The pin's name, an input's or an output's.
+#[derive(Debug, Params)]
+pub(crate) struct GpioRead<'a> {
+    /// The pin's name, an input's or an output's
     pin: &'a str,
 }
 
-impl GpioRead<'_> {
-    const SCHEMA: Schema = Schema::text(concat!(
-        r#"{"type":"object","properties":{"#,
-        r#""pin":{"type":"string","description":"The pin's name, an input's or an output's"}},"#,
-        r#""required":["pin"]}"#
-    ));
-}
-
-/// Arguments of `gpio-write`.
-#[derive(Debug, Deserialize)]
-struct GpioWrite<'a> {
-    /// The output pin's name.
+#[derive(Debug, Params)]
+pub(crate) struct GpioWrite<'a> {
+    /// The output pin's name
     pin: &'a str,
-    /// Whether it is to be high.
+    /// Whether it is to be high
     high: bool,
 }
 
-impl GpioWrite<'_> {
-    const SCHEMA: Schema = Schema::text(concat!(
-        r#"{"type":"object","properties":{"#,
-        r#""pin":{"type":"string","description":"The output pin's name"},"#,
-        r#""high":{"type":"boolean","description":"Whether it is to be high"}},"#,
-        r#""required":["pin","high"]}"#
-    ));
-}
-
-/// Arguments of `press`.
-#[derive(Debug, Deserialize)]
-struct Press<'a> {
-    /// The button's name.
+#[derive(Debug, Params)]
+pub(crate) struct Press<'a> {
+    /// The button's name
     button: &'a str,
-    /// How long to hold it, in milliseconds: 1 to 10000, 100 if unsaid.
-    #[serde(default = "default_press_ms", deserialize_with = "from_1_to_10000")]
+    /// How long to hold it, in milliseconds
+    #[param(minimum = 1, maximum = 10000, default = 100)]
     ms: u32,
 }
 
-impl Press<'_> {
-    const SCHEMA: Schema = Schema::text(concat!(
-        r#"{"type":"object","properties":{"#,
-        r#""button":{"type":"string","description":"The button's name"},"#,
-        r#""ms":{"type":"integer","minimum":1,"maximum":10000,"default":100,"#,
-        r#""description":"How long to hold it, in milliseconds"}},"#,
-        r#""required":["button"]}"#
-    ));
-}
-
-/// Arguments of `wait-for`.
-#[derive(Debug, Deserialize)]
-struct WaitFor<'a> {
-    /// The channel's name.
+#[derive(Debug, Params)]
+pub(crate) struct WaitFor<'a> {
+    /// The channel's name
     channel: &'a str,
-    /// The least value that will do, in the channel's unit, with at most 3 decimals.
+    /// The least value that will do, in the channel's unit
     min: Decimal<3>,
-    /// The greatest value that will do.
+    /// The greatest value that will do
     max: Decimal<3>,
-    /// How long to wait, in milliseconds: 0 to 60000, 5000 if unsaid. The call's own timeout may end it before.
-    #[serde(default = "default_within_ms", deserialize_with = "up_to_60000")]
+    /// How long to wait, in milliseconds; the call's own timeout may end it before
+    #[param(maximum = 60000, default = 5000)]
     within_ms: u32,
 }
 
-impl WaitFor<'_> {
-    const SCHEMA: Schema = Schema::text(concat!(
-        r#"{"type":"object","properties":{"#,
-        r#""channel":{"type":"string","description":"The channel's name"},"#,
-        r#""min":{"type":"number","description":"The least value that will do"},"#,
-        r#""max":{"type":"number","description":"The greatest value that will do"},"#,
-        r#""within_ms":{"type":"integer","minimum":0,"maximum":60000,"default":5000,"#,
-        r#""description":"How long to wait, in milliseconds"}},"#,
-        r#""required":["channel","min","max"]}"#
-    ));
-}
-
-/// Arguments of `wait-pin`.
-#[derive(Debug, Deserialize)]
-struct WaitPin<'a> {
-    /// The pin's name, an input's or an output's.
+#[derive(Debug, Params)]
+pub(crate) struct WaitPin<'a> {
+    /// The pin's name, an input's or an output's
     pin: &'a str,
-    /// Whether to wait until it is high, or low.
+    /// Whether to wait until it is high, or low
     high: bool,
-    /// How long to wait, in milliseconds: 0 to 60000, 5000 if unsaid. The call's own timeout may end it before.
-    #[serde(default = "default_within_ms", deserialize_with = "up_to_60000")]
+    /// How long to wait, in milliseconds; the call's own timeout may end it before
+    #[param(maximum = 60000, default = 5000)]
     within_ms: u32,
 }
 
-impl WaitPin<'_> {
-    const SCHEMA: Schema = Schema::text(concat!(
-        r#"{"type":"object","properties":{"#,
-        r#""pin":{"type":"string","description":"The pin's name, an input's or an output's"},"#,
-        r#""high":{"type":"boolean","description":"Whether to wait until it is high, or low"},"#,
-        r#""within_ms":{"type":"integer","minimum":0,"maximum":60000,"default":5000,"#,
-        r#""description":"How long to wait, in milliseconds"}},"#,
-        r#""required":["pin","high"]}"#
-    ));
-}
-
+#[rigline::extension(
+    name = "rig",
+    description = "A hardware-test rig: powers a board, measures it, presses its buttons"
+)]
 #[allow(clippy::unused_async, reason = "operations are async, whether they have to wait or not")]
 impl<B: Board> Rig<B> {
-    async fn identify(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Tell who the rig is, what it has, and how it fares
+    #[operation]
+    pub(crate) async fn identify(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let identity = self.board.identity();
         let Layout { rails, channels, outputs, inputs, buttons, .. } = self.board.layout();
-        cx.output("firmware", MANIFEST.version)?;
+        cx.output("firmware", VERSION)?;
         if let Some(hash) = GIT_HASH {
             cx.output("git", hash)?;
         }
@@ -294,10 +175,12 @@ impl<B: Board> Rig<B> {
         if let Some(text) = identity.last_panic {
             cx.output("last_panic", text)?;
         }
-        cx.done(format_args!("rig {} on board {}", MANIFEST.version, identity.id))
+        cx.done(format_args!("rig {} on board {}", VERSION, identity.id))
     }
 
-    async fn power(&mut self, args: Power<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Switch a rail on or off
+    #[operation]
+    pub(crate) async fn power(&mut self, args: Power<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let rails = self.board.layout().rails;
         let rail = find("rail", args.rail, Names::Rails(rails), cx)?;
         let state = if args.on { "on" } else { "off" };
@@ -309,7 +192,9 @@ impl<B: Board> Rig<B> {
         cx.done(format_args!("{} is {state}", args.rail))
     }
 
-    async fn measure(&mut self, args: Measure<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Measure a channel
+    #[operation]
+    pub(crate) async fn measure(&mut self, args: Measure<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let channels = self.board.layout().channels;
         let channel = find("channel", args.channel, Names::Channels(channels), cx)?;
         let unit = unit(channels, channel);
@@ -321,14 +206,18 @@ impl<B: Board> Rig<B> {
         cx.done(format_args!("{} is at {}", args.channel, Quantity(reading.mean, unit)))
     }
 
-    async fn gpio_read(&mut self, args: GpioRead<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Read a pin
+    #[operation]
+    pub(crate) async fn gpio_read(&mut self, args: GpioRead<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let pin = self.find_pin(args.pin, cx)?;
         let high = self.level(pin, args.pin, cx)?;
         cx.output("high", &high)?;
         cx.done(format_args!("{} is {}", args.pin, level_name(high)))
     }
 
-    async fn gpio_write(&mut self, args: GpioWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Drive an output pin
+    #[operation]
+    pub(crate) async fn gpio_write(&mut self, args: GpioWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let Pin::Output(output) = self.find_pin(args.pin, cx)? else {
             let outputs = Names::Plain(self.board.layout().outputs);
             return Err(cx.failure(
@@ -340,7 +229,9 @@ impl<B: Board> Rig<B> {
         cx.done(format_args!("{} is {}", args.pin, level_name(args.high)))
     }
 
-    async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Hold a button for a while, then let it go
+    #[operation]
+    pub(crate) async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let button = find("button", args.button, Names::Plain(self.board.layout().buttons), cx)?;
         cx.info(format_args!("pressing {} for {} ms", args.button, args.ms));
         let held =
@@ -350,7 +241,9 @@ impl<B: Board> Rig<B> {
         cx.done(format_args!("pressed {} for {} ms", args.button, args.ms))
     }
 
-    async fn wait_for(&mut self, args: WaitFor<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Wait until a channel is in a range
+    #[operation]
+    pub(crate) async fn wait_for(&mut self, args: WaitFor<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let WaitFor { channel: name, min, max, within_ms } = args;
         let channels = self.board.layout().channels;
         let channel = find("channel", name, Names::Channels(channels), cx)?;
@@ -393,7 +286,9 @@ impl<B: Board> Rig<B> {
         }
     }
 
-    async fn wait_pin(&mut self, args: WaitPin<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Wait until a pin has a level
+    #[operation]
+    pub(crate) async fn wait_pin(&mut self, args: WaitPin<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let WaitPin { pin: name, high: wanted, within_ms } = args;
         let pin = self.find_pin(name, cx)?;
         let mut wait = Wait::new(within_ms, cx);
@@ -422,7 +317,9 @@ impl<B: Board> Rig<B> {
         }
     }
 
-    async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    /// Check rails, boot and loopbacks; begins and ends with everything off
+    #[operation]
+    pub(crate) async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let layout = self.board.layout();
         let (mut passed, mut failed) = (0u32, FailedChecks { layout, count: 0, places: 0 });
         for (place, check) in checks(layout).enumerate() {
@@ -438,6 +335,18 @@ impl<B: Board> Rig<B> {
             return cx.done(format_args!("all {passed} checks passed"));
         }
         cx.failed(format_args!("{} of {} checks failed: {failed}", failed.count, passed + failed.count))
+    }
+
+    #[configure]
+    pub(crate) fn settings(&mut self, settings: Settings) -> Result<(), Failure> {
+        self.settle = ms(settings.settle_ms);
+        Ok(())
+    }
+
+    #[safe_state]
+    pub(crate) fn off(&mut self) {
+        // Nobody is there to be told of a fault, and all that can be switched off was.
+        let _ = self.all_off();
     }
 }
 
@@ -513,7 +422,7 @@ impl<B: Board> Rig<B> {
                 self.board.set_rail(rail, on).map_err(|fault| unreachable("rail", rail_info.name, fault, cx))?;
                 let mut wait = Wait::new(RAIL_MS, cx);
                 loop {
-                    let value = self.read(rail_info.channel, default_samples(), cx).await?.mean;
+                    let value = self.read(rail_info.channel, RAIL_SAMPLES, cx).await?.mean;
                     let (passed, waited) = ((value - nominal).abs() <= tolerance, wait.waited(cx));
                     if passed || waited >= RAIL_MS {
                         tell(check, layout, passed, format_args!("{}", Quantity(value, Unit::Volts)), cx);
@@ -680,6 +589,8 @@ const PROGRESS_LOGS: u32 = 50;
 const CHANGES: u32 = 10;
 /// How long the self-test lets a rail rise or fall, in milliseconds.
 const RAIL_MS: u32 = 500;
+/// Readings that the self-test takes the mean of.
+const RAIL_SAMPLES: u32 = 16;
 /// A rail may be off by one part in this many: 5 %.
 const RAIL_TOLERANCE: i32 = 20;
 
@@ -723,7 +634,7 @@ impl Wait {
 }
 
 /// A progress log's data.
-#[derive(Serialize)]
+#[derive(Outputs)]
 struct Progress {
     value: Decimal<3>,
     waited_ms: u32,
@@ -882,38 +793,3 @@ fn millis(now: Instant, earlier: Instant) -> u32 {
 
 /// The commit that this was built from, where the build could tell.
 const GIT_HASH: Option<&str> = option_env!("RIGLINE_GIT_HASH");
-
-/// Integers in bounds. What is out of them, and what is no integer, is answered with the bounds.
-macro_rules! bounded {
-    ($($name:ident $low:literal $high:literal;)*) => {$(
-        fn $name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-            match u32::deserialize(deserializer) {
-                Ok(value) if ($low..=$high).contains(&value) => Ok(value),
-                _ => Err(de::expected(&[concat!("an integer from ", $low, " to ", $high)])),
-            }
-        }
-    )*};
-}
-
-bounded! {
-    up_to_5000 0 5000;
-    up_to_60000 0 60000;
-    from_1_to_1000 1 1000;
-    from_1_to_10000 1 10000;
-}
-
-fn default_settle_ms() -> u32 {
-    DEFAULT_SETTLE_MS
-}
-
-fn default_samples() -> u32 {
-    16
-}
-
-fn default_press_ms() -> u32 {
-    100
-}
-
-fn default_within_ms() -> u32 {
-    5000
-}

@@ -16,7 +16,6 @@ use rigline::engine::{Engine, Memory, Step, Work};
 use rigline::{Context, Extension};
 use rigline_rig::board::{Adc, Identity, Wired};
 use rigline_rig::pinmap::LAYOUT;
-use rigline_rig::rig::MANIFEST;
 use rigline_rig::sim::Defect;
 use rigline_rig::{Board, Rig};
 use serde_json::{Value, json};
@@ -299,7 +298,7 @@ fn a_press_that_is_cut_off_lets_the_button_go() {
 
     // A dropped call lets it go by itself, before any safe state runs.
     let (mut request, mut reply) = ([0; 1024], [0; 1024]);
-    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let line = br#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"press","args":{"button":"USER"},"context":{}}}
 "#;
     engine.space()[..line.len()].copy_from_slice(line);
@@ -386,22 +385,22 @@ fn bad_arguments_are_named_and_change_nothing() {
         ("power", r#"{"rail":"3V3","on":"yes"}"#, "args.on: expected true or false"),
         ("power", r#"{"rail":null,"on":true}"#, "args.rail: expected a string"),
         ("measure", r#"{"channel":"3v3"}"#, "args.channel: unknown channel `3v3`: there are 3V3, 5V0, AUX, TEMP"),
-        ("measure", r#"{"channel":"3V3","samples":0}"#, "args.samples: expected an integer from 1 to 1000"),
-        ("measure", r#"{"channel":"3V3","samples":1001}"#, "args.samples: expected an integer from 1 to 1000"),
-        ("measure", r#"{"channel":"3V3","samples":1.5}"#, "args.samples: expected an integer from 1 to 1000"),
-        ("measure", r#"{"channel":"3V3","samples":-1}"#, "args.samples: expected an integer from 1 to 1000"),
-        ("measure", r#"{"channel":"3V3","samples":"16"}"#, "args.samples: expected an integer from 1 to 1000"),
+        ("measure", r#"{"channel":"3V3","samples":0}"#, "args.samples: 0 is below the minimum 1"),
+        ("measure", r#"{"channel":"3V3","samples":1001}"#, "args.samples: 1001 is above the maximum 1000"),
+        ("measure", r#"{"channel":"3V3","samples":1.5}"#, "args.samples: expected an integer from 0 to 4294967295"),
+        ("measure", r#"{"channel":"3V3","samples":-1}"#, "args.samples: expected an integer from 0 to 4294967295"),
+        ("measure", r#"{"channel":"3V3","samples":"16"}"#, "args.samples: expected an integer from 0 to 4294967295"),
         ("gpio-read", r#"{"pin":"X"}"#, "args.pin: unknown pin `X`: there are inputs LED, LED2, GP15 and outputs GP14"),
         ("gpio-write", r#"{"pin":"LED","high":true}"#, "args.pin: `LED` is an input; the outputs are GP14"),
         ("press", r#"{"button":"reset"}"#, "args.button: unknown button `reset`: there are RESET, USER"),
-        ("press", r#"{"button":"RESET","ms":0}"#, "args.ms: expected an integer from 1 to 10000"),
-        ("press", r#"{"button":"RESET","ms":10001}"#, "args.ms: expected an integer from 1 to 10000"),
+        ("press", r#"{"button":"RESET","ms":0}"#, "args.ms: 0 is below the minimum 1"),
+        ("press", r#"{"button":"RESET","ms":10001}"#, "args.ms: 10001 is above the maximum 10000"),
         ("wait-for", r#"{"channel":"3V3","min":3}"#, "args.max: required, but missing"),
         ("wait-for", r#"{"channel":"3V3","min":3.5,"max":3.1}"#, "args.min: 3.500 is above args.max, which is 3.100"),
         (
             "wait-for",
             r#"{"channel":"3V3","min":3.1,"max":3.5,"within_ms":60001}"#,
-            "args.within_ms: expected an integer from 0 to 60000",
+            "args.within_ms: 60001 is above the maximum 60000",
         ),
         (
             "wait-for",

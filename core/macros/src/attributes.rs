@@ -209,6 +209,7 @@ impl Member {
             match value {
                 Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Default::Text(text),
                 Expr::Lit(ExprLit { lit: Lit::Bool(value), .. }) => Default::Bool(value),
+                Expr::Paren(inner) => Default::Expression(*inner.expr),
                 value => Default::Expression(value),
             }
         };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::Parser;
@@ -287,34 +287,46 @@ impl Methods {
     }
 
     fn call(&self) -> TokenStream {
-        let by_name = self.operations.iter().any(|operation| !operation.cfg.is_empty());
-        let arms = self.operations.iter().enumerate().map(|(place, operation)| {
+        // Places in the manifest; operations that are configured away have none.
+        let places: Vec<_> = (0..self.operations.len()).map(|place| format_ident!("PLACE_{place}")).collect();
+        let mut before = quote!(0);
+        let constants: Vec<_> = self
+            .operations
+            .iter()
+            .zip(&places)
+            .map(|(Operation { cfg, .. }, place)| {
+                let conditions = cfg.iter().filter_map(|attribute| attribute.meta.require_list().ok());
+                let conditions: Vec<_> = conditions.map(|list| &list.tokens).collect();
+                let constant = quote!(#(#cfg)* const #place: ::core::primitive::usize = #before;);
+                before = match &*conditions {
+                    [] => quote!(#place + 1),
+                    _ => quote!(#before + ::core::cfg!(all(#(#conditions),*)) as ::core::primitive::usize),
+                };
+                constant
+            })
+            .collect();
+        let arms = self.operations.iter().zip(&places).map(|(operation, place)| {
             let (cfg, code) = (&operation.cfg, operation.method.invocation(&quote!(call), &quote!(args)));
-            let pattern = if by_name {
-                operation.name.to_token_stream()
-            } else {
-                Literal::usize_unsuffixed(place).to_token_stream()
-            };
             let span = operation.method.returns.as_ref().map_or(operation.span, Spanned::span);
             let result = quote_spanned!(span=> __private::Returned::result(#code));
             let end = quote_spanned!(span=> __private::Ending::end(value, cx));
             let failure = quote_spanned!(span=> ::core::convert::From::from(error));
             quote! {
                 #(#cfg)*
-                #pattern => match #result {
+                #place => match #result {
                     ::core::result::Result::Ok(value) => #end,
                     ::core::result::Result::Err(error) => ::core::result::Result::Err(#failure),
                 },
             }
         });
-        let subject = if by_name { quote!(call.operation()) } else { quote!(call.index) };
         quote! {
             async fn call(
                 &mut self,
                 mut call: __private::Call<'_>,
                 cx: &mut __private::Context<'_>,
             ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
-                match #subject {
+                #(#constants)*
+                match call.index {
                     #(#arms)*
                     _ => ::core::result::Result::Err(__private::Failure::UNKNOWN_OPERATION),
                 }

@@ -197,7 +197,6 @@ fn schemas_of_generic_types_are_whole_too() {
     assert_eq!(
         text(Generic::<u8, 3>(0).manifest()),
         r#"{"type":"object","properties":{"size":{"type":"integer","minimum":0,"maximum":255,"description":"Größe – “q”","examples":[1]},"bounds":{"type":"array","items":{"type":"number","multipleOf":0.001,"minimum":-2147483.648,"maximum":2147483.647},"maxItems":3}},"required":["size","bounds"]}"#
-            .replace("“q”", "“q”")
     );
     assert!(text(Generic::<bool, 40>(false).manifest()).contains(r#""size":{"type":"boolean""#));
     assert_eq!(Schema::of::<Window<u8, 3>>().to_string(), text(Generic::<u8, 3>(0).manifest()));
@@ -245,6 +244,14 @@ impl Clock for NoTime {
     }
 }
 
+fn session(extension: &mut impl Extension, input: &str) -> Vec<String> {
+    let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
+    let mut engine = Engine::new(extension.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
+    serve(extension, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
+    String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
+}
+
 #[test]
 fn calls_reach_their_methods() {
     let execute = |operation: &str, args: &str| {
@@ -288,13 +295,10 @@ fn calls_reach_their_methods() {
         ),
     ];
     let mut rig = Rig { board: &mut Bench, safe: false, port: 0 };
-    let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
-    let mut engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
-    let input: String = table.iter().map(|(line, _)| format!("{line}\n")).collect();
-    let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
-    serve(&mut rig, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
-    let output = String::from_utf8(pipe.output).unwrap();
-    for ((_, expected), line) in table.iter().zip(output.lines()) {
+    let input = table.iter().map(|(line, _)| line.as_str()).collect::<Vec<_>>().join("\n");
+    let output = session(&mut rig, &input);
+    assert_eq!(output.len(), table.len());
+    for ((_, expected), line) in table.iter().zip(&output) {
         assert_eq!(line, expected);
     }
     assert!(rig.safe);
@@ -480,4 +484,53 @@ fn schemas_say_the_same() {
     assert_eq!(schema["description"], "Arguments of every sort.");
     assert_eq!(schema["additionalProperties"], false);
     assert!(schema.get("required").is_none());
+}
+
+struct Configured;
+
+#[rigline::extension]
+impl Configured {
+    #[operation]
+    #[cfg(any())]
+    fn first() -> Result<Outcome, Failure> {
+        Ok(Outcome::message("first"))
+    }
+
+    #[operation]
+    #[cfg(all())]
+    #[cfg(not(any()))]
+    fn second() -> Result<Outcome, Failure> {
+        Ok(Outcome::message("second"))
+    }
+
+    #[operation]
+    #[cfg(all())]
+    #[cfg(any())]
+    fn third() -> Result<Outcome, Failure> {
+        Ok(Outcome::message("third"))
+    }
+
+    #[operation]
+    fn fourth() -> Result<Outcome, Failure> {
+        Ok(Outcome::message("fourth"))
+    }
+}
+
+#[test]
+fn operations_that_are_configured_away_leave_no_gap() {
+    let names: Vec<_> = Configured.manifest().operations.iter().map(|operation| operation.name).collect();
+    assert_eq!(names, ["second", "fourth"]);
+    let execute = |operation: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"{operation}","args":{{}},"context":{{}}}}}}"#
+        )
+    };
+    let replies = session(&mut Configured, &[execute("second"), execute("fourth")].join("\n"));
+    assert_eq!(
+        replies,
+        [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"success":true,"message":"second"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"success":true,"message":"fourth"}}"#
+        ]
+    );
 }

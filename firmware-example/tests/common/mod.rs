@@ -10,8 +10,7 @@ use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::blocking::serve;
 use rigline::serve::{End, Transport};
-use rigline::{Clock, Instant};
-use rigline_rig::rig::MANIFEST;
+use rigline::{Clock, Extension as _, Instant};
 use rigline_rig::sim::SimBoard;
 use rigline_rig::{Board, Rig};
 use serde_json::Value;
@@ -91,7 +90,7 @@ impl Write for Pipe<'_> {
 /// The lines that a session of these lines gives, and how it ended.
 pub(crate) fn serve_lines<B: Board>(rig: &mut Rig<B>, clock: &FakeClock, lines: &[&str]) -> (Vec<String>, End) {
     let (mut request, mut reply, mut log) = ([0; LIMITS.0 + 1], [0; LIMITS.1 + 1], [0; 512]);
-    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut engine = Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     assert_eq!(engine.limits(), LIMITS);
     let input: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
     let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };

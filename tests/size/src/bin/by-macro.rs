@@ -1,5 +1,6 @@
 //! Three operations by the macros.
 #![cfg_attr(target_os = "none", no_std, no_main)]
+#![allow(clippy::unused_async, reason = "as the one function of the trait is")]
 
 use rigline::json::Decimal;
 use rigline::{Context, Failure, Outcome, Params};
