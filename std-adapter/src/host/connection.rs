@@ -445,7 +445,8 @@ impl Shared {
         self.ended.send_replace(true);
     }
 
-    fn frame(self: &Arc<Self>, frame: Frame<'_>) {
+    /// `is_told`: the line that is too long has failed its call already.
+    fn frame(self: &Arc<Self>, frame: Frame<'_>, is_told: &mut bool) {
         match frame {
             Frame::Line(line) => {
                 if let Some(traffic) = &self.options.traffic {
@@ -453,19 +454,26 @@ impl Shared {
                 }
                 self.line(line);
             }
-            Frame::TooLong(too_long) => self.too_long(too_long.dropped as u64, too_long.limit),
+            Frame::TooLong(too_long) => {
+                let length = too_long.dropped as u64;
+                self.tell(EventKind::TooLong { length, limit: too_long.limit });
+                if !std::mem::take(is_told) {
+                    self.too_long(length);
+                }
+            }
         }
     }
 
     /// A line over the limit has ended, or does not end: the call that is out alone must be the one that it answers.
-    fn too_long(&self, length: u64, limit: usize) {
-        self.tell(EventKind::TooLong { length, limit });
+    fn too_long(&self, length: u64) {
         let mut state = self.lock();
-        state.hint = Some(format!("a line of {length} bytes was dropped; the limit is {limit}"));
         if !state.booting
             && let [(id, _)] = *state.waiting
         {
             state.finish(id, Fate::TooLong(length));
+        } else {
+            let limit = self.options.line_limit;
+            state.hint = Some(format!("a line of {length} bytes was dropped; the limit is {limit}"));
         }
     }
 
@@ -616,7 +624,7 @@ async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, ch
                 let chunk = space.get(..read).unwrap_or_default();
                 let end = chunk.iter().rposition(|byte| *byte == b'\n' || (ends == LineEnds::Serial && *byte == b'\r'));
                 match end {
-                    Some(at) => (since_newline, told) = ((read - at) as u64, false),
+                    Some(at) => since_newline = (read - at) as u64,
                     None => since_newline += read as u64,
                 }
                 framer.commit(read);
@@ -625,16 +633,16 @@ async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, ch
             Err(error) => break format!("{error}"),
         }
         while let Some(frame) = framer.next() {
-            shared.frame(frame);
+            shared.frame(frame, &mut told);
         }
         if since_newline > limit + SLACK && !told {
             told = true;
-            shared.too_long(since_newline, shared.options.line_limit);
+            shared.too_long(since_newline);
         }
     };
     framer.finish();
     while let Some(frame) = framer.next() {
-        shared.frame(frame);
+        shared.frame(frame, &mut told);
     }
     shared.output_read.send_replace(true);
     if let Some(child) = child {

@@ -9,7 +9,7 @@ use serial2_tokio::{SerialPort, Settings};
 use super::error::HostError;
 use super::ports::{PortInfo, Roots};
 use super::wire::{Control, Dial, Dialing, Manners, Wire};
-use crate::target::{Serial, Target};
+use crate::target::{Port, Serial, Target};
 
 pub(super) struct SerialDialer {
     serial: Serial,
@@ -25,19 +25,25 @@ impl SerialDialer {
 
     fn find(&self) -> Result<PortInfo, HostError> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let usb = known.and_then(|port| port.usb).filter(|usb| !usb.serial_number.is_empty());
-        let again = usb.and_then(|usb| {
-            let same = |port: &PortInfo| {
-                port.usb.as_ref().is_some_and(|found| {
-                    (found.vendor_id, found.product_id, &found.serial_number)
-                        == (usb.vendor_id, usb.product_id, &usb.serial_number)
-                })
-            };
-            self.roots.ports().into_iter().find(same)
-        });
-        match again {
-            Some(port) => Ok(port),
-            None => self.roots.find(&self.serial.port),
+        let Some(usb) = known.and_then(|port| port.usb).filter(|usb| !usb.serial_number.is_empty()) else {
+            return self.roots.find(&self.serial.port);
+        };
+        let same = |port: &PortInfo| {
+            port.usb.as_ref().is_some_and(|found| {
+                (found.vendor_id, found.product_id, &found.serial_number)
+                    == (usb.vendor_id, usb.product_id, &usb.serial_number)
+            })
+        };
+        let ports = self.roots.ports();
+        match (ports.iter().find(|port| same(port)), &self.serial.port) {
+            (Some(port), _) => Ok(port.clone()),
+            // Whoever named a port, and no board, means whatever is there.
+            (None, Port::Path(_) | Port::Usb(_)) => self.roots.find(&self.serial.port),
+            // Another board than the one that the session began with is not asked.
+            (None, _) => Err(HostError::NoDevice {
+                wanted: format!("rigline device with the serial number {}", usb.serial_number),
+                ports: ports.into_iter().filter(|port| port.usb.is_some()).collect(),
+            }),
         }
     }
 
