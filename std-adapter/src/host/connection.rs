@@ -13,6 +13,7 @@ use rigline::client::{self, Client, Incoming, Received, Request, StartError};
 use rigline::frame::{Frame, Framer, LineEnds};
 use rigline::json::write;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -39,7 +40,6 @@ const SLACK: u64 = 64 * 1024;
 pub(super) struct Connection {
     shared: Arc<Shared>,
     child: Option<Child>,
-    control: Mutex<Option<Arc<dyn Control>>>,
     manners: Manners,
     /// What reads. It ends with the connection.
     tasks: Mutex<JoinSet<()>>,
@@ -50,6 +50,7 @@ struct Shared {
     name: Mutex<Arc<str>>,
     state: Mutex<State>,
     writer: Arc<AsyncMutex<Writer>>,
+    control: Mutex<Option<Arc<dyn Control>>>,
     output_read: watch::Sender<bool>,
     errors_read: watch::Sender<bool>,
     ended: watch::Sender<bool>,
@@ -116,6 +117,7 @@ impl Connection {
             name: Mutex::new(name.into()),
             state: Mutex::new(state),
             writer: Arc::new(AsyncMutex::new(wire.writer)),
+            control: Mutex::new(wire.control),
             output_read: watch::channel(false).0,
             errors_read: watch::channel(wire.stderr.is_none()).0,
             ended: watch::channel(false).0,
@@ -129,13 +131,7 @@ impl Connection {
         if let Some(child) = wire.child.clone() {
             tasks.spawn(watch_child(Arc::clone(&shared), child));
         }
-        Self {
-            shared,
-            child: wire.child,
-            control: Mutex::new(wire.control),
-            manners: wire.manners,
-            tasks: Mutex::new(tasks),
-        }
+        Self { shared, child: wire.child, manners: wire.manners, tasks: Mutex::new(tasks) }
     }
 
     pub(super) fn child(&self) -> Option<&Child> {
@@ -157,18 +153,12 @@ impl Connection {
         if let Some(child) = &self.child {
             child.kill();
         }
-        // A port is given back at once, so that it can be opened again.
         lock(&self.tasks).abort_all();
-        if let Ok(mut writer) = self.shared.writer.try_lock() {
-            *writer = Box::new(tokio::io::sink());
-        }
-        if let Some(control) = lock(&self.control).take() {
-            let _ = control.discard();
-        }
+        self.shared.release();
     }
 
     pub(super) fn control(&self) -> Option<Arc<dyn Control>> {
-        lock(&self.control).clone()
+        lock(&self.shared.control).clone()
     }
 
     /// No more requests: a child that waits for the end of its input sees it.
@@ -265,6 +255,7 @@ impl Connection {
         self.shared.tell(kind);
     }
 
+    #[allow(clippy::unnecessary_box_returns, reason = "every error has it boxed")]
     pub(super) fn details(&self, hint: Option<String>) -> Box<Details> {
         let state = self.shared.lock();
         Box::new(Details {
@@ -385,6 +376,10 @@ impl Shared {
             StartError::TooManyPending => Trouble::TooManyCalls,
             error => Trouble::InputClosed(io::Error::other(error)),
         })?;
+        if state.waiting.is_empty() {
+            // What was odd about an earlier call explains nothing about this one.
+            state.hint = None;
+        }
         state.waiting.push((id, sender.clone()));
         drop(state);
         let length = out.len();
@@ -442,7 +437,24 @@ impl Shared {
         for (_, waiting) in waiting {
             let _ = waiting.send(Fate::End(end.clone()));
         }
+        if matches!(end, End::Gone(_)) {
+            self.release();
+        }
         self.ended.send_replace(true);
+    }
+
+    /// Gives a port back at once: so that it can be opened again, and the kernel can give its name to the next device.
+    fn release(&self) {
+        if let Ok(mut writer) = self.writer.try_lock() {
+            *writer = Box::new(tokio::io::sink());
+        } else if let Ok(runtime) = Handle::try_current() {
+            // Somebody writes, and will soon be told that the device is gone.
+            let writer = Arc::clone(&self.writer);
+            runtime.spawn(async move { *writer.lock().await = Box::new(tokio::io::sink()) });
+        }
+        if let Some(control) = lock(&self.control).take() {
+            let _ = control.discard();
+        }
     }
 
     /// `is_told`: the line that is too long has failed its call already.
@@ -499,7 +511,9 @@ impl Shared {
             let request = state.take_in(&received, &mut events);
             drop(state);
             events.extend(received.oddities.texts().map(EventKind::Odd));
-            events.into_iter().for_each(|event| self.tell(event));
+            for event in events {
+                self.tell(event);
+            }
             if let Some(refusal) = request {
                 self.refuse(refusal);
             }

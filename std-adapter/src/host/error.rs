@@ -298,15 +298,40 @@ impl fmt::Display for Holder {
 }
 
 fn held_by(holders: &[Holder]) -> String {
-    match holders {
-        [] => " by another program".to_owned(),
-        holders => format!(" by {}", holders.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ")),
+    if holders.is_empty() {
+        return " by another program".to_owned();
     }
+    let names: Vec<String> = holders.iter().map(Holder::to_string).collect();
+    let is_manager = holders.iter().any(|holder| holder.command.contains("ModemManager"));
+    // It lets go by itself after some seconds.
+    let advice = if is_manager {
+        "; a udev rule with ENV{ID_MM_DEVICE_IGNORE}=\"1\" keeps ModemManager from trying the device as a modem"
+    } else {
+        ""
+    };
+    format!(" by {}{advice}", names.join(", "))
 }
 
 fn listed(title: &str, ports: &[PortInfo]) -> String {
     if ports.is_empty() {
         return String::new();
     }
-    format!("{title}:{}", ports.iter().map(|port| format!("\n  {port}")).collect::<String>())
+    let lines: Vec<String> = ports.iter().map(|port| format!("\n  {port}")).collect();
+    format!("{title}:{}", lines.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_port_tells_who_has_it() {
+        let busy = |commands: &[&str]| {
+            let holders = commands.iter().map(|&command| Holder { pid: 7, command: command.into() }).collect();
+            HostError::Busy { port: "/dev/ttyACM0".into(), holders }.to_string()
+        };
+        assert_eq!(busy(&[]), "/dev/ttyACM0 is in use by another program");
+        assert_eq!(busy(&["cat x", "sh"]), "/dev/ttyACM0 is in use by process 7 (cat x), process 7 (sh)");
+        assert!(busy(&["/usr/sbin/ModemManager"]).contains("ID_MM_DEVICE_IGNORE"));
+    }
 }

@@ -116,7 +116,7 @@ impl Manifest {
     }
 }
 
-/// A view's value, owned. What serde_json cannot hold (a number beyond its range) is kept as its text.
+/// A view's value, owned. What `serde_json` cannot hold (a number beyond its range) is kept as its text.
 pub(super) fn value(json: Json<'_>) -> Value {
     serde_json::from_str(json.as_str()).unwrap_or_else(|_| Value::String(json.as_str().to_owned()))
 }

@@ -352,6 +352,27 @@ impl Host {
         result.outputs_as().map(Ok).map_err(|source| HostError::Types { what: "the outputs", source })
     }
 
+    /// Sends any request, its parameters as they are, and gives the text of the reply's `result` or its `error`: to forward
+    /// requests, or to see how an extension takes one.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn request(
+        &self,
+        method: &str,
+        params: RawJson<'_>,
+        timeout: Duration,
+    ) -> Result<Result<String, RpcFailure>, HostError> {
+        let connection = self.current();
+        let request = Request::Other { method, params };
+        match connection.request(&request, deadline(Instant::now(), timeout)).await {
+            Ok(Fate::Answer(Answer::Result(text))) => Ok(Ok(text)),
+            Ok(Fate::Answer(Answer::Error(error, _))) => Ok(Err(error)),
+            Ok(fate) => Err(connection.fate_error(fate, timeout)),
+            Err(trouble) => Err(connection.error(trouble, method, timeout)),
+        }
+    }
+
     /// Cancels the calls that are out, which the protocol has no word for: a program's process group is ended and the
     /// program started afresh, a board's DTR drops and rises, a TCP connection is opened anew. Then a new session begins.
     ///

@@ -142,7 +142,7 @@ impl Answer {
 /// A string that was written in the place of a typed value.
 struct Written(String);
 
-impl<'de> IntoDeserializer<'de, serde_json::Error> for Written {
+impl IntoDeserializer<'_, serde_json::Error> for Written {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -151,7 +151,7 @@ impl<'de> IntoDeserializer<'de, serde_json::Error> for Written {
 }
 
 impl Written {
-    fn as_string(self) -> StringDeserializer<serde_json::Error> {
+    fn into_string(self) -> StringDeserializer<serde_json::Error> {
         self.0.into_deserializer()
     }
 }
@@ -173,7 +173,7 @@ impl<'de> Deserializer<'de> for Written {
     type Error = serde_json::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
-        self.as_string().deserialize_any(visitor)
+        self.into_string().deserialize_any(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
@@ -188,7 +188,7 @@ impl<'de> Deserializer<'de> for Written {
     ) -> Result<V::Value, Self::Error> {
         match serde_json::from_str::<Value>(&self.0) {
             Ok(value @ Value::Object(_)) => value.deserialize_enum(name, variants, visitor),
-            _ => self.as_string().deserialize_enum(name, variants, visitor),
+            _ => self.into_string().deserialize_enum(name, variants, visitor),
         }
     }
 
@@ -197,7 +197,7 @@ impl<'de> Deserializer<'de> for Written {
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Self::Error> {
-        self.as_string().deserialize_unit_struct(name, visitor)
+        self.into_string().deserialize_unit_struct(name, visitor)
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Self::Error> {

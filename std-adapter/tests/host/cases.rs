@@ -436,8 +436,10 @@ async fn run(case: &Case) {
     }
 }
 
-/// A case of the end: its script, and the report.
-fn shutdowns() -> Vec<(&'static str, &'static str, Box<dyn Fn(&Shutdown) -> bool + Send>)> {
+/// A case of the end: its script, and what the report must be.
+type Ending = (&'static str, &'static str, Box<dyn Fn(&Shutdown) -> bool + Send>);
+
+fn shutdowns() -> Vec<Ending> {
     let clean = |report: &Shutdown| report.is_clean();
     vec![
         ("fc33 a clean end", "init\nack\nexit 0", Box::new(move |report| clean(report) && report.acknowledged)),

@@ -145,6 +145,15 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(found.contains("and fake takes 300 at most"), "{found}");
             assert_eq!(message(go(&host).await), "ok 2");
         }),
+        trial("a program that only prints is given up in time", || async {
+            let (mut options, seen) = options();
+            options.start_timeout = Duration::from_secs(1);
+            let started = Instant::now();
+            let error = Host::connect(&exec(&["yes"]), options).await.unwrap_err().to_string();
+            assert!(error.contains("did not answer within 1s") && error.contains("\n  y\n"), "{error}");
+            assert!(started.elapsed() < Duration::from_secs(3));
+            assert!(seen.events().len() < 200);
+        }),
         trial("cancelling ends the group and begins anew", || async {
             let (options, seen) = options();
             let host = Host::connect(&fake("init\nread\nforever"), options).await.unwrap();

@@ -22,7 +22,8 @@ use rigline_std::target::{Port, Serial, Target};
 struct Board {
     /// The port's path.
     path: PathBuf,
-    board: Arc<Mutex<Option<File>>>,
+    /// The board's side; taken away, the board is unplugged.
+    controller: Arc<Mutex<Option<File>>>,
     /// What the host sent.
     lines: Arc<Mutex<Vec<String>>>,
     _port: OwnedFd,
@@ -62,7 +63,7 @@ impl Board {
                 }
             }
         });
-        Self { path: path.to_str().unwrap().into(), board, lines, _port: pty.user }
+        Self { path: path.to_str().unwrap().into(), controller: board, lines, _port: pty.user }
     }
 
     /// One that behaves well.
@@ -75,7 +76,7 @@ impl Board {
     }
 
     fn write(&self, bytes: &[u8]) {
-        self.board.lock().unwrap().as_mut().unwrap().write_all(bytes).unwrap();
+        self.controller.lock().unwrap().as_mut().unwrap().write_all(bytes).unwrap();
     }
 
     fn lines(&self) -> Vec<String> {
@@ -140,7 +141,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             let first = Arc::new(Mutex::new(String::new()));
             let board = Board::new(move |place, line| match place {
                 1 => {
-                    *first.lock().unwrap() = line.to_owned();
+                    line.clone_into(&mut first.lock().unwrap());
                     b"boot ok\r\n".to_vec()
                 }
                 2 => [reply(&first.lock().unwrap()), reply(line)].concat(),
@@ -167,7 +168,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("fc29 unplugged in a call", || async {
             let board = Board::new(|_, line| if line.contains("execute") { b"UNPLUG".to_vec() } else { reply(line) });
             let host = Host::connect(&board.target(), options().0).await.unwrap();
-            let held = Arc::clone(&board.board);
+            let held = Arc::clone(&board.controller);
             let started = Instant::now();
             let (called, ()) = tokio::join!(go(&host), async move {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -210,7 +211,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(found.ends_with("x\u{7f}\u{7f}é🚀") && found.len() > 10_000, "{}", found.len());
             let long = "y\u{3}\u{4}\u{11}\u{13}".repeat(3000);
             let args = serde_json::json!({ "x": long, "raw": "\u{7f}" });
-            host.call("go", &args, Default::default()).await.unwrap();
+            host.call("go", &args, rigline_std::host::CallContext::default()).await.unwrap();
             let lines = board.lines();
             let sent = lines.last().unwrap();
             assert!(sent.contains(&serde_json::to_string(&long).unwrap()) && sent.contains('\u{7f}'));
@@ -269,7 +270,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             options.roots = system.roots.clone();
             options.reconnect = true;
             let host = Host::connect(&"serial:auto".parse().unwrap(), options).await.unwrap();
-            let held = Arc::clone(&first.board);
+            let held = Arc::clone(&first.controller);
             let (called, ()) = tokio::join!(go(&host), async move {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 held.lock().unwrap().take();

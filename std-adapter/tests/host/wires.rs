@@ -9,8 +9,14 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _,
 
 use crate::common::{go, message, options, trial};
 use crate::fake::MANIFEST;
+#[cfg(feature = "cli")]
+use rigline::json::RawJson;
 use rigline_std::host::Host;
 use rigline_std::host::wire::{Control, Dial, Dialing, Manners, Wire};
+#[cfg(feature = "cli")]
+use rigline_std::host::{CallContext, EventKind, Outcome};
+#[cfg(feature = "cli")]
+use serde_json::json;
 
 /// Answers `initialize` and `shutdown`; `execute` from the second connection on.
 async fn serve(reader: impl AsyncRead + Unpin, mut writer: impl AsyncWrite + Unpin, connection: usize) {
@@ -125,6 +131,25 @@ pub(crate) fn trials() -> Vec<Trial> {
                 let error = Host::connect(&target.parse().unwrap(), options().0).await.unwrap_err();
                 assert!(matches!(error, rigline_std::host::HostError::Unsupported(_)), "{error}");
             }
+        }),
+        #[cfg(feature = "cli")]
+        trial("sim is the built-in rig", || async {
+            let (mut options, seen) = options();
+            options.sim_program = Some(env!("CARGO_BIN_EXE_rigline").into());
+            options.call_timeout = Duration::from_secs(10);
+            let host = Host::connect(&"sim".parse().unwrap(), options).await.unwrap();
+            let manifest = host.describe();
+            assert!(manifest.operation("measure").is_some() && manifest.faults.is_empty(), "{manifest:?}");
+            assert!(manifest.request_limit.is_some());
+            let result = host.call("measure", &json!({ "channel": "3V3" }), CallContext::default()).await.unwrap();
+            assert!(result.is_success() && !result.outputs.is_empty() && result.faults.is_empty(), "{result:?}");
+            let result = host.call("no-such", &json!({}), CallContext::default()).await.unwrap();
+            let Outcome::Refused(error) = result.outcome else { panic!("{result:?}") };
+            assert_eq!(error.code, Some(-32601));
+            let echoed = host.request("x.y", RawJson::NULL, Duration::from_secs(5)).await.unwrap();
+            assert_eq!(echoed.unwrap_err().code, Some(-32601));
+            assert!(host.shutdown().await.unwrap().is_clean());
+            assert_eq!(seen.count(|kind| matches!(kind, EventKind::Skipped { .. } | EventKind::Odd(_))), 0);
         }),
         trial("sim is a real child", || async {
             let (mut options, _) = options();
