@@ -188,8 +188,7 @@ const CASES: &[Case] = &[
             read
             say {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}
             read
-            say {"jsonrpc":"2.0","error":{"code":-32700,"message":"again"}}
-            say {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"nobody's"}}
+            print {"jsonrpc":"2.0","error":{"code":-32700,"message":"again"}}\x0a{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"nobody's"}}\x0a
             ok
             forever"#,
         start: "",
