@@ -595,18 +595,36 @@ impl fmt::Debug for Plain<'_> {
 /// Names are found in any case where they are not there as the text spells them, since the real host finds them so.
 #[derive(Debug, Clone, Copy)]
 pub struct ExecuteResult<'t> {
-    json: Json<'t>,
+    kind: Kind,
+    /// In the order of [`RESULT_MEMBERS`].
+    members: [Option<Json<'t>>; 4],
 }
 
+const RESULT_MEMBERS: [&str; 4] = ["success", "message", "error", "outputs"];
+
 impl<'t> ExecuteResult<'t> {
-    /// Reads a reply's `result`.
+    /// Reads a reply's `result`, in one pass.
     pub fn new(result: Json<'t>) -> Self {
-        Self { json: result }
+        let (mut members, mut in_any_case) = ([None; 4], [None; 4]);
+        for (key, value) in result.members() {
+            for ((name, exact), other) in RESULT_MEMBERS.iter().zip(&mut members).zip(&mut in_any_case) {
+                if key == **name {
+                    *exact = Some(value);
+                } else if is_in_any_case(key, name) {
+                    *other = Some(value);
+                }
+            }
+        }
+        for (exact, other) in members.iter_mut().zip(in_any_case) {
+            *exact = exact.or(other).filter(|value| !value.is_null());
+        }
+        Self { kind: result.kind(), members }
     }
 
     /// Whether the operation succeeded; the error says why that cannot be told, which is no success.
     pub fn success(&self) -> Result<bool, &'static str> {
-        match (self.json.kind(), member(self.json, "success")) {
+        let [success, ..] = self.members;
+        match (self.kind, success) {
             (Kind::Object, Some(success)) => success.bool().ok_or("the result's success is not a boolean"),
             (Kind::Object, None) => Err("the result has no success"),
             _ => Err("the result is not an object"),
@@ -615,29 +633,26 @@ impl<'t> ExecuteResult<'t> {
 
     /// The summary, if there is one.
     pub fn message(&self) -> Option<Plain<'t>> {
-        self.plain("message")
+        let [_, message, ..] = self.members;
+        message.map(Plain).filter(|plain| !plain.is_empty())
     }
 
     /// The error's details, if there are any.
     pub fn error(&self) -> Option<Plain<'t>> {
-        self.plain("error")
+        let [_, _, error, _] = self.members;
+        error.map(Plain).filter(|plain| !plain.is_empty())
     }
 
     /// The outputs in their order. Values that are not strings come as their JSON text, null as the empty string.
     pub fn outputs(&self) -> Outputs<'t> {
-        Outputs(member(self.json, "outputs").unwrap_or(Json::NULL).members())
+        let [.., outputs] = self.members;
+        Outputs(outputs.unwrap_or(Json::NULL).members())
     }
 
     /// What is wrong with the outputs: they are not an object.
     pub fn outputs_fault(&self) -> Option<&'static str> {
-        match member(self.json, "outputs")?.kind() {
-            Kind::Object => None,
-            _ => Some("the result's outputs are not an object"),
-        }
-    }
-
-    fn plain(&self, name: &str) -> Option<Plain<'t>> {
-        member(self.json, name).map(Plain).filter(|plain| !plain.is_empty())
+        let [.., outputs] = self.members;
+        (outputs?.kind() != Kind::Object).then_some("the result's outputs are not an object")
     }
 }
 
@@ -655,13 +670,14 @@ impl<'t> Iterator for Outputs<'t> {
 
 /// An object's member that is not null: called `name`, or else so in another case.
 pub fn member<'t>(object: Json<'t>, name: &str) -> Option<Json<'t>> {
-    let in_any_case = |key: Text<'_>| {
-        key.chars().map(|char| char.to_ascii_lowercase()).eq(name.chars().map(|c| c.to_ascii_lowercase()))
-    };
     object
         .get(name)
-        .or_else(|| object.members().filter(|(key, _)| in_any_case(*key)).last().map(|(_, value)| value))
+        .or_else(|| object.members().filter(|(key, _)| is_in_any_case(*key, name)).last().map(|(_, value)| value))
         .filter(|value| !value.is_null())
+}
+
+fn is_in_any_case(key: Text<'_>, name: &str) -> bool {
+    key.chars().map(|char| char.to_ascii_lowercase()).eq(name.chars().map(|char| char.to_ascii_lowercase()))
 }
 
 /// A reply that came damaged.

@@ -392,8 +392,12 @@ impl Shared {
 
     /// Sends a line whole, even if the caller gives up in the middle of it.
     async fn send(&self, line: Vec<u8>, deadline: Instant) -> Result<(), Trouble> {
-        let Ok(mut writer) = timeout_at(deadline, Arc::clone(&self.writer).lock_owned()).await else {
-            return Err(Trouble::Late);
+        let mut writer = match Arc::clone(&self.writer).try_lock_owned() {
+            Ok(writer) => writer,
+            Err(_) => match timeout_at(deadline, Arc::clone(&self.writer).lock_owned()).await {
+                Ok(writer) => writer,
+                Err(_) => return Err(Trouble::Late),
+            },
         };
         if let Some(traffic) = &self.options.traffic {
             traffic(Direction::Sent, &line);
@@ -583,7 +587,7 @@ impl State {
                 self.hint = Some(format!("an error came that names no request: {failure}"));
                 events.push(EventKind::Unaddressed(failure.clone()));
                 if let Some(id) = only.filter(|_| !self.booting) {
-                    self.finish(id, Fate::Answer(Answer::Error(failure, value(error.json()))));
+                    self.finish(id, Fate::Answer(Answer::Error(failure, error.json().as_str().to_owned())));
                 }
             }
             Incoming::Log(log) => {

@@ -195,7 +195,7 @@ impl fmt::Debug for Options {
 /// A call's surroundings: gevals "Context Object".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
-    /// The task's directory; this process's own if unsaid.
+    /// The task's directory; if unsaid, this process's own at the time of [`Host::connect`].
     pub workdir: Option<String>,
     /// The part of the task.
     pub phase: Phase,
@@ -245,6 +245,8 @@ pub struct Host {
     options: Arc<Options>,
     current: Mutex<Arc<Connection>>,
     manifest: Mutex<Arc<Manifest>>,
+    /// This process's own folder when the session began.
+    workdir: String,
     /// Only one task makes a connection anew.
     renewal: tokio::sync::Mutex<()>,
 }
@@ -268,6 +270,7 @@ impl Host {
             options,
             current: Mutex::new(Arc::new(connection)),
             manifest: Mutex::new(Arc::new(manifest)),
+            workdir: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
             renewal: tokio::sync::Mutex::new(()),
         })
     }
@@ -303,16 +306,14 @@ impl Host {
             Some(timeout) => (timeout.saturating_add(self.options.grace), Some(go_duration(timeout))),
             None => (self.options.call_timeout, None),
         };
-        let workdir = context.workdir.unwrap_or_else(|| {
-            std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default()
-        });
+        let workdir = context.workdir.as_deref().unwrap_or(&self.workdir);
         let env: Vec<(&str, &str)> = context.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let args = args.to_string();
         let request = Request::Execute {
             operation,
             args: RawJson::from_checked_str(&args).unwrap_or(RawJson::NULL),
             context: RequestContext {
-                workdir: &workdir,
+                workdir,
                 phase: context.phase,
                 env: &env,
                 timeout,
@@ -326,7 +327,7 @@ impl Host {
             return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
         }
         match connection.request(&request, deadline(started, after)).await {
-            Ok(Fate::Answer(Answer::Result(text))) => Ok(CallResult::of_result(&text)),
+            Ok(Fate::Answer(Answer::Result(text))) => Ok(CallResult::of_result(text)),
             Ok(Fate::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
             Ok(fate) => Err(connection.fate_error(fate, after)),
             Err(trouble) => Err(connection.error(trouble, operation, after)),

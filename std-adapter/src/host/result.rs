@@ -23,8 +23,8 @@ pub struct CallResult {
     pub outputs: Vec<(String, String)>,
     /// In what the reply was odd, and was understood all the same.
     pub faults: Vec<String>,
-    /// The reply's `result` or `error` as it came.
-    pub raw: Value,
+    /// The JSON text of the reply's `result` or `error` as it came.
+    pub raw: String,
 }
 
 /// How a call went.
@@ -71,7 +71,7 @@ impl CallResult {
         T::deserialize(MapDeserializer::<_, serde_json::Error>::new(members))
     }
 
-    pub(super) fn of_result(text: &str) -> Self {
+    pub(super) fn of_result(text: String) -> Self {
         let json = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
         let result = ExecuteResult::new(json);
         let message = result.message().map(|message| message.to_string());
@@ -88,16 +88,12 @@ impl CallResult {
                 None => why.to_owned(),
             }),
         };
-        Self {
-            outcome,
-            message,
-            outputs: result.outputs().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-            faults: result.outputs_fault().map(str::to_owned).into_iter().collect(),
-            raw: value(json),
-        }
+        let outputs = result.outputs().map(|(name, value)| (name.to_cow().into_owned(), value.to_string())).collect();
+        let faults = result.outputs_fault().map(str::to_owned).into_iter().collect();
+        Self { outcome, message, outputs, faults, raw: text }
     }
 
-    pub(super) fn of_error(error: RpcFailure, raw: Value) -> Self {
+    pub(super) fn of_error(error: RpcFailure, raw: String) -> Self {
         Self { outcome: Outcome::Refused(error), message: None, outputs: Vec::new(), faults: Vec::new(), raw }
     }
 }
@@ -123,7 +119,8 @@ impl RpcFailure {
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Result(String),
-    Error(RpcFailure, Value),
+    /// The error, and its text.
+    Error(RpcFailure, String),
     /// It cannot be used: why, and the line.
     Bad(String, String),
 }
@@ -132,7 +129,7 @@ impl Answer {
     pub(super) fn of(body: Body<'_>) -> Self {
         match body {
             Body::Result(result) => Self::Result(result.as_str().to_owned()),
-            Body::Error(error) => Self::Error(RpcFailure::of(error), value(error.json())),
+            Body::Error(error) => Self::Error(RpcFailure::of(error), error.json().as_str().to_owned()),
             Body::Invalid(why) => Self::Bad(why.to_owned(), String::new()),
             _ => Self::Bad("unknown".to_owned(), String::new()),
         }
@@ -263,7 +260,7 @@ mod tests {
             missing: u8,
         }
         let result = CallResult::of_result(
-            r#"{"success":true,"outputs":{"volts":"3.3","count":12,"text":"3V3 \"x\"","digits":"007","ok":"true","list":"[1, 2]","state":"on","point":"[1,-1]","none":null,"some":"4","more":"x"}}"#,
+            r#"{"success":true,"outputs":{"volts":"3.3","count":12,"text":"3V3 \"x\"","digits":"007","ok":"true","list":"[1, 2]","state":"on","point":"[1,-1]","none":null,"some":"4","more":"x"}}"#.to_owned(),
         );
         let outputs: Outputs = result.outputs_as().unwrap();
         assert_eq!(
@@ -304,7 +301,7 @@ mod tests {
             ("null", "invalid result: the result is not an object"),
         ];
         for (text, failure) in table {
-            assert_eq!(CallResult::of_result(text).failure().as_deref(), Some(failure), "{text}");
+            assert_eq!(CallResult::of_result(text.to_owned()).failure().as_deref(), Some(failure), "{text}");
         }
     }
 }
