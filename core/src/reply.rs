@@ -238,7 +238,7 @@ impl Reply {
         let mut out = writer(memory, at, self.limit);
         match failure.detail {
             Detail::Static(text) => out.text_part(text),
-            Detail::Decode(error) => format_args!("{}", error.display_in(failure.root.name())).write_escaped(&mut out),
+            Detail::Decode(error) => error.pieces(failure.root.name(), &mut |piece| out.text_part(piece)),
             Detail::Size(needed, capacity) => {
                 out.raw(b"reply too large: it needs ");
                 if self.at_least {

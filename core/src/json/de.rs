@@ -51,7 +51,7 @@
 //! - At most [`MAX_DEPTH`] containers may be open at once. Values that the type ignores do not count, and are skipped
 //!   without recursion.
 
-use super::{number, raw::RAW_TOKEN};
+use super::{number, raw::RAW_TOKEN, write::Writer};
 use core::{fmt, mem};
 use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected,
@@ -294,72 +294,124 @@ struct InRoot<'a> {
 
 impl fmt::Display for InRoot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.error.kind;
-        // A field that is missing or given twice is the last step of the path itself.
-        let last = match kind {
-            Kind::MissingField(name) | Kind::DuplicateField(name) => Some(Segment::Field(name)),
-            _ => None,
-        };
-        f.write_str(self.root)?;
-        let mut start = self.root.is_empty();
-        if self.error.cut {
-            f.write_str("...")?;
-            start = true;
-        }
-        for segment in self.error.path().chain(last) {
-            match segment {
-                Segment::Field(name) if start => f.write_str(name)?,
-                Segment::Field(name) => write!(f, ".{name}")?,
-                Segment::Index(index) => write!(f, "[{index}]")?,
-            }
-            start = false;
-        }
-        if !start {
-            f.write_str(": ")?;
-        }
-        match (kind, self.error.found()) {
-            (Kind::Length, "") => return f.write_str("the wrong length"),
-            (Kind::Length, found) => return write!(f, "{found} does not fit"),
-            (Kind::Rule(_), "") => f.write_str("the value ")?,
-            (Kind::Rule(_), found) => write!(f, "{found} ")?,
-            (Kind::UnknownField { .. }, "") => {}
-            (Kind::UnknownField { .. }, found) => write!(f, "{found} is an ")?,
-            _ => {}
-        }
-        kind.fmt(f)
+        display(f, |put| self.error.pieces(self.root, put))
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display(f, |put| self.pieces(put))
+    }
+}
+
+fn display(f: &mut fmt::Formatter<'_>, pieces: impl FnOnce(&mut dyn FnMut(&str))) -> fmt::Result {
+    let mut result = Ok(());
+    pieces(&mut |piece| result = result.and_then(|()| f.write_str(piece)));
+    result
+}
+
+impl DecodeError {
+    /// Hands out the text that [`display_in`](Self::display_in) shows, in pieces: nothing of `core::fmt` is linked.
+    pub(crate) fn pieces(&self, root: &str, put: &mut dyn FnMut(&str)) {
+        // A field that is missing or given twice is the last step of the path itself.
+        let last = match self.kind {
+            Kind::MissingField(name) | Kind::DuplicateField(name) => Some(Segment::Field(name)),
+            _ => None,
+        };
+        put(root);
+        let mut start = root.is_empty();
+        if self.cut {
+            put("...");
+            start = true;
+        }
+        for segment in self.path().chain(last) {
+            match segment {
+                Segment::Field(name) => {
+                    if !start {
+                        put(".");
+                    }
+                    put(name);
+                }
+                Segment::Index(index) => {
+                    put("[");
+                    put_number(index, put);
+                    put("]");
+                }
+            }
+            start = false;
+        }
+        if !start {
+            put(": ");
+        }
+        match (self.kind, self.found()) {
+            (Kind::Length, found) if !found.is_empty() => {
+                put(found);
+                return put(" does not fit");
+            }
+            (Kind::Rule(_), "") => put("the value "),
+            (Kind::Rule(_), found) => {
+                put(found);
+                put(" ");
+            }
+            (Kind::UnknownField { .. }, found) if !found.is_empty() => {
+                put(found);
+                put(" is an ");
+            }
+            _ => {}
+        }
+        self.kind.pieces(put);
+    }
+}
+
+impl Kind {
+    fn pieces(&self, put: &mut dyn FnMut(&str)) {
         match *self {
-            Self::NotJson => f.write_str("the text is not JSON"),
-            Self::Expected(what) => write!(f, "expected {what}"),
-            Self::Unexpected(what) => write!(f, "{what} is not accepted here"),
-            Self::Refused => f.write_str("value refused"),
-            Self::MissingField(_) => f.write_str("required, but missing"),
-            Self::UnknownField { expected: [] } => f.write_str("unknown member; none are expected here"),
-            Self::UnknownField { expected } => list(f, "unknown member; known: ", expected),
-            Self::UnknownVariant { expected } => list(f, "expected one of: ", expected),
-            Self::DuplicateField(_) => f.write_str("given more than once"),
-            Self::LoneSurrogate => f.write_str("a lone surrogate"),
-            Self::Elements(count) => write!(f, "expected an array of {count} elements"),
-            Self::Length => f.write_str("the wrong length"),
-            Self::Depth => write!(f, "nested deeper than {MAX_DEPTH}"),
-            Self::Rule(rule) => f.write_str(rule),
+            Self::NotJson => put("the text is not JSON"),
+            Self::Expected(what) => {
+                put("expected ");
+                put(what);
+            }
+            Self::Unexpected(what) => {
+                put(what);
+                put(" is not accepted here");
+            }
+            Self::Refused => put("value refused"),
+            Self::MissingField(_) => put("required, but missing"),
+            Self::UnknownField { expected: [] } => put("unknown member; none are expected here"),
+            Self::UnknownField { expected } => list(put, "unknown member; known: ", expected),
+            Self::UnknownVariant { expected } => list(put, "expected one of: ", expected),
+            Self::DuplicateField(_) => put("given more than once"),
+            Self::LoneSurrogate => put("a lone surrogate"),
+            Self::Elements(count) => {
+                put("expected an array of ");
+                put_number(count, put);
+                put(" elements");
+            }
+            Self::Length => put("the wrong length"),
+            Self::Depth => {
+                put("nested deeper than ");
+                put_number(u32::from(MAX_DEPTH), put);
+            }
+            Self::Rule(rule) => put(rule),
         }
     }
 }
 
-fn list(f: &mut fmt::Formatter<'_>, lead: &str, names: &[&str]) -> fmt::Result {
-    f.write_str(lead)?;
+fn put_number(number: u32, put: &mut dyn FnMut(&str)) {
+    let mut digits = [0; 10];
+    let mut out = Writer::new(&mut digits);
+    out.u32(number);
+    put(str::from_utf8(out.as_written()).unwrap_or_default());
+}
+
+fn list(put: &mut dyn FnMut(&str), lead: &str, names: &[&str]) {
+    put(lead);
     for (at, name) in names.iter().enumerate() {
         if at > 0 {
-            f.write_str(", ")?;
+            put(", ");
         }
-        f.write_str(name)?;
+        put(name);
     }
-    Ok(())
 }
 
 fn push_segment(path: &mut [Segment; MAX_PATH], segments: &mut u8, cut: &mut bool, segment: Segment) {

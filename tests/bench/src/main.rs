@@ -132,10 +132,11 @@ fn instructions(name: &str) -> Option<f64> {
     Some((count(MANY)? - count(FEW)?) / f64::from(MANY - FEW))
 }
 
-/// Nanoseconds a call: the median of rounds in which all take turns, so that what slows the machine slows all.
+/// Nanoseconds a call: the median of rounds in which all take turns, so that what slows the machine slows all. A round is
+/// so short that it is seldom interrupted.
 fn wall_clock() -> Vec<f64> {
-    const ROUNDS: usize = 51;
-    const CALLS: u32 = 4_000;
+    const ROUNDS: usize = 1001;
+    const CALLS: u32 = 50;
     let mut nanos = vec![Vec::new(); ALL.len()];
     for _ in 0..ROUNDS {
         for ((_, run), nanos) in ALL.iter().zip(&mut nanos) {

@@ -17,8 +17,11 @@ use serde_json::value::RawValue;
 /// The gevals text's `execute` example as one line without spaces, with its newline.
 pub(crate) const LINE: &str = include_str!("../execute.jsonl");
 
+/// A workload's name, and what does it so many times.
+pub(crate) type Workload = (&'static str, fn(usize) -> usize);
+
 /// What one can run.
-pub(crate) const ALL: [(&str, fn(usize) -> usize); 9] = [
+pub(crate) const ALL: [Workload; 9] = [
     ("rigline", rigline_serve),
     ("rigline-apart", rigline_apart),
     ("serde_json", serde_json_serve),
@@ -420,7 +423,7 @@ fn serde_json_core(count: usize) -> usize {
 
 /// The heap's use in `count` calls of ours.
 fn allocations(count: usize) -> usize {
-    let before = crate::heap::count();
-    black_box(rigline_serve(count));
-    crate::heap::count() - before
+    crate::heap::count(|| {
+        black_box(rigline_serve(count));
+    })
 }
