@@ -317,7 +317,11 @@ impl Peer {
         };
         match timeout(self.patience.saturating_mul(4), sent).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Stop::Fail(format!("it takes nothing any more: {error}{}", self.ending()))),
+            Ok(Err(error)) => {
+                // How it ended says more than the broken pipe.
+                self.exit(Duration::from_millis(300)).await;
+                Err(Stop::Fail(format!("it takes nothing any more ({error}){}", self.ending())))
+            }
             Err(_) => Err(Stop::Fail("it does not read what it is sent".to_owned())),
         }
     }
@@ -366,7 +370,10 @@ impl Peer {
         let until = Instant::now() + self.patience;
         match self.message(until).await? {
             Some(Some(reply)) => Ok(reply),
-            Some(None) => Err(Stop::Fail(format!("it ended without an answer{}", self.ending()))),
+            Some(None) => {
+                self.exit(Duration::from_millis(300)).await;
+                Err(Stop::Fail(format!("it ended without an answer{}", self.ending())))
+            }
             None => Err(Stop::Fail(format!("no answer in {:?}", self.patience))),
         }
     }
@@ -390,7 +397,10 @@ impl Peer {
         loop {
             match self.message(until).await? {
                 None => return Ok(None),
-                Some(None) => return Err(Stop::Fail(format!("it ended without an answer{}", self.ending()))),
+                Some(None) => {
+                    self.exit(Duration::from_millis(300)).await;
+                    return Err(Stop::Fail(format!("it ended without an answer{}", self.ending())));
+                }
                 Some(Some(reply)) if reply.id() == id => {
                     self.greeted = true;
                     return Ok(Some(reply));
