@@ -31,10 +31,13 @@
 //!
 //! # Features
 //! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP.
+//! - `check`: conformance cases for anybody's extension ([`check`]).
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "check")]
+pub mod check;
 pub mod clock;
 #[cfg(feature = "host")]
 pub mod host;

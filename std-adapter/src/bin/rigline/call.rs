@@ -5,7 +5,7 @@ use std::time::Duration;
 use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::ProgressBar;
 use rigline::Phase;
-use rigline_std::host::{Agent, CallContext, CallResult, Manifest, Outcome};
+use rigline_std::host::{Agent, CallContext, CallResult, Manifest, Outcome, Shutdown};
 use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
 
@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        connect::run(self.call())
+        connect::run_alone(self.call())
     }
 
     async fn call(self) -> Result<u8, Failure> {
@@ -67,7 +67,10 @@ impl Arguments {
             let bar = spinner.bar.clone();
             options.listener = Some(std::sync::Arc::new(move |event| bar.suspend(|| listener(event))));
         }
-        let host = self.connection.open(options).await?;
+        let host = tokio::select! {
+            host = self.connection.open(options) => host?,
+            interruption = connect::interrupted() => return Err(interruption),
+        };
         let manifest = host.describe();
         let prepared = self.expected(&manifest).and_then(|()| Ok((self.arguments(&manifest)?, self.context()?)));
         let (args, context) = match prepared {
@@ -79,10 +82,14 @@ impl Arguments {
         };
         let called = tokio::select! {
             called = host.call(&self.operation, &args, context) => called,
-            _ = tokio::signal::ctrl_c() => {
-                let _ = host.cancel().await;
-                let _ = host.shutdown().await;
-                return Err(Failure { code: 130, text: "cancelled".to_owned() });
+            interruption = connect::interrupted() => {
+                spinner.bar.finish_and_clear();
+                // A program may put its hardware into the safe state first. A port or a socket that is closed says as much.
+                if let Some(child) = host.child() {
+                    child.terminate();
+                    let _ = tokio::time::timeout(Duration::from_secs(2), child.ended()).await;
+                }
+                return Err(interruption);
             }
         };
         spinner.bar.finish_and_clear();
@@ -96,12 +103,12 @@ impl Arguments {
         };
         connect::print(&if self.json { as_json(&result) } else { as_text(&result) });
         if let Some(failure) = result.failure().filter(|_| !self.json) {
-            eprintln!("rigline: {} failed: {failure}", self.operation);
+            connect::complain(format_args!("rigline: {} failed: {failure}", self.operation));
         }
         match host.shutdown().await {
-            Ok(end) if !end.is_clean() => eprintln!("rigline: the extension did not end cleanly: {end:?}"),
+            Ok(end) if !end.is_clean() => connect::complain(unclean(&end)),
             Ok(_) => {}
-            Err(error) => eprintln!("rigline: shutdown: {error}"),
+            Err(error) => connect::complain(format_args!("rigline: shutdown: {error}")),
         }
         Ok(code(&result))
     }
@@ -136,20 +143,25 @@ impl Arguments {
                 return Err(Failure::usage(format!("`{pair}`: expected NAME=VALUE")));
             };
             let schema = properties.and_then(|properties| properties.get(name));
-            if let (None, Some(properties)) = (schema, properties) {
-                let names: Vec<&str> = properties.keys().map(String::as_str).collect();
-                let closed = operation.params.get("additionalProperties") == Some(&Value::Bool(false));
-                let near = nearest(name, &names);
-                if closed || near.is_some() {
-                    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                    let there_are = if names.is_empty() { "it takes none".to_owned() } else { names.join(", ") };
-                    return Err(Failure::usage(format!(
-                        "{}: there is no argument `{name}`{near}\nthere are: {there_are}",
-                        self.operation
-                    )));
-                }
-            }
             args.insert(name.to_owned(), typed(text, schema));
+        }
+        let names: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+        let closed = operation.params.get("additionalProperties") == Some(&Value::Bool(false));
+        for name in args.keys().filter(|name| !names.contains(&name.as_str())) {
+            // A schema that is open takes any name; one that is nearly a known one is not meant as another.
+            let near = nearest(name, &names).filter(|near| !args.contains_key(*near));
+            if closed || near.is_some() {
+                let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                let there_are = if names.is_empty() {
+                    "it takes none".to_owned()
+                } else {
+                    format!("there are: {}", names.join(", "))
+                };
+                return Err(Failure::usage(format!(
+                    "{}: there is no argument `{name}`{near}\n{there_are}",
+                    self.operation
+                )));
+            }
         }
         let args = Value::Object(args);
         check(&self.operation, &operation.params, &args)?;
@@ -225,6 +237,16 @@ fn check(operation: &str, schema: &Value, args: &Value) -> Result<(), Failure> {
         })
         .collect();
     if faults.is_empty() { Ok(()) } else { Err(Failure::usage(faults.join("\n"))) }
+}
+
+fn unclean(end: &Shutdown) -> String {
+    let why = match (&end.error, end.killed, end.exit) {
+        (Some(error), ..) => format!("shutdown was answered with an error: {error}"),
+        (None, true, _) => "it did not end after shutdown, and was killed".to_owned(),
+        (None, false, Some(exit)) => exit.to_string(),
+        (None, false, None) => "shutdown was not answered".to_owned(),
+    };
+    format!("rigline: the extension did not end cleanly: {why}")
 }
 
 /// The name that was probably meant.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rigline::{GoDuration, Level};
+use rigline_std::host::ports::Roots;
 use rigline_std::host::{Event, EventKind, Host, HostError, Options};
 use rigline_std::target::Target;
 use serde_json::Value;
@@ -45,9 +46,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// With everything else as it is if unsaid.
+    pub(crate) fn to(target: Target) -> Self {
+        let start_timeout = Options::default().start_timeout;
+        Self { target, wait: Duration::ZERO, start_timeout, config: None, verbose: false, quiet: false }
+    }
+
     /// The host's options: events go to standard error as they come.
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::default();
+        options.roots = roots();
         options.wait = self.wait;
         options.start_timeout = self.start_timeout;
         options.config.clone_from(&self.config);
@@ -78,28 +86,72 @@ impl Failure {
     }
 }
 
-/// Runs a command to its exit code.
+/// Runs a command to its exit code. Ctrl-C and SIGTERM drop it, which ends the programs that it has started.
 pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCode {
+    run_alone(async {
+        tokio::select! {
+            biased;
+            result = command => result,
+            interruption = interrupted() => Err(interruption),
+        }
+    })
+}
+
+/// As [`run`], for a command that takes care of interruptions itself.
+pub(crate) fn run_alone<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(command),
+        Ok(runtime) => {
+            let result = runtime.block_on(command);
+            // A read from standard input cannot be called off: it is left alone.
+            runtime.shutdown_background();
+            result
+        }
         Err(error) => Err(Failure { code: FAILED, text: format!("no async runtime can be started: {error}") }),
     };
     match result {
         Ok(code) => ExitCode::from(code),
         Err(Failure { code, text }) => {
-            eprintln!("rigline: {text}");
+            complain(format_args!("rigline: {text}"));
             ExitCode::from(code)
         }
     }
 }
 
-/// Writes to standard output; a pipe that was closed ends the command without a word.
+/// Waits for Ctrl-C or SIGTERM, and gives what a command then ends with: 128 and the signal's number, as a shell has it.
+pub(crate) async fn interrupted() -> Failure {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => return Failure { code: 143, text: "terminated".to_owned() },
+            }
+            return Failure { code: 130, text: "interrupted".to_owned() };
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+    Failure { code: 130, text: "interrupted".to_owned() }
+}
+
+/// Where serial ports are looked for: below `RIGLINE_ROOT`, for containers and tests, if that is set.
+pub(crate) fn roots() -> Roots {
+    match std::env::var_os("RIGLINE_ROOT").map(PathBuf::from) {
+        Some(root) => Roots { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") },
+        None => Roots::default(),
+    }
+}
+
+/// Writes a line to standard error, if anybody reads that.
+pub(crate) fn complain(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Writes to standard output. That nobody reads it is no fault: the command goes on, and its exit code still counts.
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
-    }
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -109,7 +161,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// Reads JSON from the argument itself, from `@FILE`, or from standard input (`-`).
 pub(crate) fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(&text_of(text)?).map_err(|error| format!("not JSON: {error}"))
+    let text = text_of(text)?;
+    serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| format!("not JSON: {error}"))
 }
 
 /// The argument itself, the text of `@FILE`, or standard input (`-`).
@@ -123,7 +176,7 @@ pub(crate) fn text_of(argument: &str) -> Result<String, String> {
     }
 }
 
-fn show(event: &Event, verbose: bool, quiet: bool) {
+pub(crate) fn show(event: &Event, verbose: bool, quiet: bool) {
     let (level, is_ours) = match &event.kind {
         EventKind::Log(log) => (log.level, false),
         EventKind::Stderr(_) | EventKind::Odd(_) | EventKind::Exited(_) => (Level::Debug, true),
@@ -147,11 +200,11 @@ fn show(event: &Event, verbose: bool, quiet: bool) {
         Level::Error => ("\x1b[31m", "\x1b[0m"),
     };
     let who = if is_ours { format!("[{}] ", event.extension) } else { String::new() };
-    eprintln!("{start}{} {who}{}{end}", clock_time(event.time), event.kind);
+    complain(format_args!("{start}{} {who}{}{end}", clock_time(event.time), event.kind));
 }
 
 /// The time of day in UTC, to milliseconds.
-fn clock_time(time: SystemTime) -> String {
+pub(crate) fn clock_time(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = since.as_secs() % 86_400;
     format!("{:02}:{:02}:{:02}.{:03}Z", seconds / 3600, seconds / 60 % 60, seconds % 60, since.subsec_millis())

@@ -1,7 +1,8 @@
 use std::process::ExitCode;
 
 use comfy_table::{ContentArrangement, Table, presets};
-use rigline_std::host::{Manifest, Operation};
+use rigline_std::host::{HostError, Manifest, Operation};
+use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
 
 use crate::connect::{self, Connection, Failure};
@@ -27,6 +28,36 @@ impl Arguments {
             host.shutdown().await.map_err(|error| Failure::of(&error))?;
             Ok(connect::SUCCESS)
         })
+    }
+}
+
+/// Describes the rig that is plugged in, if it is the only one. No byte is written to a port that does not look like ours.
+pub(crate) fn the_only_one() -> ExitCode {
+    match connect::roots().find(&Port::Auto) {
+        Ok(port) => {
+            connect::print(&format!("{port}\n\n"));
+            let connection = Connection::to(Target::Serial(Serial::new(Port::Auto)));
+            Arguments { connection, json: false }.run()
+        }
+        Err(HostError::NoDevice { ports, .. }) => {
+            let mut text = "No rig is plugged in.".to_owned();
+            if !ports.is_empty() {
+                text.push_str(" These serial ports do not look like one:\n");
+                ports.iter().for_each(|port| text.push_str(&format!("  {port}\n")));
+            }
+            text.push_str(concat!(
+                "\nThe built-in one needs no hardware:\n",
+                "  rigline describe sim\n",
+                "  rigline call sim measure channel=3V3\n",
+                "`rigline ports` lists serial ports, `rigline help` the commands.\n",
+            ));
+            connect::print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            connect::complain(format_args!("rigline: {error}"));
+            ExitCode::from(connect::USAGE)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod call;
+mod check;
 mod connect;
 mod describe;
 mod new;
@@ -15,15 +16,19 @@ mod rig;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
+#[command(
+    after_help = "Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one."
+)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Describe(describe::Arguments),
     Call(call::Arguments),
+    Check(check::Arguments),
     New(new::Arguments),
     Rig(rig::Arguments),
 }
@@ -33,6 +38,7 @@ impl Command {
         match self {
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
+            Self::Check(arguments) => arguments.run(),
             Self::New(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
         }
@@ -40,5 +46,8 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    Arguments::parse().command.run()
+    match Arguments::parse().command {
+        Some(command) => command.run(),
+        None => describe::the_only_one(),
+    }
 }

@@ -1,0 +1,156 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use rigline_std::check::{Bench, CaseResult, Outcome, Report, gevals, run};
+use rigline_std::host::Direction;
+use rigline_std::target::Target;
+use serde_json::{Map, Value};
+
+use crate::connect::{self, Connection, Failure};
+
+/// Check whether an extension, anybody's, does what the gevals protocol and its real hosts want
+///
+/// Each case has a connection of its own, and is shown with what was sent and got where it fails. On live hardware (serial, TCP) only
+/// the operations run that --call names, and `identify`, if the manifest has it, where nothing is named; cases that need more
+/// are skipped. In a program, operations may also be called with arguments that their own schema refuses.
+///
+/// Exit codes: 0 all cases passed or were skipped, 1 one failed, 2 usage.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    /// An operation that may run, and its arguments as a JSON object; may be repeated
+    #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2, action = clap::ArgAction::Append)]
+    call: Vec<String>,
+    /// How long each answer is waited for
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s")]
+    patience: std::time::Duration,
+    /// Only cases whose name begins so; may be repeated
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the report as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> ExitCode {
+        connect::run(self.check())
+    }
+
+    async fn check(self) -> Result<u8, Failure> {
+        let mut bench = Bench::new(&self.connection.target, &self.connection.options())
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        bench.patience = self.patience;
+        bench.calls = self.calls()?;
+        let cases: Vec<_> = gevals::CASES
+            .iter()
+            .filter(|case| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str())))
+            .copied()
+            .collect();
+        if cases.is_empty() {
+            let names: Vec<&str> = gevals::CASES.iter().map(|case| case.name).collect();
+            return Err(Failure::usage(format!("there is no such case; there are: {}", names.join(", "))));
+        }
+        let (show, verbose) = (!self.json, self.connection.verbose);
+        let quiet = self.connection.quiet;
+        let report = run(&cases, bench, |result| {
+            if show && !(quiet && result.outcome != Outcome::Fail) {
+                connect::print(&as_text(result, verbose));
+            }
+        })
+        .await;
+        if self.json {
+            connect::print(&format!("{:#}\n", report.to_json()));
+        } else {
+            connect::print(&format!(
+                "{}: {} passed, {} failed, {} skipped\n",
+                report.target,
+                report.count(Outcome::Pass),
+                report.count(Outcome::Fail),
+                report.count(Outcome::Skip)
+            ));
+        }
+        if let Some(file) = &self.junit {
+            let failed = |why: String| Failure { code: connect::USAGE, text: format!("{}: {why}", file.display()) };
+            let xml = junit(&report).to_string().map_err(|error| failed(error.to_string()))?;
+            std::fs::write(file, xml).map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(if report.count(Outcome::Fail) == 0 { connect::SUCCESS } else { connect::FAILED })
+    }
+
+    /// An argument that begins with `{` belongs to the operation before it.
+    fn calls(&self) -> Result<Vec<(String, Value)>, Failure> {
+        let mut calls: Vec<(String, Value)> = Vec::new();
+        for text in &self.call {
+            if !text.starts_with(['{', '@']) {
+                calls.push((text.clone(), Value::Object(Map::new())));
+                continue;
+            }
+            let args = connect::json(text).map_err(|error| Failure::usage(format!("--call: {text}: {error}")))?;
+            match calls.last_mut() {
+                Some((_, place)) if args.is_object() => *place = args,
+                _ => return Err(Failure::usage(format!("--call: {text}: expected OPERATION and a JSON object"))),
+            }
+        }
+        // The built-in rig has nothing that could break.
+        if calls.is_empty() && self.connection.target == Target::Sim {
+            let none = Value::Object(Map::new());
+            calls = vec![("identify".into(), none.clone()), ("self-test".into(), none)];
+        }
+        Ok(calls)
+    }
+}
+
+fn as_text(result: &CaseResult, verbose: bool) -> String {
+    let mut text = format!("{}  {}", result.outcome.name(), result.name);
+    if !result.text.is_empty() {
+        text.push_str(&format!(": {}", result.text));
+    }
+    text.push('\n');
+    if result.outcome == Outcome::Fail || verbose {
+        text.push_str(&format!("      {}\n", result.section));
+        for (direction, line) in &result.exchange {
+            text.push_str(&format!("      {} {line}\n", arrow(*direction)));
+        }
+    }
+    text
+}
+
+fn arrow(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Sent => "→",
+        Direction::Received => "←",
+    }
+}
+
+fn junit(report: &Report) -> quick_junit::Report {
+    use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+
+    let mut suite = TestSuite::new(format!("rigline check {}", report.target));
+    for result in &report.results {
+        let mut status = match result.outcome {
+            Outcome::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
+            Outcome::Skip => TestCaseStatus::skipped(),
+            _ => TestCaseStatus::success(),
+        };
+        if !result.text.is_empty() {
+            status.set_message(result.text.as_str());
+        }
+        let mut case = TestCase::new(result.name, status);
+        case.set_classname(result.section).set_time(result.took);
+        let exchange: Vec<String> =
+            result.exchange.iter().map(|(direction, line)| format!("{} {line}", arrow(*direction))).collect();
+        case.set_system_out(exchange.join("\n"));
+        suite.add_test_case(case);
+    }
+    let mut junit = quick_junit::Report::new("rigline check");
+    junit.add_test_suite(suite);
+    junit
+}

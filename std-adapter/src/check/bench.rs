@@ -1,0 +1,540 @@
+//! What a case works with: connections that say anything, and remember what was said.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rigline::client::member;
+use rigline::json::{Json, Kind};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{Stop, Verdict};
+use crate::host::wire::{self, Dial, Wire};
+use crate::host::{Child, Direction, Exit, HostError, Options};
+use crate::target::Target;
+
+/// How many lines of an exchange are kept, and how many bytes of each.
+const KEPT_LINES: usize = 40;
+const KEPT_BYTES: usize = 400;
+/// The longest line that is taken from an extension.
+const LINE_LIMIT: usize = 16 * 1024 * 1024;
+
+/// The bench that an extension is checked on.
+pub struct Bench {
+    target: Target,
+    dialer: Box<dyn Dial>,
+    options: Options,
+    /// How long an answer is waited for.
+    pub patience: Duration,
+    /// The operations that may run, with their arguments. If there are none, `identify` is called where the manifest has it.
+    pub calls: Vec<(String, Value)>,
+    notes: Rc<RefCell<Notes>>,
+    manifest: Option<Result<String, Stop>>,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Notes {
+    exchange: Vec<(Direction, String)>,
+    /// Lines that are no messages, of all cases.
+    noise: Vec<String>,
+    /// Log notifications, of all cases: their text.
+    logs: Vec<String>,
+}
+
+impl fmt::Debug for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bench").field("target", &self.target).field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+impl Bench {
+    /// A bench for an extension. Of the options, those of the connection count: the start and shutdown deadlines, `wait`, the
+    /// folder, the variables, the configuration and where ports are looked for.
+    ///
+    /// # Errors
+    /// [`HostError::Unsupported`] for targets that have no stream of bytes.
+    pub fn new(target: &Target, options: &Options) -> Result<Self, HostError> {
+        Ok(Self {
+            target: target.clone(),
+            dialer: wire::dialer(target, options)?,
+            options: options.clone(),
+            patience: Duration::from_secs(5),
+            calls: Vec::new(),
+            notes: Rc::default(),
+            manifest: None,
+        })
+    }
+
+    /// The target.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Whether the extension is behind a wire, where there may be hardware: only the operations of [`calls`](Self::calls) run.
+    pub fn is_live(&self) -> bool {
+        !matches!(self.target, Target::Exec(_) | Target::Sim)
+    }
+
+    /// The deadline of `shutdown`.
+    pub fn shutdown_timeout(&self) -> Duration {
+        self.options.shutdown_timeout
+    }
+
+    /// The verdict that the extension is at fault.
+    pub fn fail(&self, why: impl Into<String>) -> Verdict {
+        Err(Stop::Fail(why.into()))
+    }
+
+    /// The verdict that it cannot be told here.
+    pub fn skip(&self, why: impl Into<String>) -> Verdict {
+        Err(Stop::Skip(why.into()))
+    }
+
+    /// Lines that are no messages, seen in any case so far.
+    pub fn noise(&self) -> Vec<String> {
+        self.notes.borrow().noise.clone()
+    }
+
+    /// The log notifications that were seen in any case so far, as they came.
+    pub fn logs(&self) -> Vec<String> {
+        self.notes.borrow().logs.clone()
+    }
+
+    /// Opens a connection: a new process, the port, the socket.
+    pub async fn connect(&self) -> Result<Peer, Stop> {
+        let until = Instant::now() + self.options.wait.max(self.options.start_timeout);
+        let wire = loop {
+            match timeout_at(until, self.dialer.dial()).await {
+                Ok(Ok(wire)) => break wire,
+                // The last case's connection may not be quite gone.
+                Ok(Err(HostError::Busy { .. } | HostError::Open { .. } | HostError::NoDevice { .. }))
+                    if self.is_live() && Instant::now() < until =>
+                {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Ok(Err(error)) => return Err(Stop::Fail(error.to_string())),
+                Err(_) => return Err(Stop::Fail("it cannot be opened in time".to_owned())),
+            }
+        };
+        Ok(Peer::new(wire, Rc::clone(&self.notes), self.patience))
+    }
+
+    /// Opens a connection and a session.
+    pub async fn session(&mut self) -> Result<Peer, Stop> {
+        let mut peer = self.connect().await?;
+        let reply = self.initialize(&mut peer).await?;
+        if self.manifest.is_none() {
+            self.manifest = Some(Ok(reply.line));
+        }
+        Ok(peer)
+    }
+
+    /// Sends `initialize`, again and again with new ids where the wire wants that, and gives its reply.
+    pub async fn initialize(&self, peer: &mut Peer) -> Result<Reply, Stop> {
+        let config = self.options.config.as_ref().map(|config| format!(",\"config\":{config}")).unwrap_or_default();
+        let until = Instant::now() + self.options.start_timeout;
+        if peer.manners.shared {
+            peer.send(b"\n").await?;
+        }
+        loop {
+            let id = peer.next_id();
+            let request = format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"0.0.1\"{config}}}}}\n"
+            );
+            peer.send(request.as_bytes()).await?;
+            let next = peer.manners.resend.map_or(until, |pause| until.min(Instant::now() + pause));
+            match peer.reply_until(&id, next).await {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) if Instant::now() < until => {}
+                Ok(None) => {
+                    return Err(Stop::Fail(format!("no answer to initialize in {:?}", self.options.start_timeout)));
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+
+    /// The manifest's reply line. It is asked for once.
+    pub async fn manifest_line(&mut self) -> Result<String, Stop> {
+        if self.manifest.is_none() {
+            let got = self.session().await;
+            if let Err(stop) = got {
+                self.manifest = Some(Err(stop));
+            }
+        }
+        self.manifest.clone().unwrap_or_else(|| Err(Stop::Skip("there is no manifest".to_owned())))
+    }
+
+    /// The manifest.
+    pub async fn manifest(&mut self) -> Result<Value, Stop> {
+        let reply = Reply { line: self.manifest_line().await? };
+        reply.result().ok_or_else(|| Stop::Skip("there is no manifest".to_owned()))
+    }
+
+    /// The calls that may be made.
+    pub async fn permitted_calls(&mut self) -> Result<Vec<(String, Value)>, Stop> {
+        if !self.calls.is_empty() {
+            return Ok(self.calls.clone());
+        }
+        let manifest = self.manifest().await?;
+        if manifest["operations"].get("identify").is_some_and(Value::is_object) {
+            return Ok(vec![("identify".to_owned(), Value::Object(serde_json::Map::new()))]);
+        }
+        Err(Stop::Skip("no operation may run: name one by --call".to_owned()))
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.notes.borrow_mut().exchange.clear();
+    }
+
+    pub(super) fn exchange(&self) -> Vec<(Direction, String)> {
+        self.notes.borrow().exchange.clone()
+    }
+}
+
+/// A reply as it came.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub(super) line: String,
+}
+
+impl Reply {
+    /// The line.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// The id's JSON text; empty if there is none.
+    pub fn id(&self) -> String {
+        self.json().get("id").map(|id| id.as_str().to_owned()).unwrap_or_default()
+    }
+
+    /// The member `result`.
+    pub fn result(&self) -> Option<Value> {
+        serde_json::from_str(self.json().get("result")?.as_str()).ok()
+    }
+
+    /// The member `error`, if it is there and not null.
+    pub fn error(&self) -> Option<Value> {
+        serde_json::from_str(member(self.json(), "error")?.as_str()).ok()
+    }
+
+    /// The error's code.
+    pub fn code(&self) -> Option<i64> {
+        self.error()?.get("code")?.as_i64()
+    }
+
+    /// Whether it says `"jsonrpc":"2.0"` (JSON-RPC 2.0 §5).
+    pub fn is_versioned(&self) -> bool {
+        self.json().get("jsonrpc").and_then(|version| version.text()).is_some_and(|version| version == "2.0")
+    }
+
+    /// That it has this error.
+    ///
+    /// # Errors
+    /// [`Stop::Fail`] if it has not.
+    pub fn expect_error(&self, codes: &[i64]) -> Result<(), Stop> {
+        if self.code().is_some_and(|code| codes.contains(&code)) {
+            return Ok(());
+        }
+        let wanted: Vec<String> = codes.iter().map(ToString::to_string).collect();
+        Err(Stop::Fail(format!("expected an error {}, got {}", wanted.join(" or "), cut(self.line.as_bytes()))))
+    }
+
+    fn json(&self) -> Json<'_> {
+        Json::parse(self.line.as_bytes()).unwrap_or(Json::NULL)
+    }
+}
+
+/// One connection to an extension.
+pub struct Peer {
+    writer: wire::Writer,
+    reader: wire::Reader,
+    buffer: Vec<u8>,
+    child: Option<Child>,
+    /// How to behave on the wire.
+    pub manners: wire::Manners,
+    _control: Option<std::sync::Arc<dyn wire::Control>>,
+    notes: Rc<RefCell<Notes>>,
+    patience: Duration,
+    next_id: u32,
+    /// A message has come: what comes from now on is no more of what was there before us.
+    greeted: bool,
+    stderr: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("child", &self.child).finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    fn new(wire: Wire, notes: Rc<RefCell<Notes>>, patience: Duration) -> Self {
+        let Wire { reader, writer, stderr, child, control, manners, .. } = wire;
+        let stderr = stderr.map(|mut stderr| {
+            tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+            })
+        });
+        // Replies to another connection's requests must not fit this one's.
+        let base = if manners.shared { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
+        Self {
+            writer,
+            reader,
+            buffer: Vec::new(),
+            child,
+            manners,
+            _control: control,
+            notes,
+            patience,
+            next_id: base,
+            greeted: !manners.shared,
+            stderr,
+        }
+    }
+
+    /// An id that was not used on this connection, as JSON text.
+    pub fn next_id(&mut self) -> String {
+        self.next_id += 1;
+        self.next_id.to_string()
+    }
+
+    /// Sends bytes as they are.
+    pub async fn send(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        let text = cut(bytes.trim_ascii_end());
+        if !text.is_empty() {
+            self.note(Direction::Sent, text);
+        }
+        let sent = async {
+            self.writer.write_all(bytes).await?;
+            self.writer.flush().await
+        };
+        match timeout(self.patience.saturating_mul(4), sent).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                // How it ended says more than the broken pipe.
+                self.exit(Duration::from_millis(300)).await;
+                Err(Stop::Fail(format!("it takes nothing any more ({error}){}", self.ending())))
+            }
+            Err(_) => Err(Stop::Fail("it does not read what it is sent".to_owned())),
+        }
+    }
+
+    /// Sends bytes one by one.
+    pub async fn trickle(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        self.note(Direction::Sent, cut(bytes.trim_ascii_end()));
+        for byte in bytes {
+            let sent = async {
+                self.writer.write_all(&[*byte]).await?;
+                self.writer.flush().await
+            };
+            match timeout(self.patience, sent).await {
+                Ok(Ok(())) => tokio::time::sleep(Duration::from_millis(1)).await,
+                _ => return Err(Stop::Fail("it does not read what it is sent".to_owned())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a request with a new id, and gives its reply.
+    pub async fn ask(&mut self, method: &str, params: &str) -> Result<Reply, Stop> {
+        let id = self.next_id();
+        self.ask_as(&id, method, params).await
+    }
+
+    /// Sends a request with this id, and gives its reply.
+    pub async fn ask_as(&mut self, id: &str, method: &str, params: &str) -> Result<Reply, Stop> {
+        let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
+        let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\"{params}}}\n");
+        self.send(request.as_bytes()).await?;
+        self.reply(id).await
+    }
+
+    /// The reply with this id. Notifications and lines that are no messages are noted; another reply is a fault.
+    pub async fn reply(&mut self, id: &str) -> Result<Reply, Stop> {
+        let until = Instant::now() + self.patience;
+        match self.reply_until(id, until).await? {
+            Some(reply) => Ok(reply),
+            None => Err(Stop::Fail(format!("no answer to request {id} in {:?}", self.patience))),
+        }
+    }
+
+    /// The next reply, whatever its id.
+    pub async fn any_reply(&mut self) -> Result<Reply, Stop> {
+        let until = Instant::now() + self.patience;
+        match self.message(until).await? {
+            Some(Some(reply)) => Ok(reply),
+            Some(None) => {
+                self.exit(Duration::from_millis(300)).await;
+                Err(Stop::Fail(format!("it ended without an answer{}", self.ending())))
+            }
+            None => Err(Stop::Fail(format!("no answer in {:?}", self.patience))),
+        }
+    }
+
+    /// The next reply; none if the connection ends first.
+    pub async fn reply_or_end(&mut self) -> Result<Option<Reply>, Stop> {
+        let until = Instant::now() + self.patience;
+        self.message(until).await?.ok_or_else(|| Stop::Fail(format!("no answer in {:?}", self.patience)))
+    }
+
+    /// All replies up to the end of the output.
+    pub async fn rest(&mut self) -> Result<Vec<Reply>, Stop> {
+        let mut replies = Vec::new();
+        while let Some(reply) = self.reply_or_end().await? {
+            replies.push(reply);
+        }
+        Ok(replies)
+    }
+
+    async fn reply_until(&mut self, id: &str, until: Instant) -> Result<Option<Reply>, Stop> {
+        loop {
+            match self.message(until).await? {
+                None => return Ok(None),
+                Some(None) => {
+                    self.exit(Duration::from_millis(300)).await;
+                    return Err(Stop::Fail(format!("it ended without an answer{}", self.ending())));
+                }
+                Some(Some(reply)) if reply.id() == id => {
+                    self.greeted = true;
+                    return Ok(Some(reply));
+                }
+                // It is from before.
+                Some(Some(_)) if !self.greeted => {}
+                Some(Some(reply)) => {
+                    let got = cut(reply.line.as_bytes());
+                    return Err(Stop::Fail(format!("expected a reply to {id}, got {got}")));
+                }
+            }
+        }
+    }
+
+    /// The next reply: `None` when the time is up, `Some(None)` at the end.
+    async fn message(&mut self, until: Instant) -> Result<Option<Option<Reply>>, Stop> {
+        loop {
+            let line = match timeout_at(until, self.raw_line()).await {
+                Err(_) => return Ok(None),
+                Ok(None) => return Ok(Some(None)),
+                Ok(Some(line)) => line,
+            };
+            if line.len() > LINE_LIMIT {
+                return Err(Stop::Fail(format!("it wrote a line of more than {LINE_LIMIT} bytes")));
+            }
+            self.note(Direction::Received, cut(&line));
+            let Ok(text) = String::from_utf8(line) else {
+                self.noise("bytes that are not UTF-8".to_owned());
+                continue;
+            };
+            let json = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
+            match json.kind() {
+                Kind::Array if json.elements().next().is_some() => return Ok(Some(Some(Reply { line: text }))),
+                Kind::Object if json.get("method").is_some() => {
+                    if json.get("method").and_then(|method| method.text()).is_some_and(|method| method == "log") {
+                        self.notes.borrow_mut().logs.push(text);
+                    }
+                }
+                Kind::Object if json.get("result").is_some() || json.get("error").is_some() => {
+                    return Ok(Some(Some(Reply { line: text })));
+                }
+                _ => self.noise(cut(text.as_bytes())),
+            }
+        }
+    }
+
+    /// The next line as text, message or not; none at the end.
+    pub async fn line(&mut self) -> Result<Option<String>, Stop> {
+        match timeout(self.patience, self.raw_line()).await {
+            Ok(line) => {
+                let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
+                if let Some(line) = &line {
+                    self.note(Direction::Received, cut(line.as_bytes()));
+                }
+                Ok(line)
+            }
+            Err(_) => Err(Stop::Fail(format!("no line in {:?}", self.patience))),
+        }
+    }
+
+    /// Cancel-safe: what was read stays in the buffer.
+    async fn raw_line(&mut self) -> Option<Vec<u8>> {
+        let mut chunk = vec![0; 64 * 1024];
+        let mut looked = 0;
+        loop {
+            if let Some(at) = self.buffer.get(looked..).unwrap_or_default().iter().position(|byte| *byte == b'\n') {
+                let rest = self.buffer.split_off(looked + at + 1);
+                let mut line = std::mem::replace(&mut self.buffer, rest);
+                line.pop();
+                while line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                return Some(line);
+            }
+            looked = self.buffer.len();
+            if looked > LINE_LIMIT {
+                return Some(std::mem::take(&mut self.buffer));
+            }
+            match self.reader.read(&mut chunk).await {
+                Ok(0) | Err(_) => {
+                    let last = std::mem::take(&mut self.buffer);
+                    return (!last.is_empty()).then_some(last);
+                }
+                Ok(read) => self.buffer.extend_from_slice(chunk.get(..read).unwrap_or_default()),
+            }
+        }
+    }
+
+    /// No more is sent: a process sees the end of its input, a TCP peer that of the stream.
+    pub async fn close_input(&mut self) {
+        let _ = timeout(self.patience, self.writer.shutdown()).await;
+        self.writer = Box::new(tokio::io::sink());
+    }
+
+    /// How the process ended, if it is one and has ended within `within`.
+    pub async fn exit(&mut self, within: Duration) -> Option<Exit> {
+        timeout(within, self.child.as_ref()?.ended()).await.ok()
+    }
+
+    fn ending(&self) -> String {
+        self.child.as_ref().and_then(Child::exit).map(|exit| format!(": {exit}")).unwrap_or_default()
+    }
+
+    fn noise(&self, text: String) {
+        // A board's greeting, and the rest of what it said to somebody else, are no faults of this session.
+        if self.greeted {
+            self.notes.borrow_mut().noise.push(text);
+        }
+    }
+
+    fn note(&self, direction: Direction, text: String) {
+        let mut notes = self.notes.borrow_mut();
+        if notes.exchange.len() < KEPT_LINES {
+            notes.exchange.push((direction, text));
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Some(stderr) = self.stderr.take() {
+            stderr.abort();
+        }
+    }
+}
+
+/// A text as a report shows it: cut, and what is not UTF-8 replaced.
+pub(super) fn cut(text: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(text.get(..KEPT_BYTES).unwrap_or(text)).into_owned();
+    if text.len() > KEPT_BYTES { format!("{shown}… ({} bytes)", text.len()) } else { shown }
+}
+
+/// A number that is another one a moment later.
+fn stamp() -> u32 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(since.as_millis() % 1000).unwrap_or_default() * 100
+}
