@@ -862,7 +862,7 @@ fn health(out: &mut Writer<'_>, text: &[u8], spans: &Spans) -> Option<usize> {
 }
 
 /// Room to keep for the reply to a batch's member, with the comma before it.
-fn reserve_for(member: &[u8]) -> usize {
+pub(crate) fn reserve_for(member: &[u8]) -> usize {
     let Ok(spans) = rpc::scan(member) else { return 0 };
     match rpc::classify(member, &spans) {
         Envelope::Request | Envelope::Invalid { id_is_usable: true, .. } => {
@@ -873,7 +873,7 @@ fn reserve_for(member: &[u8]) -> usize {
     }
 }
 
-fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
+pub(crate) fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
     protocol.write_fault(out, b"", rpc::PARSE_ERROR, |out| {
         out.text_part("line too long: ");
         out.usize(dropped);
@@ -883,7 +883,7 @@ fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit, dropped, 
     out.len()
 }
 
-fn parse_error(out: &mut Writer<'_>, protocol: Protocol, SyntaxError { kind, offset }: SyntaxError) -> usize {
+pub(crate) fn parse_error(out: &mut Writer<'_>, protocol: Protocol, SyntaxError { kind, offset }: SyntaxError) -> usize {
     protocol.write_fault(out, b"", rpc::PARSE_ERROR, |out| {
         out.text_part("Parse error: ");
         out.text_part(kind.text());
@@ -897,7 +897,7 @@ fn parse_error(out: &mut Writer<'_>, protocol: Protocol, SyntaxError { kind, off
     out.len()
 }
 
-fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> usize {
+pub(crate) fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> usize {
     rpc::write_head(out, id);
     rpc::write_error(out, rpc::INVALID_REQUEST, |out| {
         out.text_part("Invalid Request: ");
@@ -907,7 +907,7 @@ fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> usize {
 }
 
 /// Ends the line in `memory` that goes up to `end`.
-fn end_line(memory: &mut [u8], end: usize) -> &[u8] {
+pub(crate) fn end_line(memory: &mut [u8], end: usize) -> &[u8] {
     if let Some(place) = memory.get_mut(end) {
         *place = b'\n';
     }

@@ -9,6 +9,7 @@
 //! | -32603 | Internal error | §5.1 |
 //! | -32099 to -32000 | Server error, each protocol's own | §5.1 |
 
+pub use crate::answer::{Incoming, answer, answer_too_long};
 use crate::json::check::{self, Key, Level, Span, SyntaxError};
 use crate::json::view::Text;
 use crate::json::write::{Message, Writer};

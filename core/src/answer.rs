@@ -1,0 +1,219 @@
+//! Answering whole lines of JSON-RPC 2.0 for who has methods of their own, and no [`Extension`](crate::Extension).
+
+use crate::engine::{end_line, invalid_request, parse_error, reserve_for, too_long};
+use crate::frame::TooLong;
+use crate::json::check::check;
+use crate::json::view::{Json, Text};
+use crate::json::write::Writer;
+use crate::protocol::Protocol;
+use crate::reply;
+use crate::rpc::{self, Envelope};
+
+/// A request or a notification whose envelope is sound (JSON-RPC 2.0 §4).
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Incoming<'t> {
+    /// The method.
+    pub method: Text<'t>,
+    /// Its parameters; null if there are none.
+    pub params: Json<'t>,
+    /// Whether nobody waits for a reply: what is written for it is dropped.
+    pub is_notification: bool,
+}
+
+/// Answers one line, a batch too (§6). Gives the reply as a whole line with its newline, in `memory`; none where nothing is
+/// to be said.
+///
+/// `serve` is asked once for each request and notification, in their order. It writes what follows the reply's head,
+/// `,"result":…}` or `,"error":{…}}`, as [`waza::answer`](crate::protocol::waza::answer) does. What is no sound request is
+/// answered here, and replies are nobody's to answer.
+///
+/// `memory` bounds the reply: it may be one byte shorter. In place of a longer one goes -32603 with the size it needs, so
+/// there should be [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes at least. Each member of a batch may take what is left of it, less the
+/// room for an error to each one behind it; a batch over [`MAX_BATCH`](rpc::MAX_BATCH) is one -32600, and none of it runs.
+///
+/// ```
+/// use rigline::rpc;
+///
+/// let mut memory = [0; 600];
+/// let line = br#"[{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]},{"jsonrpc":"2.0","method":"add"}]"#;
+/// let mut calls = 0;
+/// let reply = rpc::answer(line, &mut memory, &mut |_, out| {
+///     calls += 1;
+///     out.raw(b",\"result\":3}");
+/// });
+/// assert_eq!(reply, Some(&b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":3}]\n"[..]));
+/// assert_eq!(calls, 2);
+/// ```
+pub fn answer<'o>(
+    line: &[u8],
+    memory: &'o mut [u8],
+    serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
+) -> Option<&'o [u8]> {
+    let limit = memory.len().saturating_sub(1);
+    let end = match line.trim_ascii_start().first() {
+        Some(b'[') => batch(line, memory, limit, serve),
+        _ => member(line, memory, 0, limit, serve),
+    }?;
+    Some(end_line(memory, end))
+}
+
+/// Answers a line that was over the limit of a [`Framer`](crate::frame::Framer).
+pub fn answer_too_long(fault: TooLong, memory: &mut [u8]) -> &[u8] {
+    let limit = memory.len().saturating_sub(1);
+    let end = too_long(&mut reply::writer(memory, 0, limit), Protocol::Gevals, fault);
+    end_line(memory, end)
+}
+
+fn batch(
+    line: &[u8],
+    memory: &mut [u8],
+    limit: usize,
+    serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
+) -> Option<usize> {
+    if let Err(error) = check(line) {
+        return Some(parse_error(&mut reply::writer(memory, 0, limit), Protocol::Gevals, error));
+    }
+    let members = Json::of_checked(line).elements();
+    let (count, mut reserve) = members
+        .clone()
+        .fold((0usize, 0), |(count, reserve), member| (count.wrapping_add(1), reserve + reserve_for(member.as_bytes())));
+    let fault = match count {
+        0 => Some("an empty batch"),
+        1..=rpc::MAX_BATCH if reserve.saturating_add(2) > limit => Some("a batch whose replies may not fit the reply buffer"),
+        1..=rpc::MAX_BATCH => None,
+        _ => Some("a batch of more than 64 members"),
+    };
+    if let Some(fault) = fault {
+        return Some(invalid_request(&mut reply::writer(memory, 0, limit), b"", fault));
+    }
+    let mut end = 0;
+    for text in members {
+        reserve = reserve.saturating_sub(reserve_for(text.as_bytes()));
+        let start = end + 1;
+        // The closing bracket goes behind the last.
+        let most = limit.saturating_sub(reserve.saturating_add(1));
+        if let Some(to) = member(text.as_bytes(), memory, start, most, serve) {
+            if let Some(place) = memory.get_mut(end) {
+                *place = if end == 0 { b'[' } else { b',' };
+            }
+            end = to;
+        }
+    }
+    if end == 0 {
+        return None;
+    }
+    if let Some(place) = memory.get_mut(end) {
+        *place = b']';
+    }
+    Some(end + 1)
+}
+
+/// Answers one message at `start` of `memory`; gives where the reply ends.
+fn member(
+    text: &[u8],
+    memory: &mut [u8],
+    start: usize,
+    limit: usize,
+    serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
+) -> Option<usize> {
+    let mut out = reply::writer(memory, start, limit);
+    let spans = match rpc::scan(text) {
+        Ok(spans) => spans,
+        Err(error) => return Some(parse_error(&mut out, Protocol::Gevals, error)),
+    };
+    let id = rpc::id(text, &spans);
+    let [_, _, method, params, ..] = spans;
+    let is_notification = match rpc::classify(text, &spans) {
+        Envelope::Reply => return None,
+        Envelope::Invalid { text: fault, id_is_usable } => {
+            return Some(invalid_request(&mut out, if id_is_usable { id } else { b"" }, fault));
+        }
+        Envelope::Request => false,
+        Envelope::Notification => true,
+    };
+    let params = if params.is_absent() { Json::NULL } else { Json::of_checked(params.of(text)) };
+    let incoming = Incoming { method: rpc::string(method.of(text))?, params, is_notification };
+    if is_notification {
+        serve(incoming, &mut Writer::new(&mut []));
+        return None;
+    }
+    rpc::write_head(&mut out, id);
+    let head = out.len();
+    serve(incoming, &mut out);
+    if out.fits() {
+        return Some(out.len());
+    }
+    let (needed, capacity) = (out.needed().saturating_sub(start), out.capacity().saturating_sub(start));
+    out.truncate(head);
+    rpc::write_error(&mut out, rpc::INTERNAL_ERROR, |out| {
+        out.text_part("reply too large: it needs ");
+        out.usize(needed);
+        out.text_part(" bytes, there is room for ");
+        out.usize(capacity);
+    });
+    Some(out.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::{String, ToString};
+
+    use super::*;
+
+    fn answered(line: &str, room: usize) -> (String, usize) {
+        let mut memory = std::vec![0; room];
+        let mut calls = 0;
+        let reply = answer(line.as_bytes(), &mut memory, &mut |incoming, out| {
+            calls += 1;
+            if incoming.method == "long" {
+                out.raw(b",\"result\":\"");
+                out.raw(&[b'x'; 2000]);
+                out.raw(b"\"}");
+            } else {
+                out.raw(b",\"result\":");
+                out.raw(incoming.params.as_bytes());
+                out.byte(b'}');
+            }
+        });
+        (reply.map(|reply| String::from_utf8_lossy(reply).to_string()).unwrap_or_default(), calls)
+    }
+
+    #[test]
+    fn lines_are_answered_as_json_rpc_has_it() {
+        let table = [
+            (r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"x":1}}"#, r#"{"jsonrpc":"2.0","id":"a","result":{"x":1}}"#, 1),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#, r#"{"jsonrpc":"2.0","id":1,"result":null}"#, 1),
+            (r#"{"jsonrpc":"2.0","method":"m"}"#, "", 1),
+            (r#"{"jsonrpc":"2.0","id":1,"result":2}"#, "", 0),
+            (r#"[{"jsonrpc":"2.0","method":"m"}]"#, "", 1),
+            (
+                r#" [1, {"jsonrpc":"2.0","id":7,"method":"m"}]"#,
+                r#"[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request: a request must be an object"}},{"jsonrpc":"2.0","id":7,"result":null}]"#,
+                1,
+            ),
+            ("[]", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request: an empty batch"}}"#, 0),
+            (
+                "{",
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error: the line ends inside a value; a message must be complete and on one line at byte 1"}}"#,
+                0,
+            ),
+        ];
+        for (line, reply, calls) in table {
+            let (told, called) = answered(line, 900);
+            assert_eq!((told.trim_end(), called), (reply, calls), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_that_tells_the_size() {
+        let one = r#"{"jsonrpc":"2.0","id":1,"method":"long"}"#;
+        assert_eq!(answered(one, 2037).0.len(), 2037);
+        assert!(answered(one, 2036).0.contains("it needs 2036 bytes, there is room for 2035"));
+        let (told, calls) = answered(&std::format!("[{one},{one},{one}]"), 4500);
+        assert_eq!((told.matches("xxxx").count() > 0, told.matches("-32603").count(), calls), (true, 1, 3));
+        assert!(told.ends_with("]\n"));
+        let many = std::vec![one; 65].join(",");
+        assert_eq!(answered(&std::format!("[{many}]"), 4500).1, 0);
+    }
+}
