@@ -36,6 +36,8 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+#[cfg(feature = "eval")]
+pub mod eval;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod path;

@@ -11,7 +11,10 @@ mod call;
 mod connect;
 mod describe;
 mod new;
+mod eval;
+mod jsonrpc;
 mod rig;
+mod signals;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -25,6 +28,8 @@ enum Command {
     Describe(describe::Arguments),
     Call(call::Arguments),
     New(new::Arguments),
+    Eval(eval::Arguments),
+    Jsonrpc(jsonrpc::Arguments),
     Rig(rig::Arguments),
 }
 
@@ -34,6 +39,8 @@ impl Command {
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
             Self::New(arguments) => arguments.run(),
+            Self::Eval(arguments) => arguments.run(),
+            Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
         }
     }
