@@ -39,6 +39,8 @@
 #[cfg(feature = "check")]
 pub mod check;
 pub mod clock;
+#[cfg(feature = "eval")]
+pub mod eval;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod path;

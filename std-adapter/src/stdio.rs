@@ -54,6 +54,9 @@ mod stop;
 #[cfg_attr(not(unix), path = "stdio/other.rs")]
 mod system;
 
+#[cfg(feature = "eval")]
+pub(crate) use self::system::take;
+
 /// Serves `extension` on standard input and output until the session ends, with the limits of [`Stdio::new`]. The exit
 /// code is for `main` to return; see [the module](self) for what it says.
 ///

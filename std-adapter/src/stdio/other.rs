@@ -10,7 +10,7 @@ const PIECE: usize = 64 * 1024;
 
 /// Nothing is protected here; the documentation says so.
 #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
-pub(super) fn take() -> io::Result<(Input, Output)> {
+pub(crate) fn take() -> io::Result<(Input, Output)> {
     Ok((Input, Output))
 }
 
@@ -19,11 +19,11 @@ pub(super) fn stderr_has_room() -> bool {
 }
 
 #[derive(Debug)]
-pub(super) struct Input;
+pub(crate) struct Input;
 
 impl Input {
     #[allow(clippy::unused_self, reason = "as on Unix")]
-    pub(super) fn start(self) -> io::Result<Reader> {
+    pub(crate) fn start(self) -> io::Result<Reader> {
         let (sender, pieces) = mpsc::channel(1);
         let read = move || {
             let mut memory = vec![0; PIECE];
@@ -45,7 +45,7 @@ impl Input {
 }
 
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
     /// The last piece, and how much of it was taken.
     rest: Vec<u8>,
@@ -77,7 +77,7 @@ impl Read for Reader {
 }
 
 #[derive(Debug)]
-pub(super) struct Output;
+pub(crate) struct Output;
 
 impl Output {
     /// Nothing is known to go without waiting.
@@ -87,7 +87,7 @@ impl Output {
     }
 
     #[allow(clippy::unused_self, reason = "as on Unix")]
-    pub(super) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(bytes)?;
         stdout.flush()

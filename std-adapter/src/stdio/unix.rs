@@ -19,7 +19,7 @@ const FIRST_FREE: i32 = 3;
 
 /// Takes standard input and output out of everybody's reach: gives private copies that no child inherits, points standard
 /// output at standard error, and standard input at the null device.
-pub(super) fn take() -> io::Result<(Input, Output)> {
+pub(crate) fn take() -> io::Result<(Input, Output)> {
     let input = fcntl_dupfd_cloexec(io::stdin(), FIRST_FREE)?;
     let output = fcntl_dupfd_cloexec(io::stdout(), FIRST_FREE)?;
     rustix::stdio::dup2_stdin(nothing()?)?;
@@ -42,11 +42,11 @@ pub(super) fn stderr_has_room() -> bool {
 
 /// Standard input, not read from yet.
 #[derive(Debug)]
-pub(super) struct Input(OwnedFd);
+pub(crate) struct Input(OwnedFd);
 
 impl Input {
     /// For use in the tokio runtime that this is called in.
-    pub(super) fn start(self) -> io::Result<Reader> {
+    pub(crate) fn start(self) -> io::Result<Reader> {
         #[allow(deprecated, reason = "its fault, a type whose descriptor changes, is none of OwnedFd's")]
         let registered = AsyncFd::try_with_interest(self.0, Interest::READABLE);
         match registered {
@@ -62,7 +62,7 @@ impl Input {
 
 /// Standard input. A read that is dropped has taken nothing: bytes are moved in the step that ends it.
 #[derive(Debug)]
-pub(super) enum Reader {
+pub(crate) enum Reader {
     Polled(AsyncFd<OwnedFd>),
     Direct(OwnedFd),
 }
@@ -95,7 +95,7 @@ impl Read for Reader {
 
 /// Standard output.
 #[derive(Debug)]
-pub(super) struct Output(OwnedFd);
+pub(crate) struct Output(OwnedFd);
 
 impl Output {
     /// Writes as much of `line` as goes without waiting. A pipe takes all or nothing of what is not longer than `PIPE_BUF`,
@@ -111,7 +111,7 @@ impl Output {
     }
 
     /// Writes all of `bytes`, and waits as long as it takes.
-    pub(super) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match retry_on_intr(|| rustix::io::write(&self.0, bytes)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

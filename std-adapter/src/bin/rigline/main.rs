@@ -12,7 +12,10 @@ mod check;
 mod connect;
 mod describe;
 mod new;
+mod eval;
+mod jsonrpc;
 mod rig;
+mod signals;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -30,6 +33,8 @@ enum Command {
     Call(call::Arguments),
     Check(check::Arguments),
     New(new::Arguments),
+    Eval(eval::Arguments),
+    Jsonrpc(jsonrpc::Arguments),
     Rig(rig::Arguments),
 }
 
@@ -40,6 +45,8 @@ impl Command {
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
             Self::New(arguments) => arguments.run(),
+            Self::Eval(arguments) => arguments.run(),
+            Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
         }
     }

@@ -1,0 +1,88 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use rigline_std::eval::runs::Runs;
+use rigline_std::eval::server;
+use rigline_std::eval::store::Store;
+use tokio::runtime;
+
+use crate::signals::Signals;
+
+/// Serve evals to IDEs: JSON-RPC on standard input and output, or over TCP
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Listen on HOST:PORT instead; a port alone is on loopback
+    #[arg(long, value_name = "ADDR")]
+    tcp: Option<String>,
+    /// Where runs are kept; among this user's state if unsaid
+    #[arg(long, value_name = "DIR")]
+    runs: Option<PathBuf>,
+    /// The target of evals, whatever their files say
+    #[arg(long, value_name = "TARGET")]
+    target: Option<String>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> ExitCode {
+        match self.serve() {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("rigline: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn serve(self) -> Result<ExitCode, String> {
+        let runs = Runs::new(store(self.runs)?, self.target);
+        // Files are read on the threads that serve; there is one more at least for who asks meanwhile.
+        let runtime = runtime().map_err(|error| error.to_string())?;
+        let code = runtime.block_on(async {
+            let mut signals = Signals::new().map_err(|error| error.to_string())?;
+            let serving = async {
+                match &self.tcp {
+                    None => server::serve_stdio(runs.clone()).await.map_err(|error| format!("standard input and output: {error}")),
+                    Some(address) => {
+                        let listeners = server::listen(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+                        for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+                            eprintln!("rigline: listening on {address}");
+                            if !address.ip().is_loopback() {
+                                eprintln!("rigline: {address} is open to the network, and whoever connects can run evals");
+                            }
+                        }
+                        server::serve_tcp(listeners, runs.clone()).await;
+                        Ok(())
+                    }
+                }
+            };
+            tokio::select! {
+                served = serving => served.map(|()| ExitCode::SUCCESS),
+                code = signals.next() => {
+                    // Cleanup steps run; a second signal ends at once.
+                    runs.cancel_all();
+                    let code = tokio::select! {
+                        () = runs.idle() => code,
+                        code = signals.next() => code,
+                    };
+                    Ok(ExitCode::from(code))
+                }
+            }
+        });
+        runtime.shutdown_background();
+        code
+    }
+}
+
+pub(crate) fn store(folder: Option<PathBuf>) -> Result<Store, String> {
+    let folder = match folder {
+        Some(folder) => folder,
+        None => Store::default_folder().map_err(|error| format!("no place for runs: {error}; name one by --runs DIR"))?,
+    };
+    Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {
+    let workers = std::thread::available_parallelism().map_or(4, usize::from).max(4);
+    runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()
+}

@@ -1,0 +1,372 @@
+//! Graders: what a trial is judged by.
+
+use std::path::Path;
+use std::time::Duration;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::trial::{StepRecord, substitute};
+
+/// One thing a trial is judged by.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Grader {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// The metric that it counts for.
+    pub metric: Option<String>,
+    /// The step whose output is looked at; all of them, or the agent's, if unsaid.
+    pub step: Option<String>,
+    /// The output of the step; the whole of what it says, if unsaid.
+    pub output: Option<String>,
+    /// Its type, as the file has it.
+    pub kind: String,
+    /// What is checked.
+    pub check: Check,
+    /// Where it stands in its file.
+    pub(super) line: u32,
+}
+
+/// What is checked.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Check {
+    /// Files are there, and others are not. Relative paths start at the workdir.
+    Files {
+        /// Those that must be there.
+        present: Vec<String>,
+        /// Those that must not.
+        absent: Vec<String>,
+    },
+    /// Regular expressions match, and others do not.
+    Regex {
+        /// Those that must match.
+        matches: Vec<Regex>,
+        /// Those that must not.
+        not: Vec<Regex>,
+    },
+    /// Texts are found, and others are not.
+    Contains {
+        /// Those that must be found.
+        values: Vec<String>,
+        /// Those that must not.
+        not: Vec<String>,
+        /// Whether one of `values` is enough.
+        any: bool,
+        /// Whether case does not matter.
+        ignore_case: bool,
+    },
+    /// The output is this: as text, white space at its ends apart, or as a JSON value.
+    Equals {
+        /// As text.
+        text: String,
+        /// As a value.
+        value: Value,
+    },
+    /// The output is a number in this range, its ends included.
+    Range {
+        /// The least, if there is one.
+        min: Option<f64>,
+        /// The most, if there is one.
+        max: Option<f64>,
+    },
+    /// The trial, or the step, took no longer.
+    Duration {
+        /// The limit.
+        most: Duration,
+    },
+    /// A kind that this runner does not have.
+    Unsupported,
+}
+
+/// What a grader came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// It passed.
+    Passed,
+    /// It did not.
+    Failed,
+    /// This runner does not have its kind. It counts neither way.
+    Unsupported,
+}
+
+impl Judgement {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// What a grader said.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Grade {
+    /// The grader, by its name, or its type.
+    pub grader: String,
+    /// Its type.
+    pub kind: String,
+    /// The metric it names.
+    pub metric: Option<String>,
+    /// What it came to.
+    pub judgement: Judgement,
+    /// Why.
+    pub message: String,
+}
+
+/// What there is to look at.
+pub(super) struct Evidence<'a> {
+    pub(super) workdir: &'a Path,
+    pub(super) agent: Option<&'a str>,
+    pub(super) steps: &'a [StepRecord],
+    pub(super) elapsed: Duration,
+}
+
+impl Grader {
+    /// One that stands under a task's `expected`.
+    pub(super) fn expected(kind: &str, values: Vec<String>, any: bool) -> Self {
+        Self {
+            name: None,
+            metric: None,
+            step: None,
+            output: None,
+            kind: kind.to_owned(),
+            check: Check::Contains { values, not: Vec::new(), any, ignore_case: false },
+            line: 0,
+        }
+    }
+
+    /// Its name, or its type.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.kind)
+    }
+
+    pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {
+        let (judgement, message) = match self.judge(evidence) {
+            Ok(message) if matches!(self.check, Check::Unsupported) => (Judgement::Unsupported, message),
+            Ok(message) => (Judgement::Passed, message),
+            Err(message) => (Judgement::Failed, message),
+        };
+        Grade {
+            grader: self.label().to_owned(),
+            kind: self.kind.clone(),
+            metric: self.metric.clone(),
+            judgement,
+            message,
+        }
+    }
+
+    fn judge(&self, evidence: &Evidence<'_>) -> Result<String, String> {
+        match &self.check {
+            Check::Unsupported => Ok(format!("graders of type {} are not supported here", self.kind)),
+            Check::Files { present, absent } => {
+                for (paths, wanted) in [(present, true), (absent, false)] {
+                    for path in paths {
+                        let path = substitute(path, evidence.steps)?;
+                        if evidence.workdir.join(&*path).exists() != wanted {
+                            return Err(format!("{path} {}", if wanted { "is missing" } else { "is there" }));
+                        }
+                    }
+                }
+                Ok("files are as they should be".into())
+            }
+            Check::Regex { matches, not } => {
+                let text = self.text(evidence)?;
+                if let Some(regex) = matches.iter().find(|regex| !regex.is_match(&text)) {
+                    return Err(format!("/{regex}/ does not match {}", shown(&text)));
+                }
+                match not.iter().find_map(|regex| Some((regex, regex.find(&text)?))) {
+                    Some((regex, found)) => Err(format!("/{regex}/ matches {}", shown(found.as_str()))),
+                    None => Ok("matches".into()),
+                }
+            }
+            Check::Contains { values, not, any, ignore_case } => {
+                let fold = |text: &str| if *ignore_case { text.to_lowercase() } else { text.to_owned() };
+                let text = self.text(evidence)?;
+                let folded = fold(&text);
+                let found = |value: &String| Ok::<_, String>(folded.contains(&fold(&substitute(value, evidence.steps)?)));
+                let mut missing = Vec::new();
+                for value in values {
+                    if !found(value)? {
+                        missing.push(value);
+                    }
+                }
+                let failed = if *any { missing.len() == values.len() && !values.is_empty() } else { !missing.is_empty() };
+                if failed {
+                    let missing = missing.iter().map(|value| shown(value)).collect::<Vec<_>>().join(", ");
+                    let which = if *any { "none of " } else { "" };
+                    return Err(format!("{which}{missing} not in {}", shown(&text)));
+                }
+                for value in not {
+                    if found(value)? {
+                        return Err(format!("{} is in {}", shown(value), shown(&text)));
+                    }
+                }
+                Ok("found".into())
+            }
+            Check::Equals { text: wanted, value } => {
+                let text = self.text(evidence)?;
+                let filled = substitute(wanted, evidence.steps)?;
+                let equal = text.trim() == filled.trim()
+                    || serde_json::from_str::<Value>(text.trim()).is_ok_and(|found| same(&found, value));
+                let message = format!("{} {} {}", shown(&text), if equal { "is" } else { "is not" }, shown(&filled));
+                if equal { Ok(message) } else { Err(message) }
+            }
+            Check::Range { min, max } => {
+                let text = self.text(evidence)?;
+                let number: f64 = text
+                    .trim()
+                    .parse()
+                    .ok()
+                    .filter(|number: &f64| number.is_finite())
+                    .ok_or_else(|| format!("{} is not a number", shown(&text)))?;
+                let low = min.is_some_and(|min| number < min);
+                let high = max.is_some_and(|max| number > max);
+                let bound = |bound: &Option<f64>| bound.map_or_else(|| "…".to_owned(), |bound| bound.to_string());
+                let message = format!("{number} is {} {} to {}", if low || high { "outside" } else { "in" }, bound(min), bound(max));
+                if low || high { Err(message) } else { Ok(message) }
+            }
+            Check::Duration { most } => {
+                let took = match &self.step {
+                    Some(_) => self.step_of(evidence)?.duration,
+                    None => evidence.elapsed,
+                };
+                let message = format!("took {took:.0?}, the limit is {most:?}");
+                if took <= *most { Ok(message) } else { Err(message) }
+            }
+        }
+    }
+
+    fn step_of<'e>(&self, evidence: &Evidence<'e>) -> Result<&'e StepRecord, String> {
+        let id = self.step.as_deref().unwrap_or_default();
+        evidence.steps.iter().find(|step| step.id == id).ok_or_else(|| format!("step {id} did not run"))
+    }
+
+    /// The text that is looked at.
+    fn text(&self, evidence: &Evidence<'_>) -> Result<String, String> {
+        match (&self.step, &self.output) {
+            (Some(_), Some(output)) => {
+                let step = self.step_of(evidence)?;
+                step.output(output).map(str::to_owned).ok_or_else(|| step.no_output(output))
+            }
+            (Some(_), None) => Ok(self.step_of(evidence)?.text()),
+            (None, Some(output)) => {
+                let found = evidence.steps.iter().rev().find_map(|step| step.output(output));
+                found.map(str::to_owned).ok_or_else(|| format!("no step has an output {output}"))
+            }
+            (None, None) => {
+                let steps = evidence.steps.iter().map(StepRecord::text);
+                Ok(evidence.agent.map(str::to_owned).into_iter().chain(steps).collect::<Vec<_>>().join("\n"))
+            }
+        }
+    }
+}
+
+/// Whether two values are the same; `3` and `3.0` are.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+/// A text in a message: quoted, and cut.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 120;
+    let text = text.trim();
+    let mut cut: String = text.chars().take(LONGEST).collect();
+    if cut.len() < text.len() {
+        cut.push('…');
+    }
+    format!("{cut:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grader(check: Check, step: Option<&str>, output: Option<&str>) -> Grader {
+        Grader {
+            name: None,
+            metric: None,
+            step: step.map(str::to_owned),
+            output: output.map(str::to_owned),
+            kind: "k".into(),
+            check,
+            line: 0,
+        }
+    }
+
+    #[test]
+    fn what_graders_say() {
+        let steps = [StepRecord::done("read", "3V3 is at 3.3 V", &[("volts", "3.300"), ("high", "true"), ("list", "[1, 2]")])];
+        let evidence = Evidence {
+            workdir: Path::new("/"),
+            agent: Some("Hello World"),
+            steps: &steps,
+            elapsed: Duration::from_millis(1500),
+        };
+        let contains = |values: &[&str], any, ignore_case| Check::Contains {
+            values: values.iter().map(|&value| value.into()).collect(),
+            not: vec!["secret".into()],
+            any,
+            ignore_case,
+        };
+        let range = |min, max| Check::Range { min, max };
+        let equals = |value: Value| Check::Equals {
+            text: value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            value,
+        };
+        let regex = |matches: &str, not: &str| Check::Regex {
+            matches: vec![Regex::new(matches).unwrap()],
+            not: vec![Regex::new(not).unwrap()],
+        };
+        let files = |present: &str, absent: &str| Check::Files { present: vec![present.into()], absent: vec![absent.into()] };
+        let duration = |millis| Check::Duration { most: Duration::from_millis(millis) };
+        let (read, volts) = (Some("read"), Some("volts"));
+        let table = [
+            (grader(range(Some(3.135), Some(3.465)), read, volts), "passed"),
+            (grader(range(Some(3.3), Some(3.3)), read, volts), "passed"),
+            (grader(range(Some(3.4), None), read, volts), "failed"),
+            (grader(range(None, Some(3.0)), read, volts), "failed"),
+            (grader(range(None, Some(3.5)), None, volts), "passed"),
+            (grader(range(None, Some(3.5)), read, Some("amps")), "failed"),
+            (grader(range(None, Some(3.5)), Some("other"), volts), "failed"),
+            (grader(range(None, Some(3.5)), read, Some("high")), "failed"),
+            (grader(equals(true.into()), read, Some("high")), "passed"),
+            (grader(equals("true".into()), read, Some("high")), "passed"),
+            (grader(equals(3.3.into()), read, volts), "passed"),
+            (grader(equals(serde_json::json!([1, 2.0])), read, Some("list")), "passed"),
+            (grader(equals("{{steps.read.outputs.volts}}".into()), read, volts), "passed"),
+            (grader(equals("3.3".into()), read, volts), "failed"),
+            (grader(contains(&["Hello", "World"], false, false), None, None), "passed"),
+            (grader(contains(&["hello"], false, false), None, None), "failed"),
+            (grader(contains(&["hello"], false, true), None, None), "passed"),
+            (grader(contains(&["nope", "World"], false, false), None, None), "failed"),
+            (grader(contains(&["nope", "World"], true, false), None, None), "passed"),
+            (grader(contains(&["nope"], true, false), None, None), "failed"),
+            (grader(contains(&["volts: 3.300"], false, false), read, None), "passed"),
+            (grader(regex("^Hello", "Bye"), None, None), "passed"),
+            (grader(regex("^Hello", "W.r"), None, None), "failed"),
+            (grader(files("etc", "no-such-file"), None, None), "passed"),
+            (grader(files("no-such-file", "no-such-file"), None, None), "failed"),
+            (grader(files("etc", "etc"), None, None), "failed"),
+            (grader(duration(1500), None, None), "passed"),
+            (grader(duration(1499), None, None), "failed"),
+            (grader(duration(1), read, None), "passed"),
+            (grader(Check::Unsupported, None, None), "unsupported"),
+        ];
+        for (grader, judgement) in table {
+            let grade = grader.grade(&evidence);
+            assert_eq!(grade.judgement.as_str(), judgement, "{:?}: {}", grader.check, grade.message);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Finding evals in a folder.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use walkdir::{DirEntry, WalkDir};
+
+use super::node::{Unreadable, options, unreadable};
+use super::spec::read;
+
+/// How deep folders are walked into.
+pub const DEPTH_LIMIT: usize = 32;
+/// The most files and folders that are looked at.
+pub const ENTRY_LIMIT: usize = 200_000;
+/// The most evals, and the most errors, that are listed.
+pub const LIST_LIMIT: usize = 20_000;
+
+/// An eval that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Found {
+    /// Its file, from where the walk began.
+    pub path: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// The skill it is about.
+    pub skill: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+}
+
+/// The evals in a folder, and what could not be read.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Listing {
+    /// The evals, by path.
+    pub evals: Vec<Found>,
+    /// Files and folders that could not be read, and why; limits that were reached.
+    pub errors: Vec<String>,
+}
+
+/// Finds the evals in a folder and in those below it.
+///
+/// An eval is a file named `eval.yaml`, `eval.yml`, or with a name that begins or ends with `eval`; and any other `.yaml` or
+/// `.yml` file that has `tasks` at its top level. Hidden folders, `node_modules` and `target` are passed by. Links are followed, and no
+/// file is listed twice. What cannot be read is reported and passed by.
+pub fn list(folder: &Path) -> Listing {
+    let mut listing = Listing::default();
+    let files = walk(folder, &mut listing.errors);
+    let place = AtomicUsize::new(0);
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(files.len() / 16 + 1);
+    // Each file is read and parsed once, by whoever is free.
+    let work = || {
+        let mut read = Vec::new();
+        while let Some((path, is_named)) = files.get(place.fetch_add(1, Ordering::Relaxed)) {
+            if let Some(result) = look(path, *is_named) {
+                read.push((path, result));
+            }
+        }
+        read
+    };
+    let mut read = thread::scope(|scope| {
+        let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+        let mut read = work();
+        for other in others {
+            read.extend(other.join().unwrap_or_default());
+        }
+        read
+    });
+    read.sort_by_key(|(path, _)| *path);
+    for (path, result) in read {
+        match result {
+            Ok(_) if listing.evals.len() >= LIST_LIMIT => {}
+            Ok(head) => listing.evals.push(Found {
+                path: path.clone(),
+                name: head.name.unwrap_or_default(),
+                skill: head.skill,
+                version: head.version,
+            }),
+            Err(_) if listing.errors.len() >= LIST_LIMIT => {}
+            Err(error) => listing.errors.push(format!("{}: {error}", path.display())),
+        }
+    }
+    listing
+}
+
+/// Files that may be evals, and whether their name says so.
+fn walk(folder: &Path, errors: &mut Vec<String>) -> Vec<(PathBuf, bool)> {
+    let mut files = Vec::new();
+    let mut seen = HashSet::new();
+    let mut linked = false;
+    let entries = WalkDir::new(folder).follow_links(true).max_depth(DEPTH_LIMIT).sort_by_file_name();
+    for (count, entry) in entries.into_iter().filter_entry(is_wanted).enumerate() {
+        if count >= ENTRY_LIMIT {
+            errors.push(format!("{}: more than {ENTRY_LIMIT} files and folders: the rest was not looked at", folder.display()));
+            break;
+        }
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                errors.push(error.to_string());
+                continue;
+            }
+        };
+        linked |= entry.path_is_symlink();
+        if !entry.file_type().is_file() {
+            continue;
+        }
+        let path = entry.into_path();
+        let is_yaml = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
+        if is_yaml {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+            files.push((path, stem.starts_with("eval") || stem.ends_with("eval")));
+        }
+    }
+    if linked {
+        // The same file may be reached by several ways.
+        files.retain(|(path, _)| path.canonicalize().map_or(true, |path| seen.insert(path)));
+    }
+    files
+}
+
+fn is_wanted(entry: &DirEntry) -> bool {
+    let name = entry.file_name().to_string_lossy();
+    entry.depth() == 0 || !(entry.file_type().is_dir() && (name.starts_with('.') || matches!(&*name, "node_modules" | "target")))
+}
+
+/// The head of an eval; `None` of a file that is none.
+fn look(path: &Path, is_named: bool) -> Option<Result<Head, String>> {
+    let text = match read(path) {
+        Ok(text) => text,
+        Err(error) => return Some(Err(error.to_string())),
+    };
+    if !is_named && !has_tasks(&text) {
+        return None;
+    }
+    let head = serde_saphyr::from_str_with_options::<Head>(&text, options());
+    Some(head.map_err(|error| match unreadable(&error) {
+        Unreadable { text, line: Some(line) } => format!("line {line}: {text}"),
+        Unreadable { text, .. } => text,
+    }))
+}
+
+/// Whether a line begins with `tasks:`.
+fn has_tasks(text: &str) -> bool {
+    text.starts_with("tasks:") || text.contains("\ntasks:")
+}
+
+/// What a list tells of an eval. Everything else is parsed, and not kept.
+#[derive(Debug, Default)]
+struct Head {
+    name: Option<String>,
+    skill: Option<String>,
+    version: Option<String>,
+}
+
+/// A text, if it is one. Null and whatever else is none.
+struct Lenient(Option<String>);
+
+impl<'de> Deserialize<'de> for Lenient {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The parser gives a number's text as it was written, where a string is asked for.
+        Ok(Self(Option::<String>::deserialize(deserializer)?))
+    }
+}
+
+impl<'de> Deserialize<'de> for Head {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Head;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an eval, which is a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+                let mut head = Head::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    match name.as_str() {
+                        "name" => head.name = map.next_value::<Lenient>()?.0,
+                        "skill" => head.skill = map.next_value::<Lenient>()?.0,
+                        "version" => head.version = map.next_value::<Lenient>()?.0,
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(head)
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn evals_are_found_and_trouble_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/eval.yaml", "name: a\nskill: s\nversion: 1.10\ntasks: [x]\n");
+        write("a/tasks/t.yaml", "id: t\nsteps: []\n");
+        write("b/smoke-eval.yml", "name: b\n");
+        write("c/suite.yaml", "name: c\ntasks:\n  - x\n");
+        write("d/eval.yaml", "name: [\n");
+        write(".git/eval.yaml", "name: hidden\n");
+        write("node_modules/x/eval.yaml", "name: foreign\n");
+        write("e/eval.yaml", "- no\n- map\n");
+        std::os::unix::fs::symlink(root.join("a"), root.join("z-link")).unwrap();
+        std::os::unix::fs::symlink(root, root.join("a/loop")).unwrap();
+        std::os::unix::fs::symlink(root.join("nowhere"), root.join("dangling.yaml")).unwrap();
+        let listing = list(root);
+        let found: Vec<_> = listing.evals.iter().map(|eval| (eval.name.as_str(), eval.version.as_deref())).collect();
+        assert_eq!(found, [("a", Some("1.10")), ("b", None), ("c", None)]);
+        assert_eq!(listing.evals[0].path, root.join("a/eval.yaml"));
+        let errors = listing.errors.join("\n");
+        for expected in ["d/eval.yaml: line ", "e/eval.yaml: ", "dangling.yaml", "loop"] {
+            assert!(errors.contains(expected), "{expected} in {errors}");
+        }
+    }
+}

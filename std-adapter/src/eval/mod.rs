@@ -1,0 +1,63 @@
+//! Evals: waza's files, a runner for them, and the JSON-RPC server that IDEs drive.
+//!
+//! An eval is an `eval.yaml` with task files. A task has steps, which are calls of a rigline target's operations; or a prompt, for a
+//! program; or both; and graders, which judge what came of it.
+//!
+//! ```yaml
+//! # eval.yaml
+//! name: rails
+//! skill: rig
+//! version: "1.0"
+//! config: { executor: extension, target: sim, trials_per_task: 3, timeout_seconds: 30 }
+//! metrics: { pass_threshold: 0.8 }
+//! tasks: ["tasks/*.yaml"]
+//!
+//! # tasks/rail-3v3.yaml
+//! id: rail-3v3
+//! name: 3V3 within 5 %
+//! steps:
+//!   - { id: on,   phase: setup,   operation: power,   args: { rail: "3V3", on: true } }
+//!   - { id: read, phase: verify,  operation: measure, args: { channel: "3V3", samples: 16 }, timeout: 2s }
+//!   - { id: off,  phase: cleanup, operation: power,   args: { rail: "3V3", on: false } }
+//! graders:
+//!   - { type: output_range, step: read, output: volts, min: 3.135, max: 3.465 }
+//! ```
+//!
+//! The whole format is in `schemas/eval.schema.json` and `schemas/task.schema.json`, which editors can use.
+//!
+//! # The parts
+//! - [`load`] reads an eval, and gives everything that is wrong with it; [`list`](list::list) finds evals in folders.
+//! - [`run`](run::run) runs one. [`Runs`](runs::Runs) has many, keeps them in a [`Store`](store::Store), and lets each wait its turn.
+//! - [`server`] speaks JSON-RPC; [`Service`](service::Service) is what it answers by.
+//!
+//! # How a trial goes
+//! Setup steps, the agent (executors `command` and `mock`), verify steps, and then cleanup steps, whatever happened before. A step that fails ends the
+//! trial, but for its cleanup. Then the graders judge. A trial passes when all its steps and graders do, a task when all its trials do, and
+//! a run when enough tasks do ([`Metrics::pass_threshold`]), or with a list of metrics, when each reaches its threshold.
+//!
+//! When a run is cancelled, or a trial's time is over, the operation in hand is stopped (a program's process group is ended, a board's
+//! DTR drops), a session begins anew, and cleanup steps run in it.
+//!
+//! # Placeholders
+//! `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}` stand for what an earlier step said: in arguments, in the prompt, and in the texts that graders look for.
+//! Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
+//! wants one.
+
+mod command;
+pub mod grade;
+pub mod list;
+mod node;
+pub mod run;
+pub mod runs;
+pub mod server;
+pub mod service;
+pub mod session;
+mod spec;
+pub mod store;
+pub mod trial;
+
+pub use command::OUTPUT_LIMIT;
+pub use spec::{
+    Config, DEFAULT_TIMEOUT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock, Overrides, Spec, Step, TASK_LIMIT,
+    TRIAL_LIMIT, Task, WORKER_LIMIT, load,
+};

@@ -1,0 +1,400 @@
+//! A run: all trials of an eval's tasks, and what they come to.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rigline::Level;
+use rigline::protocol::waza::{self, RunState, Summary, Verdict};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::grade::{Grade, Judgement};
+use super::session::{Connect, OnLog};
+use super::spec::{Executor, Metric, Spec};
+use super::trial::{Surroundings, TrialRecord, Worker};
+use crate::target::Target;
+
+/// Texts of logs and records are cut at this many bytes, so that a line stays below what common readers take (64 KiB).
+pub const TEXT_LIMIT: usize = 16 * 1024;
+
+/// What happens in a run, in order. After [`Event::Complete`] nothing does.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// `eval.progress`.
+    Progress(Progress),
+    /// A trial has ended; comes before its progress.
+    Trial {
+        /// The task's place in the spec.
+        task: usize,
+        /// What became of it.
+        record: TrialRecord,
+    },
+    /// `eval.log`.
+    Log {
+        /// Its level.
+        level: Level,
+        /// What is said.
+        message: String,
+    },
+    /// `eval.complete`.
+    Complete(Arc<Outcome>),
+}
+
+/// A step of a run's progress.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What happened.
+    pub event: waza::Event,
+    /// The task's place in the spec.
+    pub task: Option<usize>,
+    /// The trial's number, from 1.
+    pub trial: Option<u32>,
+    /// How it ended.
+    pub verdict: Option<Verdict>,
+    /// How long it took.
+    pub duration: Option<Duration>,
+}
+
+/// Gets everything that happens in a run, from several threads but one at a time. It must not wait.
+pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Completed, failed or cancelled.
+    pub state: RunState,
+    /// How many tasks passed.
+    pub summary: Summary,
+    /// Why it failed, or that it was cancelled.
+    pub error: Option<String>,
+    /// Whether the threshold, or each metric's, was reached.
+    pub passed: bool,
+    /// Where the eval has a list of metrics: each one's share.
+    pub metrics: Vec<MetricResult>,
+    /// Their weighted mean.
+    pub score: Option<f64>,
+    /// What became of each task that was done, in the order of the spec.
+    pub tasks: Vec<TaskRecord>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// What became of a metric.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct MetricResult {
+    /// Its name.
+    pub name: String,
+    /// The share of graders that passed; 0 of none is 0.
+    pub share: f64,
+    /// What it is held against.
+    pub threshold: f64,
+    /// Its weight.
+    pub weight: f64,
+    /// Whether the threshold was reached.
+    pub passed: bool,
+}
+
+/// What became of a task.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TaskRecord {
+    /// Its place in the spec.
+    pub task: usize,
+    /// How it ended: as its trials did.
+    pub verdict: Verdict,
+    /// Its trials.
+    pub trials: Vec<TrialRecord>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// How a run is done.
+pub struct Plan {
+    /// What is run. It must be valid.
+    pub spec: Arc<Spec>,
+    /// The executor.
+    pub executor: Executor,
+    /// The directory that tasks run in.
+    pub workdir: String,
+    /// What opens targets.
+    pub connect: Arc<dyn Connect>,
+    /// Whether debug logs are wanted.
+    pub verbose: bool,
+    /// Ends the run: the operation in hand stops, cleanup steps run, and then it is complete.
+    pub cancel: CancellationToken,
+    /// Gets what happens.
+    pub on_event: OnEvent,
+}
+
+/// Runs an eval, from `run_start` to `eval.complete`.
+pub async fn run(plan: Plan) -> Arc<Outcome> {
+    let started = Instant::now();
+    let Plan { spec, executor, workdir, connect, verbose, cancel, on_event } = plan;
+    let on_event: OnEvent = {
+        // One at a time, so that a sink sees them in order.
+        let turn = Mutex::new(());
+        Arc::new(move |event| {
+            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            on_event(event);
+        })
+    };
+    let log: OnLog = {
+        let on_event = on_event.clone();
+        Arc::new(move |level, text: &str| {
+            if verbose || level != Level::Debug {
+                on_event(Event::Log { level, message: cut(text) });
+            }
+        })
+    };
+    let progress = |event, verdict, duration| {
+        on_event(Event::Progress(Progress { event, task: None, trial: None, verdict, duration }));
+    };
+    progress(waza::Event::RunStart, None, None);
+
+    let count = workers(&spec, executor, &log);
+    let around =
+        Arc::new(Surroundings { spec: spec.clone(), executor, workdir, connect, log: log.clone(), cancel: cancel.clone() });
+    let shared = Arc::new(Shared {
+        spec: spec.clone(),
+        next: AtomicUsize::new(0),
+        done: Mutex::default(),
+        on_event: on_event.clone(),
+        log,
+        cancel: cancel.clone(),
+    });
+    let mut error = None;
+    // The first worker tells whether there is a target at all.
+    let mut first = Worker::new(around.clone());
+    match first.open().await {
+        Ok(()) => {
+            let mut joined = JoinSet::new();
+            joined.spawn(shared.clone().work(first));
+            for _ in 1..count {
+                joined.spawn(shared.clone().work(Worker::new(around.clone())));
+            }
+            while let Some(ended) = joined.join_next().await {
+                if let Err(panic) = ended {
+                    error = Some(format!("Eval execution failed: {panic}"));
+                }
+            }
+        }
+        Err(_) if cancel.is_cancelled() => {}
+        Err(why) => error = Some(format!("Eval execution failed: {why}")),
+    }
+
+    let mut tasks = std::mem::take(&mut *shared.done.lock().unwrap_or_else(PoisonError::into_inner));
+    tasks.sort_by_key(|task| task.task);
+    let outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
+    let verdict = match outcome.state {
+        RunState::Cancelled => Verdict::Cancelled,
+        RunState::Failed => Verdict::Error,
+        _ if outcome.passed => Verdict::Passed,
+        _ => Verdict::Failed,
+    };
+    let outcome = Arc::new(outcome);
+    progress(waza::Event::RunComplete, Some(verdict), Some(outcome.duration));
+    on_event(Event::Complete(outcome.clone()));
+    outcome
+}
+
+/// How many tasks may run at a time: several where each worker starts a process of its own, one on a board.
+fn workers(spec: &Spec, executor: Executor, log: &OnLog) -> usize {
+    let wanted = spec.config.workers.min(spec.tasks.len()).max(1);
+    let has_steps = executor != Executor::Mock && spec.tasks.iter().any(|task| !task.steps.is_empty());
+    let target = spec.config.target.as_deref().and_then(|target| target.parse::<Target>().ok());
+    let is_alone = has_steps && !matches!(target, Some(Target::Sim | Target::Exec(_)));
+    if is_alone && wanted > 1 {
+        let target = spec.config.target.as_deref().unwrap_or_default();
+        log(Level::Warn, &format!("parallel: {target} is one board, so its tasks run one after the other"));
+        return 1;
+    }
+    wanted
+}
+
+/// What the workers of a run share.
+struct Shared {
+    spec: Arc<Spec>,
+    next: AtomicUsize,
+    done: Mutex<Vec<TaskRecord>>,
+    on_event: OnEvent,
+    log: OnLog,
+    cancel: CancellationToken,
+}
+
+impl Shared {
+    async fn work(self: Arc<Self>, mut worker: Worker) {
+        while !self.cancel.is_cancelled() {
+            let task = self.next.fetch_add(1, Ordering::Relaxed);
+            if task >= self.spec.tasks.len() {
+                break;
+            }
+            self.task(&mut worker, task).await;
+        }
+        worker.close().await;
+    }
+
+    async fn task(&self, worker: &mut Worker, place: usize) {
+        let Some(task) = self.spec.tasks.get(place) else { return };
+        let started = Instant::now();
+        let tell = |event, trial, verdict, duration| {
+            (self.on_event)(Event::Progress(Progress { event, task: Some(place), trial, verdict, duration }));
+        };
+        tell(waza::Event::TaskStart, None, None, None);
+        (self.log)(Level::Info, &format!("Running task: {}", task.name));
+        let mut trials = Vec::new();
+        for number in 1..=self.spec.config.trials_per_task {
+            if self.cancel.is_cancelled() {
+                break;
+            }
+            tell(waza::Event::TrialStart, Some(number), None, None);
+            let mut record = worker.run(task, number).await;
+            for grade in record.grades.iter().filter(|grade| grade.judgement == Judgement::Unsupported) {
+                (self.log)(Level::Warn, &format!("{}: grader {}: {}", task.name, grade.grader, grade.message));
+            }
+            if let Some(error) = &record.error {
+                let level = if record.verdict == Verdict::Error { Level::Error } else { Level::Warn };
+                (self.log)(level, &format!("{}, trial {number}: {error}", task.name));
+            }
+            trim(&mut record);
+            let (verdict, duration) = (record.verdict, record.duration);
+            trials.push(record.clone());
+            (self.on_event)(Event::Trial { task: place, record });
+            tell(waza::Event::TrialComplete, Some(number), Some(verdict), Some(duration));
+        }
+        let verdict = [Verdict::Cancelled, Verdict::Error, Verdict::Failed]
+            .into_iter()
+            .find(|verdict| trials.iter().any(|trial| trial.verdict == *verdict))
+            .unwrap_or(if trials.len() < self.spec.config.trials_per_task as usize { Verdict::Cancelled } else { Verdict::Passed });
+        let duration = started.elapsed();
+        let record = TaskRecord { task: place, verdict, trials, duration };
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        tell(waza::Event::TaskComplete, None, Some(verdict), Some(duration));
+    }
+}
+
+fn trim(record: &mut TrialRecord) {
+    let texts = record.steps.iter_mut().map(|step| &mut step.message);
+    let texts = texts.chain(record.output.as_mut()).chain(record.error.as_mut());
+    texts.chain(record.grades.iter_mut().map(|grade| &mut grade.message)).for_each(|text| {
+        if text.len() > TEXT_LIMIT {
+            *text = cut(text);
+        }
+    });
+    for (_, value) in record.steps.iter_mut().flat_map(|step| &mut step.outputs) {
+        if value.len() > TEXT_LIMIT {
+            *value = cut(value);
+        }
+    }
+}
+
+pub(super) fn cut(text: &str) -> String {
+    if text.len() <= TEXT_LIMIT {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(TEXT_LIMIT);
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled: bool, duration: Duration) -> Outcome {
+    let count = |verdicts: &[Verdict]| {
+        u32::try_from(tasks.iter().filter(|task| verdicts.contains(&task.verdict)).count()).unwrap_or(u32::MAX)
+    };
+    let summary = Summary {
+        total: u32::try_from(spec.tasks.len()).unwrap_or(u32::MAX),
+        passed: count(&[Verdict::Passed]),
+        failed: count(&[Verdict::Failed, Verdict::Error]),
+    };
+    let grades: Vec<&Grade> = tasks.iter().flat_map(|task| &task.trials).flat_map(|trial| &trial.grades).collect();
+    let metrics: Vec<MetricResult> = spec.metrics.list.iter().map(|metric| measure(metric, &grades)).collect();
+    let weights: f64 = metrics.iter().map(|metric| metric.weight).sum();
+    let score = (weights > 0.0)
+        .then(|| metrics.iter().map(|metric| metric.share * metric.weight).sum::<f64>() / weights);
+    let reached = if metrics.is_empty() {
+        reaches(summary, spec.metrics.pass_threshold)
+    } else {
+        metrics.iter().all(|metric| metric.passed)
+    };
+    let state = match () {
+        () if cancelled => RunState::Cancelled,
+        () if error.is_some() => RunState::Failed,
+        () => RunState::Completed,
+    };
+    let error = if cancelled { Some("Eval execution cancelled".to_owned()) } else { error };
+    Outcome { state, summary, error, passed: reached && state == RunState::Completed, metrics, score, tasks, duration }
+}
+
+/// Whether enough tasks passed. A threshold has few decimals and 2/3 has many: a difference below a billionth is none.
+fn reaches(summary: Summary, threshold: f64) -> bool {
+    f64::from(summary.passed) + 1e-9 >= threshold * f64::from(summary.total)
+}
+
+fn measure(metric: &Metric, grades: &[&Grade]) -> MetricResult {
+    let counts = |grade: &&&Grade| {
+        let names = [grade.metric.as_ref(), Some(&grade.grader), Some(&grade.kind)];
+        names.into_iter().flatten().any(|name| *name == metric.name)
+    };
+    let judged = |grade: &&&Grade| grade.judgement != Judgement::Unsupported;
+    let own: Vec<_> = grades.iter().filter(counts).filter(judged).collect();
+    let is_named = grades.iter().any(|grade| counts(&grade));
+    let counted: Vec<_> = if is_named { own } else { grades.iter().filter(judged).collect() };
+    let passed = counted.iter().filter(|grade| grade.judgement == Judgement::Passed).count();
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let share = if counted.is_empty() { 0.0 } else { passed as f64 / counted.len() as f64 };
+    MetricResult {
+        name: metric.name.clone(),
+        share,
+        threshold: metric.threshold,
+        weight: metric.weight,
+        passed: share + 1e-9 >= metric.threshold,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grade(kind: &str, metric: Option<&str>, judgement: Judgement) -> Grade {
+        Grade { grader: kind.into(), kind: kind.into(), metric: metric.map(str::to_owned), judgement, message: String::new() }
+    }
+
+    #[test]
+    fn thresholds_are_exact() {
+        for (passed, total, threshold, reached) in [
+            (4, 5, 0.8, true),
+            (3, 5, 0.8, false),
+            (2, 3, 2.0 / 3.0, true),
+            (2, 3, 0.67, false),
+            (0, 0, 1.0, true),
+            (0, 4, 0.0, true),
+            (7, 10, 0.7, true),
+        ] {
+            let summary = Summary { total, passed, failed: total - passed };
+            assert_eq!(reaches(summary, threshold), reached, "{passed} of {total} against {threshold}");
+        }
+    }
+
+    #[test]
+    fn metrics_count_the_graders_that_name_them_or_all() {
+        use Judgement::{Failed, Passed, Unsupported};
+        let grades = [
+            grade("regex", None, Passed),
+            grade("regex", Some("style"), Failed),
+            grade("contains", Some("style"), Passed),
+            grade("code", None, Unsupported),
+        ];
+        let grades: Vec<&Grade> = grades.iter().collect();
+        for (name, share) in [("style", 0.5), ("regex", 0.5), ("contains", 1.0), ("overall", 2.0 / 3.0), ("code", 0.0)] {
+            let metric = Metric { name: name.into(), weight: 1.0, threshold: 0.5, description: None };
+            let result = measure(&metric, &grades);
+            assert!((result.share - share).abs() < 1e-9, "{name}: {}", result.share);
+            assert_eq!(result.passed, share >= 0.5);
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! The runs of a process: started, asked about, cancelled, and kept on disk.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rigline::protocol::waza::{self, RunState, Summary, Verdict};
+use rigline::Phase;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::run::{self, Event, OnEvent, Outcome, Plan, Progress};
+use super::session::{Connect, Hosts};
+use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
+use super::store::{RunFile, Store, Stored};
+use super::trial::TrialRecord;
+use crate::target::Target;
+
+/// The most runs that may be unfinished at a time.
+pub const RUN_LIMIT: usize = 1000;
+/// The most finished runs that are kept in memory; older ones are looked up on disk.
+pub const KEPT: usize = 1000;
+/// How many runs do something at a time; the others wait their turn.
+pub const AT_A_TIME: usize = 8;
+
+/// What is to be run.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Request {
+    /// The eval's file.
+    pub path: PathBuf,
+    /// What is said in place of the file.
+    pub overrides: Overrides,
+    /// Whether debug logs are wanted.
+    pub verbose: bool,
+    /// The directory that tasks run in; the eval's own if unsaid.
+    pub context_dir: Option<PathBuf>,
+    /// Only tasks whose id, name or tag has this in it.
+    pub filter: Option<String>,
+}
+
+/// Why a run was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// There is no such file.
+    #[error("Eval not found: {}", .0.display())]
+    NotFound(PathBuf),
+    /// The eval is invalid.
+    #[error("Validation failed: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<Fault>),
+    /// Nobody knows an executor of that name.
+    #[error("unknown executor {}; there are {}", .0, Executor::known().collect::<Vec<_>>().join(", "))]
+    UnknownExecutor(String),
+    /// The executor is one of another eval runner's.
+    #[error("Run failed: the executor {} is not available here; there are {}", .0, Executor::AVAILABLE.join(", "))]
+    Unavailable(String),
+    /// No task is left by the filter.
+    #[error("Run failed: no task matches the filter {0}")]
+    NoTask(String),
+    /// The directory for the tasks is not there.
+    #[error("Run failed: the context directory {} is not there", .0.display())]
+    NoWorkdir(PathBuf),
+    /// Too many runs are unfinished.
+    #[error("Run failed: {RUN_LIMIT} runs are unfinished already")]
+    TooMany,
+    /// The run's file cannot be written.
+    #[error("Run failed: cannot write to the run directory: {0}")]
+    Store(io::Error),
+}
+
+/// The runs of a process. Clones are of the same runs.
+#[derive(Clone)]
+pub struct Runs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    connect: Arc<dyn Connect>,
+    target: Option<String>,
+    table: Mutex<Table>,
+    slots: Semaphore,
+    /// One run at a time on each target that is one board.
+    boards: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    unfinished: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Table {
+    runs: HashMap<String, Entry>,
+    finished: VecDeque<String>,
+}
+
+struct Entry {
+    stored: Stored,
+    cancel: CancellationToken,
+}
+
+/// A run that was accepted. It goes once it is launched.
+pub struct Accepted {
+    id: String,
+    spec: Arc<Spec>,
+    executor: Executor,
+    workdir: String,
+    verbose: bool,
+    cancel: CancellationToken,
+    file: RunFile,
+    runs: Runs,
+}
+
+impl Runs {
+    /// Runs that are kept in `store`. `target` stands in for what eval files say.
+    pub fn new(store: Store, target: Option<String>) -> Self {
+        Self::with_connect(store, target, Arc::new(Hosts::default()))
+    }
+
+    /// As [`new`](Self::new), over sessions of the caller's own.
+    pub fn with_connect(store: Store, target: Option<String>, connect: Arc<dyn Connect>) -> Self {
+        let inner = Inner {
+            store,
+            connect,
+            target,
+            table: Mutex::default(),
+            slots: Semaphore::new(AT_A_TIME),
+            boards: Mutex::default(),
+            unfinished: watch::Sender::new(0),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Looks at an eval as a run would.
+    ///
+    /// # Errors
+    /// There is no such file, or it is no YAML.
+    pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {
+        let mut overrides = overrides.clone();
+        if overrides.target.is_none() {
+            overrides.target.clone_from(&self.inner.target);
+        }
+        load(path, &overrides)
+    }
+
+    /// Accepts a run: checks all that can be checked, and begins its file.
+    ///
+    /// # Errors
+    /// It cannot be started; nothing is left of it.
+    pub fn accept(&self, request: &Request) -> Result<Accepted, StartError> {
+        let asked = request.overrides.executor.as_deref().filter(|name| !Executor::is_known(name));
+        let (mut spec, faults) = match self.load(&request.path, &request.overrides) {
+            Ok(loaded) => loaded,
+            Err(LoadError::NotFound(_)) => return Err(StartError::NotFound(request.path.clone())),
+            Err(LoadError::Unreadable(fault)) => return Err(StartError::Invalid(vec![fault])),
+        };
+        if let Some(name) = asked {
+            return Err(StartError::UnknownExecutor(name.to_owned()));
+        }
+        if !faults.is_empty() {
+            return Err(StartError::Invalid(faults));
+        }
+        let Some(executor) = Executor::named(&spec.config.executor) else {
+            return Err(StartError::Unavailable(spec.config.executor));
+        };
+        if let Some(filter) = &request.filter {
+            spec.tasks.retain(|task| {
+                [&task.id, &task.name].into_iter().chain(&task.tags).any(|text| text.contains(filter.as_str()))
+            });
+            if spec.tasks.is_empty() {
+                return Err(StartError::NoTask(filter.clone()));
+            }
+        }
+        let folder = match &request.context_dir {
+            Some(folder) => folder.clone(),
+            None => spec.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+        };
+        if !folder.is_dir() {
+            return Err(StartError::NoWorkdir(folder));
+        }
+        // Extensions run elsewhere.
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        if *self.inner.unfinished.borrow() >= RUN_LIMIT {
+            return Err(StartError::TooMany);
+        }
+        let total = u32::try_from(spec.tasks.len()).unwrap_or(u32::MAX);
+        let (id, file) = self.begin(&json!({
+            "path": spec.path.to_string_lossy(),
+            "name": spec.name,
+            "executor": executor.name(),
+            "target": spec.config.target,
+            "model": spec.config.model,
+            "totalTasks": total,
+            "trialsPerTask": spec.config.trials_per_task,
+            "startedAtMs": millis(),
+        }))?;
+        let cancel = CancellationToken::new();
+        let stored = Stored { state: RunState::Running, summary: Summary { total, ..Summary::default() }, error: None };
+        self.lock().runs.insert(id.clone(), Entry { stored, cancel: cancel.clone() });
+        self.inner.unfinished.send_modify(|count| *count += 1);
+        Ok(Accepted {
+            id,
+            spec: Arc::new(spec),
+            executor,
+            workdir: folder.to_string_lossy().into_owned(),
+            verbose: request.verbose,
+            cancel,
+            file,
+            runs: self.clone(),
+        })
+    }
+
+    /// Begins a file under an id that no run has had.
+    fn begin(&self, head: &Value) -> Result<(String, RunFile), StartError> {
+        let mut tries = 0;
+        loop {
+            let random = RandomState::new().hash_one(tries) & 0xFF_FFFF;
+            let id = format!("{:x}-{random:06x}", millis());
+            match self.inner.store.create(&id, head) {
+                Ok(file) => return Ok((id, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => tries += 1,
+                Err(error) => return Err(StartError::Store(error)),
+            }
+        }
+    }
+
+    /// How a run is; `None` if there is no such run. The summary of one that goes on counts what is done.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub fn look(&self, id: &str) -> io::Result<Option<Stored>> {
+        if let Some(entry) = self.lock().runs.get(id) {
+            return Ok(Some(entry.stored.clone()));
+        }
+        self.inner.store.look(id)
+    }
+
+    /// Cancels a run; one that has ended stays as it is. Gives its state then.
+    ///
+    /// # Errors
+    /// Its file cannot be read, or another process runs it.
+    pub fn cancel(&self, id: &str) -> io::Result<Option<RunState>> {
+        {
+            let mut table = self.lock();
+            if let Some(entry) = table.runs.get_mut(id) {
+                if entry.stored.state == RunState::Running {
+                    entry.stored.state = RunState::Cancelled;
+                    entry.cancel.cancel();
+                }
+                return Ok(Some(entry.stored.state));
+            }
+        }
+        match self.inner.store.look(id)? {
+            Some(stored) if stored.state == RunState::Running => {
+                Err(io::Error::other("the run is another process's, which has to be asked to cancel it"))
+            }
+            stored => Ok(stored.map(|stored| stored.state)),
+        }
+    }
+
+    /// Cancels all runs that have not ended.
+    pub fn cancel_all(&self) {
+        for entry in self.lock().runs.values_mut() {
+            if entry.stored.state == RunState::Running {
+                entry.stored.state = RunState::Cancelled;
+                entry.cancel.cancel();
+            }
+        }
+    }
+
+    /// Waits until no run is unfinished.
+    pub async fn idle(&self) {
+        let mut unfinished = self.inner.unfinished.subscribe();
+        // The sender is this.
+        let _ = unfinished.wait_for(|count| *count == 0).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.inner.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock of a target that is one board.
+    fn board(&self, spec: &Spec, executor: Executor) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        let target = spec.config.target.as_ref().filter(|_| executor != Executor::Mock)?;
+        if spec.tasks.iter().all(|task| task.steps.is_empty()) || matches!(target.parse(), Ok(Target::Sim | Target::Exec(_))) {
+            return None;
+        }
+        let mut boards = self.inner.boards.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(boards.entry(target.clone()).or_default().clone())
+    }
+}
+
+impl Accepted {
+    /// The run's name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What will be run.
+    pub fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    /// Lets it go, in the runtime. `on_event` gets what happens, `done` is called when nothing more will.
+    pub fn launch(self, runtime: &Handle, on_event: OnEvent, done: impl FnOnce(Arc<Outcome>) + Send + 'static) {
+        let Self { id, spec, executor, workdir, verbose, cancel, file, runs } = self;
+        let end = End { runs: runs.clone(), id: id.clone() };
+        let file = Arc::new(Mutex::new(file));
+        let on_event: OnEvent = {
+            let (runs, id, spec) = (runs.clone(), id.clone(), spec.clone());
+            Arc::new(move |event| {
+                let event = runs.note(&id, &spec, &file, event);
+                on_event(event);
+            })
+        };
+        runtime.spawn(async move {
+            let end = end;
+            let board = runs.board(&spec, executor);
+            let turn = async {
+                let board = match board {
+                    Some(board) => Some(board.lock_owned().await),
+                    None => None,
+                };
+                (board, runs.inner.slots.acquire().await)
+            };
+            // A run that is cancelled before its turn comes needs none: it does nothing.
+            let turn = tokio::select! {
+                turn = turn => Some(turn),
+                () = cancel.cancelled() => None,
+            };
+            let connect = runs.inner.connect.clone();
+            let outcome = run::run(Plan { spec, executor, workdir, connect, verbose, cancel, on_event }).await;
+            drop(turn);
+            drop(end);
+            done(outcome);
+        });
+    }
+}
+
+/// Says that a run has ended, even if it panicked.
+struct End {
+    runs: Runs,
+    id: String,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut table = self.runs.lock();
+        if let Some(entry) = table.runs.get_mut(&self.id)
+            && entry.stored.state == RunState::Running
+        {
+            entry.stored.state = RunState::Failed;
+            entry.stored.error = Some("Eval execution failed: internal error".into());
+        }
+        table.finished.push_back(self.id.clone());
+        while table.finished.len() > KEPT {
+            if let Some(oldest) = table.finished.pop_front() {
+                table.runs.remove(&oldest);
+            }
+        }
+        drop(table);
+        self.runs.inner.unfinished.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+impl Runs {
+    /// Keeps what happens, in memory and on disk; gives what is told.
+    fn note(&self, id: &str, spec: &Spec, file: &Mutex<RunFile>, event: Event) -> Event {
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
+        let written = match &event {
+            Event::Trial { task, record } => file.append(&json!({ "trial": trial(name(*task), record) })),
+            Event::Progress(Progress { event: waza::Event::TaskComplete, task: Some(task), verdict, duration, .. }) => {
+                let mut table = self.lock();
+                if let Some(entry) = table.runs.get_mut(id) {
+                    match verdict {
+                        Some(Verdict::Passed) => entry.stored.summary.passed += 1,
+                        Some(Verdict::Failed | Verdict::Error) => entry.stored.summary.failed += 1,
+                        _ => {}
+                    }
+                }
+                drop(table);
+                let duration = duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+                let verdict = verdict.map(Verdict::as_str);
+                file.append(&json!({ "task": { "id": name(*task), "status": verdict, "durationMs": duration } }))
+            }
+            Event::Complete(outcome) => {
+                let mut stored = Stored { state: outcome.state, summary: outcome.summary, error: outcome.error.clone() };
+                let mut table = self.lock();
+                let Some(entry) = table.runs.get_mut(id) else { return event };
+                // It was cancelled when all was done already: what was answered stays true.
+                let is_late = entry.stored.state == RunState::Cancelled && stored.state != RunState::Cancelled;
+                if is_late {
+                    stored.state = RunState::Cancelled;
+                    stored.error = Some("Eval execution cancelled".into());
+                }
+                entry.stored = stored.clone();
+                drop(table);
+                let written = file.end(&stored);
+                if is_late {
+                    tell(written);
+                    let outcome = Outcome { state: stored.state, error: stored.error, passed: false, ..(**outcome).clone() };
+                    return Event::Complete(Arc::new(outcome));
+                }
+                written
+            }
+            _ => Ok(()),
+        };
+        tell(written);
+        event
+    }
+}
+
+/// A run goes on when its file cannot be written.
+fn tell(written: io::Result<()>) {
+    if let Err(error) = written {
+        eprintln!("rigline: a run's file cannot be written: {error}");
+    }
+}
+
+/// A trial, as it is kept and reported.
+pub fn trial(task: &str, record: &TrialRecord) -> Value {
+    let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let steps = record.steps.iter().map(|step| {
+        let outputs: serde_json::Map<String, Value> =
+            step.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+        json!({
+            "id": step.id,
+            "operation": step.operation,
+            "phase": match step.phase { Phase::Setup => "setup", Phase::Cleanup => "cleanup", _ => "verify" },
+            "status": step.verdict.as_str(),
+            "message": step.message,
+            "outputs": outputs,
+            "durationMs": millis(step.duration),
+        })
+    });
+    let graders = record.grades.iter().map(|grade| {
+        json!({ "name": grade.grader, "type": grade.kind, "status": grade.judgement.as_str(), "message": grade.message })
+    });
+    json!({
+        "task": task,
+        "trial": record.number,
+        "status": record.verdict.as_str(),
+        "error": record.error,
+        "output": record.output,
+        "steps": steps.collect::<Vec<_>>(),
+        "graders": graders.collect::<Vec<_>>(),
+        "durationMs": millis(record.duration),
+    })
+}
+
+fn millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

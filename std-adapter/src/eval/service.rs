@@ -1,0 +1,285 @@
+//! The eval service over files and runs, for one client.
+
+use std::path::PathBuf;
+
+use rigline::json::view::Text;
+use rigline::json::RawJson;
+use rigline::protocol::waza::{
+    Error, EvalList, EvalService, EvalSummary, Reply, RunRequest, RunState, Started, Status, Summary, TaskSummary, Validation,
+};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde_json::Value;
+
+use super::list::list;
+use super::runs::{Accepted, Request, Runs, StartError};
+use super::spec::{Executor, LoadError, Overrides, Spec};
+
+/// Answers for one client. Runs that it accepted wait in [`started`](Self::started) until the reply is out.
+pub struct Service {
+    runs: Runs,
+    /// What an error says, while it is being written.
+    text: String,
+    /// Runs to launch, once the reply that told of them is sent.
+    pub started: Vec<Accepted>,
+}
+
+impl Service {
+    /// A service over these runs.
+    pub fn new(runs: Runs) -> Self {
+        Self { runs, text: String::new(), started: Vec::new() }
+    }
+
+    /// Reads an eval that is YAML at least.
+    fn spec<'a>(&'a mut self, path: Text<'a>) -> Result<Spec, Error<'a>> {
+        match self.runs.load(&file(path), &Overrides::default()) {
+            Ok((spec, _)) => Ok(spec),
+            Err(LoadError::NotFound(_)) => Err(Error::NotFound { path }),
+            Err(LoadError::Unreadable(fault)) => Err(self.invalid(&[fault])),
+        }
+    }
+
+    fn invalid(&mut self, faults: &[super::spec::Fault]) -> Error<'_> {
+        Error::Invalid { errors: raw(&mut self.text, faults.iter().map(ToString::to_string)) }
+    }
+}
+
+fn file(path: Text<'_>) -> PathBuf {
+    PathBuf::from(&*path.to_cow())
+}
+
+/// A JSON array of strings, in memory that lasts.
+fn raw(memory: &mut String, texts: impl Iterator<Item = String>) -> RawJson<'_> {
+    *memory = rigline::json::ser::to_string(&texts.collect::<Vec<_>>()).unwrap_or_else(|_| "[]".into());
+    RawJson::from_checked_str(memory).unwrap_or(RawJson::NULL)
+}
+
+impl EvalService for Service {
+    fn list<'a>(&'a mut self, directory: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let folder = directory.map_or_else(|| PathBuf::from("."), file);
+        if let Some(path) = directory.filter(|_| !folder.exists()) {
+            return Err(Error::NotFound { path });
+        }
+        let listing = list(&folder);
+        let paths: Vec<_> = listing.evals.iter().map(|eval| eval.path.to_string_lossy()).collect();
+        let evals: Vec<_> = listing
+            .evals
+            .iter()
+            .zip(&paths)
+            .map(|(eval, path)| EvalSummary {
+                path: Some(path),
+                name: Some(&eval.name),
+                skill: eval.skill.as_deref(),
+                version: eval.version.as_deref(),
+                ..EvalSummary::default()
+            })
+            .collect();
+        let errors: Vec<&str> = listing.errors.iter().map(String::as_str).collect();
+        let errors = (!errors.is_empty()).then_some(&*errors);
+        reply.send(&EvalList { evals: Some(&evals), errors, ..EvalList::default() });
+        Ok(())
+    }
+
+    fn get<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let spec = self.spec(path)?;
+        let said = path.to_cow();
+        let mut members = Members::default();
+        members.text("path", Some(&said));
+        members.text("name", Some(&spec.name));
+        members.text("description", spec.description.as_deref());
+        members.text("skill", spec.skill.as_deref());
+        members.text("version", spec.version.as_deref());
+        // The text's members first.
+        let is_known = |name: &str| matches!(name, "config" | "metrics");
+        for (name, json) in spec.members.iter().filter(|(name, _)| is_known(name)) {
+            members.raw(name, json);
+        }
+        for (name, json) in spec.members.iter().filter(|(name, _)| !is_known(name)) {
+            members.raw(name, json);
+        }
+        reply.send(&members);
+        Ok(())
+    }
+
+    fn validate<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let (spec, faults) = match self.runs.load(&file(path), &Overrides::default()) {
+            Ok((spec, faults)) => (Some(spec), faults),
+            Err(LoadError::NotFound(_)) => return Err(Error::NotFound { path }),
+            Err(LoadError::Unreadable(fault)) => (None, vec![fault]),
+        };
+        let errors: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        let errors: Vec<&str> = errors.iter().map(String::as_str).collect();
+        let valid = errors.is_empty();
+        let spec = spec.as_ref().filter(|_| valid);
+        reply.send(&Validation {
+            valid: Some(valid),
+            name: spec.map(|spec| spec.name.as_str()),
+            skill: spec.and_then(|spec| spec.skill.as_deref()),
+            errors: (!valid).then_some(&*errors),
+            ..Validation::default()
+        });
+        Ok(())
+    }
+
+    fn tasks<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let spec = self.spec(path)?;
+        let tasks: Vec<_> = spec
+            .tasks
+            .iter()
+            .map(|task| TaskSummary {
+                id: Some(&task.id),
+                name: Some(&task.name),
+                description: task.description.as_deref(),
+                file: Some(&task.file),
+                ..TaskSummary::default()
+            })
+            .collect();
+        reply.send(&rigline::protocol::waza::TaskList { tasks: Some(&tasks), ..Default::default() });
+        Ok(())
+    }
+
+    fn task<'a>(&'a mut self, path: Text<'a>, task: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let spec = self.spec(path)?;
+        let id = task.to_cow();
+        let Some(found) = spec.tasks.iter().find(|task| task.id == *id) else { return Err(Error::UnknownTask(task)) };
+        let mut members = Members::default();
+        members.text("id", Some(&found.id));
+        members.text("name", Some(&found.name));
+        members.text("description", found.description.as_deref());
+        members.text("prompt", found.prompt.as_deref());
+        members.raw("graders", &found.graders_json);
+        for (name, json) in &found.members {
+            members.raw(name, json);
+        }
+        reply.send(&members);
+        Ok(())
+    }
+
+    fn run<'a>(&'a mut self, run: &RunRequest<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let text = |text: Option<Text<'a>>| text.map(|text| text.to_cow().into_owned()).filter(|text| !text.is_empty());
+        let mut request = Request { path: file(run.path), verbose: run.verbose, ..Request::default() };
+        request.overrides.executor = text(run.executor);
+        request.overrides.model = text(run.model);
+        request.context_dir = text(run.context_dir).map(PathBuf::from);
+        match self.runs.accept(&request) {
+            Ok(accepted) => {
+                reply.send(&Started { run_id: Some(accepted.id()), status: Some(RunState::Running), ..Started::default() });
+                self.started.push(accepted);
+                Ok(())
+            }
+            Err(StartError::NotFound(_)) => Err(Error::NotFound { path: run.path }),
+            Err(StartError::Invalid(faults)) => Err(self.invalid(&faults)),
+            Err(StartError::UnknownExecutor(_)) => Err(Error::UnknownExecutor {
+                // It is there, or it could not be unknown.
+                name: run.executor.unwrap_or(run.path),
+                known: raw(&mut self.text, Executor::known().map(str::to_owned)),
+            }),
+            Err(other) => {
+                self.text = other.to_string();
+                Err(Error::RunFailed(&self.text))
+            }
+        }
+    }
+
+    fn status<'a>(&'a mut self, run: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let id = run.to_cow();
+        match self.runs.look(&id) {
+            Ok(Some(stored)) => {
+                let has_ended = stored.state != RunState::Running;
+                reply.send(&Status {
+                    run_id: Some(&id),
+                    status: Some(stored.state),
+                    result: has_ended.then_some(stored.summary),
+                    error: stored.error.as_deref(),
+                    ..Status::default()
+                });
+                Ok(())
+            }
+            Ok(None) => Err(Error::UnknownRun(run)),
+            Err(error) => {
+                self.text = format!("the run's file cannot be read: {error}");
+                Err(Error::Internal(&self.text))
+            }
+        }
+    }
+
+    fn cancel<'a>(&'a mut self, run: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let id = run.to_cow();
+        match self.runs.cancel(&id) {
+            Ok(Some(state)) => {
+                reply.send(&Started { run_id: Some(&id), status: Some(state), ..Started::default() });
+                Ok(())
+            }
+            Ok(None) => Err(Error::UnknownRun(run)),
+            Err(error) => {
+                self.text = error.to_string();
+                Err(Error::Internal(&self.text))
+            }
+        }
+    }
+}
+
+/// An object with whatever members.
+#[derive(Default)]
+struct Members<'a>(Vec<(&'a str, Member<'a>)>);
+
+enum Member<'a> {
+    Text(&'a str),
+    Raw(RawJson<'a>),
+}
+
+impl<'a> Members<'a> {
+    fn text(&mut self, name: &'a str, text: Option<&'a str>) {
+        self.0.extend(text.map(|text| (name, Member::Text(text))));
+    }
+
+    fn raw(&mut self, name: &'a str, json: &'a str) {
+        if let Ok(json) = RawJson::from_checked_str(json) {
+            self.0.push((name, Member::Raw(json)));
+        }
+    }
+}
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, member) in &self.0 {
+            match member {
+                Member::Text(text) => map.serialize_entry(name, text)?,
+                Member::Raw(json) => map.serialize_entry(name, json)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// What a run came to, as JSON for reports.
+pub fn report(spec: &Spec, run: &str, outcome: &super::run::Outcome) -> Value {
+    let Summary { total, passed, failed } = outcome.summary;
+    let rate = if total == 0 { 0.0 } else { f64::from(passed) / f64::from(total) };
+    let tasks = outcome.tasks.iter().map(|record| {
+        let task = spec.tasks.get(record.task);
+        serde_json::json!({
+            "id": task.map(|task| &task.id),
+            "name": task.map(|task| &task.name),
+            "status": record.verdict.as_str(),
+            "durationMs": u64::try_from(record.duration.as_millis()).unwrap_or(u64::MAX),
+            "trials": record.trials.iter().map(|trial| super::runs::trial(task.map_or("", |task| &task.id), trial)).collect::<Vec<_>>(),
+        })
+    });
+    serde_json::json!({
+        "runId": run,
+        "eval": spec.name,
+        "path": spec.path.to_string_lossy(),
+        "skill": spec.skill,
+        "version": spec.version,
+        "status": outcome.state.as_str(),
+        "passed": outcome.passed,
+        "error": outcome.error,
+        "summary": { "total": total, "passed": passed, "failed": failed, "passRate": rate },
+        "passThreshold": spec.metrics.pass_threshold,
+        "metrics": outcome.metrics,
+        "score": outcome.score,
+        "durationMs": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        "tasks": tasks.collect::<Vec<_>>(),
+    })
+}

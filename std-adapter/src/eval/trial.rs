@@ -1,0 +1,487 @@
+//! One trial of a task.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rigline::protocol::waza::Verdict;
+use rigline::{Level, Phase};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::grade::{Check, Evidence, Grade, Judgement};
+use super::command;
+use super::session::{Answer, Call, Connect, OnLog, Session};
+use super::spec::{Executor, PLACEHOLDER, Spec, Step, Task};
+
+/// How long a cleanup step may take that sets no time of its own.
+pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What became of a step.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct StepRecord {
+    /// Its id.
+    pub id: String,
+    /// Its operation.
+    pub operation: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What it said, or why it failed.
+    pub message: String,
+    /// Its outputs.
+    pub outputs: Vec<(String, String)>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+impl StepRecord {
+    /// The output of that name.
+    pub fn output(&self, name: &str) -> Option<&str> {
+        self.outputs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All it said: its message, and a line for each output.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.message.clone();
+        for (name, value) in &self.outputs {
+            let _ = write!(text, "\n{name}: {value}");
+        }
+        text
+    }
+
+    pub(super) fn no_output(&self, name: &str) -> String {
+        let there: Vec<&str> = self.outputs.iter().map(|(name, _)| name.as_str()).collect();
+        match there.as_slice() {
+            [] => format!("step {} has no outputs, and so no {name}", self.id),
+            there => format!("step {} has no output {name}; there are {}", self.id, there.join(", ")),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn done(id: &str, message: &str, outputs: &[(&str, &str)]) -> Self {
+        Self {
+            id: id.into(),
+            operation: id.into(),
+            phase: Phase::Verify,
+            verdict: Verdict::Passed,
+            message: message.into(),
+            outputs: outputs.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
+            duration: Duration::from_millis(1),
+        }
+    }
+}
+
+/// What became of a trial.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TrialRecord {
+    /// Its number, from 1.
+    pub number: u32,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Why it did not pass.
+    pub error: Option<String>,
+    /// Its steps.
+    pub steps: Vec<StepRecord>,
+    /// Its graders.
+    pub grades: Vec<Grade>,
+    /// What the agent said, if there was one.
+    pub output: Option<String>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// What trials of a run have in common.
+pub(super) struct Surroundings {
+    pub(super) spec: Arc<Spec>,
+    pub(super) executor: Executor,
+    pub(super) workdir: String,
+    pub(super) connect: Arc<dyn Connect>,
+    pub(super) log: OnLog,
+    pub(super) cancel: CancellationToken,
+}
+
+/// Runs trials, one after the other, over one session.
+pub(super) struct Worker {
+    around: Arc<Surroundings>,
+    session: Option<Box<dyn Session>>,
+}
+
+/// Why a trial's main part ended early.
+struct Broken {
+    verdict: Verdict,
+    why: String,
+    /// Nobody knows what the extension is at: it is told to stop.
+    lost: bool,
+}
+
+impl Broken {
+    fn new(verdict: Verdict, why: impl Into<String>) -> Self {
+        Self { verdict, why: why.into(), lost: false }
+    }
+}
+
+impl Worker {
+    pub(super) fn new(around: Arc<Surroundings>) -> Self {
+        Self { around, session: None }
+    }
+
+    /// Opens the session, if steps will need one.
+    pub(super) async fn open(&mut self) -> Result<(), String> {
+        let around = &self.around;
+        let needs = around.executor != Executor::Mock && around.spec.tasks.iter().any(|task| !task.steps.is_empty());
+        if !needs || self.session.is_some() {
+            return Ok(());
+        }
+        let target = around.spec.config.target.as_deref().unwrap_or_default();
+        let connecting = around.connect.connect(target, around.spec.config.settings.clone(), around.log.clone());
+        self.session = Some(tokio::select! {
+            session = connecting => session?,
+            () = around.cancel.cancelled() => return Err("cancelled".into()),
+        });
+        Ok(())
+    }
+
+    pub(super) async fn close(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.close().await;
+        }
+    }
+
+    /// Runs a trial. Its cleanup steps run whatever happens.
+    pub(super) async fn run(&mut self, task: &Task, number: u32) -> TrialRecord {
+        let around = self.around.clone();
+        let started = Instant::now();
+        let limit = task.timeout.unwrap_or(around.spec.config.timeout);
+        let deadline = started + limit;
+        let mut steps = Vec::new();
+        let mut output = None;
+        let main = self.main(task, deadline, limit, &mut steps, &mut output).await;
+        let elapsed = started.elapsed();
+        let cleanup = self.cleanup(task, &mut steps, output.as_deref()).await;
+
+        let cancelled = around.cancel.is_cancelled();
+        let mut broken = main.err().or(cleanup);
+        let mut grades = Vec::new();
+        if !(cancelled && broken.is_some()) {
+            let evidence = Evidence {
+                workdir: Path::new(&around.workdir),
+                agent: output.as_deref(),
+                steps: &steps,
+                elapsed,
+            };
+            grades = task.graders.iter().map(|grader| grader.grade(&evidence)).collect();
+        }
+        if broken.is_none() {
+            let failed: Vec<String> = grades
+                .iter()
+                .filter(|grade| grade.judgement == Judgement::Failed)
+                .map(|grade| format!("{}: {}", grade.grader, grade.message))
+                .collect();
+            if !failed.is_empty() {
+                broken = Some(Broken::new(Verdict::Failed, failed.join("; ")));
+            }
+        }
+        let (verdict, error) = match broken {
+            None => (Verdict::Passed, None),
+            Some(Broken { verdict, why, .. }) => (verdict, Some(why)),
+        };
+        TrialRecord { number, verdict, error, steps, grades, output, duration: started.elapsed() }
+    }
+
+    /// Setup, the agent, verification.
+    async fn main(
+        &mut self,
+        task: &Task,
+        deadline: Instant,
+        limit: Duration,
+        steps: &mut Vec<StepRecord>,
+        output: &mut Option<String>,
+    ) -> Result<(), Broken> {
+        let around = self.around.clone();
+        if around.cancel.is_cancelled() {
+            return Err(Broken::new(Verdict::Cancelled, "cancelled"));
+        }
+        self.open().await.map_err(|error| {
+            let verdict = if around.cancel.is_cancelled() { Verdict::Cancelled } else { Verdict::Error };
+            Broken::new(verdict, error)
+        })?;
+        let mut agent_is_due = true;
+        for step in task.steps.iter().filter(|step| step.phase != Phase::Cleanup) {
+            if agent_is_due && step.phase != Phase::Setup {
+                agent_is_due = false;
+                *output = self.agent(task, steps, deadline, limit).await?;
+            }
+            self.step(task, step, steps, output.as_deref(), deadline, limit).await?;
+        }
+        if agent_is_due {
+            *output = self.agent(task, steps, deadline, limit).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the agent do its part.
+    async fn agent(&self, task: &Task, steps: &[StepRecord], deadline: Instant, limit: Duration) -> Result<Option<String>, Broken> {
+        let around = &self.around;
+        let prompt = match task.prompt.as_deref().map(|prompt| substitute(prompt, steps)) {
+            Some(Err(why)) => return Err(Broken::new(Verdict::Error, format!("prompt: {why}"))),
+            Some(Ok(prompt)) => prompt,
+            None => Cow::Borrowed(""),
+        };
+        let cancelled = || Broken::new(Verdict::Cancelled, "cancelled");
+        let late = || Broken::new(Verdict::Failed, format!("timeout: not done within {limit:?}"));
+        match around.executor {
+            Executor::Extension => Ok(None),
+            Executor::Mock => {
+                tokio::select! {
+                    () = sleep(task.mock.delay) => {}
+                    () = around.cancel.cancelled() => return Err(cancelled()),
+                    () = sleep_until(deadline) => return Err(late()),
+                }
+                if task.mock.fail {
+                    return Err(Broken::new(Verdict::Failed, "the mock was told to fail"));
+                }
+                Ok(Some(task.mock.output.clone().unwrap_or_else(|| made_up(task, &prompt))))
+            }
+            Executor::Command => {
+                let config = &around.spec.config;
+                let running = command::run(&config.command, &config.env, &around.workdir, config.model.as_deref(), &prompt, &around.log);
+                // Dropping it ends the process group.
+                tokio::select! {
+                    done = running => done.map(Some).map_err(|error| Broken::new(error.verdict(), error.to_string())),
+                    () = around.cancel.cancelled() => Err(cancelled()),
+                    () = sleep_until(deadline) => Err(late()),
+                }
+            }
+        }
+    }
+
+    async fn step(
+        &self,
+        task: &Task,
+        step: &Step,
+        steps: &mut Vec<StepRecord>,
+        output: Option<&str>,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<(), Broken> {
+        let around = self.around.clone();
+        let started = Instant::now();
+        let left = deadline.saturating_duration_since(started);
+        if around.cancel.is_cancelled() {
+            return Err(Broken::new(Verdict::Cancelled, "cancelled"));
+        }
+        let calling = self.call(task, step, steps, output, step.timeout.unwrap_or(left).min(left.max(Duration::from_millis(1))));
+        let lost = |verdict, why: String| Err(Broken { verdict, why, lost: true });
+        let answer = tokio::select! {
+            answer = calling => answer,
+            () = around.cancel.cancelled() => lost(Verdict::Cancelled, "cancelled".into()),
+            () = sleep_until(deadline) => lost(Verdict::Failed, format!("timeout: the trial was not done within {limit:?}")),
+        };
+        let is_lost = answer.as_ref().is_err_and(|broken| broken.lost);
+        let result = record(step, answer, started, steps);
+        if is_lost
+            && let Some(session) = &self.session
+            && let Err(error) = session.cancel().await
+        {
+            (around.log)(Level::Warn, &format!("{}: {error}", around.spec.config.target.as_deref().unwrap_or_default()));
+        }
+        result
+    }
+
+    /// Runs the cleanup steps, each whatever became of the others.
+    async fn cleanup(&self, task: &Task, steps: &mut Vec<StepRecord>, output: Option<&str>) -> Option<Broken> {
+        let mut broken = None;
+        for step in task.steps.iter().filter(|step| step.phase == Phase::Cleanup) {
+            if self.session.is_none() && self.around.executor != Executor::Mock {
+                break;
+            }
+            let started = Instant::now();
+            let limit = step.timeout.unwrap_or(CLEANUP_TIMEOUT);
+            let calling = self.call(task, step, steps, output, limit);
+            // The host gives up by itself a little later; this is for a session that has to be opened anew first.
+            let answer = match timeout(limit.saturating_add(CLEANUP_TIMEOUT), calling).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Broken::new(Verdict::Error, "timeout")),
+            };
+            if let Err(error) = record(step, answer, started, steps) {
+                (self.around.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
+                broken = broken.or(Some(error));
+            }
+        }
+        broken
+    }
+
+    async fn call(
+        &self,
+        task: &Task,
+        step: &Step,
+        steps: &[StepRecord],
+        output: Option<&str>,
+        limit: Duration,
+    ) -> Result<Answer, Broken> {
+        if self.around.executor == Executor::Mock {
+            return Ok(Answer { failure: None, message: Some(format!("{} (mock)", step.operation)), outputs: mocked(task, step) });
+        }
+        let Some(session) = &self.session else { return Err(Broken::new(Verdict::Error, "there is no session")) };
+        let schema = session.schema(&step.operation);
+        let args = fill(&step.args, steps, schema.as_ref()).map_err(|why| Broken::new(Verdict::Error, why))?;
+        let call = Call {
+            operation: &step.operation,
+            args,
+            phase: step.phase,
+            workdir: &self.around.workdir,
+            env: &self.around.spec.config.env,
+            timeout: Some(limit),
+            agent: task.prompt.as_deref().map(|prompt| (prompt, output.unwrap_or_default())),
+        };
+        session.call(&call).await.map_err(|why| Broken { verdict: Verdict::Error, why, lost: true })
+    }
+}
+
+/// Notes what became of a step.
+fn record(step: &Step, answer: Result<Answer, Broken>, started: Instant, steps: &mut Vec<StepRecord>) -> Result<(), Broken> {
+    let (verdict, message, outputs) = match answer {
+        Ok(Answer { failure: None, message, outputs }) => (Verdict::Passed, message.unwrap_or_default(), outputs),
+        Ok(Answer { failure: Some(why), outputs, .. }) => (Verdict::Failed, why, outputs),
+        Err(Broken { verdict, why, .. }) => (verdict, why, Vec::new()),
+    };
+    let why = (verdict != Verdict::Passed).then(|| format!("step {} ({}): {message}", step.id, step.operation));
+    let record = StepRecord {
+        id: step.id.clone(),
+        operation: step.operation.clone(),
+        phase: step.phase,
+        verdict,
+        message,
+        outputs,
+        duration: started.elapsed(),
+    };
+    steps.push(record);
+    why.map_or(Ok(()), |why| Err(Broken::new(verdict, why)))
+}
+
+/// What a mock agent says: the prompt, and whatever the graders look for in it.
+fn made_up(task: &Task, prompt: &str) -> String {
+    let mut text = format!("Mock response for: {prompt}");
+    for grader in task.graders.iter().filter(|grader| grader.step.is_none() && grader.output.is_none()) {
+        match &grader.check {
+            Check::Contains { values, any: false, .. } => values.iter().for_each(|value| drop(write!(text, "\n{value}"))),
+            Check::Contains { values, any: true, .. } => values.iter().take(1).for_each(|value| drop(write!(text, "\n{value}"))),
+            _ => {}
+        }
+    }
+    text
+}
+
+/// What a mock step gives: what the file says, or what the graders look for.
+fn mocked(task: &Task, step: &Step) -> Vec<(String, String)> {
+    let mut outputs = step.mock.clone();
+    for grader in task.graders.iter().filter(|grader| grader.step.as_deref() == Some(&step.id)) {
+        let Some(name) = grader.output.as_ref().filter(|name| outputs.iter().all(|(found, _)| found != *name)) else {
+            continue;
+        };
+        let value = match &grader.check {
+            Check::Range { min: Some(min), max: Some(max) } => f64::midpoint(*min, *max).to_string(),
+            Check::Range { min: Some(bound), .. } | Check::Range { max: Some(bound), .. } => bound.to_string(),
+            Check::Equals { text, .. } => text.clone(),
+            Check::Contains { values, any: true, .. } => values.first().cloned().unwrap_or_default(),
+            Check::Contains { values, .. } => values.join(" "),
+            _ => continue,
+        };
+        outputs.push((name.clone(), value));
+    }
+    outputs
+}
+
+/// Puts outputs of earlier steps in the place of `{{steps.ID.outputs.KEY}}`.
+pub(super) fn substitute<'t>(text: &'t str, steps: &[StepRecord]) -> Result<Cow<'t, str>, String> {
+    let mut fault = None;
+    let filled = PLACEHOLDER.replace_all(text, |found: &regex::Captures<'_>| {
+        let id = found.get(1).map_or("", |id| id.as_str());
+        let Some(step) = steps.iter().find(|step| step.id == id) else {
+            fault.get_or_insert_with(|| format!("step {id} did not run"));
+            return String::new();
+        };
+        let Some(key) = found.get(2) else { return step.message.clone() };
+        match step.output(key.as_str()) {
+            Some(value) => value.to_owned(),
+            None => {
+                fault.get_or_insert_with(|| step.no_output(key.as_str()));
+                String::new()
+            }
+        }
+    });
+    match fault {
+        Some(fault) => Err(fault),
+        None => Ok(filled),
+    }
+}
+
+/// [`substitute`] in all strings of a value. Outputs are strings; one that fills a whole argument becomes what the
+/// argument's schema asks for: a number, a truth value, a list or a map.
+fn fill(value: &Value, steps: &[StepRecord], schema: Option<&Value>) -> Result<Value, String> {
+    Ok(match value {
+        Value::String(text) => {
+            let filled = substitute(text, steps)?;
+            let is_whole = PLACEHOLDER.find(text).is_some_and(|found| found.len() == text.trim().len());
+            match serde_json::from_str::<Value>(&filled) {
+                Ok(read) if is_whole && !read.is_string() && wants(schema, &read) => read,
+                _ => Value::String(filled.into_owned()),
+            }
+        }
+        Value::Array(elements) => {
+            let inner = schema.and_then(|schema| schema.get("items"));
+            Value::Array(elements.iter().map(|element| fill(element, steps, inner)).collect::<Result<_, _>>()?)
+        }
+        Value::Object(members) => {
+            let properties = schema.and_then(|schema| schema.get("properties"));
+            let member = |(name, member): (&String, &Value)| {
+                Ok((name.clone(), fill(member, steps, properties.and_then(|properties| properties.get(name)))?))
+            };
+            Value::Object(members.iter().map(member).collect::<Result<_, String>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// Whether a schema takes this value, and no string.
+fn wants(schema: Option<&Value>, value: &Value) -> bool {
+    let Some(kind) = schema.and_then(|schema| schema.get("type")) else { return false };
+    let is = |name: &str| kind == name || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == name));
+    let fits = match value {
+        Value::Null => is("null"),
+        Value::Bool(_) => is("boolean"),
+        Value::Number(number) => is("number") || (is("integer") && number.as_f64().is_some_and(|number| number.fract() == 0.0)),
+        Value::String(_) => false,
+        Value::Array(_) => is("array"),
+        Value::Object(_) => is("object"),
+    };
+    fits && !is("string")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outputs_are_filled_in_as_the_schema_has_it() {
+        let steps = [StepRecord::done("on", "ok", &[("ms", "250"), ("name", "3V3"), ("high", "true")])];
+        let schema = json!({"properties": {"ms": {"type": "integer"}, "high": {"type": "boolean"}, "id": {"type": "string"}}});
+        let args = json!({"ms": "{{steps.on.outputs.ms}}", "high": "{{ steps.on.outputs.high }}", "id": "{{steps.on.outputs.ms}}",
+            "text": "rail {{steps.on.outputs.name}}: {{steps.on.message}}", "free": "{{steps.on.outputs.ms}}", "list": [1, "{{steps.on.outputs.name}}"]});
+        assert_eq!(
+            fill(&args, &steps, Some(&schema)).unwrap(),
+            json!({"ms": 250, "high": true, "id": "250", "text": "rail 3V3: ok", "free": "250", "list": [1, "3V3"]})
+        );
+        assert_eq!(fill(&json!("{{steps.on.outputs.x}}"), &steps, None).unwrap_err(), "step on has no output x; there are ms, name, high");
+        assert_eq!(fill(&json!("{{steps.off.outputs.x}}"), &steps, None).unwrap_err(), "step off did not run");
+    }
+}

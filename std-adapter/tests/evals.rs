@@ -1,0 +1,921 @@
+//! Evals on the desktop: the command `rigline eval`, and the JSON-RPC server with the clients that waza's text prints.
+#![cfg(unix)]
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn rig_evals() -> PathBuf {
+    repository().join("firmware-example/evals")
+}
+
+/// A folder with files in it.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+/// The eval of waza's text, for the executor mock.
+fn azure() -> TempDir {
+    folder(&[
+        (
+            "azure-functions/eval.yaml",
+            "name: azure-functions-eval\nskill: azure-functions\nversion: \"1.0\"\n\
+             config: { executor: mock, trials_per_task: 3, timeout_seconds: 300 }\nmetrics: { pass_threshold: 0.8 }\n\
+             tasks: [\"tasks/*.yaml\"]\nowner: somebody\n",
+        ),
+        (
+            "azure-functions/tasks/create-function.yaml",
+            "id: create-function\nname: Create HTTP Function\ndescription: Create a basic HTTP-triggered function\n\
+             inputs: { prompt: Create an Azure Function that responds to HTTP requests... }\n\
+             graders:\n  - { type: contains, value: Azure }\n",
+        ),
+    ])
+}
+
+/// Three tasks, the second of which takes its time.
+fn slow() -> TempDir {
+    folder(&[
+        ("eval.yaml", "name: slow\nconfig: { executor: mock }\ntasks: [\"*.task.yaml\"]\n"),
+        ("1.task.yaml", "id: one\n"),
+        ("2.task.yaml", "id: two\nmock: { delay: 60s }\n"),
+        ("3.task.yaml", "id: three\n"),
+    ])
+}
+
+/// An extension that tells in files what it does: `hang` writes a line every few milliseconds, for ever.
+const TELLTALE: &str = r#"
+import json, sys, time, os
+folder = os.path.dirname(os.path.abspath(__file__))
+def note(name, text):
+    with open(os.path.join(folder, name), "a") as file:
+        file.write(text + "\n")
+for line in sys.stdin:
+    request = json.loads(line)
+    method, params = request.get("method"), request.get("params") or {}
+    result = {}
+    if method == "initialize":
+        result = {"name": "telltale", "version": "1", "protocolVersion": "0.0.1",
+                  "operations": {name: {"params": True} for name in ("hang", "clean", "echo")}}
+    elif method == "execute":
+        note("calls", json.dumps(params))
+        if params["operation"] == "hang":
+            print(json.dumps({"jsonrpc": "2.0", "method": "log", "params": {"level": "info", "message": "hanging"}}), flush=True)
+            while True:
+                note("alive", str(time.time()))
+                time.sleep(0.005)
+        note(params["operation"], "done")
+        result = {"success": True, "message": "done", "outputs": {"said": str((params.get("args") or {}).get("text", ""))}}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+    if method == "shutdown":
+        break
+"#;
+
+/// An eval that hangs in an extension, with a cleanup step.
+fn hanging() -> TempDir {
+    let folder = folder(&[
+        ("telltale.py", TELLTALE),
+        ("task.yaml", "id: hang\nname: Hangs\nsteps:\n  - { id: h, operation: hang }\n  - { id: c, phase: cleanup, operation: clean }\n"),
+    ]);
+    let target = format!("exec:python3 '{}'", folder.path().join("telltale.py").display());
+    fs::write(
+        folder.path().join("eval.yaml"),
+        format!("name: hanging\nconfig: {{ executor: extension, target: \"{target}\" }}\ntasks: [task.yaml]\n"),
+    )
+    .unwrap();
+    folder
+}
+
+/// `rigline jsonrpc` on pipes.
+struct Server {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    runs: TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        Self::with_runs(tempfile::tempdir().unwrap())
+    }
+
+    fn with_runs(runs: TempDir) -> Self {
+        let mut child = Command::new(RIGLINE)
+            .arg("jsonrpc")
+            .arg("--runs")
+            .arg(runs.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { input: child.stdin.take(), output: BufReader::new(child.stdout.take().unwrap()), child, runs }
+    }
+
+    fn send(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn line(&mut self) -> Value {
+        message(&mut self.output).expect("a line")
+    }
+
+    /// Sends a request and takes the next line for the reply, as the text's client does.
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.send(&request(1, method, &params));
+        self.line()
+    }
+
+    /// Closes the input; gives all that comes then.
+    fn end(mut self) -> Vec<Value> {
+        drop(self.input.take());
+        let lines = std::iter::from_fn(|| message(&mut self.output)).collect();
+        assert!(self.child.wait().unwrap().success());
+        lines
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn request(id: u32, method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
+}
+
+/// The next line, which must be JSON-RPC.
+fn message(output: &mut impl BufRead) -> Option<Value> {
+    let mut line = String::new();
+    (output.read_line(&mut line).unwrap() > 0).then(|| {
+        assert!(line.ends_with('\n'), "half a line: {line}");
+        let value: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let first = value.as_array().map_or(&value, |batch| &batch[0]);
+        assert_eq!(first["jsonrpc"], "2.0", "{line}");
+        value
+    })
+}
+
+/// `rigline jsonrpc --tcp`, on a free port.
+struct TcpServer {
+    child: Child,
+    port: u16,
+    runs: TempDir,
+}
+
+impl TcpServer {
+    fn start() -> Self {
+        let runs = tempfile::tempdir().unwrap();
+        let mut child = Command::new(RIGLINE)
+            .args(["jsonrpc", "--tcp", "localhost:0", "--runs"])
+            .arg(runs.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        errors.read_line(&mut line).unwrap();
+        let port = line.trim().rsplit(':').next().unwrap().parse().unwrap_or_else(|_| panic!("no port in {line}"));
+        thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        Self { child, port, runs }
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(("localhost", self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client { output: BufReader::new(stream.try_clone().unwrap()), stream }
+    }
+}
+
+impl Drop for TcpServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    output: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.send(&(request(1, method, params) + "\n"));
+        message(&mut self.output).expect("a line")
+    }
+
+    fn rest(&mut self) -> Vec<Value> {
+        std::iter::from_fn(|| message(&mut self.output)).collect()
+    }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(RIGLINE);
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn every_example_of_the_text_is_answered_in_its_shape() {
+    let folder = azure();
+    let path = folder.path().join("azure-functions/eval.yaml");
+    let mut server = Server::start();
+    let answers = [
+        (
+            "eval.list",
+            json!({ "directory": folder.path() }),
+            json!({ "evals": [{ "path": path, "name": "azure-functions-eval", "skill": "azure-functions", "version": "1.0" }] }),
+        ),
+        (
+            "eval.get",
+            json!({ "path": path }),
+            json!({
+                "path": path, "name": "azure-functions-eval", "skill": "azure-functions", "version": "1.0",
+                "config": { "executor": "mock", "trials_per_task": 3, "timeout_seconds": 300 },
+                "metrics": { "pass_threshold": 0.8 }, "owner": "somebody",
+            }),
+        ),
+        (
+            "eval.validate",
+            json!({ "path": path }),
+            json!({ "valid": true, "name": "azure-functions-eval", "skill": "azure-functions" }),
+        ),
+        (
+            "task.list",
+            json!({ "path": path }),
+            json!({ "tasks": [{
+                "id": "create-function", "name": "Create HTTP Function",
+                "description": "Create a basic HTTP-triggered function", "file": "tasks/create-function.yaml",
+            }] }),
+        ),
+    ];
+    for (method, params, result) in answers {
+        assert_eq!(server.ask(method, params), json!({ "jsonrpc": "2.0", "id": 1, "result": result }), "{method}");
+    }
+    let task = server.ask("task.get", json!({ "path": path, "taskId": "create-function" }))["result"].clone();
+    assert_eq!(task["prompt"], "Create an Azure Function that responds to HTTP requests...");
+    assert_eq!(task["graders"], json!([{ "type": "contains", "value": "Azure" }]));
+
+    let params = json!({ "path": path, "executor": "mock", "model": "claude-sonnet-4-20250514", "verbose": true, "context_dir": folder.path() });
+    let started = server.ask("eval.run", params)["result"].clone();
+    let id = started["runId"].as_str().unwrap().to_owned();
+    assert_eq!(started, json!({ "runId": id, "status": "running" }));
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|last: &Value| last["method"] != "eval.complete") {
+        lines.push(server.line());
+    }
+    let progress: Vec<_> = lines.iter().filter(|line| line["method"] == "eval.progress").map(|line| &line["params"]).collect();
+    let events: Vec<_> = progress.iter().map(|progress| progress["event"].as_str().unwrap()).collect();
+    let trial = ["trial_start", "trial_complete"];
+    let expected = [&["run_start", "task_start"], &trial[..], &trial, &trial, &["task_complete", "run_complete"]].concat();
+    assert_eq!(events, expected);
+    let task = progress.iter().find(|progress| progress["event"] == "task_complete").unwrap();
+    for (name, value) in
+        [("runId", json!(id)), ("taskName", json!("create-function")), ("taskNum", json!(1)), ("totalTasks", json!(1)), ("status", json!("passed"))]
+    {
+        assert_eq!(task[name], value, "{name}");
+    }
+    let log = lines.iter().find(|line| line["method"] == "eval.log").unwrap();
+    assert_eq!(log["params"], json!({ "runId": id, "level": "info", "message": "Running task: Create HTTP Function" }));
+    let summary = json!({ "total": 1, "passed": 1, "failed": 0, "passRate": 1.0 });
+    assert_eq!(lines.last().unwrap()["params"], json!({ "runId": id, "summary": summary }));
+
+    let ended = json!({ "runId": id, "status": "completed", "result": summary, "error": null });
+    assert_eq!(server.ask("run.status", json!({ "runId": id }))["result"], ended);
+    assert_eq!(server.ask("run.cancel", json!({ "run_id": id }))["result"], json!({ "runId": id, "status": "completed" }));
+    // Another process knows of it too.
+    let runs = std::mem::replace(&mut server.runs, tempfile::tempdir().unwrap());
+    assert!(server.end().is_empty());
+    let mut other = Server::with_runs(runs);
+    assert_eq!(other.ask("run.status", json!({ "runId": id }))["result"], ended);
+}
+
+#[test]
+fn every_error_has_its_code() {
+    let folder = azure();
+    let path = folder.path().join("azure-functions/eval.yaml");
+    fs::write(folder.path().join("bad.yaml"), "config: { executor: invalid }\ntasks: [x.yaml]\n").unwrap();
+    fs::write(folder.path().join("text.yaml"), "name: [\n").unwrap();
+    let (bad, text) = (folder.path().join("bad.yaml"), folder.path().join("text.yaml"));
+    let line = |method: &str, params: Value| request(1, method, &params);
+    let mut server = Server::start();
+    let table = [
+        ("{oops".to_owned(), -32700, "Parse error"),
+        ("{}".to_owned(), -32600, "Invalid Request"),
+        (r#"{"id":1,"method":"eval.list"}"#.to_owned(), -32600, "jsonrpc"),
+        (line("eval.nope", json!({})), -32601, "eval.nope"),
+        (line("initialize", json!({})), -32601, "initialize"),
+        (line("eval.get", json!({})), -32602, "path"),
+        (line("eval.get", json!([])), -32602, "object"),
+        (line("eval.run", json!({ "path": 1 })), -32602, "path"),
+        (line("run.status", json!({ "runId": "nope" })), -32602, "nope"),
+        (line("run.cancel", json!({ "runId": "../nope" })), -32602, "../nope"),
+        (line("task.get", json!({ "path": path, "taskId": "nope" })), -32602, "nope"),
+        (line("eval.run", json!({ "path": path, "executor": "gpt" })), -32602, "gpt"),
+        (line("eval.run", json!({ "path": path, "executor": "copilot-sdk" })), -32002, "copilot-sdk"),
+        (line("eval.run", json!({ "path": path, "context_dir": "/no/such/folder" })), -32002, "/no/such/folder"),
+        (line("eval.run", json!({ "path": "/no/such/eval.yaml" })), -32000, "Eval not found"),
+        (line("eval.list", json!({ "directory": "/no/such/folder" })), -32000, "/no/such/folder"),
+        (line("eval.validate", json!({ "path": "/no/such/eval.yaml" })), -32000, "Eval not found"),
+        (line("eval.run", json!({ "path": bad })), -32001, "Validation failed"),
+        (line("eval.get", json!({ "path": text })), -32001, "Validation failed"),
+    ];
+    for (line, code, text) in table {
+        server.send(&line);
+        let reply = server.line();
+        assert_eq!(reply["error"]["code"], code, "{line}: {reply}");
+        assert!(reply["error"]["message"].as_str().unwrap().contains(text), "{line}: {reply}");
+    }
+    let known = server.ask("eval.run", json!({ "path": path, "executor": "gpt" }))["error"]["data"]["known"].clone();
+    assert!(known.as_array().unwrap().contains(&json!("extension")), "{known}");
+    assert_eq!(server.ask("eval.run", json!({ "path": "/x/eval.yaml" }))["error"]["data"], json!({ "path": "/x/eval.yaml" }));
+    let errors = json!([
+        "Missing required field: name (bad.yaml:1)",
+        "Invalid executor type: invalid (there are mock, command, extension, copilot-sdk, copilot-cli, claude-code) (bad.yaml:1)",
+        "No task file matches x.yaml (bad.yaml:2)",
+    ]);
+    assert_eq!(server.ask("eval.run", json!({ "path": bad }))["error"]["data"], json!({ "errors": errors }));
+    assert_eq!(server.ask("eval.validate", json!({ "path": bad }))["result"], json!({ "valid": false, "errors": errors }));
+    assert!(server.end().is_empty());
+}
+
+#[test]
+fn validation_finds_everything_at_once_and_says_where() {
+    let folder = folder(&[
+        (
+            "eval.yaml",
+            "name: x\nconfig:\n  executor: extension\n  target: sim\n  trials_per_task: 0\n  timeout_seconds: soon\n  parallel: maybe\n\
+             metrics:\n  - { weight: 2 }\n  - { name: m, threshold: 80 }\ntasks: [\"t/*.yaml\", 7]\n",
+        ),
+        (
+            "t/a.yaml",
+            "id: same\nsteps:\n  - { id: a, operation: power, phase: sometime, timeout: long }\n  - { id: a }\n\
+             \x20 - { id: b, operation: measure, args: { x: \"{{steps.c.outputs.v}}\", y: \"{{steps.zz.outputs.v}}\", z: \"{{steps.a.out}}\" } }\n\
+             \x20 - { id: c, operation: measure, args: { x: \"{{steps.a.outputs.v}}\" } }\n\
+             graders:\n  - { type: regex, config: { must_match: [\"(\"] } }\n  - { type: output_range, step: nope, output: v }\n\
+             \x20 - { type: magic }\n  - { type: code, config: { assertions: [x] } }\n  - { name: none }\n",
+        ),
+        ("t/b.yaml", "id: same\nsteps: [{ operation: identify }]\n"),
+        ("t/c.yaml", "id: c\nsteps: [\n"),
+        ("t/d.yaml", "- a list\n"),
+    ]);
+    let mut server = Server::start();
+    let result = server.ask("eval.validate", json!({ "path": folder.path().join("eval.yaml") }))["result"].clone();
+    let errors: Vec<&str> = result["errors"].as_array().unwrap().iter().map(|error| error.as_str().unwrap()).collect();
+    for expected in [
+        "trials_per_task: must be from 1 to 1000, is 0 (eval.yaml:5)",
+        "timeout_seconds: expected a number, found a string (eval.yaml:6)",
+        "parallel: expected true, false or a number of workers (eval.yaml:7)",
+        "Missing required field: name (eval.yaml:9)",
+        "threshold: must be from 0 to 1, is 80 (eval.yaml:10)",
+        "tasks: expected a file's name or pattern, found a number (eval.yaml:11)",
+        "Invalid phase: sometime (there are setup, verify, cleanup) (t/a.yaml:3)",
+        "timeout: expected a duration such as 2s, 1m30s or 500ms (t/a.yaml:3)",
+        "Two steps have the id a (t/a.yaml:4)",
+        "Missing required field: operation (t/a.yaml:4)",
+        "{{steps.c.outputs.v}}: step c does not run before step b (t/a.yaml:5)",
+        "{{steps.zz.outputs.v}}: there is no step zz (t/a.yaml:5)",
+        "{{steps.a.out}}: write {{steps.ID.outputs.KEY}} (t/a.yaml:5)",
+        "must_match: `(` is no regular expression: unclosed group (t/a.yaml:8)",
+        "output_range: Missing required field: min or max (t/a.yaml:9)",
+        "Grader output_range looks at step nope, which task same does not have (t/a.yaml:9)",
+        "Unknown grader type: magic",
+        "Missing required field: type (t/a.yaml:12)",
+        "Two tasks have the id same (t/b.yaml:1)",
+        "Not valid YAML",
+        "A task is a map, found a list (t/d.yaml:1)",
+    ] {
+        assert!(errors.iter().any(|error| error.starts_with(expected)), "{expected} in {errors:#?}");
+    }
+    assert_eq!(errors.len(), 21, "{errors:#?}");
+}
+
+#[test]
+fn the_rigs_evals_pass_on_the_simulated_rig_and_the_one_that_is_to_fail_fails() {
+    let out = tempfile::tempdir().unwrap();
+    let (junit, json) = (out.path().join("junit.xml"), out.path().join("run.json"));
+    for (eval, code, passed, total) in [("rails", 0, 3, 3), ("boot", 0, 3, 3), ("broken", 1, 0, 3)] {
+        let path = rig_evals().join(eval);
+        let (exit, stdout, stderr) = run(command(&["eval", "run", "--target", "sim"])
+            .arg(&path)
+            .arg("--runs")
+            .arg(out.path())
+            .arg("--junit")
+            .arg(&junit)
+            .arg("--json")
+            .arg(&json));
+        assert_eq!(exit, Some(code), "{eval}: {stdout}{stderr}");
+        assert!(stdout.contains(&format!("{passed} of {total} tasks passed")), "{stdout}");
+        assert!(!stderr.contains('\u{1b}'), "plain lines where there is no terminal: {stderr}");
+        let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        assert_eq!(report["runs"][0]["summary"]["passed"], passed);
+        assert_eq!(fs::read_to_string(&junit).unwrap().matches("<testcase").count(), total);
+    }
+    let (exit, stdout, _) = run(command(&["eval", "run", "--filter", "3v3", "--runs"]).arg(out.path()).arg(rig_evals().join("rails")));
+    assert_eq!((exit, stdout.contains("1 of 1 tasks passed")), (Some(0), true), "{stdout}");
+    let (exit, stdout, _) = run(command(&["eval", "list", "--json"]).arg(rig_evals()));
+    let listed: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((exit, listed["evals"].as_array().unwrap().len()), (Some(0), 3));
+    assert_eq!(run(command(&["eval", "validate"]).arg(rig_evals())).0, Some(0));
+    assert_eq!(run(&mut command(&["eval", "validate", "/no/such/eval.yaml"])).0, Some(1));
+    assert_eq!(run(&mut command(&["eval", "run", "/no/such/eval.yaml"])).0, Some(2));
+}
+
+#[test]
+fn the_shipped_schemas_take_what_is_valid_and_refuse_what_is_not() {
+    let schema = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas").join(name);
+        serde_json::from_str::<Value>(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let task_schema = schema("task.schema.json");
+    let task = jsonschema::validator_for(&task_schema).unwrap();
+    let mut eval_schema = schema("eval.schema.json");
+    // As an editor would, by the folder that both stand in.
+    let text = eval_schema.to_string().replace("task.schema.json", "#/$defs/task");
+    let text = text.replace("#/$defs/task#/$defs/", "#/$defs/");
+    eval_schema = serde_json::from_str(&text).unwrap();
+    eval_schema["$defs"] = task_schema["$defs"].clone();
+    eval_schema["$defs"]["task"] = task_schema.clone();
+    let eval = jsonschema::validator_for(&eval_schema).unwrap();
+    let yaml = |text: &str| serde_saphyr::from_str::<Value>(text).unwrap();
+    let mut seen = 0;
+    for folder in ["rails", "boot", "broken"] {
+        let path = rig_evals().join(folder);
+        assert!(eval.is_valid(&yaml(&fs::read_to_string(path.join("eval.yaml")).unwrap())), "{folder}");
+        for entry in fs::read_dir(path.join("tasks")).unwrap() {
+            let path = entry.unwrap().path();
+            assert!(task.is_valid(&yaml(&fs::read_to_string(&path).unwrap())), "{}", path.display());
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 9);
+    for bad in ["name: x", "tasks: [a]", "name: x\ntasks: []", "name: x\ntasks: [a]\nconfig: { executor: nope }", "name: x\ntasks: [a]\nmetrics: 1"] {
+        assert!(!eval.is_valid(&yaml(bad)), "{bad}");
+    }
+    for bad in ["name: x", "id: x\nsteps: [{ id: a }]", "id: x\ngraders: [{ type: magic }]", "id: x\nsteps: [{ operation: a, phase: b }]"] {
+        assert!(!task.is_valid(&yaml(bad)), "{bad}");
+    }
+}
+
+#[test]
+fn steps_hand_on_outputs_and_the_extension_is_told_the_context() {
+    let folder = folder(&[
+        ("telltale.py", TELLTALE),
+        (
+            "task.yaml",
+            "id: t\ninputs: { prompt: \"say {{steps.first.outputs.said}}\" }\nsteps:\n\
+             \x20 - { id: last, phase: cleanup, operation: clean, args: { text: \"{{steps.second.message}}\" } }\n\
+             \x20 - { id: first, phase: setup, operation: echo, args: { text: 3V3 } }\n\
+             \x20 - { id: second, phase: verify, operation: echo, args: { text: \"rail {{steps.first.outputs.said}}\", n: 1 }, timeout: 2s }\n\
+             graders:\n  - { type: output_equals, step: second, output: said, value: rail 3V3 }\n\
+             \x20 - { type: output_contains, config: { value: SAY 3V3, ignore_case: true } }\n\
+             \x20 - { type: file_exists, path: telltale.py }\n  - { type: code, config: { assertions: [\"True\"] } }\n",
+        ),
+    ]);
+    let script = folder.path().join("telltale.py");
+    fs::write(
+        folder.path().join("eval.yaml"),
+        format!(
+            "name: context\nconfig: {{ executor: command, command: [cat], target: \"exec:python3 '{}'\", env: {{ RAIL: 3V3 }} }}\ntasks: [task.yaml]\n",
+            script.display()
+        ),
+    )
+    .unwrap();
+    let runs = tempfile::tempdir().unwrap();
+    let (exit, stdout, stderr) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("eval.yaml")));
+    assert_eq!(exit, Some(0), "{stdout}{stderr}");
+    assert!(stderr.contains("grader code: graders of type code are not supported here"), "{stderr}");
+    let calls: Vec<Value> = fs::read_to_string(folder.path().join("calls"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let phases: Vec<_> = calls.iter().map(|call| call["context"]["phase"].as_str().unwrap()).collect();
+    assert_eq!(phases, ["setup", "verify", "cleanup"]);
+    let second = &calls[1];
+    assert_eq!(second["args"], json!({ "text": "rail 3V3", "n": 1 }));
+    assert_eq!(second["context"]["timeout"], "2s");
+    assert_eq!(second["context"]["env"], json!({ "RAIL": "3V3" }));
+    assert_eq!(second["context"]["workdir"], json!(folder.path()));
+    assert_eq!(second["context"]["agent"]["output"], "say 3V3");
+    assert_eq!(calls[2]["args"]["text"], "done");
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
+    let folder = folder(&[
+        ("eval.yaml", "name: c\nconfig: { executor: command, command: [sh, -c, 'sleep 60 & echo $! > pid; wait'], timeout_seconds: 0.5 }\ntasks: [t.yaml]\n"),
+        ("t.yaml", "id: t\nprompt: x\n"),
+        ("fails.yaml", "name: f\nconfig: { executor: command, command: 'sh -c \"echo oops >&2; exit 3\"' }\ntasks: [t.yaml]\n"),
+    ]);
+    let runs = tempfile::tempdir().unwrap();
+    let start = Instant::now();
+    let (exit, stdout, _) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("eval.yaml")));
+    assert_eq!(exit, Some(1));
+    assert!(stdout.contains("timeout") && start.elapsed() < Duration::from_secs(20), "{stdout}");
+    let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
+    let is_there = || fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "));
+    wait_until("the command's child is gone", || !is_there());
+    let (exit, stdout, stderr) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("fails.yaml")));
+    assert_eq!(exit, Some(1));
+    assert!(stdout.contains("exit status: 3") && stderr.contains("oops"), "{stdout}{stderr}");
+}
+
+#[test]
+fn tasks_run_side_by_side_where_each_worker_has_a_process() {
+    let folder = folder(&[
+        ("eval.yaml", "name: p\nconfig: { executor: extension, target: sim, parallel: 4 }\ntasks: [\"t*.yaml\"]\n"),
+        ("t1.yaml", "id: a\nsteps: [{ id: w, operation: press, args: { button: USER, ms: 2000 } }]\n"),
+        ("t2.yaml", "id: b\nsteps: [{ id: w, operation: press, args: { button: USER, ms: 2000 } }]\n"),
+        ("t3.yaml", "id: c\nsteps: [{ id: w, operation: press, args: { button: USER, ms: 2000 } }]\n"),
+        ("t4.yaml", "id: d\nsteps: [{ id: w, operation: press, args: { button: USER, ms: 2000 } }]\n"),
+    ]);
+    let runs = tempfile::tempdir().unwrap();
+    let start = Instant::now();
+    let (exit, stdout, stderr) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path()));
+    assert_eq!(exit, Some(0), "{stdout}{stderr}");
+    assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_cancel_is_answered_and_the_operation_stopped_within_100_ms_then_cleanup_then_complete() {
+    let folder = hanging();
+    let mut server = Server::start();
+    let id = server.ask("eval.run", json!({ "path": folder.path() }))["result"]["runId"].as_str().unwrap().to_owned();
+    while server.line()["params"]["message"] != "hanging" {}
+    let alive = || fs::read_to_string(folder.path().join("alive")).unwrap_or_default();
+    wait_until("it hangs", || !alive().is_empty());
+
+    server.send(&request(9, "run.cancel", &json!({ "runId": id })));
+    let asked = Instant::now();
+    let mut lines = vec![server.line()];
+    while lines.last().unwrap()["id"] != 9 {
+        lines.push(server.line());
+    }
+    let answered = asked.elapsed();
+    assert_eq!(lines.last().unwrap()["result"], json!({ "runId": id, "status": "cancelled" }));
+    assert!(answered < Duration::from_millis(100), "answered after {answered:?}");
+    thread::sleep(Duration::from_millis(100).saturating_sub(asked.elapsed()));
+    let stopped = alive();
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(alive().len(), stopped.len(), "it goes on after 100 ms");
+
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line: &Value| line["method"] != "eval.complete") {
+        lines.push(server.line());
+    }
+    assert!(folder.path().join("clean").exists(), "cleanup comes before eval.complete");
+    assert_eq!(lines.last().unwrap()["params"], json!({ "runId": id, "error": "Eval execution cancelled" }));
+    let again = server.ask("run.cancel", json!({ "runId": id }));
+    assert_eq!(again["result"], json!({ "runId": id, "status": "cancelled" }));
+    assert!(server.end().is_empty(), "nothing comes for a run that is complete");
+}
+
+#[test]
+fn ctrl_c_cancels_a_run_at_the_shell_and_cleans_up() {
+    let folder = hanging();
+    let runs = tempfile::tempdir().unwrap();
+    let child = command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it hangs", || folder.path().join("alive").exists());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let Output { status, stdout, .. } = child.wait_with_output().unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert!(folder.path().join("clean").exists());
+    assert!(String::from_utf8_lossy(&stdout).contains("Eval execution cancelled"));
+}
+
+#[test]
+fn a_run_whose_process_was_killed_has_failed_with_what_was_done() {
+    let folder = slow();
+    let mut server = Server::start();
+    let id = server.ask("eval.run", json!({ "path": folder.path() }))["result"]["runId"].clone();
+    while server.line()["params"]["event"] != "task_complete" {}
+    // Another process leaves a run alone whose owner lives.
+    let mut other = Command::new(RIGLINE)
+        .arg("jsonrpc")
+        .arg("--runs")
+        .arg(server.runs.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = other.stdin.take().unwrap();
+    writeln!(input, "{}", request(1, "run.status", &json!({ "runId": id }))).unwrap();
+    drop(input);
+    let said = message(&mut BufReader::new(other.stdout.take().unwrap())).unwrap();
+    assert_eq!(said["result"]["status"], "running");
+    other.wait().unwrap();
+
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let runs = std::mem::replace(&mut server.runs, tempfile::tempdir().unwrap());
+    let mut server = Server::with_runs(runs);
+    let status = server.ask("run.status", json!({ "runId": id }))["result"].clone();
+    assert_eq!(status["status"], "failed");
+    assert_eq!((&status["result"]["total"], &status["result"]["passed"], &status["result"]["failed"]), (&json!(3), &json!(1), &json!(0)));
+    assert!(status["error"].as_str().unwrap().contains("1 of 3 tasks"), "{status}");
+}
+
+#[test]
+fn a_reply_comes_before_the_first_notification_of_its_run_in_a_batch_too() {
+    let folder = azure();
+    let path = folder.path().join("azure-functions/eval.yaml");
+    let mut server = Server::start();
+    let run = |id| json!({ "jsonrpc": "2.0", "id": id, "method": "eval.run", "params": { "path": path } });
+    let unread = json!({ "jsonrpc": "2.0", "method": "eval.run", "params": { "path": path } });
+    server.send(&json!([run(1), run(2), { "jsonrpc": "2.0", "id": 3, "method": "nope" }, unread]).to_string());
+    let batch = server.line();
+    let ids: Vec<_> = batch.as_array().unwrap().iter().map(|reply| reply["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids, [1, 2, 3]);
+    // End of input with runs in hand: they are finished.
+    let lines = server.end();
+    let complete = lines.iter().filter(|line| line["method"] == "eval.complete").count();
+    assert_eq!(complete, 3, "the run that a notification started too");
+}
+
+#[test]
+fn twenty_clients_have_a_hundred_runs_and_each_hears_of_its_own_only() {
+    let folder = folder(&[
+        ("eval.yaml", "name: q\nconfig: { executor: mock }\ntasks: [t.yaml, u.yaml]\n"),
+        ("t.yaml", "id: t\nmock: { delay: 20ms }\n"),
+        ("u.yaml", "id: u\nmock: { delay: 20ms }\n"),
+    ]);
+    let server = TcpServer::start();
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                for id in 1..=5 {
+                    client.send(&(request(id, "eval.run", &json!({ "path": folder.path() })) + "\n"));
+                }
+                let (mut own, mut events, mut complete) = (HashSet::new(), HashMap::<String, Vec<String>>::new(), HashSet::new());
+                while complete.len() < 5 {
+                    let line = message(&mut client.output).unwrap();
+                    if let Some(id) = line["result"]["runId"].as_str() {
+                        assert_eq!(line["result"]["status"], "running");
+                        own.insert(id.to_owned());
+                        continue;
+                    }
+                    let run = line["params"]["runId"].as_str().unwrap().to_owned();
+                    assert!(own.contains(&run), "before its reply, or somebody else's");
+                    assert!(!complete.contains(&run), "after its end");
+                    if line["method"] == "eval.complete" {
+                        assert_eq!(line["params"]["summary"]["passed"], 2);
+                        complete.insert(run);
+                        done.fetch_add(1, Ordering::Relaxed);
+                    } else if let Some(event) = line["params"]["event"].as_str() {
+                        events.entry(run).or_default().push(event.to_owned());
+                    }
+                }
+                let task = ["task_start", "trial_start", "trial_complete", "task_complete"];
+                let expected = [&["run_start"], &task[..], &task, &["run_complete"]].concat();
+                assert!(events.values().all(|events| *events == expected), "{events:?}");
+            });
+        }
+    });
+    assert_eq!(done.into_inner(), 100);
+    assert_eq!(fs::read_dir(server.runs.path()).unwrap().count(), 100);
+}
+
+#[test]
+fn connections_end_as_they_should() {
+    let folder = azure();
+    let path = folder.path().join("azure-functions/eval.yaml");
+    let sleeper = slow();
+    let server = TcpServer::start();
+
+    // One that closes its sending half gets all replies, its run's end too, and then the end.
+    let mut client = server.connect();
+    for id in 1..=3 {
+        client.send(&(request(id, "eval.validate", &json!({ "path": path })) + "\n"));
+    }
+    client.send(&request(4, "eval.run", &json!({ "path": path })));
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let lines = client.rest();
+    assert_eq!(lines.iter().filter(|line| line["result"]["valid"] == true).count(), 3);
+    assert_eq!(lines.last().unwrap()["method"], "eval.complete");
+
+    // One that goes away stops no run, and others may ask about it and cancel it.
+    let mut client = server.connect();
+    let id = client.ask("eval.run", &json!({ "path": sleeper.path() }))["result"]["runId"].clone();
+    drop(client);
+    let mut other = server.connect();
+    assert_eq!(other.ask("run.status", &json!({ "runId": id }))["result"]["status"], "running");
+    assert_eq!(other.ask("run.cancel", &json!({ "runId": id }))["result"]["status"], "cancelled");
+
+    // HTTP is refused, and nothing behind it is executed.
+    let before = fs::read_dir(server.runs.path()).unwrap().count();
+    for head in ["POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
+        let mut client = server.connect();
+        client.send(&(head.to_owned() + &request(1, "eval.run", &json!({ "path": path })) + "\n"));
+        let lines = client.rest();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!((&lines[0]["error"]["code"], &lines[0]["id"]), (&json!(-32600), &Value::Null));
+    }
+    assert_eq!(fs::read_dir(server.runs.path()).unwrap().count(), before);
+
+    // A bad line costs one error, and telnet's greeting no more.
+    let mut client = server.connect();
+    client.stream.write_all(b"\xff\xfd\x03\xff\xfb\x18{\"jsonrpc\":\"2.0\"}\r\n").unwrap();
+    assert_eq!(message(&mut client.output).unwrap()["error"]["code"], -32700);
+    assert_eq!(client.ask("eval.validate", &json!({ "path": path }))["result"]["valid"], true);
+}
+
+#[test]
+#[ignore = "takes as long as the server's patience"]
+fn one_that_does_not_read_is_dropped() {
+    let folder = azure();
+    let server = TcpServer::start();
+    let mut client = server.connect();
+    let line = request(1, "eval.list", &json!({ "directory": folder.path() })) + "\n";
+    client.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let start = Instant::now();
+    // Until the server reads no more, and then until it closes.
+    loop {
+        match client.stream.write_all(line.repeat(100).as_bytes()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => break,
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "still there");
+    }
+    assert!(server.connect().ask("eval.list", &json!({ "directory": folder.path() }))["result"]["evals"].is_array());
+}
+
+/// A folder with `waza` in it, which is this program; and `examples`, the rig's evals.
+fn waza() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(RIGLINE, folder.path().join("waza")).unwrap();
+    std::os::unix::fs::symlink(rig_evals(), folder.path().join("examples")).unwrap();
+    folder
+}
+
+/// Runs a program as if it stood in the text: `waza` is in PATH, and the current folder has `examples`.
+fn as_printed(folder: &Path, program: &str, args: &[&str]) -> Option<(String, String)> {
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let child = Command::new(program)
+        .args(args)
+        .current_dir(folder)
+        .env("PATH", path)
+        .env("XDG_STATE_HOME", folder.join("state"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let child = match child {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("SKIPPED: {program} is not installed");
+            return None;
+        }
+        Err(error) => panic!("{program}: {error}"),
+    };
+    let Output { stdout, stderr, .. } = child.wait_with_output().unwrap();
+    Some((String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap()))
+}
+
+/// A client of the text, for this eval and executor.
+fn client(name: &str, eval: &Path) -> String {
+    let text = fs::read_to_string(repository().join("tests/peers/waza").join(name)).unwrap();
+    text.replace("/path/to/eval.yaml", &eval.to_string_lossy()).replace("copilot-sdk", "extension")
+}
+
+#[test]
+fn the_texts_python_client_runs_an_eval() {
+    let folder = waza();
+    let script = folder.path().join("client.py");
+    fs::write(&script, client("client.py", &rig_evals().join("rails/eval.yaml"))).unwrap();
+    let Some((stdout, stderr)) = as_printed(folder.path(), "python3", &["client.py"]) else { return };
+    assert!(stdout.starts_with("Started run: "), "{stdout}{stderr}");
+    assert!(stdout.contains("'summary': {'total': 3, 'passed': 3, 'failed': 0, 'passRate': 1.0}"), "{stdout}{stderr}");
+    let runs = folder.path().join("state/rigline/runs");
+    assert_eq!(fs::read_dir(runs).unwrap().count(), 1, "kept among the user's state");
+}
+
+#[test]
+fn the_texts_typescript_client_gets_single_replies_and_with_a_line_splitter_runs() {
+    let folder = waza();
+    let eval = rig_evals().join("rails/eval.yaml");
+    // As printed, but that it says what it got, and comes to an end.
+    let single = client("client.mjs", &eval)
+        .replace("'eval.run'", "'eval.get'")
+        .replace("  if (message.method", "  console.log(JSON.stringify(message)); waza.stdin.end();\n  if (message.method");
+    fs::write(folder.path().join("single.mjs"), single).unwrap();
+    let Some((stdout, stderr)) = as_printed(folder.path(), "node", &["single.mjs"]) else { return };
+    let reply: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
+    assert_eq!((&reply["id"], &reply["result"]["name"]), (&json!(1), &json!("rails")));
+
+    fs::write(folder.path().join("run.mjs"), client("client-run.mjs", &eval)).unwrap();
+    let (stdout, stderr) = as_printed(folder.path(), "node", &["run.mjs"]).unwrap();
+    assert!(stdout.starts_with("running\neval.progress\n"), "{stdout}{stderr}");
+    assert!(stdout.trim_end().ends_with(r#""summary":{"total":3,"passed":3,"failed":0,"passRate":1}}"#), "{stdout}{stderr}");
+}
+
+#[test]
+fn the_texts_pipe_and_nc_lines_list_the_rigs_evals() {
+    const LINE: &str = r#"echo '{"jsonrpc":"2.0","id":1,"method":"eval.list","params":{"directory":"./examples"}}' | "#;
+    let folder = waza();
+    let names = |stdout: &str| {
+        let reply: Value = serde_json::from_str(stdout).unwrap_or_else(|_| panic!("{stdout}"));
+        let evals = reply["result"]["evals"].as_array().unwrap().clone();
+        evals.iter().map(|eval| (eval["name"].as_str().unwrap().to_owned(), eval["path"].as_str().unwrap().to_owned())).collect::<Vec<_>>()
+    };
+    let expected = [
+        ("boot-and-button", "./examples/boot/eval.yaml"),
+        ("built-to-fail", "./examples/broken/eval.yaml"),
+        ("rails", "./examples/rails/eval.yaml"),
+    ]
+    .map(|(name, path)| (name.to_owned(), path.to_owned()));
+    let (stdout, _) = as_printed(folder.path(), "sh", &["-c", &format!("{LINE}waza jsonrpc")]).unwrap();
+    assert_eq!(names(&stdout), expected);
+
+    let mut server = Command::new(RIGLINE)
+        .args(["jsonrpc", "--tcp", "localhost:0"])
+        .current_dir(folder.path())
+        .env("XDG_STATE_HOME", folder.path().join("state"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let port = line.trim().rsplit(':').next().unwrap().to_owned();
+    if as_printed(folder.path(), "nc", &["-h"]).is_some() {
+        let (stdout, stderr) = as_printed(folder.path(), "sh", &["-c", &format!("{LINE}timeout 5 nc localhost {port}")]).unwrap();
+        assert!(!stdout.is_empty(), "{stderr}");
+        assert_eq!(names(&stdout), expected);
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn what_cannot_be_read_from_the_input_is_answered_and_the_rest_goes_on() {
+    // CR LF, a byte-order mark, escapes beyond ASCII, and a last line without its end.
+    let folder = azure();
+    let mut server = Server::start();
+    let escaped = request(7, "eval.list", &json!({ "directory": "ä\u{1F600}" })).replace('ä', "\\u00e4").replace('\u{1F600}', "\\ud83d\\ude00");
+    let input = server.input.as_mut().unwrap();
+    write!(input, "\u{feff}{}\r\n\r\n{escaped}\r\n", request(6, "eval.list", &json!({ "dir": folder.path() }))).unwrap();
+    write!(input, "{}", request(8, "eval.list", &json!({ "directory": folder.path() }))).unwrap();
+    let lines = server.end();
+    let ids: Vec<_> = lines.iter().map(|line| line["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids, [6, 7, 8]);
+    assert_eq!(lines[1]["error"]["data"]["path"], "ä\u{1F600}");
+}
+
+#[test]
+fn output_goes_nowhere_when_nobody_reads_it_and_the_run_is_finished() {
+    let folder = azure();
+    let mut server = Server::start();
+    let id = server.ask("eval.run", json!({ "path": folder.path().join("azure-functions/eval.yaml") }))["result"]["runId"].as_str().unwrap().to_owned();
+    let Server { child, input, output, runs } = &mut server;
+    // The reader is gone.
+    let gone = std::mem::replace(output, BufReader::new(Command::new("true").stdout(Stdio::piped()).spawn().unwrap().stdout.take().unwrap()));
+    drop(gone);
+    drop(input.take());
+    assert!(child.wait().unwrap().success());
+    let mut text = String::new();
+    fs::File::open(runs.path().join(format!("{id}.jsonl"))).unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.lines().last().unwrap().starts_with("{\"end\":{\"state\":\"completed\""), "{text}");
+}
