@@ -18,7 +18,7 @@ use crate::reply::Reply;
 /// on a heap.
 ///
 /// ```
-/// # use rigline::{Call, Context, Failure, Outcome};
+/// # use rigline::{Context, Failure, Outcome};
 /// async fn measure(cx: &mut Context<'_>) -> Result<Outcome, Failure> {
 ///     cx.info("sampling 3V3");
 ///     let millivolts = 3300;

@@ -13,6 +13,9 @@ use crate::manifest::{Manifest, Operation};
 ///
 /// One extension lives on one thread; whoever serves it to many sends it one call at a time.
 ///
+/// `#[rigline::extension]` (feature `macros`) writes it, from the methods of a type and their doc comments. By hand it
+/// is no secret, and the way to go for an extension whose operations are known elsewhere, or which wraps another:
+///
 /// ```
 /// use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 ///

@@ -9,7 +9,8 @@
 //! | [`frame`] | incremental newline framing, in place |
 //! | [`json`] | RFC 8259: checked once, viewed, decoded in place by serde, written into bounded memory |
 //! | [`rpc`], [`protocol`] | JSON-RPC 2.0; gevals, Amplifier, namel3ss, waza |
-//! | [`extension`], [`manifest`], [`context`] | what an extension implements, says about itself, and talks to while it runs |
+//! | [`extension`](mod@extension), [`manifest`], [`context`] | what an extension implements, says about itself, and talks to while it runs |
+//! | [`params`] | the types that arguments and outputs are made of, and their JSON Schemas |
 //! | [`engine`] | bytes in, bytes out, calls for somebody to run; no I/O |
 //! | [`serve`] | the shells around it, blocking and async |
 //! | [`client`] | the host's half, without I/O |

@@ -420,7 +420,7 @@ lengths! {
     note = "the default of another type can be written as an expression: `default = Type::new(\"text\")`"
 )]
 pub trait FromText: Sized {
-    /// What it takes, for [`Text::check`].
+    /// What it takes, for [`Takes::check`].
     const TAKES: Takes;
 
     fn from_text(text: &'static str) -> Option<Self>;

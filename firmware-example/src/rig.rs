@@ -144,7 +144,7 @@ pub(crate) struct WaitPin<'a> {
     name = "rig",
     description = "A hardware-test rig: powers a board, measures it, presses its buttons"
 )]
-#[allow(clippy::unused_async, reason = "operations are async, whether they have to wait or not")]
+#[allow(clippy::unused_async, clippy::unnecessary_wraps, reason = "handlers are, whether they have to wait or not")]
 impl<B: Board> Rig<B> {
     /// Tell who the rig is, what it has, and how it fares
     #[operation]

@@ -298,9 +298,10 @@ impl Methods {
                 let conditions = cfg.iter().filter_map(|attribute| attribute.meta.require_list().ok());
                 let conditions: Vec<_> = conditions.map(|list| &list.tokens).collect();
                 let constant = quote!(#(#cfg)* const #place: ::core::primitive::usize = #before;);
-                before = match &*conditions {
-                    [] => quote!(#place + 1),
-                    _ => quote!(#before + ::core::cfg!(all(#(#conditions),*)) as ::core::primitive::usize),
+                before = if conditions.is_empty() {
+                    quote!(#place + 1)
+                } else {
+                    quote!(#before + ::core::cfg!(all(#(#conditions),*)) as ::core::primitive::usize)
                 };
                 constant
             })

@@ -67,11 +67,11 @@ mod text;
 ///   - The method is a plain `fn` or an `async fn`, on `&mut self`, `&self` or neither. A plain one keeps everybody
 ///     waiting while it runs.
 ///   - Its parameters, in any order and each of them optional: the context, `&mut Context<'_>`; what the host says about the
-///     call, [`CallContext<'_>`](CallContext); and one of any other type, the arguments, which implement [`Params`].
+///     call, [`CallContext<'_>`][CallContext]; and one of any other type, the arguments, which implement [`Params`].
 ///   - It returns a `Result` of [`Outcome`], `()`, or a struct with `#[derive(Outputs)]`, whose schema the manifest then
 ///     has; an operation that writes them by `cx.outputs` tells it as `#[operation(outputs = Measured)]`. The error
 ///     is [`Failure`], or anything that converts into one.
-/// - `#[configure]`: takes the configuration that a host sends when it starts a session: a [`Config<'_>`](Config), or a
+/// - `#[configure]`: takes the configuration that a host sends when it starts a session: a [`Config<'_>`][Config], or a
 ///   type that implements [`Params`], as an operation's arguments do; and the context. It returns `Result<(), Failure>`.
 /// - `#[safe_state]`: brings what the extension drives into a state that is safe when nobody watches.
 ///
@@ -86,7 +86,6 @@ mod text;
 /// [`Params`]: https://docs.rs/rigline/latest/rigline/trait.Params.html
 /// [`Outcome`]: https://docs.rs/rigline/latest/rigline/struct.Outcome.html
 /// [`Failure`]: https://docs.rs/rigline/latest/rigline/struct.Failure.html
-/// [`Config<'_>`]: https://docs.rs/rigline/latest/rigline/struct.Config.html
 /// [CallContext]: https://docs.rs/rigline/latest/rigline/struct.CallContext.html
 /// [Config]: https://docs.rs/rigline/latest/rigline/struct.Config.html
 #[proc_macro_attribute]

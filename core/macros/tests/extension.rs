@@ -1,5 +1,11 @@
 //! What the macros write, at work: manifests, decoders, dispatch.
-#![allow(clippy::unnecessary_wraps, clippy::unused_self, clippy::unused_async, reason = "as handlers are")]
+#![allow(
+    clippy::unnecessary_wraps,
+    clippy::unused_self,
+    clippy::unused_async,
+    clippy::non_minimal_cfg,
+    reason = "as handlers are"
+)]
 
 use std::convert::Infallible;
 
