@@ -155,6 +155,10 @@ impl<B: Board> Extension for BenchRig<B> {
             #[cfg(target_os = "none")]
             "fault" => cortex_m::asm::udf(),
             "hang" => loop {
+                // Asleep, so that an emulator need not run it step by step; interrupts wake it, and nobody polls anything.
+                #[cfg(target_os = "none")]
+                cortex_m::asm::wfi();
+                #[cfg(not(target_os = "none"))]
                 core::hint::spin_loop();
             },
             _ => self.rig.call(call, cx).await,
