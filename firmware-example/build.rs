@@ -18,10 +18,9 @@ fn main() {
     for argument in ["--nmagic", "-Tlink.x", "-Tlink-rp.x"] {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
-    for (image, feature) in [("rig", "FIRMWARE"), ("rig-bench", "BENCH_IMAGES")] {
-        if env::var_os(format!("CARGO_FEATURE_{feature}")).is_some() {
-            println!("cargo:rustc-link-arg-bin={image}=-Tdefmt.x");
-        }
+    // The library's defmt strings are in every image that links it, whether it logs or not.
+    if env::var_os("CARGO_FEATURE_FIRMWARE").is_some() {
+        println!("cargo:rustc-link-arg-bins=-Tdefmt.x");
     }
 }
 

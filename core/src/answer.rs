@@ -75,12 +75,14 @@ fn batch(
         return Some(parse_error(&mut reply::writer(memory, 0, limit), Protocol::Gevals, error));
     }
     let members = Json::of_checked(line).elements();
-    let (count, mut reserve) = members
-        .clone()
-        .fold((0usize, 0), |(count, reserve), member| (count.wrapping_add(1), reserve + reserve_for(member.as_bytes())));
+    let (count, mut reserve) = members.clone().fold((0usize, 0), |(count, reserve), member| {
+        (count.wrapping_add(1), reserve + reserve_for(member.as_bytes()))
+    });
     let fault = match count {
         0 => Some("an empty batch"),
-        1..=rpc::MAX_BATCH if reserve.saturating_add(2) > limit => Some("a batch whose replies may not fit the reply buffer"),
+        1..=rpc::MAX_BATCH if reserve.saturating_add(2) > limit => {
+            Some("a batch whose replies may not fit the reply buffer")
+        }
         1..=rpc::MAX_BATCH => None,
         _ => Some("a batch of more than 64 members"),
     };
@@ -182,7 +184,11 @@ mod tests {
     #[test]
     fn lines_are_answered_as_json_rpc_has_it() {
         let table = [
-            (r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"x":1}}"#, r#"{"jsonrpc":"2.0","id":"a","result":{"x":1}}"#, 1),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"x":1}}"#,
+                r#"{"jsonrpc":"2.0","id":"a","result":{"x":1}}"#,
+                1,
+            ),
             (r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#, r#"{"jsonrpc":"2.0","id":1,"result":null}"#, 1),
             (r#"{"jsonrpc":"2.0","method":"m"}"#, "", 1),
             (r#"{"jsonrpc":"2.0","id":1,"result":2}"#, "", 0),
@@ -192,7 +198,11 @@ mod tests {
                 r#"[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request: a request must be an object"}},{"jsonrpc":"2.0","id":7,"result":null}]"#,
                 1,
             ),
-            ("[]", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request: an empty batch"}}"#, 0),
+            (
+                "[]",
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request: an empty batch"}}"#,
+                0,
+            ),
             (
                 "{",
                 r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error: the line ends inside a value; a message must be complete and on one line at byte 1"}}"#,

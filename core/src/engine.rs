@@ -884,7 +884,11 @@ pub(crate) fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit
     out.len()
 }
 
-pub(crate) fn parse_error(out: &mut Writer<'_>, protocol: Protocol, SyntaxError { kind, offset }: SyntaxError) -> usize {
+pub(crate) fn parse_error(
+    out: &mut Writer<'_>,
+    protocol: Protocol,
+    SyntaxError { kind, offset }: SyntaxError,
+) -> usize {
     protocol.write_fault(out, b"", rpc::PARSE_ERROR, |out| {
         out.text_part("Parse error: ");
         out.text_part(kind.text());

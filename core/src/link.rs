@@ -38,8 +38,10 @@
 //!
 //! Logs are sent once and may be lost.
 
+#[cfg(feature = "async")]
 use core::cell::Cell;
 
+#[cfg(feature = "async")]
 use crate::rpc;
 
 /// The algorithm of the CRC: CRC-32/ISO-HDLC.
@@ -315,6 +317,7 @@ impl<'m> Collector<'m> {
 }
 
 /// What the two halves of a device's link share.
+#[cfg(feature = "async")]
 #[derive(Debug, Default)]
 pub struct Shared {
     session: Cell<Option<u32>>,
@@ -331,6 +334,7 @@ pub struct Shared {
     again: Cell<bool>,
 }
 
+#[cfg(feature = "async")]
 impl Shared {
     /// For one device.
     pub const fn new() -> Self {
@@ -348,7 +352,6 @@ impl Shared {
     }
 
     /// Whether there is something to send that no handler asked for.
-    #[cfg(feature = "async")]
     fn has_word(&self) -> bool {
         self.hello.get()
             || self.damaged.get()
@@ -415,6 +418,7 @@ impl Shared {
     }
 }
 
+#[cfg(feature = "async")]
 enum Taken {
     Nothing,
     /// What runs is cancelled.

@@ -128,7 +128,7 @@ pub(crate) fn id<'t>(text: &'t [u8], spans: &Spans) -> &'t [u8] {
 }
 
 /// Whether a line brings a reply, in whatever protocol: all do but notifications, replies, and batches of these.
-#[cfg(feature = "postcard")]
+#[cfg(all(feature = "postcard", feature = "async"))]
 pub(crate) fn is_answered(line: &[u8]) -> bool {
     let one = |text: &[u8]| {
         scan(text).is_ok_and(|spans| match spans {

@@ -192,6 +192,10 @@ impl<B: Board> BenchRig<B> {
     #[operation]
     fn hang(&mut self) -> Result<Outcome, Failure> {
         loop {
+            // Asleep, so that an emulator need not run it step by step; interrupts wake it, and nobody polls anything.
+            #[cfg(target_os = "none")]
+            cortex_m::asm::wfi();
+            #[cfg(not(target_os = "none"))]
             core::hint::spin_loop();
         }
     }

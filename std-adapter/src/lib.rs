@@ -53,3 +53,8 @@ pub use clock::TokioClock;
 #[cfg(feature = "host")]
 pub use host::Host;
 pub use requires::RequirePath;
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -95,7 +95,10 @@ for line in sys.stdin:
 fn hanging() -> TempDir {
     let folder = folder(&[
         ("telltale.py", TELLTALE),
-        ("task.yaml", "id: hang\nname: Hangs\nsteps:\n  - { id: h, operation: hang }\n  - { id: c, phase: cleanup, operation: clean }\n"),
+        (
+            "task.yaml",
+            "id: hang\nname: Hangs\nsteps:\n  - { id: h, operation: hang }\n  - { id: c, phase: cleanup, operation: clean }\n",
+        ),
     ]);
     let target = format!("exec:python3 '{}'", folder.path().join("telltale.py").display());
     fs::write(
@@ -303,15 +306,21 @@ fn every_example_of_the_text_is_answered_in_its_shape() {
     while lines.last().is_none_or(|last: &Value| last["method"] != "eval.complete") {
         lines.push(server.line());
     }
-    let progress: Vec<_> = lines.iter().filter(|line| line["method"] == "eval.progress").map(|line| &line["params"]).collect();
+    let progress: Vec<_> =
+        lines.iter().filter(|line| line["method"] == "eval.progress").map(|line| &line["params"]).collect();
     let events: Vec<_> = progress.iter().map(|progress| progress["event"].as_str().unwrap()).collect();
     let trial = ["trial_start", "trial_complete"];
-    let expected = [&["run_start", "task_start"], &trial[..], &trial, &trial, &["task_complete", "run_complete"]].concat();
+    let expected =
+        [&["run_start", "task_start"], &trial[..], &trial, &trial, &["task_complete", "run_complete"]].concat();
     assert_eq!(events, expected);
     let task = progress.iter().find(|progress| progress["event"] == "task_complete").unwrap();
-    for (name, value) in
-        [("runId", json!(id)), ("taskName", json!("create-function")), ("taskNum", json!(1)), ("totalTasks", json!(1)), ("status", json!("passed"))]
-    {
+    for (name, value) in [
+        ("runId", json!(id)),
+        ("taskName", json!("create-function")),
+        ("taskNum", json!(1)),
+        ("totalTasks", json!(1)),
+        ("status", json!("passed")),
+    ] {
         assert_eq!(task[name], value, "{name}");
     }
     let log = lines.iter().find(|line| line["method"] == "eval.log").unwrap();
@@ -321,7 +330,10 @@ fn every_example_of_the_text_is_answered_in_its_shape() {
 
     let ended = json!({ "runId": id, "status": "completed", "result": summary, "error": null });
     assert_eq!(server.ask("run.status", json!({ "runId": id }))["result"], ended);
-    assert_eq!(server.ask("run.cancel", json!({ "run_id": id }))["result"], json!({ "runId": id, "status": "completed" }));
+    assert_eq!(
+        server.ask("run.cancel", json!({ "run_id": id }))["result"],
+        json!({ "runId": id, "status": "completed" })
+    );
     // Another process knows of it too.
     let runs = std::mem::replace(&mut server.runs, tempfile::tempdir().unwrap());
     assert!(server.end().is_empty());
@@ -367,14 +379,20 @@ fn every_error_has_its_code() {
     }
     let known = server.ask("eval.run", json!({ "path": path, "executor": "gpt" }))["error"]["data"]["known"].clone();
     assert!(known.as_array().unwrap().contains(&json!("extension")), "{known}");
-    assert_eq!(server.ask("eval.run", json!({ "path": "/x/eval.yaml" }))["error"]["data"], json!({ "path": "/x/eval.yaml" }));
+    assert_eq!(
+        server.ask("eval.run", json!({ "path": "/x/eval.yaml" }))["error"]["data"],
+        json!({ "path": "/x/eval.yaml" })
+    );
     let errors = json!([
         "Missing required field: name (bad.yaml:1)",
         "Invalid executor type: invalid (there are mock, command, extension, copilot-sdk, copilot-cli, claude-code) (bad.yaml:1)",
         "No task file matches x.yaml (bad.yaml:2)",
     ]);
     assert_eq!(server.ask("eval.run", json!({ "path": bad }))["error"]["data"], json!({ "errors": errors }));
-    assert_eq!(server.ask("eval.validate", json!({ "path": bad }))["result"], json!({ "valid": false, "errors": errors }));
+    assert_eq!(
+        server.ask("eval.validate", json!({ "path": bad }))["result"],
+        json!({ "valid": false, "errors": errors })
+    );
     assert!(server.end().is_empty());
 }
 
@@ -450,7 +468,8 @@ fn the_rigs_evals_pass_on_the_simulated_rig_and_the_one_that_is_to_fail_fails() 
         assert_eq!(report["runs"][0]["summary"]["passed"], passed);
         assert_eq!(fs::read_to_string(&junit).unwrap().matches("<testcase").count(), total);
     }
-    let (exit, stdout, _) = run(command(&["eval", "run", "--filter", "3v3", "--runs"]).arg(out.path()).arg(rig_evals().join("rails")));
+    let (exit, stdout, _) =
+        run(command(&["eval", "run", "--filter", "3v3", "--runs"]).arg(out.path()).arg(rig_evals().join("rails")));
     assert_eq!((exit, stdout.contains("1 of 1 tasks passed")), (Some(0), true), "{stdout}");
     let (exit, stdout, _) = run(command(&["eval", "list", "--json"]).arg(rig_evals()));
     let listed: Value = serde_json::from_str(&stdout).unwrap();
@@ -488,10 +507,21 @@ fn the_shipped_schemas_take_what_is_valid_and_refuse_what_is_not() {
         }
     }
     assert_eq!(seen, 9);
-    for bad in ["name: x", "tasks: [a]", "name: x\ntasks: []", "name: x\ntasks: [a]\nconfig: { executor: nope }", "name: x\ntasks: [a]\nmetrics: 1"] {
+    for bad in [
+        "name: x",
+        "tasks: [a]",
+        "name: x\ntasks: []",
+        "name: x\ntasks: [a]\nconfig: { executor: nope }",
+        "name: x\ntasks: [a]\nmetrics: 1",
+    ] {
         assert!(!eval.is_valid(&yaml(bad)), "{bad}");
     }
-    for bad in ["name: x", "id: x\nsteps: [{ id: a }]", "id: x\ngraders: [{ type: magic }]", "id: x\nsteps: [{ operation: a, phase: b }]"] {
+    for bad in [
+        "name: x",
+        "id: x\nsteps: [{ id: a }]",
+        "id: x\ngraders: [{ type: magic }]",
+        "id: x\nsteps: [{ operation: a, phase: b }]",
+    ] {
         assert!(!task.is_valid(&yaml(bad)), "{bad}");
     }
 }
@@ -521,7 +551,8 @@ fn steps_hand_on_outputs_and_the_extension_is_told_the_context() {
     )
     .unwrap();
     let runs = tempfile::tempdir().unwrap();
-    let (exit, stdout, stderr) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("eval.yaml")));
+    let (exit, stdout, stderr) =
+        run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("eval.yaml")));
     assert_eq!(exit, Some(0), "{stdout}{stderr}");
     assert!(stderr.contains("grader code: graders of type code are not supported here"), "{stderr}");
     let calls: Vec<Value> = fs::read_to_string(folder.path().join("calls"))
@@ -543,19 +574,27 @@ fn steps_hand_on_outputs_and_the_extension_is_told_the_context() {
 #[test]
 fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
     let folder = folder(&[
-        ("eval.yaml", "name: c\nconfig: { executor: command, command: [sh, -c, 'sleep 60 & echo $! > pid; wait'], timeout_seconds: 0.5 }\ntasks: [t.yaml]\n"),
+        (
+            "eval.yaml",
+            "name: c\nconfig: { executor: command, command: [sh, -c, 'sleep 60 & echo $! > pid; wait'], timeout_seconds: 0.5 }\ntasks: [t.yaml]\n",
+        ),
         ("t.yaml", "id: t\nprompt: x\n"),
-        ("fails.yaml", "name: f\nconfig: { executor: command, command: 'sh -c \"echo oops >&2; exit 3\"' }\ntasks: [t.yaml]\n"),
+        (
+            "fails.yaml",
+            "name: f\nconfig: { executor: command, command: 'sh -c \"echo oops >&2; exit 3\"' }\ntasks: [t.yaml]\n",
+        ),
     ]);
     let runs = tempfile::tempdir().unwrap();
     let start = Instant::now();
-    let (exit, stdout, _) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("eval.yaml")));
+    let (exit, stdout, _) =
+        run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("eval.yaml")));
     assert_eq!(exit, Some(1));
     assert!(stdout.contains("timeout") && start.elapsed() < Duration::from_secs(20), "{stdout}");
     let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
     let is_there = || fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "));
     wait_until("the command's child is gone", || !is_there());
-    let (exit, stdout, stderr) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("fails.yaml")));
+    let (exit, stdout, stderr) =
+        run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("fails.yaml")));
     assert_eq!(exit, Some(1));
     assert!(stdout.contains("exit status: 3") && stderr.contains("oops"), "{stdout}{stderr}");
 }
@@ -614,7 +653,13 @@ fn a_cancel_is_answered_and_the_operation_stopped_within_100_ms_then_cleanup_the
 fn ctrl_c_cancels_a_run_at_the_shell_and_cleans_up() {
     let folder = hanging();
     let runs = tempfile::tempdir().unwrap();
-    let child = command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command(&["eval", "run", "--runs"])
+        .arg(runs.path())
+        .arg(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     wait_until("it hangs", || folder.path().join("alive").exists());
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -652,7 +697,10 @@ fn a_run_whose_process_was_killed_has_failed_with_what_was_done() {
     let mut server = Server::with_runs(runs);
     let status = server.ask("run.status", json!({ "runId": id }))["result"].clone();
     assert_eq!(status["status"], "failed");
-    assert_eq!((&status["result"]["total"], &status["result"]["passed"], &status["result"]["failed"]), (&json!(3), &json!(1), &json!(0)));
+    assert_eq!(
+        (&status["result"]["total"], &status["result"]["passed"], &status["result"]["failed"]),
+        (&json!(3), &json!(1), &json!(0))
+    );
     assert!(status["error"].as_str().unwrap().contains("1 of 3 tasks"), "{status}");
 }
 
@@ -689,7 +737,8 @@ fn twenty_clients_have_a_hundred_runs_and_each_hears_of_its_own_only() {
                 for id in 1..=5 {
                     client.send(&(request(id, "eval.run", &json!({ "path": folder.path() })) + "\n"));
                 }
-                let (mut own, mut events, mut complete) = (HashSet::new(), HashMap::<String, Vec<String>>::new(), HashSet::new());
+                let (mut own, mut events, mut complete) =
+                    (HashSet::new(), HashMap::<String, Vec<String>>::new(), HashSet::new());
                 while complete.len() < 5 {
                     let line = message(&mut client.output).unwrap();
                     if let Some(id) = line["result"]["runId"].as_str() {
@@ -838,9 +887,10 @@ fn the_texts_typescript_client_gets_single_replies_and_with_a_line_splitter_runs
     let folder = waza();
     let eval = rig_evals().join("rails/eval.yaml");
     // As printed, but that it says what it got, and comes to an end.
-    let single = client("client.mjs", &eval)
-        .replace("'eval.run'", "'eval.get'")
-        .replace("  if (message.method", "  console.log(JSON.stringify(message)); waza.stdin.end();\n  if (message.method");
+    let single = client("client.mjs", &eval).replace("'eval.run'", "'eval.get'").replace(
+        "  if (message.method",
+        "  console.log(JSON.stringify(message)); waza.stdin.end();\n  if (message.method",
+    );
     fs::write(folder.path().join("single.mjs"), single).unwrap();
     let Some((stdout, stderr)) = as_printed(folder.path(), "node", &["single.mjs"]) else { return };
     let reply: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
@@ -849,7 +899,10 @@ fn the_texts_typescript_client_gets_single_replies_and_with_a_line_splitter_runs
     fs::write(folder.path().join("run.mjs"), client("client-run.mjs", &eval)).unwrap();
     let (stdout, stderr) = as_printed(folder.path(), "node", &["run.mjs"]).unwrap();
     assert!(stdout.starts_with("running\neval.progress\n"), "{stdout}{stderr}");
-    assert!(stdout.trim_end().ends_with(r#""summary":{"total":3,"passed":3,"failed":0,"passRate":1}}"#), "{stdout}{stderr}");
+    assert!(
+        stdout.trim_end().ends_with(r#""summary":{"total":3,"passed":3,"failed":0,"passRate":1}}"#),
+        "{stdout}{stderr}"
+    );
 }
 
 #[test]
@@ -859,7 +912,10 @@ fn the_texts_pipe_and_nc_lines_list_the_rigs_evals() {
     let names = |stdout: &str| {
         let reply: Value = serde_json::from_str(stdout).unwrap_or_else(|_| panic!("{stdout}"));
         let evals = reply["result"]["evals"].as_array().unwrap().clone();
-        evals.iter().map(|eval| (eval["name"].as_str().unwrap().to_owned(), eval["path"].as_str().unwrap().to_owned())).collect::<Vec<_>>()
+        evals
+            .iter()
+            .map(|eval| (eval["name"].as_str().unwrap().to_owned(), eval["path"].as_str().unwrap().to_owned()))
+            .collect::<Vec<_>>()
     };
     let expected = [
         ("boot-and-button", "./examples/boot/eval.yaml"),
@@ -881,7 +937,8 @@ fn the_texts_pipe_and_nc_lines_list_the_rigs_evals() {
     BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let port = line.trim().rsplit(':').next().unwrap().to_owned();
     if as_printed(folder.path(), "nc", &["-h"]).is_some() {
-        let (stdout, stderr) = as_printed(folder.path(), "sh", &["-c", &format!("{LINE}timeout 5 nc localhost {port}")]).unwrap();
+        let (stdout, stderr) =
+            as_printed(folder.path(), "sh", &["-c", &format!("{LINE}timeout 5 nc localhost {port}")]).unwrap();
         assert!(!stdout.is_empty(), "{stderr}");
         assert_eq!(names(&stdout), expected);
     }
@@ -894,9 +951,12 @@ fn what_cannot_be_read_from_the_input_is_answered_and_the_rest_goes_on() {
     // CR LF, a byte-order mark, escapes beyond ASCII, and a last line without its end.
     let folder = azure();
     let mut server = Server::start();
-    let escaped = request(7, "eval.list", &json!({ "directory": "ä\u{1F600}" })).replace('ä', "\\u00e4").replace('\u{1F600}', "\\ud83d\\ude00");
+    let escaped = request(7, "eval.list", &json!({ "directory": "ä\u{1F600}" }))
+        .replace('ä', "\\u00e4")
+        .replace('\u{1F600}', "\\ud83d\\ude00");
     let input = server.input.as_mut().unwrap();
-    write!(input, "\u{feff}{}\r\n\r\n{escaped}\r\n", request(6, "eval.list", &json!({ "dir": folder.path() }))).unwrap();
+    write!(input, "\u{feff}{}\r\n\r\n{escaped}\r\n", request(6, "eval.list", &json!({ "dir": folder.path() })))
+        .unwrap();
     write!(input, "{}", request(8, "eval.list", &json!({ "directory": folder.path() }))).unwrap();
     let lines = server.end();
     let ids: Vec<_> = lines.iter().map(|line| line["id"].as_i64().unwrap()).collect();
@@ -908,10 +968,17 @@ fn what_cannot_be_read_from_the_input_is_answered_and_the_rest_goes_on() {
 fn output_goes_nowhere_when_nobody_reads_it_and_the_run_is_finished() {
     let folder = azure();
     let mut server = Server::start();
-    let id = server.ask("eval.run", json!({ "path": folder.path().join("azure-functions/eval.yaml") }))["result"]["runId"].as_str().unwrap().to_owned();
+    let id =
+        server.ask("eval.run", json!({ "path": folder.path().join("azure-functions/eval.yaml") }))["result"]["runId"]
+            .as_str()
+            .unwrap()
+            .to_owned();
     let Server { child, input, output, runs } = &mut server;
     // The reader is gone.
-    let gone = std::mem::replace(output, BufReader::new(Command::new("true").stdout(Stdio::piped()).spawn().unwrap().stdout.take().unwrap()));
+    let gone = std::mem::replace(
+        output,
+        BufReader::new(Command::new("true").stdout(Stdio::piped()).spawn().unwrap().stdout.take().unwrap()),
+    );
     drop(gone);
     drop(input.take());
     assert!(child.wait().unwrap().success());

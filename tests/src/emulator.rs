@@ -29,6 +29,15 @@ impl Emulator {
     /// # Panics
     /// When the image does not enumerate.
     pub fn start(name: &str) -> Option<Self> {
+        Self::start_with(name, &[])
+    }
+
+    /// The same, but idle time is skipped: what waits is over at once, and a pause of the host's is a long time for the board.
+    pub fn start_fast(name: &str) -> Option<Self> {
+        Self::start_with(name, &["--fast"])
+    }
+
+    fn start_with(name: &str, options: &[&str]) -> Option<Self> {
         let (node, image) = match requirements(name) {
             Ok(found) => found,
             Err(missing) => {
@@ -38,12 +47,12 @@ impl Emulator {
                 return None;
             }
         };
-        Some(Self::spawn(&node, &image))
+        Some(Self::spawn(&node, &image, options))
     }
 
-    fn spawn(node: &Path, image: &Path) -> Self {
+    fn spawn(node: &Path, image: &Path, options: &[&str]) -> Self {
         let mut command = Command::new(node);
-        command.arg(directory().join("emulator.mjs")).arg(image).args(["--quiet", "--until-eof"]);
+        command.arg(directory().join("emulator.mjs")).arg(image).args(["--quiet", "--until-eof"]).args(options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -71,6 +80,17 @@ impl Emulator {
     /// UART0.
     pub fn uart(&self) -> TcpStream {
         connect(&self.ready["uart_port"])
+    }
+
+    /// The TCP port that UART0 is on, for programs of their own.
+    ///
+    /// # Panics
+    /// Never: the emulator has told it.
+    pub fn uart_port(&self) -> u16 {
+        self.ready["uart_port"]
+            .as_u64()
+            .and_then(|port| u16::try_from(port).ok())
+            .expect("the emulator tells its ports")
     }
 
     /// Sends a command to the control port and gives its answer; `tests/emulator/README.md` lists them.

@@ -23,14 +23,14 @@ pub mod logs;
 
 use core::future::pending;
 
-use defmt_rtt as _;
 use embassy_futures::join::join4;
 use embassy_rp::adc;
+use embassy_rp::interrupt::typelevel::Binding;
 use embassy_rp::peripherals::{UART0, USB};
 use embassy_rp::uart::{self, BufferedUart, BufferedUartRx};
 use embassy_rp::usb::{self, Driver};
 use embassy_rp::watchdog::Watchdog;
-use embassy_rp::{Peripherals, bind_interrupts};
+use embassy_rp::{Peripherals, interrupt};
 use embassy_time::{Duration, Timer};
 use embassy_usb::Builder;
 use embedded_io_async::{ErrorType, Read};
@@ -63,14 +63,31 @@ pub const WATCHDOG: Duration = Duration::from_secs(8);
 /// The speed of UART0, in baud.
 pub const BAUD: u32 = 115_200;
 
-bind_interrupts!(struct Interrupts {
-    USBCTRL_IRQ => usb::InterruptHandler<USB>;
-    UART0_IRQ => uart::BufferedInterruptHandler<UART0>;
-    ADC_IRQ_FIFO => adc::InterruptHandler;
-});
+/// The interrupts that the rig's drivers need, bound by embassy's `bind_interrupts`.
+pub trait Interrupts:
+    Copy
+    + Binding<interrupt::typelevel::USBCTRL_IRQ, usb::InterruptHandler<USB>>
+    + Binding<interrupt::typelevel::UART0_IRQ, uart::BufferedInterruptHandler<UART0>>
+    + Binding<interrupt::typelevel::ADC_IRQ_FIFO, adc::InterruptHandler>
+    + 'static
+{
+}
+
+impl<I> Interrupts for I where
+    I: Copy
+        + Binding<interrupt::typelevel::USBCTRL_IRQ, usb::InterruptHandler<USB>>
+        + Binding<interrupt::typelevel::UART0_IRQ, uart::BufferedInterruptHandler<UART0>>
+        + Binding<interrupt::typelevel::ADC_IRQ_FIFO, adc::InterruptHandler>
+        + 'static
+{
+}
 
 /// Runs for ever what `make` makes of the board and of the longest request and reply.
-pub async fn run<E: Extension>(p: Peripherals, make: impl FnOnce(PicoBoard, (usize, usize)) -> E) {
+pub async fn run<E: Extension>(
+    p: Peripherals,
+    interrupts: impl Interrupts,
+    make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
+) {
     static SERIAL: StaticCell<[u8; 16]> = StaticCell::new();
 
     let mut watchdog = Watchdog::new(p.WATCHDOG);
@@ -91,14 +108,14 @@ pub async fn run<E: Extension>(p: Peripherals, make: impl FnOnce(PicoBoard, (usi
         channels: (p.PIN_26, p.PIN_27, p.PIN_28),
         temperature: p.ADC_TEMP_SENSOR,
     };
-    let adc = adc::Adc::new(p.ADC, Interrupts, adc::Config::default());
+    let adc = adc::Adc::new(p.ADC, interrupts, adc::Config::default());
     let board = hal::board(pins, adc, crate::board::Identity { id, reset: Some(reset), last_panic });
 
     let mut extension = make(board, (REQUEST - 1, REPLY - 1));
     let wires = Wires::new(&mut extension, &EmbassyClock);
     let (on_usb, on_uart) = (wires.on(Wire::Usb), wires.on(Wire::Uart));
 
-    let mut builder = usb_builder(Driver::new(p.USB, Interrupts), id);
+    let mut builder = usb_builder(Driver::new(p.USB, interrupts), id);
     static STATE: StaticCell<usb_cdc::State<'_, Rp2040Endpoints>> = StaticCell::new();
     let port = Port::new(&mut builder, STATE.init_with(usb_cdc::State::new), Rp2040Endpoints::first());
     let mut device = builder.build();
@@ -107,7 +124,7 @@ pub async fn run<E: Extension>(p: Peripherals, make: impl FnOnce(PicoBoard, (usi
     let (out, into) = UART.init_with(|| ([0; 64], [0; 256]));
     let mut config = uart::Config::default();
     config.baudrate = BAUD;
-    let uart = BufferedUart::new(p.UART0, p.PIN_0, p.PIN_1, Interrupts, out, into, config);
+    let uart = BufferedUart::new(p.UART0, p.PIN_0, p.PIN_1, interrupts, out, into, config);
 
     join4(device.run(), serve_usb(port, on_usb), serve_uart(uart, on_uart), async {
         loop {

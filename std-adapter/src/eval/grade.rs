@@ -188,14 +188,16 @@ impl Grader {
                 let fold = |text: &str| if *ignore_case { text.to_lowercase() } else { text.to_owned() };
                 let text = self.text(evidence)?;
                 let folded = fold(&text);
-                let found = |value: &String| Ok::<_, String>(folded.contains(&fold(&substitute(value, evidence.steps)?)));
+                let found =
+                    |value: &String| Ok::<_, String>(folded.contains(&fold(&substitute(value, evidence.steps)?)));
                 let mut missing = Vec::new();
                 for value in values {
                     if !found(value)? {
                         missing.push(value);
                     }
                 }
-                let failed = if *any { missing.len() == values.len() && !values.is_empty() } else { !missing.is_empty() };
+                let failed =
+                    if *any { missing.len() == values.len() && !values.is_empty() } else { !missing.is_empty() };
                 if failed {
                     let missing = missing.iter().map(|value| shown(value)).collect::<Vec<_>>().join(", ");
                     let which = if *any { "none of " } else { "" };
@@ -227,7 +229,12 @@ impl Grader {
                 let low = min.is_some_and(|min| number < min);
                 let high = max.is_some_and(|max| number > max);
                 let bound = |bound: &Option<f64>| bound.map_or_else(|| "…".to_owned(), |bound| bound.to_string());
-                let message = format!("{number} is {} {} to {}", if low || high { "outside" } else { "in" }, bound(min), bound(max));
+                let message = format!(
+                    "{number} is {} {} to {}",
+                    if low || high { "outside" } else { "in" },
+                    bound(min),
+                    bound(max)
+                );
                 if low || high { Err(message) } else { Ok(message) }
             }
             Check::Duration { most } => {
@@ -307,7 +314,8 @@ mod tests {
 
     #[test]
     fn what_graders_say() {
-        let steps = [StepRecord::done("read", "3V3 is at 3.3 V", &[("volts", "3.300"), ("high", "true"), ("list", "[1, 2]")])];
+        let steps =
+            [StepRecord::done("read", "3V3 is at 3.3 V", &[("volts", "3.300"), ("high", "true"), ("list", "[1, 2]")])];
         let evidence = Evidence {
             workdir: Path::new("/"),
             agent: Some("Hello World"),
@@ -329,7 +337,8 @@ mod tests {
             matches: vec![Regex::new(matches).unwrap()],
             not: vec![Regex::new(not).unwrap()],
         };
-        let files = |present: &str, absent: &str| Check::Files { present: vec![present.into()], absent: vec![absent.into()] };
+        let files =
+            |present: &str, absent: &str| Check::Files { present: vec![present.into()], absent: vec![absent.into()] };
         let duration = |millis| Check::Duration { most: Duration::from_millis(millis) };
         let (read, volts) = (Some("read"), Some("volts"));
         let table = [

@@ -96,7 +96,10 @@ fn walk(folder: &Path, errors: &mut Vec<String>) -> Vec<(PathBuf, bool)> {
     let entries = WalkDir::new(folder).follow_links(true).max_depth(DEPTH_LIMIT).sort_by_file_name();
     for (count, entry) in entries.into_iter().filter_entry(is_wanted).enumerate() {
         if count >= ENTRY_LIMIT {
-            errors.push(format!("{}: more than {ENTRY_LIMIT} files and folders: the rest was not looked at", folder.display()));
+            errors.push(format!(
+                "{}: more than {ENTRY_LIMIT} files and folders: the rest was not looked at",
+                folder.display()
+            ));
             break;
         }
         let entry = match entry {
@@ -111,7 +114,8 @@ fn walk(folder: &Path, errors: &mut Vec<String>) -> Vec<(PathBuf, bool)> {
             continue;
         }
         let path = entry.into_path();
-        let is_yaml = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
+        let is_yaml =
+            path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
         if is_yaml {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
             files.push((path, stem.starts_with("eval") || stem.ends_with("eval")));
@@ -126,7 +130,8 @@ fn walk(folder: &Path, errors: &mut Vec<String>) -> Vec<(PathBuf, bool)> {
 
 fn is_wanted(entry: &DirEntry) -> bool {
     let name = entry.file_name().to_string_lossy();
-    entry.depth() == 0 || !(entry.file_type().is_dir() && (name.starts_with('.') || matches!(&*name, "node_modules" | "target")))
+    entry.depth() == 0
+        || !(entry.file_type().is_dir() && (name.starts_with('.') || matches!(&*name, "node_modules" | "target")))
 }
 
 /// The head of an eval; `None` of a file that is none.

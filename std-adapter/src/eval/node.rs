@@ -37,7 +37,8 @@ pub(super) struct Unreadable {
 impl Node {
     /// Reads a document.
     pub(super) fn parse(text: &str) -> Result<Self, Unreadable> {
-        let node: Spanned<Kind> = serde_saphyr::from_str_with_options(text, options()).map_err(|error| unreadable(&error))?;
+        let node: Spanned<Kind> =
+            serde_saphyr::from_str_with_options(text, options()).map_err(|error| unreadable(&error))?;
         Ok(Self::of(node))
     }
 
@@ -256,7 +257,8 @@ mod tests {
 
     #[test]
     fn values_keep_their_lines_and_their_texts() {
-        let source = "name: rails\nversion: 1.10\nlist:\n  - a: 1\n    b: [true, null, 2.5]\nempty:\n\"quoted\": \"1.0\"\n";
+        let source =
+            "name: rails\nversion: 1.10\nlist:\n  - a: 1\n    b: [true, null, 2.5]\nempty:\n\"quoted\": \"1.0\"\n";
         let node = Node::parse(source).unwrap();
         assert_eq!(
             node.json(),

@@ -159,8 +159,14 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     progress(waza::Event::RunStart, None, None);
 
     let count = workers(&spec, executor, &log);
-    let around =
-        Arc::new(Surroundings { spec: spec.clone(), executor, workdir, connect, log: log.clone(), cancel: cancel.clone() });
+    let around = Arc::new(Surroundings {
+        spec: spec.clone(),
+        executor,
+        workdir,
+        connect,
+        log: log.clone(),
+        cancel: cancel.clone(),
+    });
     let shared = Arc::new(Shared {
         spec: spec.clone(),
         next: AtomicUsize::new(0),
@@ -271,7 +277,11 @@ impl Shared {
         let verdict = [Verdict::Cancelled, Verdict::Error, Verdict::Failed]
             .into_iter()
             .find(|verdict| trials.iter().any(|trial| trial.verdict == *verdict))
-            .unwrap_or(if trials.len() < self.spec.config.trials_per_task as usize { Verdict::Cancelled } else { Verdict::Passed });
+            .unwrap_or(if trials.len() < self.spec.config.trials_per_task as usize {
+                Verdict::Cancelled
+            } else {
+                Verdict::Passed
+            });
         let duration = started.elapsed();
         let record = TaskRecord { task: place, verdict, trials, duration };
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(record);
@@ -314,8 +324,8 @@ fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled
     let grades: Vec<&Grade> = tasks.iter().flat_map(|task| &task.trials).flat_map(|trial| &trial.grades).collect();
     let metrics: Vec<MetricResult> = spec.metrics.list.iter().map(|metric| measure(metric, &grades)).collect();
     let weights: f64 = metrics.iter().map(|metric| metric.weight).sum();
-    let score = (weights > 0.0)
-        .then(|| metrics.iter().map(|metric| metric.share * metric.weight).sum::<f64>() / weights);
+    let score =
+        (weights > 0.0).then(|| metrics.iter().map(|metric| metric.share * metric.weight).sum::<f64>() / weights);
     let reached = if metrics.is_empty() {
         reaches(summary, spec.metrics.pass_threshold)
     } else {
@@ -361,7 +371,13 @@ mod tests {
     use super::*;
 
     fn grade(kind: &str, metric: Option<&str>, judgement: Judgement) -> Grade {
-        Grade { grader: kind.into(), kind: kind.into(), metric: metric.map(str::to_owned), judgement, message: String::new() }
+        Grade {
+            grader: kind.into(),
+            kind: kind.into(),
+            metric: metric.map(str::to_owned),
+            judgement,
+            message: String::new(),
+        }
     }
 
     #[test]
@@ -390,7 +406,8 @@ mod tests {
             grade("code", None, Unsupported),
         ];
         let grades: Vec<&Grade> = grades.iter().collect();
-        for (name, share) in [("style", 0.5), ("regex", 0.5), ("contains", 1.0), ("overall", 2.0 / 3.0), ("code", 0.0)] {
+        for (name, share) in [("style", 0.5), ("regex", 0.5), ("contains", 1.0), ("overall", 2.0 / 3.0), ("code", 0.0)]
+        {
             let metric = Metric { name: name.into(), weight: 1.0, threshold: 0.5, description: None };
             let result = measure(&metric, &grades);
             assert!((result.share - share).abs() < 1e-9, "{name}: {}", result.share);

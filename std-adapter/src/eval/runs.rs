@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rigline::protocol::waza::{self, RunState, Summary, Verdict};
 use rigline::Phase;
+use rigline::protocol::waza::{self, RunState, Summary, Verdict};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -176,7 +176,9 @@ impl Runs {
         }
         let folder = match &request.context_dir {
             Some(folder) => folder.clone(),
-            None => spec.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+            None => {
+                spec.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+            }
         };
         if !folder.is_dir() {
             return Err(StartError::NoWorkdir(folder));
@@ -285,7 +287,9 @@ impl Runs {
     /// The lock of a target that is one board.
     fn board(&self, spec: &Spec, executor: Executor) -> Option<Arc<tokio::sync::Mutex<()>>> {
         let target = spec.config.target.as_ref().filter(|_| executor != Executor::Mock)?;
-        if spec.tasks.iter().all(|task| task.steps.is_empty()) || matches!(target.parse(), Ok(Target::Sim | Target::Exec(_))) {
+        if spec.tasks.iter().all(|task| task.steps.is_empty())
+            || matches!(target.parse(), Ok(Target::Sim | Target::Exec(_)))
+        {
             return None;
         }
         let mut boards = self.inner.boards.lock().unwrap_or_else(PoisonError::into_inner);
@@ -373,7 +377,9 @@ impl Runs {
         let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
         let written = match &event {
             Event::Trial { task, record } => file.append(&json!({ "trial": trial(name(*task), record) })),
-            Event::Progress(Progress { event: waza::Event::TaskComplete, task: Some(task), verdict, duration, .. }) => {
+            Event::Progress(Progress {
+                event: waza::Event::TaskComplete, task: Some(task), verdict, duration, ..
+            }) => {
                 let mut table = self.lock();
                 if let Some(entry) = table.runs.get_mut(id) {
                     match verdict {
@@ -388,7 +394,8 @@ impl Runs {
                 file.append(&json!({ "task": { "id": name(*task), "status": verdict, "durationMs": duration } }))
             }
             Event::Complete(outcome) => {
-                let mut stored = Stored { state: outcome.state, summary: outcome.summary, error: outcome.error.clone() };
+                let mut stored =
+                    Stored { state: outcome.state, summary: outcome.summary, error: outcome.error.clone() };
                 let mut table = self.lock();
                 let Some(entry) = table.runs.get_mut(id) else { return event };
                 // It was cancelled when all was done already: what was answered stays true.
@@ -402,7 +409,8 @@ impl Runs {
                 let written = file.end(&stored);
                 if is_late {
                     tell(written);
-                    let outcome = Outcome { state: stored.state, error: stored.error, passed: false, ..(**outcome).clone() };
+                    let outcome =
+                        Outcome { state: stored.state, error: stored.error, passed: false, ..(**outcome).clone() };
                     return Event::Complete(Arc::new(outcome));
                 }
                 written

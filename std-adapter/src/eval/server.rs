@@ -322,7 +322,12 @@ enum End {
 }
 
 /// Answers a client's lines to the end of its input.
-async fn converse<R: Read<Error = io::Error>>(input: &mut R, client: &Arc<Client>, runs: &Runs, is_open: bool) -> io::Result<End> {
+async fn converse<R: Read<Error = io::Error>>(
+    input: &mut R,
+    client: &Arc<Client>,
+    runs: &Runs,
+    is_open: bool,
+) -> io::Result<End> {
     // Asked for at once, and taken from the system only as far as it is touched.
     let (mut request, mut reply) = (vec![0; REQUEST_LIMIT + 1], vec![0; REPLY_LIMIT + 1]);
     let mut framer = Framer::new(&mut request);
@@ -343,7 +348,8 @@ async fn converse<R: Read<Error = io::Error>>(input: &mut R, client: &Arc<Client
             let mut service = Service::new(runs.clone());
             // Files are read here.
             let answered = tokio::task::block_in_place(|| {
-                rpc::answer(line, &mut reply, &mut |incoming, out| serve(&mut service, incoming, out)).map(<[u8]>::to_vec)
+                rpc::answer(line, &mut reply, &mut |incoming, out| serve(&mut service, incoming, out))
+                    .map(<[u8]>::to_vec)
             });
             if let Some(answered) = answered {
                 client.send(answered);
@@ -453,13 +459,20 @@ mod tests {
     #[test]
     fn http_is_known_by_its_first_line() {
         let http = [
-            "GET / HTTP/1.1", "POST /rpc HTTP/1.1\r", "OPTIONS * HTTP/1.0", "PRI * HTTP/2.0", "GET /", "CONNECT a:1 HTTP/1.1",
+            "GET / HTTP/1.1",
+            "POST /rpc HTTP/1.1\r",
+            "OPTIONS * HTTP/1.0",
+            "PRI * HTTP/2.0",
+            "GET /",
+            "CONNECT a:1 HTTP/1.1",
             "POST http://localhost:9000/ HTTP/1.1",
         ];
         for line in http {
             assert!(is_http(line.as_bytes()), "{line}");
         }
-        for line in ["{}", "[]", "GET", "hello world", "AT+CGMI", "{\"a\": \" HTTP/1.1\"}", "Host: localhost", "\u{ff} x"] {
+        for line in
+            ["{}", "[]", "GET", "hello world", "AT+CGMI", "{\"a\": \" HTTP/1.1\"}", "Host: localhost", "\u{ff} x"]
+        {
             assert!(!is_http(line.as_bytes()), "{line}");
         }
     }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use rigline::json::view::Text;
 use rigline::json::RawJson;
+use rigline::json::view::Text;
 use rigline::protocol::waza::{
-    Error, EvalList, EvalService, EvalSummary, Reply, RunRequest, RunState, Started, Status, Summary, TaskSummary, Validation,
+    Error, EvalList, EvalService, EvalSummary, Reply, RunRequest, RunState, Started, Status, Summary, TaskSummary,
+    Validation,
 };
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
@@ -162,7 +163,11 @@ impl EvalService for Service {
         request.context_dir = text(run.context_dir).map(PathBuf::from);
         match self.runs.accept(&request) {
             Ok(accepted) => {
-                reply.send(&Started { run_id: Some(accepted.id()), status: Some(RunState::Running), ..Started::default() });
+                reply.send(&Started {
+                    run_id: Some(accepted.id()),
+                    status: Some(RunState::Running),
+                    ..Started::default()
+                });
                 self.started.push(accepted);
                 Ok(())
             }

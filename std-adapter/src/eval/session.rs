@@ -21,7 +21,12 @@ pub type OnLog = Arc<dyn Fn(Level, &str) + Send + Sync>;
 /// Opens sessions with targets.
 pub trait Connect: Send + Sync {
     /// Opens a session with `target`, configured with `settings`.
-    fn connect<'a>(&'a self, target: &'a str, settings: Option<Value>, log: OnLog) -> Pending<'a, Result<Box<dyn Session>, String>>;
+    fn connect<'a>(
+        &'a self,
+        target: &'a str,
+        settings: Option<Value>,
+        log: OnLog,
+    ) -> Pending<'a, Result<Box<dyn Session>, String>>;
 }
 
 /// A session with an extension.
@@ -76,7 +81,12 @@ pub struct Hosts {
 }
 
 impl Connect for Hosts {
-    fn connect<'a>(&'a self, target: &'a str, settings: Option<Value>, log: OnLog) -> Pending<'a, Result<Box<dyn Session>, String>> {
+    fn connect<'a>(
+        &'a self,
+        target: &'a str,
+        settings: Option<Value>,
+        log: OnLog,
+    ) -> Pending<'a, Result<Box<dyn Session>, String>> {
         Box::pin(async move {
             let target: Target = target.parse().map_err(|error| format!("{error}"))?;
             let mut options = Options::default();

@@ -266,7 +266,12 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
         Ok(source) => source,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(LoadError::NotFound(path)),
         Err(error) => {
-            return Err(LoadError::Unreadable(Fault { text: format!("Cannot be read: {error}"), path, file, line: None }));
+            return Err(LoadError::Unreadable(Fault {
+                text: format!("Cannot be read: {error}"),
+                path,
+                file,
+                line: None,
+            }));
         }
     };
     let node = match Node::parse(&source) {
@@ -471,7 +476,8 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
     match Executor::named(&config.executor) {
         Some(Executor::Extension) => {
             if config.target.is_none() {
-                reader.fault(at, "Missing required field: config.target (the executor extension needs one, such as sim)");
+                reader
+                    .fault(at, "Missing required field: config.target (the executor extension needs one, such as sim)");
             }
             for task in tasks.iter().filter(|task| task.steps.is_empty()) {
                 let text = format!("Task {} has no steps, which the executor extension needs", task.id);
@@ -501,19 +507,14 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
     ];
     with_defaults(&mut members, "config", node.get("config"), &effective);
     if node.get("metrics").is_none_or(|metrics| matches!(metrics.kind, Kind::Map(_))) {
-        with_defaults(&mut members, "metrics", node.get("metrics"), &[("pass_threshold", metrics.pass_threshold.into())]);
+        with_defaults(
+            &mut members,
+            "metrics",
+            node.get("metrics"),
+            &[("pass_threshold", metrics.pass_threshold.into())],
+        );
     }
-    Spec {
-        path: reader.path.to_owned(),
-        name,
-        description,
-        skill,
-        version,
-        config,
-        metrics,
-        tasks,
-        members,
-    }
+    Spec { path: reader.path.to_owned(), name, description, skill, version, config, metrics, tasks, members }
 }
 
 /// Says what counts where the file does not.
@@ -550,7 +551,10 @@ fn config(reader: &mut Reader<'_>, eval: &Node, overrides: &Overrides) -> Config
         None if executor.is_empty() || Executor::is_known(&executor) => {}
         None => reader.fault(
             node.get("executor").unwrap_or(node),
-            format!("Invalid executor type: {executor} (there are {})", Executor::known().collect::<Vec<_>>().join(", ")),
+            format!(
+                "Invalid executor type: {executor} (there are {})",
+                Executor::known().collect::<Vec<_>>().join(", ")
+            ),
         ),
     }
     let target = overrides.target.clone().or_else(|| reader.text(node, "target"));
@@ -679,13 +683,7 @@ fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-fn task_file(
-    reader: &mut Reader<'_>,
-    path: &Path,
-    folder: &Path,
-    tasks: &mut Vec<Task>,
-    ids: &mut HashSet<String>,
-) {
+fn task_file(reader: &mut Reader<'_>, path: &Path, folder: &Path, tasks: &mut Vec<Task>, ids: &mut HashSet<String>) {
     let file = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned();
     let mut fault = |text, line| reader.faults.push(Fault { text, path: path.to_owned(), file: file.clone(), line });
     let source = match read(path) {
@@ -854,10 +852,25 @@ fn graders(reader: &mut Reader<'_>, node: &Node, name: &str) -> Vec<Grader> {
 
 /// What other runners grade with, and this one cannot.
 const UNSUPPORTED: &[&str] = &[
-    "action_sequence", "behavior", "code", "diff", "human", "inline_script", "json_schema", "llm", "llm_comparison", "program",
-    "prompt", "script", "skill_invocation", "tool_calls", "tool_constraint", "trigger",
+    "action_sequence",
+    "behavior",
+    "code",
+    "diff",
+    "human",
+    "inline_script",
+    "json_schema",
+    "llm",
+    "llm_comparison",
+    "program",
+    "prompt",
+    "script",
+    "skill_invocation",
+    "tool_calls",
+    "tool_constraint",
+    "trigger",
 ];
-const SUPPORTED: &str = "file_exists, regex, contains, output_contains, output_contains_any, output_equals, output_range, max_duration";
+const SUPPORTED: &str =
+    "file_exists, regex, contains, output_contains, output_contains_any, output_equals, output_range, max_duration";
 
 fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
     let kind = reader.required(node, "type")?;
@@ -870,18 +883,22 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         Some(member) => reader.texts(names.first().copied().unwrap_or_default(), member),
         None => Vec::new(),
     };
-    const VALUES: &[&str] = &["values", "value", "contains", "text", "must_contain", "output_contains", "output_contains_any"];
+    const VALUES: &[&str] =
+        &["values", "value", "contains", "text", "must_contain", "output_contains", "output_contains_any"];
     let check = match kind.as_str() {
         "file_exists" => {
-            let (paths, absent) =
-                (texts(reader, &["path", "paths", "files", "must_exist"]), texts(reader, &["must_not_exist", "absent"]));
+            let (paths, absent) = (
+                texts(reader, &["path", "paths", "files", "must_exist"]),
+                texts(reader, &["must_not_exist", "absent"]),
+            );
             if paths.is_empty() && absent.is_empty() {
                 reader.fault(node, "file_exists: Missing required field: path");
             }
             Check::Files { present: paths, absent }
         }
         "regex" => {
-            let (matches, not) = (texts(reader, &["must_match", "pattern", "patterns"]), texts(reader, &["must_not_match"]));
+            let (matches, not) =
+                (texts(reader, &["must_match", "pattern", "patterns"]), texts(reader, &["must_not_match"]));
             if matches.is_empty() && not.is_empty() {
                 reader.fault(node, "regex: Missing required field: must_match or must_not_match");
             }
@@ -900,7 +917,10 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
                 }
                 compiled
             };
-            Check::Regex { matches: compile(reader, matches, "must_match"), not: compile(reader, not, "must_not_match") }
+            Check::Regex {
+                matches: compile(reader, matches, "must_match"),
+                not: compile(reader, not, "must_not_match"),
+            }
         }
         "contains" | "output_contains" | "output_contains_any" => {
             let (values, not) = (texts(reader, VALUES), texts(reader, &["not_contains", "must_not_contain"]));
@@ -923,7 +943,9 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
                 reader.fault(node, "output_equals: Missing required field: value");
             }
             Check::Equals {
-                text: wanted.map(|wanted| wanted.text(reader.source).unwrap_or_else(|| wanted.json())).unwrap_or_default(),
+                text: wanted
+                    .map(|wanted| wanted.text(reader.source).unwrap_or_else(|| wanted.json()))
+                    .unwrap_or_default(),
                 value: wanted.map_or(Value::Null, Node::value),
             }
         }

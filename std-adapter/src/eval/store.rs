@@ -113,7 +113,10 @@ impl Store {
             return Ok(stored);
         }
         let Summary { total, passed, failed } = stored.summary;
-        let error = format!("Eval execution failed: its process ended in the middle, with {} of {total} tasks done", passed + failed);
+        let error = format!(
+            "Eval execution failed: its process ended in the middle, with {} of {total} tasks done",
+            passed + failed
+        );
         let stored = Stored { state: RunState::Failed, summary: stored.summary, error: Some(error) };
         let mut run = RunFile { file };
         run.append(&end(&stored))?;
@@ -203,8 +206,11 @@ fn replay(mut file: &File) -> io::Result<Stored> {
             }
         } else if let Some(end) = value.get("end") {
             let summary = &end["summary"];
-            stored.summary =
-                Summary { total: number(&summary["total"]), passed: number(&summary["passed"]), failed: number(&summary["failed"]) };
+            stored.summary = Summary {
+                total: number(&summary["total"]),
+                passed: number(&summary["passed"]),
+                failed: number(&summary["failed"]),
+            };
             stored.error = end["error"].as_str().map(str::to_owned);
             stored.state = match end["state"].as_str() {
                 Some("completed") => RunState::Completed,

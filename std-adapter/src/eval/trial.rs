@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::grade::{Check, Evidence, Grade, Judgement};
 use super::command;
+use super::grade::{Check, Evidence, Grade, Judgement};
 use super::session::{Answer, Call, Connect, OnLog, Session};
 use super::spec::{Executor, PLACEHOLDER, Spec, Step, Task};
 
@@ -170,12 +170,8 @@ impl Worker {
         let mut broken = main.err().or(cleanup);
         let mut grades = Vec::new();
         if !(cancelled && broken.is_some()) {
-            let evidence = Evidence {
-                workdir: Path::new(&around.workdir),
-                agent: output.as_deref(),
-                steps: &steps,
-                elapsed,
-            };
+            let evidence =
+                Evidence { workdir: Path::new(&around.workdir), agent: output.as_deref(), steps: &steps, elapsed };
             grades = task.graders.iter().map(|grader| grader.grade(&evidence)).collect();
         }
         if broken.is_none() {
@@ -227,7 +223,13 @@ impl Worker {
     }
 
     /// Has the agent do its part.
-    async fn agent(&self, task: &Task, steps: &[StepRecord], deadline: Instant, limit: Duration) -> Result<Option<String>, Broken> {
+    async fn agent(
+        &self,
+        task: &Task,
+        steps: &[StepRecord],
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<Option<String>, Broken> {
         let around = &self.around;
         let prompt = match task.prompt.as_deref().map(|prompt| substitute(prompt, steps)) {
             Some(Err(why)) => return Err(Broken::new(Verdict::Error, format!("prompt: {why}"))),
@@ -251,7 +253,14 @@ impl Worker {
             }
             Executor::Command => {
                 let config = &around.spec.config;
-                let running = command::run(&config.command, &config.env, &around.workdir, config.model.as_deref(), &prompt, &around.log);
+                let running = command::run(
+                    &config.command,
+                    &config.env,
+                    &around.workdir,
+                    config.model.as_deref(),
+                    &prompt,
+                    &around.log,
+                );
                 // Dropping it ends the process group.
                 tokio::select! {
                     done = running => done.map(Some).map_err(|error| Broken::new(error.verdict(), error.to_string())),
@@ -277,7 +286,8 @@ impl Worker {
         if around.cancel.is_cancelled() {
             return Err(Broken::new(Verdict::Cancelled, "cancelled"));
         }
-        let calling = self.call(task, step, steps, output, step.timeout.unwrap_or(left).min(left.max(Duration::from_millis(1))));
+        let calling =
+            self.call(task, step, steps, output, step.timeout.unwrap_or(left).min(left.max(Duration::from_millis(1))));
         let lost = |verdict, why: String| Err(Broken { verdict, why, lost: true });
         let answer = tokio::select! {
             answer = calling => answer,
@@ -290,7 +300,10 @@ impl Worker {
             && let Some(session) = &self.session
             && let Err(error) = session.cancel().await
         {
-            (around.log)(Level::Warn, &format!("{}: {error}", around.spec.config.target.as_deref().unwrap_or_default()));
+            (around.log)(
+                Level::Warn,
+                &format!("{}: {error}", around.spec.config.target.as_deref().unwrap_or_default()),
+            );
         }
         result
     }
@@ -327,7 +340,11 @@ impl Worker {
         limit: Duration,
     ) -> Result<Answer, Broken> {
         if self.around.executor == Executor::Mock {
-            return Ok(Answer { failure: None, message: Some(format!("{} (mock)", step.operation)), outputs: mocked(task, step) });
+            return Ok(Answer {
+                failure: None,
+                message: Some(format!("{} (mock)", step.operation)),
+                outputs: mocked(task, step),
+            });
         }
         let Some(session) = &self.session else { return Err(Broken::new(Verdict::Error, "there is no session")) };
         let schema = session.schema(&step.operation);
@@ -346,7 +363,12 @@ impl Worker {
 }
 
 /// Notes what became of a step.
-fn record(step: &Step, answer: Result<Answer, Broken>, started: Instant, steps: &mut Vec<StepRecord>) -> Result<(), Broken> {
+fn record(
+    step: &Step,
+    answer: Result<Answer, Broken>,
+    started: Instant,
+    steps: &mut Vec<StepRecord>,
+) -> Result<(), Broken> {
     let (verdict, message, outputs) = match answer {
         Ok(Answer { failure: None, message, outputs }) => (Verdict::Passed, message.unwrap_or_default(), outputs),
         Ok(Answer { failure: Some(why), outputs, .. }) => (Verdict::Failed, why, outputs),
@@ -371,8 +393,12 @@ fn made_up(task: &Task, prompt: &str) -> String {
     let mut text = format!("Mock response for: {prompt}");
     for grader in task.graders.iter().filter(|grader| grader.step.is_none() && grader.output.is_none()) {
         match &grader.check {
-            Check::Contains { values, any: false, .. } => values.iter().for_each(|value| drop(write!(text, "\n{value}"))),
-            Check::Contains { values, any: true, .. } => values.iter().take(1).for_each(|value| drop(write!(text, "\n{value}"))),
+            Check::Contains { values, any: false, .. } => {
+                values.iter().for_each(|value| drop(write!(text, "\n{value}")))
+            }
+            Check::Contains { values, any: true, .. } => {
+                values.iter().take(1).for_each(|value| drop(write!(text, "\n{value}")))
+            }
             _ => {}
         }
     }
@@ -457,7 +483,9 @@ fn wants(schema: Option<&Value>, value: &Value) -> bool {
     let fits = match value {
         Value::Null => is("null"),
         Value::Bool(_) => is("boolean"),
-        Value::Number(number) => is("number") || (is("integer") && number.as_f64().is_some_and(|number| number.fract() == 0.0)),
+        Value::Number(number) => {
+            is("number") || (is("integer") && number.as_f64().is_some_and(|number| number.fract() == 0.0))
+        }
         Value::String(_) => false,
         Value::Array(_) => is("array"),
         Value::Object(_) => is("object"),
@@ -474,14 +502,18 @@ mod tests {
     #[test]
     fn outputs_are_filled_in_as_the_schema_has_it() {
         let steps = [StepRecord::done("on", "ok", &[("ms", "250"), ("name", "3V3"), ("high", "true")])];
-        let schema = json!({"properties": {"ms": {"type": "integer"}, "high": {"type": "boolean"}, "id": {"type": "string"}}});
+        let schema =
+            json!({"properties": {"ms": {"type": "integer"}, "high": {"type": "boolean"}, "id": {"type": "string"}}});
         let args = json!({"ms": "{{steps.on.outputs.ms}}", "high": "{{ steps.on.outputs.high }}", "id": "{{steps.on.outputs.ms}}",
             "text": "rail {{steps.on.outputs.name}}: {{steps.on.message}}", "free": "{{steps.on.outputs.ms}}", "list": [1, "{{steps.on.outputs.name}}"]});
         assert_eq!(
             fill(&args, &steps, Some(&schema)).unwrap(),
             json!({"ms": 250, "high": true, "id": "250", "text": "rail 3V3: ok", "free": "250", "list": [1, "3V3"]})
         );
-        assert_eq!(fill(&json!("{{steps.on.outputs.x}}"), &steps, None).unwrap_err(), "step on has no output x; there are ms, name, high");
+        assert_eq!(
+            fill(&json!("{{steps.on.outputs.x}}"), &steps, None).unwrap_err(),
+            "step on has no output x; there are ms, name, high"
+        );
         assert_eq!(fill(&json!("{{steps.off.outputs.x}}"), &steps, None).unwrap_err(), "step off did not run");
     }
 }

@@ -4,8 +4,10 @@ use embassy_executor::Spawner;
 use rigline_rig::bench::BenchRig;
 use rigline_rig::{Rig, firmware};
 
+use crate::handlers::Interrupts;
+
 #[embassy_executor::main]
 async fn main(_spawner: Spawner) {
     let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
-    firmware::run(peripherals, |board, limits| BenchRig::new(Rig::new(board, limits))).await;
+    firmware::run(peripherals, Interrupts, |board, limits| BenchRig::new(Rig::new(board, limits))).await;
 }

@@ -1,10 +1,19 @@
-//! What runs when nothing else can.
+//! What the processor calls: interrupts, and what runs when nothing else can.
 
 use cortex_m_rt::{ExceptionFrame, exception};
+use defmt_rtt as _;
+use embassy_rp::peripherals::{UART0, USB};
+use embassy_rp::{adc, bind_interrupts, uart, usb};
 use rigline_rig::firmware::crash;
 
 #[cfg(feature = "stop-on-panic")]
 use panic_probe as _;
+
+bind_interrupts!(pub(crate) struct Interrupts {
+    USBCTRL_IRQ => usb::InterruptHandler<USB>;
+    UART0_IRQ => uart::BufferedInterruptHandler<UART0>;
+    ADC_IRQ_FIFO => adc::InterruptHandler;
+});
 
 #[cfg(not(feature = "stop-on-panic"))]
 #[panic_handler]

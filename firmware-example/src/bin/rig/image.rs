@@ -3,8 +3,10 @@
 use embassy_executor::Spawner;
 use rigline_rig::{Rig, firmware};
 
+use crate::handlers::Interrupts;
+
 #[embassy_executor::main]
 async fn main(_spawner: Spawner) {
     let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
-    firmware::run(peripherals, Rig::new).await;
+    firmware::run(peripherals, Interrupts, Rig::new).await;
 }

@@ -123,10 +123,21 @@ impl Run {
         self.tell(&done)?;
         Ok(match interrupted {
             Some(code) => ExitCode::from(code),
-            None if done.iter().any(|done| matches!(done.run, Err(StartError::Invalid(_) | StartError::NotFound(_) | StartError::UnknownExecutor(_) | StartError::NoTask(_)))) => {
+            None if done.iter().any(|done| {
+                matches!(
+                    done.run,
+                    Err(StartError::Invalid(_)
+                        | StartError::NotFound(_)
+                        | StartError::UnknownExecutor(_)
+                        | StartError::NoTask(_))
+                )
+            }) =>
+            {
                 ExitCode::from(2)
             }
-            None if done.iter().all(|done| done.run.as_ref().is_ok_and(|(_, _, outcome)| outcome.passed)) => ExitCode::SUCCESS,
+            None if done.iter().all(|done| done.run.as_ref().is_ok_and(|(_, _, outcome)| outcome.passed)) => {
+                ExitCode::SUCCESS
+            }
             None => ExitCode::FAILURE,
         })
     }
@@ -197,9 +208,13 @@ impl Run {
             println!("{}", verdict(spec, outcome));
         }
         if let Some(path) = &self.json {
-            let reports: Vec<Value> =
-                done.iter().filter_map(|done| done.run.as_ref().ok()).map(|(id, spec, outcome)| report(spec, id, outcome)).collect();
-            let text = serde_json::to_string_pretty(&serde_json::json!({ "runs": reports })).map_err(|error| error.to_string())?;
+            let reports: Vec<Value> = done
+                .iter()
+                .filter_map(|done| done.run.as_ref().ok())
+                .map(|(id, spec, outcome)| report(spec, id, outcome))
+                .collect();
+            let text = serde_json::to_string_pretty(&serde_json::json!({ "runs": reports }))
+                .map_err(|error| error.to_string())?;
             write(path, &(text + "\n"))?;
         }
         if let Some(path) = &self.junit {
@@ -293,7 +308,12 @@ fn junit(done: &[Done]) -> Result<String, String> {
                     suite.add_test_case(case);
                 }
                 // Tasks that were not come to.
-                for task in spec.tasks.iter().enumerate().filter(|(place, _)| outcome.tasks.iter().all(|task| task.task != *place)) {
+                for task in spec
+                    .tasks
+                    .iter()
+                    .enumerate()
+                    .filter(|(place, _)| outcome.tasks.iter().all(|task| task.task != *place))
+                {
                     let mut case = TestCase::new(task.1.id.as_str(), TestCaseStatus::skipped());
                     case.set_classname(spec.name.as_str());
                     suite.add_test_case(case);
@@ -344,7 +364,13 @@ impl Show {
         }
     }
 
-    fn draw(&self, progress: &Progress, all: &MultiProgress, bar: &ProgressBar, tasks: &mut HashMap<usize, ProgressBar>) {
+    fn draw(
+        &self,
+        progress: &Progress,
+        all: &MultiProgress,
+        bar: &ProgressBar,
+        tasks: &mut HashMap<usize, ProgressBar>,
+    ) {
         let place = progress.task.unwrap_or_default();
         match progress.event {
             waza::Event::TaskStart => {
@@ -422,7 +448,12 @@ impl List {
             table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["name", "skill", "version", "path"]);
             for eval in &listing.evals {
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                table.add_row([eval.name.clone(), text(&eval.skill), text(&eval.version), eval.path.display().to_string()]);
+                table.add_row([
+                    eval.name.clone(),
+                    text(&eval.skill),
+                    text(&eval.version),
+                    eval.path.display().to_string(),
+                ]);
             }
             if !table.is_empty() {
                 println!("{table}");

@@ -42,13 +42,19 @@ impl Arguments {
             let mut signals = Signals::new().map_err(|error| error.to_string())?;
             let serving = async {
                 match &self.tcp {
-                    None => server::serve_stdio(runs.clone()).await.map_err(|error| format!("standard input and output: {error}")),
+                    None => server::serve_stdio(runs.clone())
+                        .await
+                        .map_err(|error| format!("standard input and output: {error}")),
                     Some(address) => {
-                        let listeners = server::listen(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+                        let listeners = server::listen(address)
+                            .await
+                            .map_err(|error| format!("cannot listen on {address}: {error}"))?;
                         for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
                             eprintln!("rigline: listening on {address}");
                             if !address.ip().is_loopback() {
-                                eprintln!("rigline: {address} is open to the network, and whoever connects can run evals");
+                                eprintln!(
+                                    "rigline: {address} is open to the network, and whoever connects can run evals"
+                                );
                             }
                         }
                         server::serve_tcp(listeners, runs.clone()).await;
@@ -77,7 +83,9 @@ impl Arguments {
 pub(crate) fn store(folder: Option<PathBuf>) -> Result<Store, String> {
     let folder = match folder {
         Some(folder) => folder,
-        None => Store::default_folder().map_err(|error| format!("no place for runs: {error}; name one by --runs DIR"))?,
+        None => {
+            Store::default_folder().map_err(|error| format!("no place for runs: {error}; name one by --runs DIR"))?
+        }
     };
     Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))
 }

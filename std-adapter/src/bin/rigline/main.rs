@@ -11,9 +11,9 @@ mod call;
 mod check;
 mod connect;
 mod describe;
-mod new;
 mod eval;
 mod jsonrpc;
+mod new;
 mod rig;
 mod signals;
 

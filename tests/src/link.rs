@@ -1,0 +1,137 @@
+//! A host's end of the binary link over a TCP stream, for tests.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rigline::link::{Collected, Collector, Frame, Kind, encode, encoded_size};
+
+use crate::emulator::PATIENCE;
+
+/// A frame as it was received.
+pub type Received = (Kind, u32, String);
+
+/// One session on a link.
+#[derive(Debug)]
+pub struct LinkHost {
+    stream: TcpStream,
+    collector: Collector<'static>,
+    /// The number of the last request.
+    pub sequence: u32,
+    /// The frames that were not asked for yet.
+    waiting: std::collections::VecDeque<Received>,
+}
+
+impl LinkHost {
+    /// Opens a session.
+    ///
+    /// # Panics
+    /// When the device does not say hello.
+    #[track_caller]
+    pub fn open(stream: TcpStream, session: u32) -> Self {
+        let collector = Collector::new(Box::leak(vec![0; 8192].into_boxed_slice()));
+        let mut host = Self { stream, collector, sequence: 0, waiting: std::collections::VecDeque::new() };
+        host.hello(session);
+        host
+    }
+
+    /// Opens another session.
+    ///
+    /// # Panics
+    /// When the device does not say hello.
+    #[track_caller]
+    pub fn hello(&mut self, session: u32) {
+        self.sequence = 0;
+        // What line noise left is ended first.
+        self.send_raw(&[0]);
+        self.send(Kind::Hello, session, b"");
+        while self.next().0 != Kind::Hello {}
+    }
+
+    /// Sends a request and gives the lines that come of it, its reply last.
+    ///
+    /// # Panics
+    /// When it is not answered.
+    #[track_caller]
+    pub fn ask(&mut self, line: &str) -> Vec<String> {
+        self.sequence += 1;
+        self.send(Kind::Request, self.sequence, line.as_bytes());
+        let mut lines = Vec::new();
+        loop {
+            match self.next() {
+                (Kind::Log, _, line) => lines.push(line),
+                (Kind::Reply, number, line) if number == self.sequence => {
+                    lines.push(line);
+                    return lines;
+                }
+                other => panic!("{other:?} in answer to {line}"),
+            }
+        }
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Panics
+    /// When the wire is gone.
+    pub fn send(&mut self, kind: Kind, sequence: u32, payload: &[u8]) {
+        self.send_raw(&frame(kind, sequence, payload));
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Panics
+    /// When the wire is gone.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the emulator takes what is sent");
+    }
+
+    /// The next frame that is whole.
+    ///
+    /// # Panics
+    /// When none comes in time.
+    #[track_caller]
+    pub fn next(&mut self) -> Received {
+        self.next_within(PATIENCE).expect("a frame comes")
+    }
+
+    /// The next frame that is whole, if one comes in time.
+    ///
+    /// # Panics
+    /// When the wire is gone.
+    pub fn next_within(&mut self, limit: Duration) -> Option<Received> {
+        let end = Instant::now() + limit;
+        while self.waiting.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            self.stream.set_read_timeout(Some(left)).expect("the limit is not zero");
+            let mut bytes = [0; 512];
+            match self.stream.read(&mut bytes) {
+                Ok(count) if count > 0 => self.take(&bytes[..count]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                end => panic!("the wire is gone: {end:?}"),
+            }
+        }
+        self.waiting.pop_front()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if let Some(Collected::Frame(Frame { kind, sequence, payload })) = self.collector.push(byte) {
+                self.waiting.push_back((kind, sequence, String::from_utf8_lossy(payload).into_owned()));
+            }
+        }
+    }
+}
+
+/// A frame's bytes.
+///
+/// # Panics
+/// Never: the memory has the size that is needed.
+pub fn frame(kind: Kind, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut memory = vec![0; encoded_size(payload.len())];
+    let length = encode(&Frame { kind, sequence, payload }, &mut memory).expect("the memory is large enough");
+    memory.truncate(length);
+    memory
+}
