@@ -17,6 +17,8 @@ pub use crate::json::de::{expected, rule};
 pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
 pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
+pub use crate::json::Json;
+
 use crate::json::Decimal;
 use crate::schema::has_name;
 

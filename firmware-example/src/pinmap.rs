@@ -18,6 +18,8 @@
 //!
 //! The converter has 12 bits and a reference of 3.3 V: one step is 1.6 mV at a rail, and 0.47 °C of `TEMP`.
 
+use rigline::protocol::waza::{BoardEval, BoardTask};
+
 use crate::board::{Boot, Channel, Layout, Loopback, Rail, Unit};
 
 /// The rig's tables.
@@ -64,9 +66,42 @@ pub fn channel_value(channel: usize, steps: u16) -> i32 {
     }
 }
 
+/// The board's evals: its self-test, a task for each of [`Rig::checks`](crate::Rig::checks), in their order.
+pub const EVALS: &[BoardEval] = &[BoardEval::new(
+    "self-test",
+    "rig",
+    env!("CARGO_PKG_VERSION"),
+    &[
+        BoardTask::new("3v3-off", "3V3 off", "A rail that is off is near 0 V"),
+        BoardTask::new("3v3-on", "3V3 on", "A rail that is on is within 5 % of what it should be"),
+        BoardTask::new("5v0-off", "5V0 off", "A rail that is off is near 0 V"),
+        BoardTask::new("5v0-on", "5V0 on", "A rail that is on is within 5 % of what it should be"),
+        BoardTask::new("boot", "boot", "The LED is dark without power, and lit in time with it"),
+        BoardTask::new("loopback", "GP14 to GP15", "An input follows the output it is wired to"),
+    ],
+)];
+
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
+
+    #[test]
+    fn the_evals_tasks_are_the_checks() {
+        let rig = crate::Rig::new(crate::sim::SimBoard::new(NoTime, 0), (0, 0));
+        let checks: std::vec::Vec<_> = rig.checks().map(|check| std::format!("{}", check.in_layout(&LAYOUT))).collect();
+        let names: std::vec::Vec<_> = EVALS[0].tasks.iter().map(|task| task.name).collect();
+        assert_eq!(checks, names);
+    }
+
+    struct NoTime;
+
+    impl rigline::Clock for NoTime {
+        fn now(&self) -> rigline::Instant {
+            rigline::Instant::default()
+        }
+    }
 
     #[test]
     fn readings_in_units() {

@@ -337,6 +337,18 @@ impl<B: Board> Rig<B> {
         cx.failed(format_args!("{} of {} checks failed: {failed}", failed.count, passed + failed.count))
     }
 
+    /// The self-test as an eval, a check a task: see [`pinmap::EVALS`](crate::pinmap::EVALS).
+    #[run_task]
+    pub(crate) async fn task(&mut self, _: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let Some(check) = self.checks().nth(task) else {
+            return Err(cx.failure(FailureKind::Internal, "the board has no such check"));
+        };
+        if self.check(check, cx).await? {
+            return Ok(Outcome::DONE);
+        }
+        cx.failed("the check failed")
+    }
+
     #[configure]
     pub(crate) fn settings(&mut self, settings: Settings) -> Result<(), Failure> {
         self.settle = ms(settings.settle_ms);

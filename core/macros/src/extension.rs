@@ -100,6 +100,21 @@ struct Methods {
     operations: Vec<Operation>,
     configure: Option<Method>,
     safe_state: Option<Method>,
+    on_event: Option<Passed>,
+    run_task: Option<Passed>,
+}
+
+/// A method that has the parameters of the trait's own, in its order.
+struct Passed {
+    ident: Ident,
+    is_async: bool,
+}
+
+impl Passed {
+    fn with(&self, values: &TokenStream) -> TokenStream {
+        let (ident, wait) = (&self.ident, self.is_async.then(|| quote!(.await)));
+        quote!(self.#ident(#values)#wait)
+    }
 }
 
 struct Operation {
@@ -159,6 +174,15 @@ impl Methods {
                 }
                 this.operations.push(operation);
             }
+            for (name, place) in [("on_event", &mut this.on_event), ("run_task", &mut this.run_task)] {
+                let Some(attribute) = take_attribute(function, name) else { continue };
+                faults.take(attribute.meta.require_path_only());
+                if place.is_some() {
+                    faults.add(syn::Error::new_spanned(attribute, format_args!("an extension has one #[{name}]")));
+                }
+                let signature = &function.sig;
+                *place = Some(Passed { ident: signature.ident.clone(), is_async: signature.asyncness.is_some() });
+            }
             for (name, place) in [("configure", &mut this.configure), ("safe_state", &mut this.safe_state)] {
                 let Some(attribute) = take_attribute(function, name) else { continue };
                 faults.take(attribute.meta.require_path_only());
@@ -203,6 +227,27 @@ impl Methods {
                 }
             }
         });
+        let on_event = self.on_event.as_ref().map(|method| {
+            let code = method.with(&quote!(event, cx));
+            quote! {
+                async fn on_event(&mut self, event: __private::Json<'_>, cx: &mut __private::Context<'_>) {
+                    #code
+                }
+            }
+        });
+        let run_task = self.run_task.as_ref().map(|method| {
+            let code = method.with(&quote!(eval, task, cx));
+            quote! {
+                async fn run_task(
+                    &mut self,
+                    eval: usize,
+                    task: usize,
+                    cx: &mut __private::Context<'_>,
+                ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
+                    #code
+                }
+            }
+        });
         let warnings = self.operations.iter().filter(|operation| RESERVED.contains(&operation.name.as_str())).map(
             |Operation { name, span, .. }| {
                 let note = format!(
@@ -235,6 +280,8 @@ impl Methods {
                     #call
                     #configure
                     #safe_state
+                    #on_event
+                    #run_task
                 }
 
                 #(#warnings)*
