@@ -8,6 +8,33 @@ use serde::Deserialize;
 use crate::board::Board;
 use crate::rig::{self, Rig};
 
+/// The gevals text's example, as far as its `execute` needs it: the extension that the figures are measured with.
+#[derive(Debug)]
+pub struct Kubernetes;
+
+impl Extension for Kubernetes {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("kubernetes", "1.2.0").operations(&[
+            Operation::new("apply", Schema::OBJECT).description("Apply a Kubernetes manifest"),
+            Operation::new("condition", Schema::OBJECT).description("Verify a resource condition"),
+        ]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        match call.operation() {
+            "apply" => apply(call.args()?, cx),
+            _ => Err(Failure::UNKNOWN_OPERATION),
+        }
+    }
+}
+
+fn apply(Apply { file, namespace }: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    cx.output("resourceVersion", "12345")?;
+    cx.output("uid", "abc-123-def")?;
+    cx.done(["Applied ", file, " to namespace ", namespace])
+}
+
 /// The rig's manifest, with the operations below.
 pub static MANIFEST: Manifest = Manifest::new("rig", env!("CARGO_PKG_VERSION"))
     .description("A hardware-test rig, with what its tests and the benchmark need")
@@ -114,12 +141,7 @@ impl<B: Board> Extension for BenchRig<B> {
 
     async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         match call.operation() {
-            "apply" => {
-                let Apply { file, namespace } = call.args()?;
-                cx.output("resourceVersion", "12345")?;
-                cx.output("uid", "abc-123-def")?;
-                cx.done(format_args!("Applied {file} to namespace {namespace}"))
-            }
+            "apply" => apply(call.args()?, cx),
             "count" => {
                 self.calls += 1;
                 cx.output("calls", &self.calls)?;
