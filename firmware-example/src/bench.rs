@@ -2,10 +2,37 @@
 
 use core::time::Duration;
 
-use rigline::{Context, Failure, FailureKind, Level, Outcome, Params};
+use rigline::{Call, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Params, Schema};
 
 use crate::board::Board;
 use crate::rig::{GpioRead, GpioWrite, Measure, Power, Press, Rig, Settings, WaitFor, WaitPin};
+
+/// The gevals text's example, as far as its `execute` needs it: the extension that the figures are measured with.
+#[derive(Debug)]
+pub struct Kubernetes;
+
+impl Extension for Kubernetes {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("kubernetes", "1.2.0").operations(&[
+            Operation::new("apply", Schema::OBJECT).description("Apply a Kubernetes manifest"),
+            Operation::new("condition", Schema::OBJECT).description("Verify a resource condition"),
+        ]);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        match call.operation() {
+            "apply" => apply(call.args()?, cx),
+            _ => Err(Failure::UNKNOWN_OPERATION),
+        }
+    }
+}
+
+fn apply(Apply { file, namespace }: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    cx.output("resourceVersion", "12345")?;
+    cx.output("uid", "abc-123-def")?;
+    cx.done(["Applied ", file, " to namespace ", namespace])
+}
 
 /// The rig with the operations of the bench.
 #[derive(Debug)]
@@ -132,9 +159,7 @@ impl<B: Board> BenchRig<B> {
     /// # The gevals text's example
     #[operation]
     fn apply(&mut self, args: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        cx.output("resourceVersion", "12345")?;
-        cx.output("uid", "abc-123-def")?;
-        cx.done(format_args!("Applied {} to namespace {}", args.file, args.namespace))
+        apply(args, cx)
     }
 
     /// Count the calls of this operation since the reset
@@ -198,6 +223,11 @@ impl<B: Board> BenchRig<B> {
             #[cfg(not(target_os = "none"))]
             core::hint::spin_loop();
         }
+    }
+
+    #[run_task]
+    async fn task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.rig.task(eval, task, cx).await
     }
 
     #[configure]

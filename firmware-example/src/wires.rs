@@ -191,6 +191,12 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
         }
     }
 
+    async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        self.claim(false)?;
+        let mut loan = self.lend()?;
+        loan.extension().await?.run_task(eval, task, cx).await
+    }
+
     /// Not if the other wire holds the rig by now.
     async fn safe_state(&mut self) {
         let state = self.wires.state.get();

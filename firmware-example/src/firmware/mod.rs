@@ -126,12 +126,17 @@ pub async fn run<E: Extension>(
     config.baudrate = BAUD;
     let uart = BufferedUart::new(p.UART0, p.PIN_0, p.PIN_1, interrupts, out, into, config);
 
-    join4(device.run(), serve_usb(port, on_usb), serve_uart(uart, on_uart), async {
-        loop {
-            watchdog.feed(WATCHDOG);
-            Timer::after_secs(1).await;
-        }
-    })
+    join4(
+        usb_cdc::run(&mut device, Rp2040Endpoints::first()),
+        serve_usb(port, on_usb),
+        serve_uart(uart, on_uart),
+        async {
+            loop {
+                watchdog.feed(WATCHDOG);
+                Timer::after_secs(1).await;
+            }
+        },
+    )
     .await;
 }
 
@@ -168,7 +173,7 @@ async fn serve_usb<E: Extension>(mut port: Port<'static, Driver<'static, USB>>, 
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
     let gate = rig;
     let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
-    let mut engine = engine.with_line_ends(LineEnds::Serial).with_gate(&gate);
+    let mut engine = engine.with_line_ends(LineEnds::Serial).with_gate(&gate).with_evals(pinmap::EVALS);
     let presence = port.presence();
     loop {
         let (reader, writer) = port.connected().await;
@@ -191,7 +196,7 @@ async fn serve_uart<E: Extension>(uart: BufferedUart, mut rig: OnWire<'_, '_, E>
     let (frames, kept) = (FRAMES.init_with(|| [0; FRAME]), KEPT.init_with(|| [0; REPLY]));
     let gate = rig;
     let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
-    let mut engine = engine.with_gate(&gate);
+    let mut engine = engine.with_gate(&gate).with_evals(pinmap::EVALS);
     let (writer, reader) = uart.split();
     let shared = link::Shared::new();
     let (reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);

@@ -7,45 +7,11 @@ use embassy_rp as _;
 use panic_halt as _;
 use rigline::context::LogSink;
 use rigline::engine::{Engine, Memory, Step, Work};
-use rigline::{Call, Clock, Context, Extension, Failure, Instant, Manifest, Operation, Outcome, Schema};
+use rigline::{Clock, Context, Extension, Instant};
+use rigline_rig::bench::Kubernetes;
 
 const LINE: &[u8] = include_bytes!("../../../../tests/bench/execute.jsonl");
 const REPLY: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":true,\"outputs\":{\"resourceVersion\":\"12345\",\"uid\":\"abc-123-def\"},\"message\":\"Applied deployment.yaml to namespace my-app\"}}\n";
-
-struct Kubernetes;
-
-#[derive(serde::Deserialize)]
-struct Apply<'a> {
-    file: &'a str,
-    #[serde(default = "default_namespace")]
-    namespace: &'a str,
-}
-
-fn default_namespace() -> &'static str {
-    "default"
-}
-
-impl Extension for Kubernetes {
-    fn manifest(&self) -> &'static Manifest {
-        const MANIFEST: Manifest = Manifest::new("kubernetes", "1.2.0").operations(&[
-            Operation::new("apply", Schema::OBJECT).description("Apply a Kubernetes manifest"),
-            Operation::new("condition", Schema::OBJECT).description("Verify a resource condition"),
-        ]);
-        &MANIFEST
-    }
-
-    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        match call.operation() {
-            "apply" => {
-                let Apply { file, namespace } = call.args()?;
-                cx.output("resourceVersion", "12345")?;
-                cx.output("uid", "abc-123-def")?;
-                cx.done(["Applied ", file, " to namespace ", namespace])
-            }
-            _ => Err(Failure::UNKNOWN_OPERATION),
-        }
-    }
-}
 
 struct Still;
 
