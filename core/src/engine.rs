@@ -267,7 +267,7 @@ impl<'m> Engine<'m> {
     }
 
     /// For one protocol only. Otherwise each message tells its own: by `jsonrpc` gevals, then by `op` Amplifier, then by
-    /// `protocol_version` namel3ss; what tells none is taken as the last one seen, gevals at first.
+    /// `protocol_version` namel3ss; what tells none is taken as the last one seen on the connection, gevals at first.
     #[must_use]
     pub fn with_protocol(self, protocol: Protocol) -> Self {
         Self { protocol, pinned: true, ..self }
