@@ -165,7 +165,7 @@ impl Client {
                 if broken.0.first() != Some(&b'{') && has_top_level(message, b"jsonrpc") {
                     broken = (message, error);
                 }
-            } else if is_version_2(spans.jsonrpc().of(message))
+            } else if rpc::is_version_2(spans.jsonrpc().of(message))
                 && let Ok(received) = self.classify(message, &spans, Oddities::GLUED)
             {
                 self.open = false;
@@ -228,7 +228,7 @@ impl Client {
         if text.first() != Some(&b'{') {
             return Err(NoiseKind::NotAnObject);
         }
-        let versioned = is_version_2(spans.jsonrpc().of(text));
+        let versioned = rpc::is_version_2(spans.jsonrpc().of(text));
         if !versioned {
             oddities = oddities.and(Oddities::NO_JSONRPC);
         }
@@ -918,10 +918,6 @@ impl Spans {
 
 fn scan(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
     check::scan(text, &ENVELOPE, &mut spans.0)
-}
-
-fn is_version_2(value: &[u8]) -> bool {
-    value == b"\"2.0\"" || rpc::string(value).is_some_and(|version| version == "2.0")
 }
 
 fn noise(text: &[u8], why: NoiseKind) -> Received<'_> {

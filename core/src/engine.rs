@@ -267,7 +267,7 @@ impl<'m> Engine<'m> {
     }
 
     /// For one protocol only. Otherwise each message tells its own: by `jsonrpc` gevals, then by `op` Amplifier, then by
-    /// `protocol_version` namel3ss; what tells none is taken as the last one seen, gevals at first.
+    /// `protocol_version` namel3ss; what tells none is taken as the last one seen on the connection, gevals at first.
     #[must_use]
     pub fn with_protocol(self, protocol: Protocol) -> Self {
         Self { protocol, pinned: true, ..self }
@@ -317,6 +317,13 @@ impl<'m> Engine<'m> {
         self.session = Session::Fresh;
         self.batch = None;
         self.finished = false;
+        if !self.pinned {
+            self.protocol = Protocol::default();
+        }
+        #[cfg(feature = "amplifier")]
+        {
+            self.event = None;
+        }
         #[cfg(feature = "waza")]
         self.evals.abandon();
         open
@@ -411,9 +418,7 @@ impl<'m> Engine<'m> {
             (Request::Initialize { .. }, Ok(_)) => self.initialized(),
             // The result of `initialize` is a manifest and nothing else.
             (Request::Initialize { .. }, Err(failure)) => {
-                if let Some(gate) = self.gate {
-                    gate.close();
-                }
+                self.not_initialized();
                 self.reply.refuse(self.memory, failure)
             }
             (_, result) => self.reply.finish(self.memory, result),
@@ -424,10 +429,21 @@ impl<'m> Engine<'m> {
     fn initialized(&mut self) -> usize {
         let (manifest, limits) = (self.manifest, self.limits());
         let end = self.reply.answer(self.memory, |out| gevals::write_manifest(out, manifest, limits));
-        if !self.reply.is_error() {
+        if self.reply.is_error() {
+            self.not_initialized();
+        } else {
             self.session = Session::Initialized;
         }
         end
+    }
+
+    /// A session did not start. One that had started before goes on.
+    fn not_initialized(&self) {
+        if let Some(gate) = self.gate
+            && self.session != Session::Initialized
+        {
+            gate.close();
+        }
     }
 
     fn next_line(&mut self) -> Option<Done> {
@@ -796,7 +812,7 @@ impl Background<'_> {
         }
         let limit = memory.len().saturating_sub(1);
         let (protocol, pinned) = (self.protocol, self.pinned);
-        let is_gevals = |spans: &Spans| told(spans).filter(|_| !pinned).unwrap_or(protocol) == Protocol::Gevals;
+        let protocol_of = |spans: &Spans| told(spans).filter(|_| !pinned).unwrap_or(protocol);
         let end = loop {
             let mut peeked = self.tail.peek()?;
             let text = &*peeked.line();
@@ -815,9 +831,8 @@ impl Background<'_> {
             let end = match rpc::scan(text) {
                 Err(error) => Some(parse_error(&mut out, protocol, error)),
                 #[cfg(feature = "amplifier")]
-                Ok(spans) if !is_gevals(&spans) => health(&mut out, text, &spans),
-                #[cfg(not(feature = "amplifier"))]
-                Ok(spans) if !is_gevals(&spans) => None,
+                Ok(spans) if protocol_of(&spans) == Protocol::Amplifier => health(&mut out, text, &spans),
+                Ok(spans) if protocol_of(&spans) != Protocol::Gevals => None,
                 Ok(spans) => match rpc::classify(text, &spans) {
                     #[cfg(feature = "waza")]
                     Envelope::Request => {

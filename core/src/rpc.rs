@@ -155,7 +155,8 @@ pub fn is_log_line(line: &[u8]) -> bool {
     line.starts_with(b"{\"jsonrpc\":\"2.0\",\"method\":")
 }
 
-fn is_version_2(value: &[u8]) -> bool {
+/// Whether the JSON text of the member `jsonrpc` is the one that §4 and §5 ask for.
+pub(crate) fn is_version_2(value: &[u8]) -> bool {
     value == b"\"2.0\"" || string(value).is_some_and(|version| version == "2.0")
 }
 

@@ -201,6 +201,15 @@ fn told_to_stop() {
         assert_eq!(served.events[..3], ["work", "dropped", "safe"]);
         assert!(served.events[3..].iter().all(|event| event == "safe"));
     }
+    // During calls that do not await: the one in hand ends as it will, and no other is begun.
+    let stubborn = |id: &str| execute(id, "stubborn", r#"{"ms":50}"#);
+    let served = stop(30, [INITIALIZE.to_owned(), stubborn("1"), stubborn("2"), stubborn("3")].map(line).to_vec());
+    assert_eq!(served.result, Ok(End::Stopped));
+    assert_eq!(codes(&served.lines)[1..], expected(&[(50, "1", 0)]));
+    assert_eq!(served.events, ["stubborn", "ended", "safe"]);
+    let served = stop(30, vec![line(format!("[{},{}]", stubborn("1"), stubborn("2"))), In::Silence]);
+    assert!(served.lines.last().unwrap().1.contains(r#""id":2,"error":{"code":-32000"#), "{:?}", served.lines);
+    assert_eq!(served.events, ["stubborn", "ended"]);
     // During a batch: one line all the same.
     let work = |id| execute(id, "work", WORK_100);
     let served = stop(130, vec![line(format!("[{},{},{}]", work("1"), work("2"), work("3"))), In::Silence]);

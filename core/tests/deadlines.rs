@@ -33,6 +33,7 @@ fn timed(operation: &str, args: &str, timeout: &str) -> String {
 fn a_call_past_its_timeout_is_answered_with_the_timeout_error() {
     // Arguments, timeout, the logs that come out, the code, what happened.
     type Case<'a> = (&'a str, &'a str, &'a str, usize, i64, &'a [&'a str]);
+    let long = &format!("\"{}10.{}ms\"", "0".repeat(80), "0".repeat(80));
     let table: &[Case<'_>] = &[
         ("work", r#"{"ms":1000}"#, "\"10ms\"", 0, -32001, &["work", "dropped", "safe"]),
         ("work", r#"{"ms":11}"#, "\"10ms\"", 0, -32001, &["work", "dropped", "safe"]),
@@ -55,6 +56,9 @@ fn a_call_past_its_timeout_is_answered_with_the_timeout_error() {
         ("work", r#"{"ms":90001}"#, "\"1m30s\"", 0, -32001, &["work", "dropped", "safe"]),
         ("work", r#"{"ms":90001}"#, r#""\u0031m30s""#, 0, -32001, &["work", "dropped", "safe"]),
         ("work", r#"{"ms":100000}"#, "\"2562047h47m16.854775807s\"", 0, 0, &["work", "ended"]),
+        // Go has no limit on a duration's length.
+        ("work", r#"{"ms":11}"#, long, 0, -32001, &["work", "dropped", "safe"]),
+        ("work", r#"{"ms":10}"#, long, 0, 0, &["work", "ended"]),
     ];
     for (operation, args, timeout, logs, expected, events) in table {
         for (lines, happened) in each_shell(&PLAIN, &[timed(operation, args, timeout)]) {

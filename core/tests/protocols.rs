@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 
 use embedded_io::{ErrorType, Read, Write};
-use rigline::engine::{Engine, Memory};
+use rigline::engine::{Engine, Memory, Step};
 use rigline::json::{Decimal, Json};
 use rigline::manifest::{Guarantee, Kind};
 use rigline::protocol::Protocol;
@@ -202,4 +202,59 @@ fn a_pinned_protocol_takes_every_line() {
     let lines = answers(Some(Protocol::Namel3ss), &[r#"{"op":"health"}"#, "[]"]);
     assert!(lines[0].contains("protocol_version: required, but missing"), "{}", lines[0]);
     assert!(lines[1].contains("a request must be an object"), "{}", lines[1]);
+}
+
+/// Gives `lines` to an engine; returns what it asks for, up to the first reading.
+fn steps(engine: &mut Engine<'_>, lines: &str) -> Vec<String> {
+    engine.space()[..lines.len()].copy_from_slice(lines.as_bytes());
+    engine.commit(lines.len());
+    let mut all = Vec::new();
+    loop {
+        all.push(match engine.step() {
+            Step::Read => return all,
+            Step::Write(line) => String::from_utf8(line.to_vec()).unwrap(),
+            other => format!("{other:?}").split('(').next().unwrap().to_owned(),
+        });
+    }
+}
+
+#[test]
+fn a_new_connection_has_nothing_of_the_last_one() {
+    let (mut request, mut reply) = ([0; 2048], [0; 2048]);
+    let module = Module::default();
+    let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let event = "{\"op\":\"on_event\",\"args\":{\"event\":\"session:start\"}}\n";
+    assert_eq!(steps(&mut engine, event), ["{\"ok\":true,\"result\":{}}\n", "Run"]);
+
+    engine.space()[..event.len()].copy_from_slice(event.as_bytes());
+    engine.commit(event.len());
+    assert!(matches!(engine.step(), Step::Write(_)));
+    // The acknowledgement did not get through: its event is not run in another connection, in other memory.
+    engine.disconnect();
+    let answered = steps(&mut engine, "{\n{\"op\":\"health\"}\n");
+    assert_eq!(answered.len(), 2, "{answered:?}");
+    assert!(answered[0].contains("-32700"), "the last protocol seen was seen elsewhere: {}", answered[0]);
+    assert_eq!(answered[1], "{\"status\":\"ok\"}\n");
+
+    engine = engine.with_protocol(Protocol::Amplifier);
+    engine.disconnect();
+    assert!(steps(&mut engine, "{\n")[0].contains("bad_request"));
+}
+
+/// Only Amplifier's `health` is answered while a call runs.
+#[test]
+fn what_overtakes_a_call_is_told_by_the_protocol() {
+    for (protocol, overtakes) in [(None, true), (Some(Protocol::Amplifier), true), (Some(Protocol::Namel3ss), false)] {
+        let (mut request, mut reply) = ([0; 2048], [0; 2048]);
+        let module = Module::default();
+        let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+        if let Some(protocol) = protocol {
+            engine = engine.with_protocol(protocol);
+        }
+        let lines = "{\"op\":\"session\",\"protocol_version\":1,\"tool\":\"session\"}\n{\"op\":\"health\"}\n";
+        engine.space()[..lines.len()].copy_from_slice(lines.as_bytes());
+        engine.commit(lines.len());
+        let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
+        assert_eq!(run.background.answer(&mut [0; 600]).is_some(), overtakes, "{protocol:?}");
+    }
 }

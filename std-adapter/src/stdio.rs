@@ -13,7 +13,7 @@
 //! |---|---|
 //! | end of input: the calls in hand are finished first | 0 |
 //! | `shutdown` was acknowledged; input may still be open | 0 |
-//! | whoever read the output is gone (broken pipe): nothing is said | 0 |
+//! | whoever read the output is gone (a broken pipe; a reset, on a socket): nothing is said | 0 |
 //! | reading or writing failed otherwise; standard error says how | 1 |
 //! | a panic, in a handler or on any other thread | 101 |
 //! | SIGTERM | 143 |
@@ -219,11 +219,16 @@ impl Stdio {
         );
         match self.clock.drive(serving).await {
             Ok(_) => Ok(()),
-            Err(ServeError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(ServeError::Read(error) | ServeError::Write(error)) if is_peer_gone(&error) => Ok(()),
             Err(ServeError::Read(error) | ServeError::Write(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         }
     }
+}
+
+/// Some hosts give socket pairs instead of pipes: Node.js does. A socket whose peer has left something unread is reset.
+fn is_peer_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 impl Default for Stdio {

@@ -33,9 +33,27 @@ fn a_new_extension_builds_and_passes_its_tests() {
 }
 
 #[test]
+fn names_that_the_program_or_yaml_use_otherwise_will_do() {
+    let folder = empty_folder("new-names");
+    for (name, expected) in [
+        ("meter", "struct Meter;"),
+        ("context", "struct ContextExtension;"),
+        ("exit-code", "struct ExitCodeExtension;"),
+        ("greet", "struct GreetExtension;"),
+        ("null", "struct Null;"),
+    ] {
+        assert!(new(&folder, &[name]).status.success(), "{name}");
+        let program = std::fs::read_to_string(folder.join(name).join("src/main.rs")).unwrap();
+        assert!(program.contains(expected), "{name}: {program}");
+        let eval = std::fs::read_to_string(folder.join(name).join("evals/eval.yaml")).unwrap();
+        assert!(eval.contains(&format!("  name: \"{name}\"\n")), "{name}: {eval}");
+    }
+}
+
+#[test]
 fn a_name_that_cannot_be_and_a_folder_that_is_there_are_refused() {
     let folder = empty_folder("new-refused");
-    for name in ["Power", "1st", "a b", "test", "../x", ""] {
+    for name in ["Power", "1st", "a b", "test", "../x", "", "rigline-std"] {
         let refused = new(&folder, &[name]);
         assert_eq!(refused.status.code(), Some(2), "{name}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot be a package's name"), "{name}");

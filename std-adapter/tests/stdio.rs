@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -317,6 +318,25 @@ fn fc_37_a_reader_that_goes_during_a_call_ends_a_session_in_its_safe_state() {
         let mut stderr = String::new();
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         assert_eq!((child.wait().unwrap().code(), &*stderr), (Some(0), "safe state\n"), "{operation}");
+    }
+}
+
+/// Node.js starts programs with socket pairs, which tell of a peer that is gone by a reset.
+#[test]
+fn fc_37_a_host_that_is_gone_from_a_socket() {
+    for operation in ["slow", "big"] {
+        let (mut host, socket) = UnixStream::pair().unwrap();
+        let mut command = extension();
+        command.stdin(OwnedFd::from(socket.try_clone().unwrap())).stdout(OwnedFd::from(socket)).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        // The command has the other end still.
+        drop(command);
+        write!(host, "{INITIALIZE}\n{}\n", execute(2, operation, json!({"millis": 1000, "size": 50_000}))).unwrap();
+        host.read_exact(&mut [0]).unwrap();
+        drop(host);
+        let ended = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!((ended.status.code(), &*stderr), (Some(0), "safe state\n"), "{operation}");
     }
 }
 

@@ -200,7 +200,7 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
 
 /// Reads the context's timeout: absent, null and zero set no limit.
 pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal> {
-    /// Longer than any duration that means something.
+    /// Of a text with escapes in it, which has to be decoded somewhere; `µ` comes as one.
     const LONGEST: usize = 64;
     let fault = |fault| Refusal::Params { member: "context.timeout", fault };
     let raw = match spans.get(TIMEOUT_MEMBER).map_or(&[][..], |span| span.of(text)) {
@@ -208,14 +208,13 @@ pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal
         [b'"', raw @ .., b'"'] => raw,
         _ => return Err(fault("expected a duration such as \"1m30s\"")),
     };
-    let too_long = fault("longer than 64 bytes");
     let timeout = if raw.contains(&b'\\') {
-        let decoded = &mut [0; LONGEST];
-        GoDuration::parse(Text::of_checked(raw).decode_into(decoded).map_err(|_| too_long)?)
-    } else if raw.len() <= LONGEST {
-        GoDuration::parse_bytes(raw)
+        match Text::of_checked(raw).decode_into(&mut [0; LONGEST]) {
+            Ok(text) => GoDuration::parse(text),
+            Err(_) => return Err(fault("has escapes and is longer than 64 bytes")),
+        }
     } else {
-        return Err(too_long);
+        GoDuration::parse_bytes(raw)
     };
     match timeout.map(|timeout| u64::try_from(timeout.as_nanos())) {
         Ok(Ok(0)) => Ok(None),
@@ -264,17 +263,24 @@ pub(crate) fn context<'a>(spans: &Spans, part: impl Fn(Span) -> &'a [u8]) -> Cal
     let env = part(ENV);
     CallContext {
         workdir: rpc::string(part(WORKDIR)),
-        phase: match part(PHASE) {
-            b"\"setup\"" => Phase::Setup,
-            b"\"verify\"" => Phase::Verify,
-            b"\"cleanup\"" => Phase::Cleanup,
-            _ => Phase::Unknown,
-        },
+        phase: phase(part(PHASE)),
         timeout_nanos: None,
         env: (!env.is_empty()).then(|| Json::of_value(env)),
         agent: matches!(part(AGENT), [b'{', ..])
             .then(|| Agent { prompt: rpc::string(part(PROMPT)), output: rpc::string(part(OUTPUT)) }),
         ..CallContext::default()
+    }
+}
+
+fn phase(value: &[u8]) -> Phase {
+    if is(value, "setup") {
+        Phase::Setup
+    } else if is(value, "verify") {
+        Phase::Verify
+    } else if is(value, "cleanup") {
+        Phase::Cleanup
+    } else {
+        Phase::Unknown
     }
 }
 
@@ -385,6 +391,22 @@ pub(crate) fn code(kind: FailureKind) -> i32 {
 mod tests {
     use super::*;
     use crate::manifest::{Operation, Schema};
+
+    #[test]
+    fn a_phase_is_told_by_its_text_however_it_is_spelt() {
+        for (value, expected) in [
+            (r#""setup""#, Phase::Setup),
+            (r#""v\u0065rify""#, Phase::Verify),
+            (r#""\u0063leanup""#, Phase::Cleanup),
+            (r#""""#, Phase::Unknown),
+            (r#""Setup""#, Phase::Unknown),
+            (r#""setup\u0000""#, Phase::Unknown),
+            ("null", Phase::Unknown),
+            ("", Phase::Unknown),
+        ] {
+            assert_eq!(phase(value.as_bytes()), expected, "{value}");
+        }
+    }
 
     #[test]
     fn the_manifests_length_is_known_beforehand() {

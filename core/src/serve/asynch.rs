@@ -134,14 +134,17 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         return Ok(End::Stopped);
                     }
                 }
-                // The rest of a batch is cancelled too, so that its one line still goes out.
-                Step::Run(_) if stopped => {
-                    if !engine.is_in_batch() {
-                        return Ok(End::Stopped);
-                    }
-                    engine.complete(Err(Failure::CANCELLED));
-                }
                 Step::Run(step) => {
+                    // Handlers that never await would hear of it only when the last of them has ended.
+                    stopped = stopped || is_ready(self.stop.as_mut()).await;
+                    if stopped {
+                        if !engine.is_in_batch() {
+                            return Ok(End::Stopped);
+                        }
+                        // The rest of a batch is cancelled too, so that its one line still goes out.
+                        engine.complete(Err(Failure::CANCELLED));
+                        continue;
+                    }
                     let mut input_ended = false;
                     self.safety = Safety::Missing;
                     let ran = self.run_call(extension, step, &mut input_ended).await?;
@@ -300,6 +303,11 @@ async fn around_call<R: Read, W: Write<Error = R::Error>>(
             Some(Err(error)) => return Err(ServeError::Read(error)),
         }
     }
+}
+
+/// Whether `future` is ready by now; if so, it must not be asked again.
+async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|task| Poll::Ready(future.as_mut().poll(task).is_ready())).await
 }
 
 /// `future`'s output, or none if `stop` is ready first.

@@ -80,22 +80,40 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
 }
 
 fn is_package_name(name: &str) -> bool {
-    // What cargo refuses: keywords and the names of its own folders.
-    const TAKEN: &[&str] =
-        &["test", "core", "std", "alloc", "build", "deps", "examples", "incremental", "self", "crate"];
+    // What cargo refuses: keywords, the names of its own folders, and those of packages that it depends on by path.
+    const TAKEN: &[&str] = &[
+        "test",
+        "core",
+        "std",
+        "alloc",
+        "build",
+        "deps",
+        "examples",
+        "incremental",
+        "self",
+        "crate",
+        "rigline",
+        "rigline-macros",
+        "rigline-std",
+    ];
     name.starts_with(|char: char| char.is_ascii_lowercase())
         && name.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '-')
         && !name.ends_with('-')
         && !TAKEN.contains(&name)
-        && name != "rigline"
 }
 
-/// `power-meter` as `PowerMeter`.
+/// `power-meter` as `PowerMeter`; with `Extension` behind it where the program uses that name already, as it does `Context`.
 fn type_name(name: &str) -> String {
-    name.split('-')
+    let mut camel_case: String = name
+        .split('-')
         .flat_map(|word| {
             let mut chars = word.chars();
             chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars)
         })
-        .collect()
+        .collect();
+    let program = include_str!("new/main.rs.in");
+    if program.split(|char: char| !char.is_ascii_alphanumeric()).any(|word| word == camel_case) {
+        camel_case.push_str("Extension");
+    }
+    camel_case
 }
