@@ -99,6 +99,13 @@ impl<'a> Call<'a> {
         self.args.take().map_err(|error| Failure { root: Root::Args, ..Failure::bad_arguments(error) })
     }
 
+    /// The arguments as `T` by the crate serde-json-core instead of this one's decoder; see
+    /// [`json::serde_json_core`](crate::json::serde_json_core) for what it can do, and for `scratch`.
+    #[cfg(feature = "serde-json-core")]
+    pub fn args_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
+        self.args.take_by_serde_json_core(scratch)
+    }
+
     /// The arguments as a view, before [`args`](Self::args) has taken them; absent and null arguments are an empty object.
     pub fn args_json(&self) -> Json<'_> {
         self.args.json()
@@ -115,6 +122,13 @@ impl<'a> Config<'a> {
         self.0.take().map_err(|error| Failure { root: Root::Config, ..Failure::bad_arguments(error) })
     }
 
+    /// The configuration as `T` by the crate serde-json-core; see
+    /// [`json::serde_json_core`](crate::json::serde_json_core).
+    #[cfg(feature = "serde-json-core")]
+    pub fn get_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
+        self.0.take_by_serde_json_core(scratch)
+    }
+
     /// The configuration as a view, before [`get`](Self::get) has taken it.
     pub fn json(&self) -> Json<'_> {
         self.0.json()
@@ -128,6 +142,13 @@ pub(crate) struct Value<'a>(pub(crate) &'a mut [u8]);
 impl<'a> Value<'a> {
     fn take<T: Deserialize<'a>>(&mut self) -> Result<T, DecodeError> {
         de::from_checked(core::mem::take(&mut self.0))
+    }
+
+    #[cfg(feature = "serde-json-core")]
+    fn take_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
+        use crate::json::serde_json_core::{from_checked, text};
+        from_checked(core::mem::take(&mut self.0), scratch)
+            .map_err(|error| Failure::new(FailureKind::BadArguments, text(&error)))
     }
 
     fn json(&self) -> Json<'_> {

@@ -29,7 +29,7 @@
 //! |---|---|
 //! | `bool`, `()`, `Option` | `true`/`false`, `null`, `null` or the value |
 //! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`number`] |
-//! | `f32`, `f64` | a number that is finite in that type (on a microcontroller see [`Decimal`](super::decimal::Decimal)) |
+//! | `f32`, `f64` | a number that is finite in that type, rounded to the nearest (on a microcontroller see [`Decimal`](super::decimal::Decimal)) |
 //! | `char`, `&str` | a string; `char` takes exactly one character |
 //! | `&[u8]` | a string, as UTF-8 |
 //! | tuple, array, sequence | an array; a tuple's of exactly its length |
@@ -50,6 +50,9 @@
 //! - A field given twice is an error; a map keeps what its type keeps.
 //! - At most [`MAX_DEPTH`] containers may be open at once. Values that the type ignores do not count, and are skipped
 //!   without recursion.
+
+#[cfg(any(test, not(target_pointer_width = "64")))]
+mod float;
 
 use super::{number, raw::RAW_TOKEN, write::Writer};
 use core::{fmt, mem};
@@ -770,17 +773,29 @@ macro_rules! large_integers {
     )*};
 }
 
-/// The only place that links core's parser of floating-point numbers: 20 KB on a Cortex-M0+, with bounds checks that
-/// panic in theory. A firmware that wants neither uses [`Decimal`](super::decimal::Decimal).
 macro_rules! floats {
-    ($($method:ident $visit:ident $float:ident $what:literal;)*) => {$(
+    ($($method:ident $visit:ident $read:ident $what:literal;)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            let text = str::from_utf8(self.number($what)?).map_err(|_| Fault::NotJson)?;
-            let value = text.parse::<$float>().map_err(|_| Fault::NotJson)?;
-            if value.is_finite() { visitor.$visit(value) } else { Err(Fault::Expected($what)) }
+            visitor.$visit($read(self.number($what)?).ok_or(Fault::Expected($what))?)
         }
     )*};
 }
+
+/// Reads the text of a number as the nearest float; none if that is infinite. On a desktop `core`'s parser is the faster one.
+macro_rules! float_readers {
+    ($($name:ident $float:ident $small:ident)*) => {$(
+        #[cfg(target_pointer_width = "64")]
+        fn $name(text: &[u8]) -> Option<$float> {
+            str::from_utf8(text).ok()?.parse::<$float>().ok().filter(|value| value.is_finite())
+        }
+
+        #[cfg(not(target_pointer_width = "64"))]
+        fn $name(text: &[u8]) -> Option<$float> {
+            float::$small(&number::Digits::new(text)?)
+        }
+    )*};
+}
+float_readers! { read_f32 f32 to_f32 read_f64 f64 to_f64 }
 
 impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     type Error = Fault;
@@ -802,8 +817,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     floats! {
-        deserialize_f32 visit_f32 f32 "a number from -3.4028235e38 to 3.4028235e38";
-        deserialize_f64 visit_f64 f64 "a number from -1.7976931348623157e308 to 1.7976931348623157e308";
+        deserialize_f32 visit_f32 read_f32 "a number from -3.4028235e38 to 3.4028235e38";
+        deserialize_f64 visit_f64 read_f64 "a number from -1.7976931348623157e308 to 1.7976931348623157e308";
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -1132,14 +1147,10 @@ macro_rules! integer_keys {
 }
 
 macro_rules! float_keys {
-    ($($method:ident $visit:ident $float:ident)*) => {$(
+    ($($method:ident $visit:ident $read:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            let what = Fault::Expected("a number as the member name");
-            number::Digits::new(self.text).ok_or(what)?;
-            match self.str()?.parse::<$float>() {
-                Ok(value) if value.is_finite() => visitor.$visit(value),
-                _ => Err(what),
-            }
+            let value = number::Digits::new(self.text).and_then(|_| $read(self.text));
+            visitor.$visit(value.ok_or(Fault::Expected("a number as the member name"))?)
         }
     )*};
 }
@@ -1160,7 +1171,7 @@ impl<'de> Deserializer<'de> for Name<'de> {
         deserialize_i128 visit_i128 i128 to_i128 "an integer of 128 bits as the member name";
     }
 
-    float_keys! { deserialize_f32 visit_f32 f32 deserialize_f64 visit_f64 f64 }
+    float_keys! { deserialize_f32 visit_f32 read_f32 deserialize_f64 visit_f64 read_f64 }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_borrowed_str(self.str()?)
@@ -1448,7 +1459,7 @@ fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], Fault> {
 }
 
 #[inline]
-fn put(body: &mut [u8], written: &mut usize, byte: u8) {
+pub(super) fn put(body: &mut [u8], written: &mut usize, byte: u8) {
     if let Some(place) = body.get_mut(*written) {
         *place = byte;
     }
@@ -1457,7 +1468,7 @@ fn put(body: &mut [u8], written: &mut usize, byte: u8) {
 
 /// UTF-8 (RFC 3629 §3): at most three bytes for the six of `\uXXXX`, four for the twelve of a pair.
 #[allow(clippy::cast_possible_truncation)]
-fn put_utf8(body: &mut [u8], written: &mut usize, code: u32) {
+pub(super) fn put_utf8(body: &mut [u8], written: &mut usize, code: u32) {
     let low = |shift: u32| 0x80 | ((code >> shift) & 0x3f) as u8;
     match code {
         0..=0x7f => return put(body, written, code as u8),

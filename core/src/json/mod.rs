@@ -4,6 +4,7 @@
 //! - [`Json`], [`Text`], [`Digits`]: views over checked text.
 //! - [`de`]: typed values by serde, with escapes decoded in place.
 //! - [`write`](mod@write) and [`ser`]: bounded writing.
+//! - `serde_json_core` (feature `serde-json-core`): typed values by that crate, for firmware that links it anyway.
 //! - [`Decimal`] and [`RawJson`]: numbers without floats, and JSON that passes through.
 
 pub mod check;
@@ -12,6 +13,8 @@ pub mod decimal;
 pub mod number;
 pub mod raw;
 pub mod ser;
+#[cfg(feature = "serde-json-core")]
+pub mod serde_json_core;
 pub mod view;
 pub mod write;
 

@@ -161,6 +161,23 @@ impl<'a> Digits<'a> {
         Ok(if self.negative { magnitude.wrapping_neg() } else { magnitude })
     }
 
+    /// The digits in front of the point and behind it from the first that is not 0, and the power of ten that `0.` and these
+    /// are to be multiplied by.
+    #[cfg(any(test, not(target_pointer_width = "64")))]
+    pub(crate) fn scientific(&self) -> (&'a [u8], &'a [u8], isize) {
+        let (mut whole, mut fraction, mut point) = (self.whole, self.fraction, self.exponent);
+        while let [b'0', tail @ ..] = whole {
+            whole = tail;
+        }
+        if whole.is_empty() {
+            while let [b'0', tail @ ..] = fraction {
+                fraction = tail;
+                point = point.saturating_sub(1);
+            }
+        }
+        (whole, fraction, point.saturating_add_unsigned(whole.len()))
+    }
+
     /// The significant digits, in front of the point and behind it, and how many zeros follow them.
     fn significant(&self) -> Result<(&'a [u8], &'a [u8], usize), NumberError> {
         let (mut whole, mut fraction) = (self.whole, self.fraction);

@@ -26,7 +26,7 @@
 //! ```
 
 #[cfg(any(test, not(target_pointer_width = "64")))]
-mod float;
+pub(super) mod float;
 
 use core::fmt::{self, Write as _};
 

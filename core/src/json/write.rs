@@ -156,6 +156,7 @@ impl<'b> Writer<'b> {
 
     /// Writes a size in decimal.
     #[cfg(not(target_pointer_width = "64"))]
+    #[allow(clippy::cast_possible_truncation, reason = "a pointer has at most 32 bits here")]
     pub fn usize(&mut self, value: usize) {
         self.u32(value as u32);
     }

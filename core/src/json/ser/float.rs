@@ -163,12 +163,12 @@ fn shortest<const LIMBS: usize>(digits: &mut [u8; 17], parts: &Parts) -> (usize,
 
 /// A whole number, its highest 32 bits first, so that the order derived is the numbers' order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Big<const LIMBS: usize>([u32; LIMBS]);
+pub(in crate::json) struct Big<const LIMBS: usize>([u32; LIMBS]);
 
 #[allow(clippy::cast_possible_truncation)]
 impl<const LIMBS: usize> Big<LIMBS> {
     #[inline(never)]
-    fn from(value: u64) -> Self {
+    pub(in crate::json) fn from(value: u64) -> Self {
         let mut limbs = [0; LIMBS];
         let mut left = value;
         for limb in limbs.iter_mut().rev().take(2) {
@@ -179,7 +179,7 @@ impl<const LIMBS: usize> Big<LIMBS> {
     }
 
     #[inline(never)]
-    fn multiply(&mut self, factor: u32) {
+    pub(in crate::json) fn multiply(&mut self, factor: u32) {
         let mut carry = 0;
         for limb in self.0.iter_mut().rev() {
             let product = u64::from(*limb).wrapping_mul(u64::from(factor)).wrapping_add(carry);
@@ -188,14 +188,14 @@ impl<const LIMBS: usize> Big<LIMBS> {
         }
     }
 
-    fn double(&mut self, times: u32) {
+    pub(in crate::json) fn double(&mut self, times: u32) {
         for _ in 0..times / 16 {
             self.multiply(1 << 16);
         }
         self.multiply(1 << (times % 16));
     }
 
-    fn multiply_by_power_of_ten(&mut self, power: u32) {
+    pub(in crate::json) fn multiply_by_power_of_ten(&mut self, power: u32) {
         for _ in 0..power / 8 {
             self.multiply(100_000_000);
         }
@@ -220,7 +220,7 @@ impl<const LIMBS: usize> Big<LIMBS> {
 
     /// Takes `other` away if it is not more; tells whether it did.
     #[inline(never)]
-    fn subtract(&mut self, other: &Self) -> bool {
+    pub(in crate::json) fn subtract(&mut self, other: &Self) -> bool {
         if *self < *other {
             return false;
         }

@@ -1,0 +1,201 @@
+//! Typed values by the crate [serde-json-core](::serde_json_core), for firmware that links it anyway and wants to pay for one
+//! codec only.
+//!
+//! It reads text that [`check`](mod@super::check) has passed, so that what it would take and RFC 8259 does not never gets
+//! to it, and so that its recursion ends at the checker's depth. Escapes are decoded before it sees them, in place: a
+//! surrogate pair, which it refuses, and `\n` or `\u003c`, which it would leave in a `&str`, arrive as the characters
+//! they stand for. Two stay, since it looks for the end of a string by them: the quotation mark and the reverse solidus.
+//!
+//! ```
+//! use rigline::json::serde_json_core::from_checked;
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Args<'a> {
+//!     rail: &'a str,
+//!     note: heapless::String<16>,
+//! }
+//!
+//! let mut text = br#"{"rail":"5\u00b0 \ud83d\ude00\n","note":"say \"on\""}"#.to_vec();
+//! let args: Args = from_checked(&mut text, &mut [0; 16])?;
+//! assert_eq!((args.rail, args.note.as_str()), ("5° 😀\n", "say \"on\""));
+//! # Ok::<(), serde_json_core::de::Error>(())
+//! ```
+//!
+//! # What it cannot do
+//!
+//! Compared with [`de`](super::de), and each time with an error, never with another value:
+//!
+//! - A string with a quotation mark or a reverse solidus in it cannot be a `&str`: it is decoded in `scratch`, and only
+//!   types that copy it, such as a `heapless::String`, can take it. `scratch` must hold the longest such string.
+//! - An integer is digits only: `1.0` and `1e3` are none.
+//! - Types that look at the value first (`deserialize_any`: untagged enums, [`RawJson`](super::RawJson),
+//!   [`Decimal`](super::Decimal)) and byte strings.
+//! - Errors say what was wrong, but not where.
+//!
+//! Two things it does without an error: `null` is NaN where a float is expected, and a float may be infinite.
+//!
+//! It is not offered for writing, where it panics on types that it does not know. What it has written elsewhere goes
+//! into an output or a log as [`RawJson::from_checked_str`](super::RawJson::from_checked_str), whole.
+
+use serde::Deserialize;
+
+use super::de::{put, put_utf8};
+
+/// Decodes one value from JSON text that has been checked, and consumes the text.
+///
+/// `scratch` is for strings with a quotation mark or reverse solidus in them, one at a time; it may be empty if the
+/// types take none.
+///
+/// # Errors
+/// What the text has is not what the type takes; or serde-json-core cannot do it, see [above](self).
+pub fn from_checked<'de, T: Deserialize<'de>>(
+    text: &'de mut [u8],
+    scratch: &mut [u8],
+) -> Result<T, ::serde_json_core::de::Error> {
+    let text: &'de [u8] = decode_escapes(text);
+    ::serde_json_core::from_slice_escaped(text, scratch).map(|(value, _)| value)
+}
+
+/// An error's sentence, for a reply. Its own texts need `core::fmt`.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "with a feature of its own the error holds a text")]
+pub(crate) fn text(error: &::serde_json_core::de::Error) -> &'static str {
+    use ::serde_json_core::de::Error;
+    match error {
+        Error::InvalidType => "args: a value has another type than expected",
+        Error::InvalidNumber => "args: a number is not of the kind expected, or out of range",
+        Error::EscapedStringIsTooLong => "args: a string with a quotation mark or reverse solidus is too long",
+        Error::InvalidEscapeSequence | Error::InvalidUnicodeCodePoint => "args: a string has half of a surrogate pair",
+        Error::AnyIsUnsupported | Error::BytesIsUnsupported => "args: a value of a type that cannot be decoded here",
+        Error::CustomError => "args: a member is missing, unknown, given twice or refused by its type",
+        _ => "args: a value is not what was expected",
+    }
+}
+
+/// Decodes all escapes (RFC 8259 §7) but those of the quotation mark and the reverse solidus, and those of lone
+/// surrogates, which are no characters. The text is then no JSON any more: control characters stand in its strings.
+fn decode_escapes(text: &mut [u8]) -> &[u8] {
+    let (mut read, mut written) = (0, 0);
+    while let Some(&byte) = text.get(read) {
+        read += 1;
+        // In checked text a reverse solidus stands in strings only.
+        if byte != b'\\' {
+            put(text, &mut written, byte);
+            continue;
+        }
+        let escape = text.get(read).copied().unwrap_or_default();
+        read += 1;
+        let code = match escape {
+            b'b' => 0x08,
+            b'f' => 0x0c,
+            b'n' => 0x0a,
+            b'r' => 0x0d,
+            b't' => 0x09,
+            b'u' => {
+                let unit = hex(text, read);
+                read += 4;
+                match unit {
+                    0xD800..0xDC00 if text.get(read..).is_some_and(|rest| rest.starts_with(b"\\u")) => {
+                        match hex(text, read + 2) {
+                            low @ 0xDC00..0xE000 => {
+                                read += 6;
+                                0x1_0000 + ((unit - 0xD800) << 10) + (low - 0xDC00)
+                            }
+                            _ => unit,
+                        }
+                    }
+                    _ => unit,
+                }
+            }
+            other => u32::from(other),
+        };
+        match code {
+            0x22 | 0x5C => {
+                put(text, &mut written, b'\\');
+                put_utf8(text, &mut written, code);
+            }
+            0xD800..0xE000 => {
+                // As it came, for serde-json-core to refuse where it is decoded.
+                for offset in (1..=6).rev() {
+                    let byte = text.get(read.wrapping_sub(offset)).copied().unwrap_or_default();
+                    put(text, &mut written, byte);
+                }
+            }
+            _ => put_utf8(text, &mut written, code),
+        }
+    }
+    text.get(..written).unwrap_or_default()
+}
+
+fn hex(text: &[u8], at: usize) -> u32 {
+    let digits = text.get(at..).unwrap_or_default().iter().take(4);
+    digits.fold(0, |code, digit| code << 4 | char::from(*digit).to_digit(16).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::string::String;
+
+    fn decode<'a, T: Deserialize<'a>>(text: &'a mut [u8]) -> Result<T, ::serde_json_core::de::Error> {
+        super::super::check::check(text).unwrap();
+        from_checked(text, &mut [0; 64])
+    }
+
+    #[test]
+    fn escapes_are_decoded() {
+        for (text, expected) in [
+            (r#""plain""#, "plain"),
+            (r#""\b\f\n\r\t\/""#, "\u{8}\u{c}\n\r\t/"),
+            (r#""\u0000\u00e9\u20ac\uD83d\ude00""#, "\0é€😀"),
+            (r#" "" "#, ""),
+        ] {
+            assert_eq!(decode::<&str>(&mut text.as_bytes().to_vec()), Ok(expected), "{text}");
+            assert_eq!(decode::<heapless::String<32>>(&mut text.as_bytes().to_vec()).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_it_cannot_do_is_an_error() {
+        use ::serde_json_core::de::Error;
+        for text in [r#""\"""#, r#""\\""#, r#""\u0022""#, r#""a\u005c""#] {
+            assert!(decode::<&str>(&mut text.as_bytes().to_vec()).is_err(), "{text}");
+            let expected: String = serde_json::from_str(text).unwrap();
+            assert_eq!(decode::<heapless::String<8>>(&mut text.as_bytes().to_vec()).unwrap(), *expected, "{text}");
+        }
+        for text in [r#""\ud800""#, r#""\udc00\ud800""#, r#""\ud800\u0041""#, r#""\ud800\n""#] {
+            for error in [
+                decode::<&str>(&mut text.as_bytes().to_vec()).unwrap_err(),
+                decode::<heapless::String<32>>(&mut text.as_bytes().to_vec()).unwrap_err(),
+            ] {
+                assert_eq!(error, Error::InvalidEscapeSequence, "{text}");
+            }
+        }
+        let long = br#""0123456789\"""#;
+        assert_eq!(
+            from_checked::<heapless::String<32>>(&mut long.to_vec(), &mut [0; 10]).unwrap_err(),
+            Error::EscapedStringIsTooLong
+        );
+        assert_eq!(from_checked::<heapless::String<32>>(&mut long.to_vec(), &mut [0; 11]).unwrap(), "0123456789\"");
+        for text in ["1.0", "1e3", "-1", "256", "null", "\"1\""] {
+            assert!(decode::<u8>(&mut text.as_bytes().to_vec()).is_err(), "{text}");
+        }
+        assert_eq!(decode::<crate::json::RawJson<'_>>(&mut b"1".to_vec()).err(), Some(Error::CustomError));
+    }
+
+    proptest! {
+        /// What it takes has the value that it has by `serde_json`.
+        #[test]
+        fn agrees_with_serde_json(texts in prop::collection::vec(any::<String>(), 0..4), escaped: bool) {
+            let mut json = serde_json::to_string(&texts).unwrap();
+            if escaped {
+                json = json.chars().map(|char| match char {
+                    '\u{80}'.. => char.encode_utf16(&mut [0; 2]).iter().map(|unit| std::format!("\\u{unit:04x}")).collect(),
+                    _ => String::from(char),
+                }).collect();
+            }
+            let ours = from_checked::<heapless::Vec<heapless::String<512>, 4>>(&mut json.into_bytes(), &mut [0; 512]).unwrap();
+            prop_assert!(ours.iter().map(heapless::String::as_str).eq(texts.iter().map(String::as_str)));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `rigline::client`.
+
+use core::hint::black_box;
+
+use rigline::client::{
+    Body, Client, ExecuteResult, Incoming, Log, Oddities, Plain, Request, RequestContext, RpcError, member,
+    write_refusal,
+};
+use rigline::json::write::Writer;
+use rigline::json::{Json, RawJson};
+use rigline::{GoDuration, Phase};
+
+use crate::program::{bytes, keep, show, text};
+
+pub(crate) fn all() {
+    let mut client = Client::new(black_box(7));
+    if black_box(true) {
+        client = client.strict();
+    }
+    let context = RequestContext {
+        workdir: text(),
+        phase: black_box(Phase::Setup),
+        env: &[(text(), text())],
+        timeout: black_box(Some(GoDuration::ZERO)),
+        agent: Some((text(), text())),
+    };
+    for request in [
+        Request::Initialize { config: black_box(None) },
+        Request::Execute { operation: text(), args: RawJson::NULL, context },
+        Request::Shutdown,
+        Request::Other { method: text(), params: RawJson::NULL },
+    ] {
+        let mut memory = bytes::<64>();
+        let mut out = Writer::new(&mut memory);
+        request.write(black_box(1), &mut out);
+        keep(request.measure());
+        match client.start(&request, &mut out) {
+            Ok(id) => keep(client.is_pending(id)),
+            Err(error) => show(&error),
+        }
+    }
+    client.pending().for_each(keep);
+    let text = bytes::<64>();
+    let mut line = &text[..];
+    while !line.is_empty() {
+        let received = client.receive(line);
+        keep(received.before);
+        keep(received.oddities.and(Oddities::GLUED).contains(black_box(Oddities::NONE)));
+        received.oddities.texts().for_each(keep);
+        incoming(received.incoming);
+        line = received.rest;
+    }
+    client.forget(black_box(1));
+    client.reset();
+}
+
+fn incoming(incoming: Incoming<'_>) {
+    match incoming {
+        Incoming::Reply(reply) => {
+            keep(reply.id);
+            body(reply.body);
+        }
+        Incoming::Broken(broken) => {
+            keep((broken.id, broken.fault, broken.text, broken.token()));
+            show(&broken);
+        }
+        Incoming::Stray(stray) => {
+            keep((stray.late, stray.id));
+            body(stray.body);
+        }
+        Incoming::Unaddressed { error, only } => {
+            keep(only);
+            rpc_error(error);
+        }
+        Incoming::Log(log) => log_line(log),
+        Incoming::Notification { method, params } => {
+            keep((method, params));
+            log_line(Log::of_params(params));
+        }
+        Incoming::Request(request) => {
+            keep((request.method, request.params));
+            write_refusal(&request, &mut Writer::new(&mut bytes::<64>()));
+        }
+        Incoming::Noise(noise) => {
+            keep(noise.text);
+            show(&noise.why);
+        }
+        _ => {}
+    }
+}
+
+fn body(body: Body<'_>) {
+    match body {
+        Body::Result(result) => execute_result(result),
+        Body::Error(error) => rpc_error(error),
+        Body::Invalid(why) => keep(why),
+        _ => {}
+    }
+}
+
+fn execute_result(result: Json<'_>) {
+    let result = ExecuteResult::new(result);
+    keep((result.success(), result.outputs_fault()));
+    [result.message(), result.error()].into_iter().flatten().for_each(plain);
+    for (name, value) in result.outputs() {
+        show(&name);
+        plain(value);
+    }
+}
+
+fn rpc_error(error: RpcError<'_>) {
+    keep((error.code(), error.data(), member(error.json(), text())));
+    plain(error.message());
+}
+
+fn log_line(log: Log<'_>) {
+    keep((log.level(), log.data()));
+    log.level_name().into_iter().for_each(plain);
+    plain(log.message());
+}
+
+fn plain(plain: Plain<'_>) {
+    keep(plain.is_empty());
+    show(&plain);
+}
