@@ -15,7 +15,12 @@ fn main() {
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
     fs::copy("memory.x", out.join("memory.x")).expect("memory.x is copied");
     println!("cargo:rustc-link-search={}", out.display());
-    for argument in ["--nmagic", "-Tlink.x", "-Tlink-rp.x"] {
+    // embassy-rp brings the script that places boot2; rp2040-hal leaves it to the program.
+    let is_blocking = env::var_os("CARGO_FEATURE_BLOCKING").is_some();
+    if is_blocking {
+        fs::write(out.join("boot2.x"), BOOT2).expect("boot2.x is written");
+    }
+    for argument in ["--nmagic", "-Tlink.x", if is_blocking { "-Tboot2.x" } else { "-Tlink-rp.x" }] {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
     // The library's defmt strings are in every image that links it, whether it logs or not.
@@ -23,6 +28,8 @@ fn main() {
         println!("cargo:rustc-link-arg-bins=-Tdefmt.x");
     }
 }
+
+const BOOT2: &str = "SECTIONS { .boot2 ORIGIN(BOOT2) : { KEEP(*(.boot2)); } > BOOT2 } INSERT BEFORE .text;\n";
 
 /// Sets `RIGLINE_GIT_HASH`, unless this is no checkout, or is a copy inside somebody else's.
 fn tell_commit() {

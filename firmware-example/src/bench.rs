@@ -7,6 +7,26 @@ use rigline::{Context, Failure, FailureKind, Level, Outcome, Params};
 use crate::board::Board;
 use crate::rig::{GpioRead, GpioWrite, Measure, Power, Press, Rig, Settings, WaitFor, WaitPin};
 
+/// The gevals text's example, as far as its `execute` needs it: the extension that the figures are measured with.
+#[derive(Debug)]
+pub struct Kubernetes;
+
+#[rigline::extension(name = "kubernetes", description = "Kubernetes operations for eval tasks")]
+#[allow(clippy::unused_self, clippy::needless_pass_by_value, reason = "as operations are")]
+impl Kubernetes {
+    /// Apply a Kubernetes manifest
+    #[operation]
+    fn apply(&mut self, args: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        apply(args, cx)
+    }
+}
+
+fn apply(Apply { file, namespace }: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+    cx.output("resourceVersion", "12345")?;
+    cx.output("uid", "abc-123-def")?;
+    cx.done(["Applied ", file, " to namespace ", namespace])
+}
+
 /// The rig with the operations of the bench.
 #[derive(Debug)]
 pub struct BenchRig<B> {
@@ -132,9 +152,7 @@ impl<B: Board> BenchRig<B> {
     /// # The gevals text's example
     #[operation]
     fn apply(&mut self, args: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        cx.output("resourceVersion", "12345")?;
-        cx.output("uid", "abc-123-def")?;
-        cx.done(format_args!("Applied {} to namespace {}", args.file, args.namespace))
+        apply(args, cx)
     }
 
     /// Count the calls of this operation since the reset

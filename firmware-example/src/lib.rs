@@ -37,9 +37,9 @@ pub mod wires;
 pub use board::Board;
 pub use rig::Rig;
 
-#[cfg(all(target_os = "none", feature = "firmware"))]
+#[cfg(all(target_os = "none", feature = "pico"))]
 pub mod board_id;
 #[cfg(all(target_os = "none", feature = "firmware"))]
 pub mod firmware;
-#[cfg(all(target_os = "none", feature = "firmware"))]
+#[cfg(all(target_os = "none", feature = "pico"))]
 pub mod usb_cdc;

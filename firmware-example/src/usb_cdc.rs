@@ -16,7 +16,9 @@
 //!   finished. [`Writer::write_within`] gives up if its first byte cannot leave in time: begin lines that may be lost
 //!   (logs) with it, and drop the whole line when it returns [`Error::Stalled`].
 //!
-//! Run `UsbDevice::run`, the reader and the writer on one executor: the packet memory is shared without a lock.
+//! - **A control transfer that the host gives up.** [`run`] ends it; embassy-rp waits for it without end.
+//!
+//! Run [`run`], the reader and the writer on one executor: the packet memory is shared without a lock.
 //!
 //! `src/bin/echo/image.rs` is a complete program: make a [`Port`], run the device beside a loop that awaits
 //! [`Port::connected`] and serves the reader and writer that it gives until either fails.
@@ -29,11 +31,11 @@ use core::task::Poll;
 use embassy_futures::select::{Either, select};
 use embassy_sync::blocking_mutex::CriticalSectionMutex;
 use embassy_sync::waitqueue::AtomicWaker;
-use embassy_time::{Duration, with_timeout};
+use embassy_time::{Duration, Timer, with_timeout};
 use embassy_usb::class::cdc_acm::{self, CdcAcmClass};
 use embassy_usb::control::{OutResponse, Recipient, Request, RequestType};
 use embassy_usb::driver::{Driver, EndpointError};
-use embassy_usb::{Builder, Config, Handler};
+use embassy_usb::{Builder, Config, Handler, UsbDevice};
 use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 
 /// The vendor of V-USB's shared numbers.
@@ -94,6 +96,14 @@ pub trait Endpoints {
     /// Takes back a packet that the host has not fetched, so that the next packet goes out in its place and with its
     /// data toggle.
     fn retract_in(&self);
+
+    /// Whether a bus reset or a new control transfer waits for the device to take note of it.
+    fn control_waits(&self) -> bool {
+        false
+    }
+
+    /// Ends the control transfer in progress, which the host has given up.
+    fn abandon_control(&self) {}
 }
 
 impl Endpoints for () {
@@ -102,6 +112,25 @@ impl Endpoints for () {
     }
 
     fn retract_in(&self) {}
+}
+
+/// `UsbDevice::run`, but for a wedge: embassy-rp's driver waits without end for a control transfer that the host gave up half
+/// way (it reset the bus, or was reset itself) and so never sees the reset. Here it is ended after 20 to 40 ms.
+pub async fn run<'d, D: Driver<'d>>(device: &mut UsbDevice<'d, D>, endpoints: impl Endpoints) {
+    const LONG: Duration = Duration::from_millis(20);
+    let watch = async {
+        loop {
+            Timer::after(LONG).await;
+            if endpoints.control_waits() {
+                Timer::after(LONG).await;
+                if endpoints.control_waits() {
+                    endpoints.abandon_control();
+                }
+            }
+        }
+    };
+    // In this order: the device is polled after its transfer was ended.
+    select(watch, device.run()).await;
 }
 
 /// The memory of a [`Port`]; give it a static place.
@@ -347,6 +376,16 @@ impl Endpoints for Rp2040Endpoints {
             usb.ep_abort_done().write(|w| w.0 = 1 << (2 * self.in_endpoint));
             usb.ep_abort().write(|w| w.0 = 0);
         }
+    }
+
+    fn control_waits(&self) -> bool {
+        let status = embassy_rp::pac::USB.sie_status().read();
+        status.bus_reset() || status.setup_rec()
+    }
+
+    fn abandon_control(&self) {
+        embassy_rp::pac::USB_DPRAM.ep_in_buffer_control(0).modify(|w| w.set_available(0, false));
+        embassy_rp::pac::USB_DPRAM.ep_out_buffer_control(0).modify(|w| w.set_available(0, false));
     }
 }
 

@@ -126,12 +126,17 @@ pub async fn run<E: Extension>(
     config.baudrate = BAUD;
     let uart = BufferedUart::new(p.UART0, p.PIN_0, p.PIN_1, interrupts, out, into, config);
 
-    join4(device.run(), serve_usb(port, on_usb), serve_uart(uart, on_uart), async {
-        loop {
-            watchdog.feed(WATCHDOG);
-            Timer::after_secs(1).await;
-        }
-    })
+    join4(
+        usb_cdc::run(&mut device, Rp2040Endpoints::first()),
+        serve_usb(port, on_usb),
+        serve_uart(uart, on_uart),
+        async {
+            loop {
+                watchdog.feed(WATCHDOG);
+                Timer::after_secs(1).await;
+            }
+        },
+    )
     .await;
 }
 
