@@ -11,20 +11,13 @@ use crate::rig::{GpioRead, GpioWrite, Measure, Power, Press, Rig, Settings, Wait
 #[derive(Debug)]
 pub struct Kubernetes;
 
-impl Extension for Kubernetes {
-    fn manifest(&self) -> &'static Manifest {
-        const MANIFEST: Manifest = Manifest::new("kubernetes", "1.2.0").operations(&[
-            Operation::new("apply", Schema::OBJECT).description("Apply a Kubernetes manifest"),
-            Operation::new("condition", Schema::OBJECT).description("Verify a resource condition"),
-        ]);
-        &MANIFEST
-    }
-
-    async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        match call.operation() {
-            "apply" => apply(call.args()?, cx),
-            _ => Err(Failure::UNKNOWN_OPERATION),
-        }
+#[rigline::extension(name = "kubernetes", description = "Kubernetes operations for eval tasks")]
+#[allow(clippy::unused_self, clippy::needless_pass_by_value, reason = "as operations are")]
+impl Kubernetes {
+    /// Apply a Kubernetes manifest
+    #[operation]
+    fn apply(&mut self, args: Apply<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        apply(args, cx)
     }
 }
 

@@ -47,6 +47,7 @@ export class UsbHost {
     /** Cycle counter when the device got its last packet, and when it first armed one after that. */
     this.turnaround = { in: 0, out: 0, open: false };
 
+    this.controlPacket = 8;
     this.transfers = [];
     this.active = null;
     this.busyIn = false;
@@ -212,11 +213,13 @@ export class UsbHost {
     }
     if (direction === IN) {
       transfer.received.push(...this.mcu.usbDPRAM.subarray(CONTROL_BUFFER, CONTROL_BUFFER + length));
-      if (length < 64 || transfer.received.length >= transfer.expected) transfer.stage = 'status';
+      // The device descriptor, which is read first, says how long a packet is; no device has shorter ones than 8 bytes.
+      if (transfer.setup[1] === 6 && transfer.setup[3] === 1) this.controlPacket = transfer.received[7];
+      if (length < this.controlPacket || transfer.received.length >= transfer.expected) transfer.stage = 'status';
       this.#done(0, IN, length);
     } else {
-      const packet = transfer.data.subarray(0, 64);
-      transfer.data = transfer.data.subarray(64);
+      const packet = transfer.data.subarray(0, this.controlPacket);
+      transfer.data = transfer.data.subarray(this.controlPacket);
       this.mcu.usbDPRAM.set(packet, CONTROL_BUFFER);
       if (transfer.data.length === 0) transfer.stage = 'status';
       this.#done(0, OUT, packet.length);

@@ -120,6 +120,24 @@ fn a_session_over_the_binary_link_is_the_desktops_line_for_line() {
     assert_are_the_desktops(&lines);
 }
 
+/// The core is not tied to embassy.
+#[test]
+fn the_rig_over_blocking_io_tests_itself_and_ends_its_packets() {
+    let Some(emulator) = Emulator::start("rig-blocking") else { return };
+    let mut port = emulator.usb();
+    assert_alive(&mut port);
+    let test = execute(2, "self-test", &json!({}));
+    assert_eq!(ask(&mut port, &test)["result"]["message"], "all 6 checks passed");
+    drop(port);
+    // FC-09.
+    for length in [63, 64, 65, 128] {
+        let mut port = emulator.usb();
+        send(&mut port, &format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"shutdown"}}"#, "i".repeat(length - 38)));
+        assert_eq!(read_line(&mut port).len(), length);
+    }
+    assert_alive(&mut emulator.usb());
+}
+
 /// A peer that was written from the page of the link alone.
 #[test]
 fn a_python_program_speaks_the_link() {
