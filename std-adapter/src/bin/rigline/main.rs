@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bridge;
 mod call;
 mod check;
 mod connect;
@@ -16,6 +17,7 @@ mod jsonrpc;
 mod new;
 mod rig;
 mod signals;
+mod serve;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -29,6 +31,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bridge(bridge::Arguments),
     Describe(describe::Arguments),
     Call(call::Arguments),
     Check(check::Arguments),
@@ -36,11 +39,13 @@ enum Command {
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
     Rig(rig::Arguments),
+    Serve(serve::Arguments),
 }
 
 impl Command {
     fn run(self) -> ExitCode {
         match self {
+            Self::Bridge(arguments) => arguments.run(),
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
@@ -48,6 +53,7 @@ impl Command {
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
+            Self::Serve(arguments) => arguments.run(),
         }
     }
 }
