@@ -14,10 +14,14 @@ mod connect;
 mod describe;
 mod eval;
 mod jsonrpc;
+mod monitor;
 mod new;
+mod ports;
+mod replay;
 mod rig;
 mod signals;
 mod serve;
+mod transcript;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -40,6 +44,9 @@ enum Command {
     Jsonrpc(jsonrpc::Arguments),
     Rig(rig::Arguments),
     Serve(serve::Arguments),
+    Ports(ports::Arguments),
+    Monitor(monitor::Arguments),
+    Replay(replay::Arguments),
 }
 
 impl Command {
@@ -54,6 +61,9 @@ impl Command {
             Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
+            Self::Ports(arguments) => arguments.run(),
+            Self::Monitor(arguments) => arguments.run(),
+            Self::Replay(arguments) => arguments.run(),
         }
     }
 }
