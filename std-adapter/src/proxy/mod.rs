@@ -277,7 +277,8 @@ impl Proxy {
         }
         let Some(host) = turn.as_ref() else { return Err(Refusal::internal("there is no connection")) };
         let mut text = if params.is_null() { "{}".to_owned() } else { params.as_str().replace(['\r', '\n'], " ") };
-        if let Some(limit) = lock(&self.shared).request_limit {
+        let limit = lock(&self.shared).request_limit;
+        if let Some(limit) = limit {
             self.fit(&mut text, limit)?;
         }
         let raw = RawJson::from_checked_str(&text).map_err(|error| Refusal::internal(error.to_string()))?;
