@@ -44,6 +44,8 @@ pub mod eval;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod path;
+#[cfg(feature = "host")]
+pub mod proxy;
 pub mod requires;
 pub mod stdio;
 #[cfg(feature = "host")]

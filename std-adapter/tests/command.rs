@@ -327,3 +327,77 @@ fn rigline_with(arguments: &[&str], input: &str) -> Output {
 fn texts(output: &Output) -> (String, String) {
     (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
+
+#[test]
+fn ports_and_who_holds_them() {
+    let root = tempfile::tempdir().unwrap();
+    device(root.path(), "ttyACM0", "1-1", "Some modem");
+    device(root.path(), "ttyACM10", "1-3", "rigline rig");
+    device(root.path(), "ttyACM9", "1-2", "rigline rig");
+    fs::create_dir_all(root.path().join("dev")).unwrap();
+    fs::write(root.path().join("dev/ttyACM9"), "").unwrap();
+    fs::create_dir_all(root.path().join("proc/42/fd")).unwrap();
+    fs::write(root.path().join("proc/42/cmdline"), "minicom\0-D\0x\0").unwrap();
+    std::os::unix::fs::symlink(root.path().join("dev/ttyACM9"), root.path().join("proc/42/fd/3")).unwrap();
+    let list = |arguments: &[&str]| {
+        let mut command = command(&[&["ports"], arguments].concat());
+        command.env("RIGLINE_ROOT", root.path()).stdout(Stdio::piped());
+        texts(&command.output().unwrap()).0
+    };
+    let ports: Value = serde_json::from_str(&list(&["--json"])).unwrap();
+    let names: Vec<_> =
+        ports.as_array().unwrap().iter().map(|port| port["usb"]["serial_number"].as_str().unwrap()).collect();
+    assert_eq!(names, ["1-1", "1-2", "1-3"]);
+    assert_eq!((&ports[0]["rigline"], &ports[1]["rigline"]), (&Value::Bool(false), &Value::Bool(true)));
+    assert_eq!(ports[1]["held_by"][0], "process 42 (minicom -D x)");
+    let text = list(&[]);
+    assert!(text.contains("1209:0001") && text.contains("--probe"), "{text}");
+    let probed: Value = serde_json::from_str(&list(&["--json", "--probe"])).unwrap();
+    assert!(
+        probed[0]["error"].is_null() && probed[1]["error"].is_string(),
+        "only what looks like ours is asked: {probed}"
+    );
+}
+
+#[test]
+fn what_is_recorded_is_played_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("session.jsonl");
+    let file = file.to_str().unwrap();
+    let session = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"power","args":{"rail":"3V3","on":true},"context":{}}}"#,
+        "\n",
+        "{oops\n",
+        r#"{"jsonrpc":"2.0","id":3,"method":"shutdown"}"#,
+        "\n",
+    );
+    let monitored = rigline_with(&["monitor", "sim", "--record", file], session);
+    let (out, errors) = texts(&monitored);
+    assert_eq!(out.lines().count(), 5, "every byte passes: {out}");
+    for text in [
+        "→ request 1: initialize",
+        "← reply 1 to initialize: ok after ",
+        "→ request 2: execute power",
+        "← log info: switching 3V3 on",
+        "  ! not JSON",
+        "← reply null to ?: error",
+        "ended: exit status 0",
+    ] {
+        assert!(errors.contains(text), "{text}: {errors}");
+    }
+    let played = rigline(&["replay", file, "sim"]);
+    let (out, _) = texts(&played);
+    assert_eq!((played.status.code(), out.as_str()), (Some(0), "5 lines the same, 0 different\n"));
+
+    let changed = fs::read_to_string(file).unwrap().replace("switching 3V3 on", "switching 3V3 off");
+    fs::write(file, changed).unwrap();
+    let played = rigline(&["replay", file, "sim"]);
+    let (out, _) = texts(&played);
+    assert_eq!(played.status.code(), Some(1));
+    assert!(out.contains(r#"params.message: "switching 3V3 off" became "switching 3V3 on""#), "{out}");
+    assert_eq!(rigline(&["replay", file, "sim", "--ignore", "message"]).status.code(), Some(0));
+    assert_eq!(rigline(&["replay", file, "/no/such/program"]).status.code(), Some(3));
+    assert_eq!(rigline(&["replay", "/no/such/file", "sim"]).status.code(), Some(2));
+}

@@ -1,6 +1,6 @@
 //! What a case works with: connections that say anything, and remember what was said.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,6 +34,9 @@ pub struct Bench {
     pub calls: Vec<(String, Value)>,
     notes: Rc<RefCell<Notes>>,
     manifest: Option<Result<String, Stop>>,
+    /// Why there is no session: what has failed once, before any has worked, is not tried again.
+    hopeless: RefCell<Option<String>>,
+    reached: Cell<bool>,
 }
 
 /// What was seen.
@@ -67,6 +70,8 @@ impl Bench {
             calls: Vec::new(),
             notes: Rc::default(),
             manifest: None,
+            hopeless: RefCell::default(),
+            reached: Cell::new(false),
         })
     }
 
@@ -107,6 +112,20 @@ impl Bench {
 
     /// Opens a connection: a new process, the port, the socket.
     pub async fn connect(&self) -> Result<Peer, Stop> {
+        if let Some(why) = &*self.hopeless.borrow() {
+            return Err(Stop::Skip(format!("there is no session: {why}")));
+        }
+        self.dial().await.map_err(|stop| self.give_up(stop))
+    }
+
+    fn give_up(&self, stop: Stop) -> Stop {
+        if let (Stop::Fail(why), false) = (&stop, self.reached.get()) {
+            *self.hopeless.borrow_mut() = Some(why.clone());
+        }
+        stop
+    }
+
+    async fn dial(&self) -> Result<Peer, Stop> {
         let until = Instant::now() + self.options.wait.max(self.options.start_timeout);
         let wire = loop {
             match timeout_at(until, self.dialer.dial()).await {
@@ -146,15 +165,19 @@ impl Bench {
             let request = format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"0.0.1\"{config}}}}}\n"
             );
-            peer.send(request.as_bytes()).await?;
+            peer.send(request.as_bytes()).await.map_err(|stop| self.give_up(stop))?;
             let next = peer.manners.resend.map_or(until, |pause| until.min(Instant::now() + pause));
             match peer.reply_until(&id, next).await {
-                Ok(Some(reply)) => return Ok(reply),
+                Ok(Some(reply)) => {
+                    self.reached.set(true);
+                    return Ok(reply);
+                }
                 Ok(None) if Instant::now() < until => {}
                 Ok(None) => {
-                    return Err(Stop::Fail(format!("no answer to initialize in {:?}", self.options.start_timeout)));
+                    let why = format!("no answer to initialize in {:?}", self.options.start_timeout);
+                    return Err(self.give_up(Stop::Fail(why)));
                 }
-                Err(stop) => return Err(stop),
+                Err(stop) => return Err(self.give_up(stop)),
             }
         }
     }

@@ -7,15 +7,21 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bridge;
 mod call;
 mod check;
 mod connect;
 mod describe;
 mod eval;
 mod jsonrpc;
+mod monitor;
 mod new;
+mod ports;
+mod replay;
 mod rig;
 mod signals;
+mod serve;
+mod transcript;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -29,6 +35,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bridge(bridge::Arguments),
     Describe(describe::Arguments),
     Call(call::Arguments),
     Check(check::Arguments),
@@ -36,11 +43,16 @@ enum Command {
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
     Rig(rig::Arguments),
+    Serve(serve::Arguments),
+    Ports(ports::Arguments),
+    Monitor(monitor::Arguments),
+    Replay(replay::Arguments),
 }
 
 impl Command {
     fn run(self) -> ExitCode {
         match self {
+            Self::Bridge(arguments) => arguments.run(),
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
@@ -48,6 +60,10 @@ impl Command {
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
+            Self::Serve(arguments) => arguments.run(),
+            Self::Ports(arguments) => arguments.run(),
+            Self::Monitor(arguments) => arguments.run(),
+            Self::Replay(arguments) => arguments.run(),
         }
     }
 }

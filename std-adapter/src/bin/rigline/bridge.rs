@@ -1,0 +1,54 @@
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rigline_std::proxy::{End, Limits, Proxy, Transport};
+use rigline_std::stdio::HOST_LINE_LIMIT;
+
+use crate::connect::{self, Connection, Failure};
+
+/// Stand on standard input and output as a gevals extension, and forward to a device
+///
+/// A gevals host can only start programs: this one lets it drive a board on a serial port, or a TCP server. It connects when the
+/// first request comes, waits its turn for a port that is in use (60 s if --wait says nothing else), and connects anew after a loss;
+/// a call that the loss cuts off is answered with error -32000. Logs pass at once. What the device has no room for in a
+/// request's context (agent, env) is left out, and a log says so.
+///
+/// Exit codes: 0 after shutdown, and at the end of input.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "In an eval file:\n  extensions:\n    rig:\n      command: rigline bridge serial:auto")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    /// The longest line that is written, in bytes; real gevals hosts read 65535
+    #[arg(long, value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
+    line_limit: usize,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> ExitCode {
+        connect::run_alone(self.bridge())
+    }
+
+    async fn bridge(self) -> Result<u8, Failure> {
+        let mut options = self.connection.options();
+        if options.wait.is_zero() {
+            options.wait = Duration::from_secs(60);
+        }
+        let limits = Limits { reply: self.line_limit.max(600), ..Limits::default() };
+        let proxy = Proxy::new(self.connection.target, options, limits);
+        let serving = proxy.serve(tokio::io::stdin(), tokio::io::stdout(), Transport::Process);
+        tokio::select! {
+            end = serving => {
+                // After a loss there is nothing left to close.
+                if end != End::Lost {
+                    proxy.close().await;
+                }
+                Ok(connect::SUCCESS)
+            }
+            interruption = connect::interrupted() => {
+                proxy.abandon().await;
+                Err(interruption)
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+use std::process::ExitCode;
+use std::time::Duration;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use rigline_std::Host;
+use rigline_std::host::Options;
+use rigline_std::host::ports::PortInfo;
+use rigline_std::target::{Port, Serial, Target};
+use serde_json::{Value, json};
+
+use crate::connect;
+
+/// List serial ports, what is plugged into them, and who holds them
+///
+/// No byte is written to any port. With --probe the devices that say to be ours (by their USB names) are asked for their manifest.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Ask the devices that look like rigline devices who they are
+    #[arg(long)]
+    probe: bool,
+    /// Print the list as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> ExitCode {
+        connect::run(async move {
+            let roots = connect::roots();
+            let mut found = Vec::new();
+            for port in roots.ports() {
+                let holders: Vec<String> = roots.holders(&port.path).iter().map(ToString::to_string).collect();
+                let answer = if self.probe && port.is_rigline() { Some(probe(&port).await) } else { None };
+                found.push((port, holders, answer));
+            }
+            connect::print(&if self.json { as_json(&found) } else { as_text(&found, self.probe) });
+            Ok(connect::SUCCESS)
+        })
+    }
+}
+
+type Found = (PortInfo, Vec<String>, Option<Result<String, String>>);
+
+async fn probe(port: &PortInfo) -> Result<String, String> {
+    let mut options = Options::default();
+    options.start_timeout = Duration::from_secs(5);
+    options.roots = connect::roots();
+    let target = Target::Serial(Serial::new(Port::Path(port.path.clone())));
+    let host = Host::connect(&target, options).await.map_err(|error| error.to_string())?;
+    let manifest = host.describe();
+    let answer = format!("{} {}", manifest.name, manifest.version);
+    host.shutdown().await.map_err(|error| error.to_string())?;
+    Ok(answer)
+}
+
+fn as_json(found: &[Found]) -> String {
+    let ports: Vec<Value> = found
+        .iter()
+        .map(|(port, holders, answer)| {
+            let usb = port.usb.as_ref().map(|usb| {
+                json!({
+                    "vendor_id": format!("{:04x}", usb.vendor_id),
+                    "product_id": format!("{:04x}", usb.product_id),
+                    "manufacturer": usb.manufacturer,
+                    "product": usb.product,
+                    "serial_number": usb.serial_number,
+                    "place": usb.place,
+                })
+            });
+            let (extension, error) = match answer {
+                None => (None, None),
+                Some(Ok(name)) => (Some(name), None),
+                Some(Err(error)) => (None, Some(error)),
+            };
+            json!({
+                "port": port.path, "rigline": port.is_rigline(), "usb": usb, "held_by": holders,
+                "extension": extension, "error": error,
+            })
+        })
+        .collect();
+    format!("{:#}\n", Value::from(ports))
+}
+
+fn as_text(found: &[Found], probed: bool) -> String {
+    if found.is_empty() {
+        return "No serial ports.\n".to_owned();
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["port", "usb id", "vendor", "product", "serial number", "usb port", "rigline", "held by"]);
+    for (port, holders, answer) in found {
+        let ours = match (port.is_rigline(), answer) {
+            (false, _) => String::new(),
+            (true, None) => "yes".to_owned(),
+            (true, Some(Ok(name))) => name.clone(),
+            (true, Some(Err(error))) => format!("no answer: {}", error.lines().next().unwrap_or_default()),
+        };
+        let usb = port.usb.clone().unwrap_or_default();
+        let id = port.usb.as_ref().map(|usb| format!("{:04x}:{:04x}", usb.vendor_id, usb.product_id));
+        table.add_row([
+            port.path.display().to_string(),
+            id.unwrap_or_default(),
+            usb.manufacturer,
+            usb.product,
+            usb.serial_number,
+            usb.place,
+            ours,
+            holders.join("\n"),
+        ]);
+    }
+    let hint = if !probed && found.iter().any(|(port, ..)| port.is_rigline()) {
+        "`rigline ports --probe` asks the rigline devices who they are.\n"
+    } else {
+        ""
+    };
+    format!("{table}\n{hint}")
+}
