@@ -950,6 +950,22 @@ fn the_texts_pipe_and_nc_lines_list_the_rigs_evals() {
 }
 
 #[test]
+fn our_own_server_passes_the_check_for_anyones() {
+    let runs = tempfile::tempdir().unwrap();
+    let target = format!("exec:{RIGLINE} jsonrpc --runs '{}'", runs.path().display());
+    let (exit, stdout, stderr) = run(&mut command(&["check", "--protocol", "waza", &target]));
+    assert_eq!(exit, Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains("24 passed, 0 failed, 0 skipped"), "{stdout}");
+
+    let server = TcpServer::start();
+    let (exit, stdout, stderr) = run(&mut command(&["check", "--protocol", "waza", &format!("tcp:localhost:{}", server.port)]));
+    assert_eq!(exit, Some(0), "{stdout}{stderr}");
+    // One that is none fails.
+    let (exit, stdout, _) = run(&mut command(&["check", "--protocol", "waza", "--patience", "1s", "--case", "eval.list", "exec:cat"]));
+    assert_eq!(exit, Some(1), "{stdout}");
+}
+
+#[test]
 fn what_cannot_be_read_from_the_input_is_answered_and_the_rest_goes_on() {
     // CR LF, a byte-order mark, escapes beyond ASCII, and a last line without its end.
     let folder = azure();
