@@ -958,10 +958,12 @@ fn our_own_server_passes_the_check_for_anyones() {
     assert!(stdout.contains("24 passed, 0 failed, 0 skipped"), "{stdout}");
 
     let server = TcpServer::start();
-    let (exit, stdout, stderr) = run(&mut command(&["check", "--protocol", "waza", &format!("tcp:localhost:{}", server.port)]));
+    let (exit, stdout, stderr) =
+        run(&mut command(&["check", "--protocol", "waza", &format!("tcp:localhost:{}", server.port)]));
     assert_eq!(exit, Some(0), "{stdout}{stderr}");
     // One that is none fails.
-    let (exit, stdout, _) = run(&mut command(&["check", "--protocol", "waza", "--patience", "1s", "--case", "eval.list", "exec:cat"]));
+    let (exit, stdout, _) =
+        run(&mut command(&["check", "--protocol", "waza", "--patience", "1s", "--case", "eval.list", "exec:cat"]));
     assert_eq!(exit, Some(1), "{stdout}");
 }
 

@@ -94,7 +94,9 @@ async fn about(bench: &Bench, peer: &mut Peer, method: &str, params: Value) -> R
     match (reply.result(), reply.code()) {
         (Some(result), _) if reply.is_versioned() => Ok(result),
         (Some(_), _) => Err(Stop::Fail("the reply lacks \"jsonrpc\":\"2.0\"".into())),
-        (None, Some(-32000)) if bench.is_live() => Err(Stop::Skip("the server does not see this computer's files".into())),
+        (None, Some(-32000)) if bench.is_live() => {
+            Err(Stop::Skip("the server does not see this computer's files".into()))
+        }
         (None, _) => Err(Stop::Fail(format!("{method} was refused: {}", cut(reply.line().as_bytes())))),
     }
 }
@@ -283,7 +285,8 @@ async fn refused(bench: &mut Bench, method: &str, params: Value, code: i64) -> V
 
 async fn validation_failed(bench: &mut Bench) -> Verdict {
     let (evals, mut peer) = (Evals::new()?, bench.connect().await?);
-    let reply = peer.ask("eval.run", &json!({ "path": evals.path("bad/eval.yaml"), "executor": "mock" }).to_string()).await?;
+    let reply =
+        peer.ask("eval.run", &json!({ "path": evals.path("bad/eval.yaml"), "executor": "mock" }).to_string()).await?;
     if reply.code() == Some(-32000) && bench.is_live() {
         return bench.skip("the server does not see this computer's files");
     }
@@ -319,7 +322,8 @@ async fn invalid_request(bench: &mut Bench) -> Verdict {
 
 async fn notification(bench: &mut Bench) -> Verdict {
     let mut peer = bench.connect().await?;
-    peer.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"eval.validate\",\"params\":{\"path\":\"/no/such/eval.yaml\"}}\n").await?;
+    peer.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"eval.validate\",\"params\":{\"path\":\"/no/such/eval.yaml\"}}\n")
+        .await?;
     // Another reply than this one's is a fault.
     peer.ask("eval.no-such-method", "{}").await?.expect_error(&[-32601])?;
     Ok(None)
