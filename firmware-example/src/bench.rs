@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use rigline::{Call, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Params, Schema};
+use rigline::{Context, Failure, FailureKind, Level, Outcome, Params};
 
 use crate::board::Board;
 use crate::rig::{GpioRead, GpioWrite, Measure, Power, Press, Rig, Settings, WaitFor, WaitPin};

@@ -495,14 +495,17 @@ fn the_shipped_schemas_take_what_is_valid_and_refuse_what_is_not() {
     eval_schema["$defs"] = task_schema["$defs"].clone();
     eval_schema["$defs"]["task"] = task_schema.clone();
     let eval = jsonschema::validator_for(&eval_schema).unwrap();
-    let yaml = |text: &str| serde_saphyr::from_str::<Value>(text).unwrap();
+    let options = || serde_saphyr::options! { strict_booleans: true };
+    let yaml = |text: &str| serde_saphyr::from_str_with_options::<Value>(text, options()).unwrap();
     let mut seen = 0;
     for folder in ["rails", "boot", "broken"] {
         let path = rig_evals().join(folder);
         assert!(eval.is_valid(&yaml(&fs::read_to_string(path.join("eval.yaml")).unwrap())), "{folder}");
         for entry in fs::read_dir(path.join("tasks")).unwrap() {
             let path = entry.unwrap().path();
-            assert!(task.is_valid(&yaml(&fs::read_to_string(&path).unwrap())), "{}", path.display());
+            let text = yaml(&fs::read_to_string(&path).unwrap());
+            let errors: Vec<_> = task.iter_errors(&text).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{}: {errors:?}", path.display());
             seen += 1;
         }
     }
@@ -944,6 +947,24 @@ fn the_texts_pipe_and_nc_lines_list_the_rigs_evals() {
     }
     server.kill().unwrap();
     server.wait().unwrap();
+}
+
+#[test]
+fn our_own_server_passes_the_check_for_anyones() {
+    let runs = tempfile::tempdir().unwrap();
+    let target = format!("exec:{RIGLINE} jsonrpc --runs '{}'", runs.path().display());
+    let (exit, stdout, stderr) = run(&mut command(&["check", "--protocol", "waza", &target]));
+    assert_eq!(exit, Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains("24 passed, 0 failed, 0 skipped"), "{stdout}");
+
+    let server = TcpServer::start();
+    let (exit, stdout, stderr) =
+        run(&mut command(&["check", "--protocol", "waza", &format!("tcp:localhost:{}", server.port)]));
+    assert_eq!(exit, Some(0), "{stdout}{stderr}");
+    // One that is none fails.
+    let (exit, stdout, _) =
+        run(&mut command(&["check", "--protocol", "waza", "--patience", "1s", "--case", "eval.list", "exec:cat"]));
+    assert_eq!(exit, Some(1), "{stdout}");
 }
 
 #[test]

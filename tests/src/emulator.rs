@@ -77,6 +77,14 @@ impl Emulator {
         connect(&self.ready["usb_port"])
     }
 
+    /// The TCP port that stands for the USB serial port, for who opens it himself.
+    ///
+    /// # Panics
+    /// When the emulator does not tell.
+    pub fn usb_port(&self) -> u16 {
+        port(&self.ready["usb_port"])
+    }
+
     /// UART0.
     pub fn uart(&self) -> TcpStream {
         connect(&self.ready["uart_port"])
@@ -167,9 +175,12 @@ pub fn assert_silent(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).expect("the limit is not zero");
 }
 
-fn connect(port: &Value) -> TcpStream {
-    let port = port.as_u64().and_then(|port| u16::try_from(port).ok()).expect("the emulator tells its ports");
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the emulator listens");
+fn port(port: &Value) -> u16 {
+    port.as_u64().and_then(|port| u16::try_from(port).ok()).expect("the emulator tells its ports")
+}
+
+fn connect(to: &Value) -> TcpStream {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port(to))).expect("the emulator listens");
     stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE))).expect("a socket takes options");
     stream
 }

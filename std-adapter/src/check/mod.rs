@@ -2,7 +2,7 @@
 //!
 //! A [`Case`] is one fact about an extension. It runs over raw bytes, so that it may say what a host never says, and each
 //! has a connection of its own: what one case breaks does not fail the next. [`gevals::CASES`] are those of the gevals
-//! text; another protocol adds a table of its own.
+//! text, [`waza::CASES`] those of waza's, for servers; another protocol adds a table of its own.
 //!
 //! ```
 //! # #[cfg(unix)]
@@ -33,6 +33,7 @@
 
 mod bench;
 pub mod gevals;
+pub mod waza;
 
 use std::fmt;
 use std::future::Future;

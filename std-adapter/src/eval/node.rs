@@ -168,7 +168,8 @@ impl Node {
 }
 
 pub(super) fn options() -> serde_saphyr::Options {
-    serde_saphyr::options! { with_snippet: false }
+    // YAML 1.2: `on` and `off` are texts, such as ids.
+    serde_saphyr::options! { with_snippet: false, strict_booleans: true }
 }
 
 pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
@@ -268,6 +269,11 @@ mod tests {
         assert_eq!(node.get("quoted").unwrap().text(source).unwrap(), "1.0");
         assert_eq!(node.get("list").unwrap().elements()[0].get("b").unwrap().line, 5);
         assert!(node.get("empty").is_none());
+        // YAML 1.2 has two truth values, each with one spelling or its capitals.
+        assert_eq!(
+            Node::parse("[on, off, yes, no, true, False]").unwrap().json(),
+            r#"["on","off","yes","no",true,false]"#
+        );
     }
 
     #[test]

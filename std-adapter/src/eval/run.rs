@@ -308,7 +308,8 @@ pub(super) fn cut(text: &str) -> String {
     if text.len() <= TEXT_LIMIT {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(TEXT_LIMIT);
+    // A character has four bytes at most.
+    let end = (TEXT_LIMIT - 3..=TEXT_LIMIT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 

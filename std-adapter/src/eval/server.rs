@@ -49,15 +49,17 @@ pub const BACKLOG: usize = 32 << 20;
 const PAUSE: usize = 1 << 20;
 /// How long a TCP client may take nothing of what waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last lines may take to be out when the server is stopped.
+const LAST_LINES: Duration = Duration::from_millis(250);
 /// The most TCP connections at a time.
 pub const CLIENT_LIMIT: usize = 256;
 
-/// Serves standard input and output to the end of input and of all runs. It needs a runtime of several threads, as
-/// [`serve_tcp`] does.
+/// Serves standard input and output to the end of input, or until `stop`, and then to the end of all runs. It needs a
+/// runtime of several threads, as [`serve_tcp`] does.
 ///
 /// # Errors
 /// Reading or writing failed, other than by the reader's being gone.
-pub async fn serve_stdio(runs: Runs) -> io::Result<()> {
+pub async fn serve_stdio(runs: Runs, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = crate::stdio::take()?;
     let mut input = input.start()?;
     let (client, mut lines) = Client::new();
@@ -78,9 +80,17 @@ pub async fn serve_stdio(runs: Runs) -> io::Result<()> {
         }
     };
     thread::Builder::new().name("rigline-output".into()).spawn(write)?;
-    let ended = converse(&mut input, &client, &runs, false).await;
+    let ended = tokio::select! {
+        ended = converse(&mut input, &client, &runs, false) => ended,
+        () = stop.cancelled() => Ok(End::Input),
+    };
     runs.idle().await;
-    client.drained().await;
+    if stop.is_cancelled() {
+        // Whoever stopped it will not wait for one that does not read.
+        let _ = timeout(LAST_LINES, client.drained()).await;
+    } else {
+        client.drained().await;
+    }
     let failure = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
     failure.map_or(ended.map(|_| ()), Err)
 }
@@ -116,8 +126,19 @@ pub async fn listen(address: &str) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-/// Serves everybody who connects, for ever.
-pub async fn serve_tcp(listeners: Vec<TcpListener>, runs: Runs) {
+/// Serves everybody who connects, until `stop`, and then to the end of all runs.
+pub async fn serve_tcp(listeners: Vec<TcpListener>, runs: Runs, stop: CancellationToken) {
+    let serving = accept(listeners, runs.clone());
+    tokio::select! {
+        () = serving => {}
+        () = stop.cancelled() => {
+            runs.idle().await;
+            tokio::time::sleep(LAST_LINES).await;
+        }
+    }
+}
+
+async fn accept(listeners: Vec<TcpListener>, runs: Runs) {
     let clients = Arc::new(AtomicUsize::new(0));
     let serving = listeners.into_iter().map(|listener| {
         let (clients, runs) = (clients.clone(), runs.clone());

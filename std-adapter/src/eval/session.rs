@@ -89,11 +89,13 @@ impl Connect for Hosts {
     ) -> Pending<'a, Result<Box<dyn Session>, String>> {
         Box::pin(async move {
             let target: Target = target.parse().map_err(|error| format!("{error}"))?;
-            let mut options = Options::default();
-            options.config = settings;
-            options.reconnect = true;
-            options.sim_program.clone_from(&self.sim_program);
-            options.listener = Some(listener(log));
+            let options = Options {
+                config: settings,
+                reconnect: true,
+                sim_program: self.sim_program.clone(),
+                listener: Some(listener(log)),
+                ..Options::default()
+            };
             let host = Host::connect(&target, options).await.map_err(|error| error.to_string())?;
             Ok(Box::new(Open(host)) as Box<dyn Session>)
         })

@@ -564,13 +564,13 @@ fn config(reader: &mut Reader<'_>, eval: &Node, overrides: &Overrides) -> Config
     let command = match node.get("command") {
         None => Vec::new(),
         Some(member) if matches!(member.kind, Kind::List(_)) => reader.texts("command", member),
-        Some(member) => match member.text(reader.source).map(|text| shell_words::split(&text)) {
-            Some(Ok(words)) => words,
-            _ => {
+        Some(member) => {
+            let words = member.text(reader.source).and_then(|text| shell_words::split(&text).ok());
+            if words.is_none() {
                 reader.fault(member, "command: expected a program with its arguments, as a string or a list");
-                Vec::new()
             }
-        },
+            words.unwrap_or_default()
+        }
     };
     let most = u32::try_from(WORKER_LIMIT).unwrap_or(u32::MAX);
     let workers = reader.whole(node, "workers", most).or_else(|| reader.whole(node, "max_workers", most)).unwrap_or(4);

@@ -68,11 +68,20 @@ impl Store {
     /// Begins a run's file, which must not be there yet.
     pub(super) fn create(&self, id: &str, head: &Value) -> io::Result<RunFile> {
         let path = self.path(id);
-        let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
-        file.lock()?;
-        let mut run = RunFile { file };
-        run.append(&json!({ "run": head }))?;
-        Ok(run)
+        // Under another name until it is locked, so that nobody takes it for one whose owner has died.
+        let new = path.with_extension("new");
+        let file = OpenOptions::new().read(true).append(true).create_new(true).open(&new)?;
+        let begin = || {
+            file.lock()?;
+            let mut run = RunFile { file };
+            run.append(&json!({ "run": head }))?;
+            // A link, other than a new name, takes no other file's place.
+            fs::hard_link(&new, &path)?;
+            Ok(run)
+        };
+        let run = begin();
+        let _ = fs::remove_file(&new);
+        run
     }
 
     /// What is known of a run that this process does not run; `None` if nothing.

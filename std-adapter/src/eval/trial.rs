@@ -392,14 +392,12 @@ fn record(
 fn made_up(task: &Task, prompt: &str) -> String {
     let mut text = format!("Mock response for: {prompt}");
     for grader in task.graders.iter().filter(|grader| grader.step.is_none() && grader.output.is_none()) {
-        match &grader.check {
-            Check::Contains { values, any: false, .. } => {
-                values.iter().for_each(|value| drop(write!(text, "\n{value}")))
+        if let Check::Contains { values, any, .. } = &grader.check {
+            let enough = if *any { 1 } else { values.len() };
+            for value in values.iter().take(enough) {
+                text.push('\n');
+                text.push_str(value);
             }
-            Check::Contains { values, any: true, .. } => {
-                values.iter().take(1).for_each(|value| drop(write!(text, "\n{value}")))
-            }
-            _ => {}
         }
     }
     text
@@ -435,13 +433,11 @@ pub(super) fn substitute<'t>(text: &'t str, steps: &[StepRecord]) -> Result<Cow<
             return String::new();
         };
         let Some(key) = found.get(2) else { return step.message.clone() };
-        match step.output(key.as_str()) {
-            Some(value) => value.to_owned(),
-            None => {
-                fault.get_or_insert_with(|| step.no_output(key.as_str()));
-                String::new()
-            }
+        let value = step.output(key.as_str());
+        if value.is_none() {
+            fault.get_or_insert_with(|| step.no_output(key.as_str()));
         }
+        value.unwrap_or_default().to_owned()
     });
     match fault {
         Some(fault) => Err(fault),

@@ -120,14 +120,11 @@ pub fn is_method(method: Text<'_>) -> bool {
 /// Reads a request. `params` is null where there are none.
 pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Refusal> {
     const REQUIRED: &str = "required, but missing";
-    let list = method == "eval.list";
-    match params.kind() {
-        Kind::Object => {}
-        Kind::Null if list => {}
-        Kind::Null => return Err(Refusal::Params { member: "params", fault: REQUIRED }),
-        _ => return Err(Refusal::Params { member: "params", fault: "expected an object" }),
-    }
+    // Of a method that is not known, the parameters do not matter. All that are look at a string first.
     let string = |names: &'static [&'static str]| {
+        if !matches!(params.kind(), Kind::Object | Kind::Null) {
+            return Err(Refusal::Params { member: "params", fault: "expected an object" });
+        }
         let member = names.first().copied().unwrap_or_default();
         match names.iter().find_map(|name| params.get(name)) {
             None => Ok(None),
@@ -155,7 +152,7 @@ pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Re
             },
             context_dir: string(&["context_dir", "contextDir"])?,
         }),
-        () if list => Request::List { directory: string(&["directory", "dir"])? },
+        () if method == "eval.list" => Request::List { directory: string(&["directory", "dir"])? },
         () if method == "eval.get" => Request::Get { path: required(PATH)? },
         () if method == "eval.validate" => Request::Validate { path: required(PATH)? },
         () if method == "task.list" => Request::Tasks { path: required(PATH)? },
@@ -684,7 +681,10 @@ mod tests {
         assert!(read("eval.run", r#"{"path":"p","verbose":1}"#).contains("expected true or false"));
         assert!(read("eval.get", "{}").contains("required, but missing"));
         assert!(read("eval.get", "[]").contains("expected an object"));
-        assert!(read("eval.nope", "{}").contains("UnknownMethod"));
+        for params in ["{}", "null", "[]"] {
+            assert!(read("eval.nope", params).contains("UnknownMethod"));
+        }
+        assert!(read("eval.run", "null").contains("required, but missing"));
     }
 
     #[test]

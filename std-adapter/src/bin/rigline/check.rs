@@ -1,14 +1,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use rigline_std::check::{Bench, CaseResult, Outcome, Report, gevals, run};
+use clap::ValueEnum;
+use rigline_std::check::{Bench, Case, CaseResult, Outcome, Report, gevals, run, waza};
 use rigline_std::host::Direction;
 use rigline_std::target::Target;
 use serde_json::{Map, Value};
 
 use crate::connect::{self, Connection, Failure};
 
-/// Check whether an extension, anybody's, does what the gevals protocol and its real hosts want
+/// Check whether an extension or a server, anybody's, does what its protocol and its real hosts want
 ///
 /// Each case has a connection of its own, and is shown with what was sent and got where it fails. On live hardware (serial, TCP) only
 /// the operations run that --call names, and `identify`, if the manifest has it, where nothing is named; cases that need more
@@ -22,6 +23,9 @@ use crate::connect::{self, Connection, Failure};
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
+    /// What it speaks. A waza server is asked about evals of the check's own, in the folder for temporary files
+    #[arg(long, value_enum, default_value = "gevals")]
+    protocol: Protocol,
     /// An operation that may run, and its arguments as a JSON object; may be repeated
     #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2, action = clap::ArgAction::Append)]
     call: Vec<String>,
@@ -39,6 +43,22 @@ pub(crate) struct Arguments {
     junit: Option<PathBuf>,
 }
 
+/// Whose cases are tried.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Protocol {
+    Gevals,
+    Waza,
+}
+
+impl Protocol {
+    fn cases(self) -> &'static [Case] {
+        match self {
+            Self::Gevals => gevals::CASES,
+            Self::Waza => waza::CASES,
+        }
+    }
+}
+
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         connect::run(self.check())
@@ -49,13 +69,14 @@ impl Arguments {
             .map_err(|error| Failure::usage(error.to_string()))?;
         bench.patience = self.patience;
         bench.calls = self.calls()?;
-        let cases: Vec<_> = gevals::CASES
+        let cases = self.protocol.cases();
+        let cases: Vec<_> = cases
             .iter()
             .filter(|case| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str())))
             .copied()
             .collect();
         if cases.is_empty() {
-            let names: Vec<&str> = gevals::CASES.iter().map(|case| case.name).collect();
+            let names: Vec<&str> = self.protocol.cases().iter().map(|case| case.name).collect();
             return Err(Failure::usage(format!("there is no such case; there are: {}", names.join(", "))));
         }
         let (show, verbose) = (!self.json, self.connection.verbose);

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ struct Run {
     /// The directory that tasks run in; the eval's own if unsaid
     #[arg(long, value_name = "DIR")]
     context_dir: Option<PathBuf>,
-    /// Write a JUnit report
+    /// Write a `JUnit` report
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Write all results as JSON
@@ -189,7 +190,9 @@ impl Run {
                 Err(error) => {
                     if let StartError::Invalid(faults) = error {
                         eprintln!("rigline: {} is not valid:", path.display());
-                        faults.iter().for_each(|fault| eprintln!("  {fault}"));
+                        for fault in faults {
+                            eprintln!("  {fault}");
+                        }
                     } else {
                         eprintln!("rigline: {}: {error}", path.display());
                     }
@@ -252,19 +255,19 @@ fn verdict(spec: &Spec, outcome: &Outcome) -> String {
     match outcome.state {
         RunState::Completed => {
             let word = if outcome.passed { "passed" } else { "failed" };
-            text.push_str(&format!("{word}, {} of {} tasks passed", summary.passed, summary.total));
+            let _ = write!(text, "{word}, {} of {} tasks passed", summary.passed, summary.total);
             if outcome.metrics.is_empty() {
-                text.push_str(&format!(", {} needed", percent(spec.metrics.pass_threshold)));
+                let _ = write!(text, ", {} needed", percent(spec.metrics.pass_threshold));
             }
         }
         _ => text.push_str(outcome.error.as_deref().unwrap_or(outcome.state.as_str())),
     }
     for metric in &outcome.metrics {
         let word = if metric.passed { "reached" } else { "not reached" };
-        text.push_str(&format!("\n  {}: {}, {} {word}", metric.name, percent(metric.share), percent(metric.threshold)));
+        let _ = write!(text, "\n  {}: {}, {} {word}", metric.name, percent(metric.share), percent(metric.threshold));
     }
     if let Some(score) = outcome.score {
-        text.push_str(&format!("\n  weighted mean: {}", percent(score)));
+        let _ = write!(text, "\n  weighted mean: {}", percent(score));
     }
     text
 }
@@ -333,7 +336,14 @@ fn junit(done: &[Done]) -> Result<String, String> {
 /// Progress: bars on a terminal, plain lines elsewhere.
 struct Show {
     spec: Arc<Spec>,
-    bars: Option<(MultiProgress, ProgressBar, Mutex<HashMap<usize, ProgressBar>>)>,
+    bars: Option<Bars>,
+}
+
+struct Bars {
+    all: MultiProgress,
+    run: ProgressBar,
+    /// Those of the tasks in hand, by their place.
+    tasks: Mutex<HashMap<usize, ProgressBar>>,
 }
 
 impl Show {
@@ -344,37 +354,29 @@ impl Show {
             let bar = all.add(ProgressBar::new(count));
             bar.set_style(style("{prefix} {bar:30} {pos}/{len} {elapsed}"));
             bar.set_prefix(spec.name.clone());
-            (all, bar, Mutex::default())
+            Bars { all, run: bar, tasks: Mutex::default() }
         });
         Self { spec: spec.clone(), bars }
     }
 
     fn event(&self, event: &Event) {
         match (event, &self.bars) {
-            (Event::Log { level, message }, Some((all, ..))) => {
-                let _ = all.println(format!("  {}: {message}", level.name()));
+            (Event::Log { level, message }, Some(bars)) => {
+                let _ = bars.all.println(format!("  {}: {message}", level.name()));
             }
             (Event::Log { level, message }, None) => eprintln!("  {}: {message}", level.name()),
-            (Event::Progress(progress), Some((all, bar, tasks))) => {
-                let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-                self.draw(progress, all, bar, &mut tasks);
-            }
+            (Event::Progress(progress), Some(bars)) => self.draw(progress, bars),
             (Event::Progress(progress), None) => self.print(progress),
             _ => {}
         }
     }
 
-    fn draw(
-        &self,
-        progress: &Progress,
-        all: &MultiProgress,
-        bar: &ProgressBar,
-        tasks: &mut HashMap<usize, ProgressBar>,
-    ) {
+    fn draw(&self, progress: &Progress, Bars { all, run, tasks }: &Bars) {
+        let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let place = progress.task.unwrap_or_default();
         match progress.event {
             waza::Event::TaskStart => {
-                let task = all.insert_before(bar, ProgressBar::new(self.spec.config.trials_per_task.into()));
+                let task = all.insert_before(run, ProgressBar::new(self.spec.config.trials_per_task.into()));
                 task.set_style(style("  {spinner} {msg} {pos}/{len}"));
                 task.set_message(self.name(place).to_owned());
                 task.enable_steady_tick(Duration::from_millis(100));
@@ -385,11 +387,11 @@ impl Show {
                 if let Some(task) = tasks.remove(&place) {
                     task.finish_and_clear();
                 }
-                bar.inc(1);
+                run.inc(1);
                 let verdict = progress.verdict.map_or("", Verdict::as_str);
                 let _ = all.println(format!("{verdict:>9}  {}", self.name(place)));
             }
-            waza::Event::RunComplete => bar.finish_and_clear(),
+            waza::Event::RunComplete => run.finish_and_clear(),
             _ => {}
         }
     }

@@ -1,11 +1,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use clap::Args;
 use rigline_std::eval::runs::Runs;
 use rigline_std::eval::server;
 use rigline_std::eval::store::Store;
 use tokio::runtime;
+use tokio_util::sync::CancellationToken;
 
 use crate::signals::Signals;
 
@@ -39,41 +42,38 @@ impl Arguments {
         // Files are read on the threads that serve; there is one more at least for who asks meanwhile.
         let runtime = runtime().map_err(|error| error.to_string())?;
         let code = runtime.block_on(async {
+            let stop = CancellationToken::new();
+            let code = Arc::new(AtomicU8::new(0));
             let mut signals = Signals::new().map_err(|error| error.to_string())?;
-            let serving = async {
-                match &self.tcp {
-                    None => server::serve_stdio(runs.clone())
-                        .await
-                        .map_err(|error| format!("standard input and output: {error}")),
-                    Some(address) => {
-                        let listeners = server::listen(address)
-                            .await
-                            .map_err(|error| format!("cannot listen on {address}: {error}"))?;
-                        for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-                            eprintln!("rigline: listening on {address}");
-                            if !address.ip().is_loopback() {
-                                eprintln!(
-                                    "rigline: {address} is open to the network, and whoever connects can run evals"
-                                );
-                            }
-                        }
-                        server::serve_tcp(listeners, runs.clone()).await;
-                        Ok(())
-                    }
-                }
-            };
-            tokio::select! {
-                served = serving => served.map(|()| ExitCode::SUCCESS),
-                code = signals.next() => {
+            let watch = {
+                let (runs, stop, code) = (runs.clone(), stop.clone(), code.clone());
+                async move {
+                    code.store(signals.next().await, Ordering::Release);
                     // Cleanup steps run; a second signal ends at once.
                     runs.cancel_all();
-                    let code = tokio::select! {
-                        () = runs.idle() => code,
-                        code = signals.next() => code,
-                    };
-                    Ok(ExitCode::from(code))
+                    stop.cancel();
+                    std::process::exit(signals.next().await.into());
+                }
+            };
+            tokio::spawn(watch);
+            match &self.tcp {
+                None => {
+                    let served = server::serve_stdio(runs, stop).await;
+                    served.map_err(|error| format!("standard input and output: {error}"))?;
+                }
+                Some(address) => {
+                    let listeners = server::listen(address).await;
+                    let listeners = listeners.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+                    for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+                        eprintln!("rigline: listening on {address}");
+                        if !address.ip().is_loopback() {
+                            eprintln!("rigline: {address} is open to the network, and whoever connects can run evals");
+                        }
+                    }
+                    server::serve_tcp(listeners, runs, stop).await;
                 }
             }
+            Ok(ExitCode::from(code.load(Ordering::Acquire)))
         });
         runtime.shutdown_background();
         code

@@ -1,0 +1,73 @@
+//! How long `eval.list` takes, against parsing the same files with the YAML crate alone. Part of `.ci/long`:
+//! `cargo test --release -p rigline-std --test eval_list -- --ignored --nocapture`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const FILES: usize = 2000;
+const ROUNDS: usize = 7;
+
+/// Evals as people write them: some members, a list of metrics, graders, tasks.
+fn evals() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..FILES {
+        let mut text = format!(
+            "# Evals of skill {number}\nname: skill-{number}-eval\ndescription: >\n  Tells whether skill {number} does what it should,\n  and how well.\n\
+             skill: skill-{number}\nversion: \"1.{}\"\nconfig:\n  executor: mock\n  trials_per_task: 3\n  timeout_seconds: 300\n  parallel: false\n\
+             metrics:\n  - name: task_completion\n    weight: 0.4\n    threshold: 0.8\n    description: Did it complete?\n\
+             \x20 - name: behavior_quality\n    weight: 0.3\n    threshold: 0.7\ngraders:\n  - type: regex\n    name: output\n    config:\n      must_match: [\"deployed to .+\"]\ntasks:\n",
+            number % 10
+        );
+        for task in 0..8 {
+            writeln!(text, "  - \"tasks/task-{task}.yaml\"").unwrap();
+        }
+        let path = folder.path().join(format!("group-{}/skill-{number}/eval.yaml", number % 40));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn files(folder: &Path, files_found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files(&path, files_found) } else { files_found.push(path) }
+    }
+}
+
+fn fastest(mut work: impl FnMut()) -> Duration {
+    (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed()
+        })
+        .min()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "a benchmark"]
+fn listing_takes_at_most_half_as_long_again_as_parsing() {
+    let folder = evals();
+    let mut paths = Vec::new();
+    files(folder.path(), &mut paths);
+    assert_eq!(paths.len(), FILES);
+    let parsing = fastest(|| {
+        for path in &paths {
+            let value: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+            assert!(value["name"].is_string());
+        }
+    });
+    let listing = fastest(|| {
+        let listing = rigline_std::eval::list::list(folder.path());
+        assert_eq!((listing.evals.len(), listing.errors.len()), (FILES, 0));
+    });
+    let ratio = listing.as_secs_f64() / parsing.as_secs_f64();
+    println!("{FILES} evals: parsing {parsing:.0?}, listing {listing:.0?}, ratio {ratio:.2}");
+    assert!(ratio <= 1.5, "{ratio}");
+}
