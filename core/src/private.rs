@@ -15,6 +15,7 @@ pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use crate::json::de::{expected, rule};
 pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
+pub use crate::manifest::Guarantee;
 pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
 pub use crate::json::Json;

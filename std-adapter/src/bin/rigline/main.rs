@@ -11,11 +11,15 @@ mod call;
 mod check;
 mod connect;
 mod describe;
+mod descriptor;
+mod events;
+mod new;
 mod eval;
 mod jsonrpc;
 mod new;
 mod rig;
 mod signals;
+mod shim;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -32,6 +36,10 @@ enum Command {
     Describe(describe::Arguments),
     Call(call::Arguments),
     Check(check::Arguments),
+    Descriptor(descriptor::Arguments),
+    Events(events::Arguments),
+    #[command(name = "namel3ss-shim")]
+    Namel3ssShim(shim::Arguments),
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
@@ -44,6 +52,9 @@ impl Command {
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
+            Self::Descriptor(arguments) => arguments.run(),
+            Self::Events(arguments) => arguments.run(),
+            Self::Namel3ssShim(arguments) => arguments.run(),
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
