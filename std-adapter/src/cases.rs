@@ -53,6 +53,39 @@ impl<H> fmt::Debug for Case<H> {
     }
 }
 
+/// Runs the cases, one after the other, for the frame of [`check`](crate::check). `told` gets each result as it is there.
+#[cfg(feature = "check")]
+pub async fn run<H>(
+    cases: &[&Case<H>],
+    host: &mut H,
+    target: &str,
+    samples: &[Sample],
+    mut told: impl FnMut(&crate::check::CaseResult),
+) -> crate::check::Report {
+    use crate::check::{CaseResult, Outcome, Report};
+    use crate::host::Direction;
+
+    let none = Sample { operation: None, args: "{}".into() };
+    let sample = samples.first().unwrap_or(&none);
+    let mut results = Vec::with_capacity(cases.len());
+    for case in cases {
+        let started = std::time::Instant::now();
+        let verdict = (case.run)(host, sample).await;
+        let (outcome, text, exchange) = match verdict {
+            Verdict::Pass => (Outcome::Pass, String::new(), Vec::new()),
+            Verdict::Skip(why) => (Outcome::Skip, why, Vec::new()),
+            Verdict::Fail { why, sent, got } => {
+                (Outcome::Fail, why, vec![(Direction::Sent, sent), (Direction::Received, got)])
+            }
+        };
+        let (name, section) = (case.name, case.section);
+        let result = CaseResult { name, section, outcome, text, exchange, took: started.elapsed() };
+        told(&result);
+        results.push(result);
+    }
+    Report { target: target.into(), results }
+}
+
 /// Judges an answer by `wanted`, which says what is wrong with it.
 fn judge(
     sent: &str,

@@ -1,12 +1,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use rigline_std::cases::{self, Case, Sample};
 use rigline_std::check::{Bench, CaseResult, Outcome, Report, gevals, run};
 use rigline_std::host::Direction;
 use rigline_std::target::Target;
+use rigline_std::{amplifier, namel3ss};
 use serde_json::{Map, Value};
 
 use crate::connect::{self, Connection, Failure};
+use crate::rig::ProtocolName;
 
 /// Check whether an extension, anybody's, does what the gevals protocol and its real hosts want
 ///
@@ -22,6 +25,9 @@ use crate::connect::{self, Connection, Failure};
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
+    /// The protocol that it speaks
+    #[arg(long, value_enum, default_value_t = ProtocolName::Gevals)]
+    protocol: ProtocolName,
     /// An operation that may run, and its arguments as a JSON object; may be repeated
     #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2, action = clap::ArgAction::Append)]
     call: Vec<String>,
@@ -45,6 +51,44 @@ impl Arguments {
     }
 
     async fn check(self) -> Result<u8, Failure> {
+        match self.protocol {
+            ProtocolName::Gevals => self.check_gevals().await,
+            ProtocolName::Amplifier => {
+                let mut host = amplifier::Host::new(&self.connection.target, &self.connection.options())
+                    .map_err(|error| Failure::usage(error.to_string()))?;
+                host.timeout = self.patience;
+                self.check_peer(cases::amplifier::CASES, host).await
+            }
+            ProtocolName::Namel3ss => {
+                let host = namel3ss::Host::of_target(&self.connection.target)
+                    .ok_or_else(|| Failure::usage("namel3ss tools are programs or services".into()))?;
+                self.check_peer(cases::namel3ss::CASES, host).await
+            }
+        }
+    }
+
+    async fn check_peer<H>(self, cases: &[Case<H>], mut host: H) -> Result<u8, Failure> {
+        let mut samples: Vec<Sample> = self
+            .calls()?
+            .into_iter()
+            .map(|(operation, args)| Sample { operation: Some(operation), args: args.to_string() })
+            .collect();
+        if samples.is_empty() && self.connection.target == Target::Sim {
+            samples = vec![Sample { operation: Some("identify".into()), args: "{}".into() }];
+        }
+        let is_chosen = |case: &&Case<H>| {
+            self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str()))
+        };
+        let cases: Vec<_> = cases.iter().filter(is_chosen).collect();
+        if cases.is_empty() {
+            return Err(Failure::usage("there is no such case".into()));
+        }
+        let target = self.connection.target.to_string();
+        let report = cases::run(&cases, &mut host, &target, &samples, |result| self.tell(result)).await;
+        self.report(&report)
+    }
+
+    async fn check_gevals(self) -> Result<u8, Failure> {
         let mut bench = Bench::new(&self.connection.target, &self.connection.options())
             .map_err(|error| Failure::usage(error.to_string()))?;
         bench.patience = self.patience;
@@ -58,14 +102,17 @@ impl Arguments {
             let names: Vec<&str> = gevals::CASES.iter().map(|case| case.name).collect();
             return Err(Failure::usage(format!("there is no such case; there are: {}", names.join(", "))));
         }
-        let (show, verbose) = (!self.json, self.connection.verbose);
-        let quiet = self.connection.quiet;
-        let report = run(&cases, bench, |result| {
-            if show && !(quiet && result.outcome != Outcome::Fail) {
-                connect::print(&as_text(result, verbose));
-            }
-        })
-        .await;
+        let report = run(&cases, bench, |result| self.tell(result)).await;
+        self.report(&report)
+    }
+
+    fn tell(&self, result: &CaseResult) {
+        if !self.json && !(self.connection.quiet && result.outcome != Outcome::Fail) {
+            connect::print(&as_text(result, self.connection.verbose));
+        }
+    }
+
+    fn report(&self, report: &Report) -> Result<u8, Failure> {
         if self.json {
             connect::print(&format!("{:#}\n", report.to_json()));
         } else {
@@ -79,7 +126,7 @@ impl Arguments {
         }
         if let Some(file) = &self.junit {
             let failed = |why: String| Failure { code: connect::USAGE, text: format!("{}: {why}", file.display()) };
-            let xml = junit(&report).to_string().map_err(|error| failed(error.to_string()))?;
+            let xml = junit(report).to_string().map_err(|error| failed(error.to_string()))?;
             std::fs::write(file, xml).map_err(|error| failed(error.to_string()))?;
         }
         Ok(if report.count(Outcome::Fail) == 0 { connect::SUCCESS } else { connect::FAILED })
