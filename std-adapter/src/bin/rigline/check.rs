@@ -61,7 +61,7 @@ impl Arguments {
             }
             ProtocolName::Namel3ss => {
                 let host = namel3ss::Host::of_target(&self.connection.target)
-                    .ok_or_else(|| Failure::usage("namel3ss tools are programs or services".into()))?;
+                    .ok_or_else(|| Failure::usage("namel3ss tools are programs or services"))?;
                 self.check_peer(cases::namel3ss::CASES, host).await
             }
         }
@@ -76,12 +76,11 @@ impl Arguments {
         if samples.is_empty() && self.connection.target == Target::Sim {
             samples = vec![Sample { operation: Some("identify".into()), args: "{}".into() }];
         }
-        let is_chosen = |case: &&Case<H>| {
-            self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str()))
-        };
+        let is_chosen =
+            |case: &&Case<H>| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str()));
         let cases: Vec<_> = cases.iter().filter(is_chosen).collect();
         if cases.is_empty() {
-            return Err(Failure::usage("there is no such case".into()));
+            return Err(Failure::usage("there is no such case"));
         }
         let target = self.connection.target.to_string();
         let report = cases::run(&cases, &mut host, &target, &samples, |result| self.tell(result)).await;

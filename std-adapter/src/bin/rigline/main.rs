@@ -12,14 +12,13 @@ mod check;
 mod connect;
 mod describe;
 mod descriptor;
-mod events;
-mod new;
 mod eval;
+mod events;
 mod jsonrpc;
 mod new;
 mod rig;
-mod signals;
 mod shim;
+mod signals;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
