@@ -174,7 +174,7 @@ impl fmt::Display for EventError {
         match self {
             Self::Syntax(error) => write!(f, "not JSON: {error}"),
             Self::NotAnObject => f.write_str("an event must be an object"),
-            Self::Missing { member } => write!(f, "{member}: required, and missing"),
+            Self::Missing { member } => write!(f, "{member}: required, but missing"),
             Self::WrongType { member, expected } => write!(f, "{member}: expected {expected}"),
         }
     }

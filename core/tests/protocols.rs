@@ -172,7 +172,7 @@ fn amplifier_lines() {
         ),
         (
             r#"{"op":"on_event","args":{"event":"session:start"}}"#,
-            r#"{"ok":false,"error":{"code":"bad_request","message":"args.ts: required, and missing"}}"#,
+            r#"{"ok":false,"error":{"code":"bad_request","message":"args.ts: required, but missing"}}"#,
         ),
         (r#"{"op":"on_event"}"#, r#"{"ok":false,"error":{"code":"bad_request","message":"args: expected an event"}}"#),
         // Escapes, members in any order, of a member that is there twice the last.
@@ -381,7 +381,7 @@ fn events() {
     assert!(matches!((least.module, least.data), (Member::Absent, Member::Absent)));
     for (text, fault) in [
         ("[]", "an event must be an object"),
-        (r#"{"ts":0,"event":"","component":""}"#, "id: required, and missing"),
+        (r#"{"ts":0,"event":"","component":""}"#, "id: required, but missing"),
         (r#"{"id":null,"ts":0,"event":"","component":""}"#, "id: expected a string"),
         (r#"{"id":"","ts":"0","event":"","component":""}"#, "ts: expected a number"),
         (r#"{"id":"","ts":0,"event":"","component":"","duration_ms":1.5}"#, "duration_ms: expected an integer or null"),

@@ -312,7 +312,7 @@ fn commands() {
     let (code, text, _) = run(&["events", "-", "--event", "module:*", "--json"], log);
     assert!(code == 0 && log.ends_with(&text), "{text}");
     let (code, _, faults) = run(&["events", "-", "--taxonomy", "--check"], log);
-    assert!(code == 1 && faults.contains("line 2: data.op: required in module:invoke, and missing"), "{faults}");
+    assert!(code == 1 && faults.contains("line 2: data.op: required in module:invoke, but missing"), "{faults}");
     assert_eq!(run(&["events", "-", "--check"], "nope\n").0, 1);
 
     let (code, text, _) = run(

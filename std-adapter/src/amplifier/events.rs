@@ -210,7 +210,7 @@ pub fn check_taxonomy(event: &Event<'_>, strict: bool) -> Vec<String> {
             };
             value.is_none_or(|value| value.kind() == Kind::Null)
         })
-        .map(|path| format!("{path}: required in {}, and missing", event.event))
+        .map(|path| format!("{path}: required in {}, but missing", event.event))
         .collect();
     if event.event == "module:invoke"
         && let Member::Value(status) = event.status

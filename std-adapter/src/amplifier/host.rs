@@ -472,14 +472,14 @@ fn read(answer: &str) -> Result<Invocation, CallError> {
     match json.get("ok").and_then(|ok| ok.bool()) {
         Some(true) => match json.get("result") {
             Some(result) => Ok(Ok(result.as_str().to_owned())),
-            None => Err(bad("result: required, and missing", answer)),
+            None => Err(bad("result: required, but missing", answer)),
         },
         Some(false) => match json.get("error") {
             Some(error) => {
                 let error = ModuleError::parse(error.as_bytes());
                 error.map(Err).map_err(|fault| bad(format!("error: {fault}"), answer))
             }
-            None => Err(bad("error: required, and missing", answer)),
+            None => Err(bad("error: required, but missing", answer)),
         },
         None => Err(bad("ok: expected true or false", answer)),
     }

@@ -45,7 +45,7 @@ impl Guard {
             (Some(host), None) => host.to_str().unwrap_or("?").to_ascii_lowercase(),
             // RFC 9112 §3.2.
             (None, _) if request.version() == Version::HTTP_11 => {
-                return Err(refusal(StatusCode::BAD_REQUEST, "Host: required, and missing"));
+                return Err(refusal(StatusCode::BAD_REQUEST, "Host: required, but missing"));
             }
             (None, _) => String::new(),
             (Some(_), Some(_)) => return Err(refusal(StatusCode::BAD_REQUEST, "more than one Host")),

@@ -33,7 +33,7 @@ pub(super) fn answer(text: &[u8], manifest: &Manifest) -> String {
         Some(Some(1.0)) => {}
         Some(Some(_)) => return refuse("ProtocolError", "protocol_version: only 1 is supported"),
         Some(None) => return refuse("ProtocolError", "protocol_version: expected a number"),
-        None => return refuse("ProtocolError", "protocol_version: required, and missing"),
+        None => return refuse("ProtocolError", "protocol_version: required, but missing"),
     }
     let Some(tool) = request.get("tool_name").and_then(Value::as_str) else {
         return refuse("ProtocolError", "tool_name: expected a string");
