@@ -518,7 +518,8 @@ fn a_hook_acknowledges_first_over_async_io() {
     let mut task = Task::from_waker(Waker::noop());
     for _ in 0..3 {
         assert!(serving.as_mut().poll(&mut task).is_pending());
-        assert_eq!(String::from_utf8_lossy(&output.borrow()), ACKNOWLEDGEMENT);
+        // What needs no handler is answered meanwhile.
+        assert!(String::from_utf8_lossy(&output.borrow()).starts_with(ACKNOWLEDGEMENT));
         assert!(!done.get());
     }
     gate.set(true);

@@ -377,7 +377,15 @@ async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Ne
 }
 
 async fn health(State(service): State<Arc<Service>>, request: Request) -> Response {
-    service.fixed(request, "{\"op\":\"health\"}\n").await
+    match body::read(request, &service.options, &service.memory).await.and_then(|(text, _)| match text.is_empty() {
+        true => Ok(()),
+        false => body::check(&text),
+    }) {
+        // At once, even while a call is out.
+        Ok(()) if service.worker.is_alive() => json(StatusCode::OK, "{\"status\":\"ok\"}\n"),
+        Ok(()) => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended".into()),
+        Err(fault) => service.fault(&fault),
+    }
 }
 
 async fn describe(State(service): State<Arc<Service>>, request: Request) -> Response {

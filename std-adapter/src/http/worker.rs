@@ -108,6 +108,12 @@ impl Worker {
         }
     }
 
+    /// Whether there is somebody to ask.
+    pub(super) fn is_alive(&self) -> bool {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.as_ref().is_some_and(|queue| !queue.is_closed())
+    }
+
     /// Takes no more; what is in the queue is still answered.
     pub(super) fn close(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
