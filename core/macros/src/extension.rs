@@ -259,7 +259,7 @@ impl Methods {
         let on_event = self.on_event.as_ref().map(|method| {
             let code = method.with(&quote!(event, cx));
             quote! {
-                async fn on_event(&mut self, event: __private::Json<'_>, cx: &mut __private::Context<'_>) {
+                async fn on_event(&mut self, event: __private::Event<'_>, cx: &mut __private::Context<'_>) {
                     #code
                 }
             }
