@@ -4,6 +4,7 @@
 use core::fmt;
 
 use crate::context::Scratch;
+use crate::event::Event;
 use crate::extension::{Call, CallContext, Config, Failure, Outcome, Value};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{Span, SyntaxError, SyntaxErrorKind};
@@ -144,7 +145,7 @@ pub enum Work<'s> {
     /// [`Extension::configure`](crate::Extension::configure).
     Configure(Config<'s>),
     /// [`Extension::on_event`](crate::Extension::on_event).
-    Event(Json<'s>),
+    Event(Event<'s>),
     /// Tasks of an eval, one after the other: [`Extension::run_task`](crate::Extension::run_task). Feature `waza`.
     #[cfg(feature = "waza")]
     Eval(waza::Run<'s>),
@@ -653,6 +654,9 @@ impl<'m> Engine<'m> {
         match namel3ss::request(text, &spans, self.manifest) {
             Ok((request, timeout_nanos)) => {
                 self.reply.begin(self.memory, 0, limit, Protocol::Namel3ss, b"");
+                if spans.wants_checks(text) {
+                    self.reply.with_checks();
+                }
                 self.start(request, 0, length, Members::Namel3ss(spans), timeout_nanos)
             }
             Err(refusal) => {
@@ -715,7 +719,7 @@ impl<'m> Engine<'m> {
                 Work::Call(Call { index, operation: self.manifest.operations.get(index)?, args: Value(value), context })
             }
             #[cfg(feature = "amplifier")]
-            Request::Event { .. } => Work::Event(Json::of_checked(value)),
+            Request::Event { .. } => Work::Event(Event::read(Json::of_checked(value)).ok()?),
             _ => Work::Configure(Config(Value(value))),
         };
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };

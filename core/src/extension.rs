@@ -5,6 +5,7 @@ use core::fmt;
 use serde::Deserialize;
 
 use crate::context::Context;
+use crate::event::Event;
 use crate::json::de::{self, DecodeError};
 use crate::json::view::{Json, Members, Text};
 use crate::manifest::{Manifest, Operation};
@@ -55,8 +56,8 @@ pub trait Extension {
     }
 
     /// Takes note of an event: Amplifier `on_event`, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The
-    /// acknowledgement is on the wire already when this runs.
-    async fn on_event(&mut self, event: Json<'_>, cx: &mut Context<'_>) {
+    /// acknowledgement is on the wire already when this runs, and requests that come in meanwhile wait their turn.
+    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
         let _ = (event, cx);
     }
 

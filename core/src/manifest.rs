@@ -37,6 +37,9 @@ pub struct Manifest {
     pub kind: Kind,
     /// What it promises to a namel3ss host.
     pub guarantees: &'static [Guarantee],
+    /// The secrets that it makes use of, by their names (namel3ss `secrets_allowed`): it runs only where all of them are
+    /// allowed.
+    pub secrets: &'static [&'static str],
 }
 
 impl Manifest {
@@ -57,7 +60,16 @@ impl Manifest {
         if !is_semantic(version.as_bytes()) {
             return Err(NotSemantic);
         }
-        Ok(Self { name, version, description: "", requires: &[], operations: &[], kind: Kind::Tool, guarantees: &[] })
+        Ok(Self {
+            name,
+            version,
+            description: "",
+            requires: &[],
+            operations: &[],
+            kind: Kind::Tool,
+            guarantees: &[],
+            secrets: &[],
+        })
     }
 
     /// With a description.
@@ -82,6 +94,12 @@ impl Manifest {
     #[must_use]
     pub const fn guarantees(self, guarantees: &'static [Guarantee]) -> Self {
         Self { guarantees, ..self }
+    }
+
+    /// With the names of the secrets that it makes use of.
+    #[must_use]
+    pub const fn secrets(self, secrets: &'static [&'static str]) -> Self {
+        Self { secrets, ..self }
     }
 
     /// With operations.

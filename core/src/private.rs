@@ -13,11 +13,11 @@ pub use serde::de::{
 };
 pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
+pub use crate::event::Event;
 pub use crate::json::de::{expected, rule};
+pub use crate::manifest::Guarantee;
 pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
 pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
-
-pub use crate::json::Json;
 
 use crate::json::Decimal;
 use crate::schema::has_name;

@@ -32,6 +32,8 @@ pub(crate) struct Reply {
     unwritable: bool,
     /// An output did not fit: what the reply needs is not known to the byte.
     at_least: bool,
+    /// It ends with an empty list of capability checks: namel3ss.
+    checks: bool,
     /// It ended as an error.
     is_error: bool,
     /// Where the text of a failure waits: behind all else, so that it is lost when more is written. It may end beyond
@@ -64,6 +66,12 @@ impl Reply {
     /// Stands in for the reply of a notification.
     pub(crate) fn silent(&mut self, start: usize) {
         *self = Self { start, ..Self::default() };
+    }
+
+    /// Has it end with an empty list of capability checks, as namel3ss's own tools do.
+    #[cfg(feature = "namel3ss")]
+    pub(crate) fn with_checks(&mut self) {
+        self.checks = true;
     }
 
     pub(crate) fn is_silent(&self) -> bool {
@@ -192,7 +200,7 @@ impl Reply {
     fn succeed(&mut self, memory: &mut [u8]) -> usize {
         let mut out = writer(memory, self.end, self.limit);
         let in_outputs = self.stage == Stage::InOutputs && self.protocol == Protocol::Gevals;
-        out.raw(if in_outputs { b"}}}" } else { b"}}" });
+        out.raw(if in_outputs { b"}}}" } else { self.closing() });
         out.len()
     }
 
@@ -231,7 +239,13 @@ impl Reply {
         self.protocol.write_error_start(&mut writer(memory, self.head, self.limit), failure);
         let mut out = writer(memory, end, self.limit);
         self.protocol.write_error_end(&mut out, failure.kind);
+        out.raw(self.closing());
         out.len()
+    }
+
+    /// What closes the result or the error, and the reply.
+    fn closing(&self) -> &'static [u8] {
+        if self.checks { b"},\"capability_checks\":[]}" } else { b"}}" }
     }
 
     fn write_text(&self, memory: &mut [u8], at: usize, failure: &Failure) -> usize {

@@ -1,12 +1,15 @@
 //! One extension behind the line forms of Amplifier and namel3ss, and which protocol a line tells.
 #![cfg(all(feature = "amplifier", feature = "namel3ss"))]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory, Step};
-use rigline::json::{Decimal, Json};
+use rigline::event::{Event, Member};
+use rigline::json::Decimal;
 use rigline::manifest::{Guarantee, Kind};
 use rigline::protocol::Protocol;
 use rigline::serve::Transport;
@@ -27,6 +30,7 @@ impl Extension for Module {
                 Operation::new("measure-rail", Schema::OBJECT),
                 Operation::new("fail", Schema::OBJECT),
                 Operation::new("session", Schema::OBJECT),
+                Operation::new("fail-as", Schema::OBJECT),
             ]);
         &MANIFEST
     }
@@ -42,6 +46,23 @@ impl Extension for Module {
                 cx.output("last", &1)?;
                 Err(cx.failure(FailureKind::Failed, "no \"power\"").with_code("E_POWER"))
             }
+            "fail-as" => {
+                let kind = match call.args_json().get("kind").and_then(|kind| kind.number()?.to_u32().ok()) {
+                    Some(1) => FailureKind::BadArguments,
+                    Some(2) => FailureKind::Unreachable,
+                    Some(3) => FailureKind::Timeout,
+                    Some(4) => FailureKind::RequirementNotMet,
+                    Some(5) => FailureKind::Forbidden,
+                    Some(6) => FailureKind::Internal,
+                    Some(7) => {
+                        cx.output("large", &"x".repeat(4000).as_str())?;
+                        FailureKind::Failed
+                    }
+                    Some(8) => FailureKind::UnknownOperation,
+                    _ => FailureKind::Failed,
+                };
+                Err(cx.failure(kind, "why"))
+            }
             _ => cx.done(format_args!(
                 "{} {}",
                 call.context.session_id.map(|id| id.to_string()).unwrap_or_default(),
@@ -50,8 +71,8 @@ impl Extension for Module {
         }
     }
 
-    async fn on_event(&mut self, event: Json<'_>, _: &mut Context<'_>) {
-        self.events.push(event.to_string());
+    async fn on_event(&mut self, event: Event<'_>, _: &mut Context<'_>) {
+        self.events.push(event.json().to_string());
     }
 }
 
@@ -98,14 +119,17 @@ impl Clock for Aside {
 }
 
 fn answers(protocol: Option<Protocol>, lines: &[&str]) -> Vec<String> {
+    answers_of(&mut Module::default(), protocol, lines)
+}
+
+fn answers_of(module: &mut impl Extension, protocol: Option<Protocol>, lines: &[&str]) -> Vec<String> {
     let (mut request, mut reply, mut log) = ([0; 2048], [0; 2048], [0; 512]);
-    let mut module = Module::default();
     let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     if let Some(protocol) = protocol {
         engine = engine.with_protocol(protocol);
     }
     let mut pipe = Pipe { input: (lines.join("\n") + "\n").leak().as_bytes(), output: Vec::new() };
-    serve(&mut module, &mut engine, &mut pipe, Transport::Process, &mut log, &Aside::default()).unwrap();
+    serve(module, &mut engine, &mut pipe, Transport::Process, &mut log, &Aside::default()).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -116,7 +140,7 @@ fn amplifier_lines() {
         (r#"{"op":"health","args":{},"id":[1, 2]}"#, r#"{"id":[1, 2],"status":"ok"}"#),
         (
             r#"{"op":"describe"}"#,
-            r#"{"name":"module","version":"1.0.0","kind":"hook","capabilities":["measure-rail","fail","session"],"inputs":{"measure-rail":{"type":"object"},"fail":{"type":"object"},"session":{"type":"object"}},"outputs":{}}"#,
+            r#"{"name":"module","version":"1.0.0","kind":"hook","capabilities":["measure-rail","fail","session","fail-as"],"inputs":{"measure-rail":{"type":"object"},"fail":{"type":"object"},"session":{"type":"object"},"fail-as":{"type":"object"}},"outputs":{}}"#,
         ),
         (r#"{"op":"measure-rail"}"#, r#"{"ok":true,"result":{"volts":3.300,"message":"measured"}}"#),
         (
@@ -142,7 +166,22 @@ fn amplifier_lines() {
             r#"{"op":"fail","args":[]}"#,
             r#"{"ok":false,"error":{"code":"bad_request","message":"args: expected an object"}}"#,
         ),
-        (r#"{"op":"on_event","args":{"event":"session:start"}}"#, r#"{"ok":true,"result":{}}"#),
+        (
+            r#"{"op":"on_event","args":{"id":"e1","ts":1,"event":"session:start","component":"kernel"}}"#,
+            r#"{"ok":true,"result":{}}"#,
+        ),
+        (
+            r#"{"op":"on_event","args":{"event":"session:start"}}"#,
+            r#"{"ok":false,"error":{"code":"bad_request","message":"args.ts: required, but missing"}}"#,
+        ),
+        (r#"{"op":"on_event"}"#, r#"{"ok":false,"error":{"code":"bad_request","message":"args: expected an event"}}"#),
+        // Escapes, members in any order, of a member that is there twice the last.
+        (r#"{"\u006fp":"he\u0061lth"}"#, r#"{"status":"ok"}"#),
+        (r#"{"args":{"op":"x"},"op":"describe","op":"health"}"#, r#"{"status":"ok"}"#),
+        (
+            r#"{"op":"n\u00f6\n"}"#,
+            r#"{"ok":false,"error":{"code":"unsupported_op","message":"Unknown operation: nö\n"}}"#,
+        ),
     ] {
         assert_eq!(answers(None, &[line]), [answer], "{line}");
     }
@@ -257,4 +296,289 @@ fn what_overtakes_a_call_is_told_by_the_protocol() {
         let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
         assert_eq!(run.background.answer(&mut [0; 600]).is_some(), overtakes, "{protocol:?}");
     }
+}
+
+/// What each kind of failure is called: the seven reserved codes of Amplifier (§4), and Python's names.
+#[test]
+fn every_failure_by_its_name() {
+    for (kind, code, error_type) in [
+        (0, "internal", "OperationFailed"),
+        (1, "bad_request", "ValueError"),
+        (2, "unreachable", "OperationFailed"),
+        (3, "timeout", "TimeoutError"),
+        (4, "unreachable", "RequirementNotMet"),
+        (5, "forbidden", "CapabilityViolation"),
+        (6, "internal", "InternalError"),
+        (7, "oom", "MemoryError"),
+        (8, "unsupported_op", "UnknownTool"),
+    ] {
+        let line = format!(r#"{{"op":"fail-as","args":{{"kind":{kind}}}}}"#);
+        let answer = &answers(None, &[&line])[0];
+        assert!(answer.starts_with(&format!(r#"{{"ok":false,"error":{{"code":"{code}","message":""#)), "{answer}");
+        let line = format!(r#"{{"protocol_version":1,"tool":"fail-as","payload":{{"kind":{kind}}}}}"#);
+        let answer = &answers(None, &[&line])[0];
+        let start = format!(r#"{{"ok":false,"protocol_version":1,"error":{{"type":"{error_type}","message":""#);
+        assert!(answer.starts_with(&start), "{answer}");
+        assert_eq!(answer.contains("guarantee_blocked"), kind == 5, "{answer}");
+    }
+}
+
+/// Where the real host asks for guarantees, a reply tells of its checks, as the tools of that host do.
+#[test]
+fn capability_checks() {
+    let request = |guarantees: &str| {
+        format!(
+            r#"{{"protocol_version":1,"tool":"measure rail","payload":{{}},"capability_context":{{"guarantees":{guarantees},"sources":{{"secrets_allowed":"policy"}}}}}}"#
+        )
+    };
+    for guarantees in ["{}", r#"{"no_network":true,"no_subprocess":false}"#, r#"{"secrets_allowed":["K"]}"#, "null"] {
+        let answer = &answers(None, &[&request(guarantees)])[0];
+        assert_eq!(
+            answer,
+            r#"{"ok":true,"protocol_version":1,"result":{"volts":3.300,"message":"measured"},"capability_checks":[]}"#
+        );
+    }
+    let answer = &answers(None, &[&request("{}").replace("measure rail", "fail")])[0];
+    assert_eq!(
+        answer,
+        r#"{"ok":false,"protocol_version":1,"error":{"type":"E_POWER","message":"no \"power\""},"capability_checks":[]}"#
+    );
+    for (guarantee, capability) in [
+        ("no_filesystem_write", "filesystem_write"),
+        ("no_filesystem_read", "filesystem_read"),
+        ("no_subprocess", "subprocess"),
+        ("no_env_read", "env_read"),
+        ("no_env_write", "env_write"),
+    ] {
+        let answer = &answers(None, &[&request(&format!(r#"{{"{guarantee}":true}}"#))])[0];
+        let checks = format!(
+            r#""capability_checks":[{{"capability":"{capability}","allowed":false,"guarantee_source":"tool","reason":"guarantee_blocked"}}]}}"#
+        );
+        assert!(answer.contains("CapabilityViolation") && answer.ends_with(&checks), "{answer}");
+    }
+}
+
+/// A secret that is not allowed is one that the extension must not ask for.
+#[test]
+fn secrets_allowed() {
+    struct Secretive;
+    impl Extension for Secretive {
+        fn manifest(&self) -> &'static Manifest {
+            const MANIFEST: Manifest =
+                Manifest::new("cloud", "1.0.0").secrets(&["API_KEY"]).operations(&[Operation::new("go", Schema::ANY)]);
+            &MANIFEST
+        }
+
+        async fn call(&mut self, _: Call<'_>, _: &mut Context<'_>) -> Result<Outcome, Failure> {
+            Ok(Outcome::DONE)
+        }
+    }
+    for (allowed, runs) in [
+        (r#"["API_KEY","B"]"#, true),
+        (r#"["API\u005fKEY"]"#, true),
+        ("[]", false),
+        (r#"["B"]"#, false),
+        ("null", true),
+    ] {
+        let line = format!(
+            r#"{{"protocol_version":1,"tool":"go","payload":{{}},"capability_context":{{"guarantees":{{"secrets_allowed":{allowed}}},"sources":{{"secrets_allowed":"user"}}}}}}"#
+        );
+        let answer = &answers_of(&mut Secretive, None, &[&line])[0];
+        assert_eq!(answer.starts_with(r#"{"ok":true"#), runs, "{answer}");
+        if !runs {
+            assert!(answer.ends_with(r#""message":"cloud needs the secret API_KEY, which is not allowed","reason_code":"guarantee_blocked"},"capability_checks":[{"capability":"secrets","allowed":false,"guarantee_source":"user","reason":"secrets_blocked"}]}"#), "{answer}");
+        }
+    }
+}
+
+/// Python writes NaN, which is not JSON (FC-59).
+#[test]
+fn nan_is_refused() {
+    let lines = answers(
+        Some(Protocol::Namel3ss),
+        &[
+            r#"{"protocol_version":1,"tool":"session","payload":{"t":NaN}}"#,
+            r#"{"protocol_version":1,"tool":"session","payload":{"t":-Infinity}}"#,
+            r#"{"protocol_version":1,"tool":"session","payload":{}}"#,
+        ],
+    );
+    for line in &lines[..2] {
+        assert!(
+            line.starts_with(
+                r#"{"ok":false,"protocol_version":1,"error":{"type":"ProtocolError","message":"Parse error"#
+            )
+        );
+    }
+    assert_eq!(lines[2], r#"{"ok":true,"protocol_version":1,"result":{"message":" "}}"#);
+}
+
+/// The example of the text (§"Local subprocess schema"), on one line.
+#[test]
+fn the_examples_of_the_namel3ss_text() {
+    let local = r#"{ "protocol_version": 1, "tool": "session", "entry": "tools.sample_tool:greet", "payload": { "name": "Ada" }, "sandbox": true, "trace_id": "uuid", "capability_context": { "guarantees": { "no_network": true } } }"#;
+    let service = r#"{ "protocol_version": 1, "tool_name": "session", "kind": "python", "entry": "tools.sample_tool:greet", "payload": { "name": "Ada" }, "timeout_ms": 10000, "trace_id": "uuid", "project": { "app_root": "/path/to/app", "flow": "demo" } }"#;
+    let lines = answers(None, &[local, service]);
+    assert_eq!(lines[0], r#"{"ok":true,"protocol_version":1,"result":{"message":" uuid"},"capability_checks":[]}"#);
+    assert_eq!(lines[1], r#"{"ok":true,"protocol_version":1,"result":{"message":" uuid"}}"#);
+}
+
+/// PROTOCOLS.md §3: which members must be there, and that absent and null are not the same.
+#[test]
+fn events() {
+    let whole = r#"{"id":"1","ts":1.5e3,"event":"x:y","component":"c","module":"m","status":"ok","duration_ms":7,"data":{},"error":null,"session_id":null,"request_id":"r","span_id":"s","more":[1]}"#;
+    let event = Event::parse(whole.as_bytes()).unwrap();
+    assert!(event.id == "1" && event.event == "x:y" && event.component == "c");
+    assert_eq!(event.module.value().map(|module| module.to_string()).as_deref(), Some("m"));
+    assert_eq!(event.duration_ms.value().and_then(|ms| ms.to_u32().ok()), Some(7));
+    assert!(matches!((event.error, event.session_id), (Member::Null, Member::Null)));
+    assert_eq!(event.json().as_str(), whole);
+    let least = Event::parse(br#"{"id":"","ts":0,"event":"","component":""}"#).unwrap();
+    assert!(matches!((least.module, least.data), (Member::Absent, Member::Absent)));
+    for (text, fault) in [
+        ("[]", "an event must be an object"),
+        (r#"{"ts":0,"event":"","component":""}"#, "id: required, but missing"),
+        (r#"{"id":null,"ts":0,"event":"","component":""}"#, "id: expected a string"),
+        (r#"{"id":"","ts":"0","event":"","component":""}"#, "ts: expected a number"),
+        (r#"{"id":"","ts":0,"event":"","component":"","duration_ms":1.5}"#, "duration_ms: expected an integer or null"),
+        (r#"{"id":"","ts":0,"event":"","component":"","data":[]}"#, "data: expected an object or null"),
+        (r#"{"id":"","ts":0,"event":"","component":"","span_id":4}"#, "span_id: expected a string or null"),
+    ] {
+        assert_eq!(Event::parse(text.as_bytes()).unwrap_err().to_string(), fault, "{text}");
+    }
+    assert!(Event::parse(br#"{"id":"","ts":0,"event":"","component":"","duration_ms":1.0}"#).is_ok());
+}
+
+const EVENT: &str = r#"{"op":"on_event","args":{"id":"e","ts":1,"event":"session:end","component":"kernel"},"id":9}"#;
+const ACKNOWLEDGEMENT: &str = "{\"id\":9,\"ok\":true,\"result\":{}}\n";
+
+/// A hook whose work waits at a gate.
+struct Hook<'a> {
+    gate: &'a Cell<bool>,
+    done: &'a Cell<bool>,
+}
+
+impl Extension for Hook<'_> {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(Kind::Hook);
+        &MANIFEST
+    }
+
+    async fn call(&mut self, _: Call<'_>, _: &mut Context<'_>) -> Result<Outcome, Failure> {
+        Err(Failure::UNKNOWN_OPERATION)
+    }
+
+    async fn on_event(&mut self, event: Event<'_>, _: &mut Context<'_>) {
+        assert!(event.event == "session:end");
+        poll_fn(|_| if self.gate.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+        self.done.set(true);
+    }
+}
+
+#[test]
+fn a_hook_acknowledges_first_over_blocking_io() {
+    /// Opens the gate when the handler waits at it, and the acknowledgement is out.
+    struct Opener<'a>(&'a RefCell<Vec<u8>>, &'a Cell<bool>);
+    impl Clock for Opener<'_> {
+        fn now(&self) -> Instant {
+            Instant::default()
+        }
+
+        fn idle(&self) {
+            assert_eq!(String::from_utf8_lossy(&self.0.borrow()), ACKNOWLEDGEMENT);
+            self.1.set(true);
+        }
+    }
+    struct Shared<'a>(&'a [u8], &'a RefCell<Vec<u8>>);
+    impl ErrorType for Shared<'_> {
+        type Error = Infallible;
+    }
+    impl Read for Shared<'_> {
+        fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+            let count = buf.len().min(self.0.len());
+            buf[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+    impl Write for Shared<'_> {
+        fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+            self.1.borrow_mut().extend_from_slice(buf);
+            Ok(buf.len())
+        }
+
+        fn flush(&mut self) -> Result<(), Infallible> {
+            Ok(())
+        }
+    }
+    let (output, gate, done) = (RefCell::default(), Cell::new(false), Cell::new(false));
+    let (mut request, mut reply, mut log) = ([0; 512], [0; 600], [0; 512]);
+    let mut hook = Hook { gate: &gate, done: &done };
+    let mut engine = Engine::new(hook.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let input = format!("{EVENT}\n{{\"op\":\"health\"}}\n");
+    let mut pipe = Shared(input.as_bytes(), &output);
+    serve(&mut hook, &mut engine, &mut pipe, Transport::Process, &mut log, &Opener(&output, &gate)).unwrap();
+    assert!(done.get());
+    assert_eq!(String::from_utf8_lossy(&output.borrow()), format!("{ACKNOWLEDGEMENT}{{\"status\":\"ok\"}}\n"));
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn a_hook_acknowledges_first_over_async_io() {
+    use std::future::Future;
+    use std::task::{Context as Task, Waker};
+
+    struct Input<'a>(&'a [u8]);
+    impl ErrorType for Input<'_> {
+        type Error = Infallible;
+    }
+    impl embedded_io_async::Read for Input<'_> {
+        async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+            let count = buf.len().min(self.0.len());
+            buf[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+    struct Output<'a>(&'a RefCell<Vec<u8>>);
+    impl ErrorType for Output<'_> {
+        type Error = Infallible;
+    }
+    impl embedded_io_async::Write for Output<'_> {
+        async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+            self.0.borrow_mut().extend_from_slice(buf);
+            Ok(buf.len())
+        }
+
+        async fn flush(&mut self) -> Result<(), Infallible> {
+            Ok(())
+        }
+    }
+    let (output, gate, done) = (RefCell::default(), Cell::new(false), Cell::new(false));
+    let (mut request, mut reply, mut log) = ([0; 512], [0; 600], [0; 2048]);
+    let mut hook = Hook { gate: &gate, done: &done };
+    let mut engine = Engine::new(hook.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let input = format!("{EVENT}\n{{\"op\":\"health\"}}\n");
+    let (mut reader, mut writer) = (Input(input.as_bytes()), Output(&output));
+    let clock = Aside::default();
+    let mut serving = std::pin::pin!(rigline::serve::asynch::serve(
+        &mut hook,
+        &mut engine,
+        &mut reader,
+        &mut writer,
+        Transport::Process,
+        &mut log,
+        &clock,
+        std::future::pending(),
+    ));
+    let mut task = Task::from_waker(Waker::noop());
+    for _ in 0..3 {
+        assert!(serving.as_mut().poll(&mut task).is_pending());
+        // What needs no handler is answered meanwhile.
+        assert!(String::from_utf8_lossy(&output.borrow()).starts_with(ACKNOWLEDGEMENT));
+        assert!(!done.get());
+    }
+    gate.set(true);
+    assert!(serving.as_mut().poll(&mut task).is_ready());
+    assert!(done.get());
+    assert_eq!(String::from_utf8_lossy(&output.borrow()), format!("{ACKNOWLEDGEMENT}{{\"status\":\"ok\"}}\n"));
 }

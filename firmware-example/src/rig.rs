@@ -142,7 +142,9 @@ pub(crate) struct WaitPin<'a> {
 
 #[rigline::extension(
     name = "rig",
-    description = "A hardware-test rig: powers a board, measures it, presses its buttons"
+    description = "A hardware-test rig: powers a board, measures it, presses its buttons",
+    // What no board can do. Of environments nothing is promised: they are a desktop's, and its board driver's affair.
+    guarantees(no_filesystem_write, no_filesystem_read, no_network, no_subprocess)
 )]
 #[allow(clippy::unused_async, clippy::unnecessary_wraps, reason = "handlers are, whether they have to wait or not")]
 impl<B: Board> Rig<B> {

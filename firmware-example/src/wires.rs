@@ -18,8 +18,7 @@ use core::cell::Cell;
 use core::fmt;
 
 use rigline::engine::Gate;
-use rigline::json::Json;
-use rigline::{Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Manifest, Outcome};
+use rigline::{Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome};
 
 /// How long a session may be silent before the other wire can take the rig over, in nanoseconds: 30 s.
 pub const SILENCE_NANOS: u64 = 30_000_000_000;
@@ -182,7 +181,7 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
         loan.extension().await?.configure(config, cx).await
     }
 
-    async fn on_event(&mut self, event: Json<'_>, cx: &mut Context<'_>) {
+    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
         if self.claim(false).is_ok()
             && let Ok(mut loan) = self.lend()
             && let Ok(extension) = loan.extension().await

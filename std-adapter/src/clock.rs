@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use rigline::{Clock, Instant};
+use rigline::{Clock, Instant, Level};
 use tokio::time;
 
 /// The core's clock over tokio's time. Its start is the moment it was made; its clones are the same clock, for one thread.
@@ -111,6 +111,11 @@ impl Default for TokioClock {
 impl Clock for TokioClock {
     fn now(&self) -> Instant {
         Instant::default().after(self.start.elapsed())
+    }
+
+    /// To standard error.
+    fn aside(&self, level: Level, text: &str) {
+        crate::stdio::aside(level, text);
     }
 
     fn wake_at(&self, at: Instant, waker: &Waker) {

@@ -30,12 +30,18 @@
 //! ```
 //!
 //! # Features
+//! - `http`: [`http`](mod@http), an extension behind HTTP, for Amplifier and namel3ss hosts.
+//! - `amplifier`, `namel3ss`: what the hosts of these protocols have: their files, their runners, their logs.
 //! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP.
 //! - `check`: conformance cases for anybody's extension ([`check`]).
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "amplifier")]
+pub mod amplifier;
+#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
+pub mod cases;
 #[cfg(feature = "check")]
 pub mod check;
 pub mod clock;
@@ -43,6 +49,11 @@ pub mod clock;
 pub mod eval;
 #[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
+mod http_client;
+pub mod namel3ss;
 pub mod path;
 #[cfg(feature = "host")]
 pub mod proxy;

@@ -1,6 +1,6 @@
 //! Commands that an extension needs: gevals "Requirement Object".
 
-use rigline::{Call, Config, Context, Extension, Failure, FailureKind, Manifest, Outcome};
+use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
 
 /// An extension whose `requires` are looked for in the process's own `PATH` before every call, until they are found.
 ///
@@ -72,6 +72,10 @@ impl<E: Extension> Extension for RequirePath<E> {
 
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
         self.inner.configure(config, cx).await
+    }
+
+    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
+        self.inner.on_event(event, cx).await;
     }
 
     async fn safe_state(&mut self) {

@@ -38,16 +38,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rigline::Extension;
 use rigline::engine::{Engine, LEAST_REPLY, Memory};
+use rigline::protocol::Protocol;
 use rigline::serve::{ServeError, Transport, asynch};
+use rigline::{Extension, Level};
 use tokio::runtime;
 
+use self::one_text::OneText;
 use self::output::{Lines, Output};
 use self::stop::{PANICKED, Stop};
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
 
+mod one_text;
 mod output;
 mod stop;
 #[cfg_attr(unix, path = "stdio/unix.rs")]
@@ -103,6 +106,8 @@ pub struct Stdio {
     log_region: usize,
     requires: bool,
     clock: TokioClock,
+    protocol: Option<Protocol>,
+    is_one_text: bool,
 }
 
 impl Stdio {
@@ -115,7 +120,20 @@ impl Stdio {
             log_region: 2 << 20,
             requires: true,
             clock: TokioClock::new(),
+            protocol: None,
+            is_one_text: false,
         }
+    }
+
+    /// Takes every line as one of this protocol. If unsaid, each line tells its own: by `jsonrpc` gevals, then by `op`
+    /// Amplifier, then by `protocol_version` namel3ss.
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        Self { protocol: Some(protocol), ..self }
+    }
+
+    /// Takes all of the input as one JSON text, be it on many lines or on none: what namel3ss's local runner sends.
+    pub fn one_text(self) -> Self {
+        Self { is_one_text: true, ..self }
     }
 
     /// The longest request that is taken, in bytes without the end of its line: 8 MiB if unsaid, and below 4 GiB. A longer one is answered
@@ -203,7 +221,10 @@ impl Stdio {
         let mut log = vec![0; self.log_region];
         let memory = Memory { request: &mut request, reply: &mut reply };
         let mut engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
-        let mut reader = input.start()?;
+        if let Some(protocol) = self.protocol {
+            engine = engine.with_protocol(protocol);
+        }
+        let mut reader = OneText::new(input.start()?, self.is_one_text);
         let mut writer = Lines::new(output.clone(), stop.clone());
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
         let serving = asynch::serve_with_logs(
@@ -239,6 +260,14 @@ impl Default for Stdio {
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
+
+/// Tells people what a handler logs, where the protocol has no line for it.
+pub(crate) fn aside(level: Level, text: &str) {
+    use std::io::Write as _;
+    if system::stderr_has_room() {
+        let _ = io::stderr().write_all(format!("{}: {text}\n", level.name()).as_bytes());
+    }
+}
 
 /// Tells people something on standard error, unless nobody takes it from there.
 fn complain(text: std::fmt::Arguments<'_>) {

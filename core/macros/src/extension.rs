@@ -63,7 +63,19 @@ struct Said {
     version: Option<LitStr>,
     description: Option<LitStr>,
     requires: Vec<LitStr>,
+    guarantees: Vec<Ident>,
+    secrets: Vec<LitStr>,
 }
+
+/// The guarantees by their names on the wire and in Rust.
+const GUARANTEES: [(&str, &str); 6] = [
+    ("no_filesystem_write", "NoFilesystemWrite"),
+    ("no_filesystem_read", "NoFilesystemRead"),
+    ("no_network", "NoNetwork"),
+    ("no_subprocess", "NoSubprocess"),
+    ("no_env_read", "NoEnvRead"),
+    ("no_env_write", "NoEnvWrite"),
+];
 
 impl Said {
     fn read(attribute: TokenStream, faults: &mut Faults) -> Self {
@@ -80,8 +92,25 @@ impl Said {
                 syn::parenthesized!(content in meta.input);
                 let commands = Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?;
                 this.requires.extend(commands);
+            } else if meta.path.is_ident("secrets") {
+                let content;
+                syn::parenthesized!(content in meta.input);
+                this.secrets.extend(Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?);
+            } else if meta.path.is_ident("guarantees") {
+                let content;
+                syn::parenthesized!(content in meta.input);
+                for name in Punctuated::<Ident, Token![,]>::parse_terminated(&content)? {
+                    let Some((_, variant)) = GUARANTEES.iter().find(|(known, _)| name == *known) else {
+                        let known = GUARANTEES.map(|(known, _)| known).join(", ");
+                        return Err(syn::Error::new(name.span(), format!("unknown guarantee; there are {known}")));
+                    };
+                    this.guarantees.push(Ident::new(variant, name.span()));
+                }
             } else {
-                return Err(meta.error("unknown attribute; known here: name, version, description, requires(\"…\")"));
+                return Err(meta.error(
+                    "unknown attribute; known here: name, version, description, requires(\"…\"), guarantees(…), \
+                     secrets(\"…\")",
+                ));
             }
             Ok(())
         });
@@ -230,7 +259,7 @@ impl Methods {
         let on_event = self.on_event.as_ref().map(|method| {
             let code = method.with(&quote!(event, cx));
             quote! {
-                async fn on_event(&mut self, event: __private::Json<'_>, cx: &mut __private::Context<'_>) {
+                async fn on_event(&mut self, event: __private::Event<'_>, cx: &mut __private::Context<'_>) {
                     #code
                 }
             }
@@ -309,12 +338,14 @@ impl Methods {
         let version =
             said.version.as_ref().map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), ToTokens::to_token_stream);
         let description = said.description.as_ref().map_or_else(|| text::description(&block.attrs), LitStr::value);
-        let requires = &said.requires;
+        let (requires, guarantees, secrets) = (&said.requires, &said.guarantees, &said.secrets);
         let manifest = |operations: TokenStream| {
             quote_spanned! {block.self_ty.span()=>
                 __private::Manifest::new(#name, #version)
                     .description(#description)
                     .requires(&[#(#requires),*])
+                    .guarantees(&[#(__private::Guarantee::#guarantees),*])
+                    .secrets(&[#(#secrets),*])
                     .operations(#operations)
                     .fitting()
             }

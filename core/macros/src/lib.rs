@@ -60,6 +60,8 @@ mod text;
 /// - `version = "…"`: its semantic version; the package's if it is not said.
 /// - `description = "…"`: what it is for; the block's doc comment if it is not said.
 /// - `requires("kubectl", …)`: commands that must be in `PATH` (on desktops).
+/// - `guarantees(no_network, no_subprocess, …)`: what it promises to namel3ss hosts that require it.
+/// - `secrets("API_KEY", …)`: the secrets that it makes use of, by their names: namel3ss `secrets_allowed`.
 ///
 /// # On methods
 /// - `#[operation]`: an operation. Its name is the method's, `snake_case` turned into `kebab-case`, or `name = "…"`; its

@@ -7,9 +7,10 @@
 use core::time::Duration;
 
 use super::Request;
+use crate::event::{Event, EventError};
 use crate::extension::FailureKind;
 use crate::json::check::{self, Key, Level, Span, SyntaxError};
-use crate::json::view::Text;
+use crate::json::view::{Json, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Kind, Manifest};
 use crate::rpc::{self, MAX_ID, Quoted};
@@ -91,6 +92,8 @@ impl Spans {
 pub(crate) enum Refusal {
     UnsupportedOp,
     BadRequest(&'static str),
+    /// The arguments of `on_event` are no event.
+    Event(EventError),
 }
 
 /// Reads a request.
@@ -126,7 +129,10 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
         return Ok(Request::Execute { index, args });
     }
     match (manifest.kind, args.of(text)) {
-        (Kind::Hook, [b'{', ..]) if op == "on_event" => Ok(Request::Event { event: args }),
+        (Kind::Hook, [b'{', ..]) if op == "on_event" => match Event::read(Json::of_checked(args.of(text))) {
+            Ok(_) => Ok(Request::Event { event: args }),
+            Err(error) => Err(Refusal::Event(error)),
+        },
         (Kind::Hook, _) if op == "on_event" => Err(Refusal::BadRequest("args: expected an event")),
         _ => Err(Refusal::UnsupportedOp),
     }
@@ -145,6 +151,10 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
         Refusal::BadRequest(fault) => {
             out.raw(b"bad_request\",\"message\":\"");
             out.text_part(fault);
+        }
+        Refusal::Event(error) => {
+            out.raw(b"bad_request\",\"message\":\"");
+            format_args!("args.{error}").write_escaped(out);
         }
     }
     out.raw(b"\"}}");

@@ -129,11 +129,11 @@ impl Protocol {
         out.raw(b",\"message\":\"");
     }
 
-    /// Writes what follows the text of an error reply.
+    /// Writes what follows the text of an error reply, up to the brackets that close it.
     pub(crate) fn write_error_end(self, out: &mut Writer<'_>, kind: FailureKind) {
         out.raw(match (self, kind) {
-            (Self::Namel3ss, FailureKind::Forbidden) => b"\",\"reason_code\":\"guarantee_blocked\"}}",
-            _ => b"\"}}",
+            (Self::Namel3ss, FailureKind::Forbidden) => b"\",\"reason_code\":\"guarantee_blocked\"".as_slice(),
+            _ => b"\"",
         });
     }
 

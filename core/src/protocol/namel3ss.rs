@@ -10,7 +10,7 @@ use super::Request;
 use crate::extension::FailureKind;
 use crate::json::check::{self, Key, Level, Span, SyntaxError};
 use crate::json::number::Digits;
-use crate::json::view::{Json, Text};
+use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Guarantee, Manifest};
 use crate::rpc::{self, Quoted};
@@ -86,6 +86,11 @@ impl Spans {
         self.get(TOOL)
     }
 
+    /// Whether the reply tells of capability checks: where the request has something to check.
+    pub(crate) fn wants_checks(&self, text: &[u8]) -> bool {
+        matches!(self.get(CAPABILITY_CONTEXT).of(text), [b'{', ..])
+    }
+
     /// The version that the request says, to be echoed.
     fn version<'t>(&self, text: &'t [u8]) -> &'t [u8] {
         match self.get(PROTOCOL_VERSION).of(text) {
@@ -122,7 +127,9 @@ pub(crate) enum Refusal {
     BadPayload,
     /// A required guarantee that the extension does not keep.
     Blocked(Guarantee),
-    /// A secret is required, and none is taken.
+    /// A secret that the extension makes use of, and that is not allowed.
+    Secret(&'static str),
+    /// No time limit that can be kept.
     Timeout,
 }
 
@@ -179,6 +186,13 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
     if let Some(blocked) = required(of(GUARANTEES)).find(|guarantee| !manifest.guarantees.contains(guarantee)) {
         return Err(Refusal::Blocked(blocked));
     }
+    let allowed = Json::of_checked(of(GUARANTEES)).get("secrets_allowed").unwrap_or(Json::NULL);
+    let is_allowed = |secret: &&str| allowed.elements().any(|name| name.text().is_some_and(|name| name == **secret));
+    if allowed.kind() == Kind::Array
+        && let Some(secret) = manifest.secrets.iter().copied().find(|secret| !is_allowed(secret))
+    {
+        return Err(Refusal::Secret(secret));
+    }
     Ok((Request::Execute { index, args }, timeout_nanos))
 }
 
@@ -199,7 +213,7 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
         Refusal::Malformed(_) | Refusal::Version | Refusal::Timeout => b"ProtocolError".as_slice(),
         Refusal::UnknownTool => b"UnknownTool",
         Refusal::BadPayload => b"ValueError",
-        Refusal::Blocked(_) => b"CapabilityViolation",
+        Refusal::Blocked(_) | Refusal::Secret(_) => b"CapabilityViolation",
     });
     out.raw(b"\",\"message\":\"");
     match refusal {
@@ -220,17 +234,31 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
             out.text_part(manifest.name);
             out.text_part(" does not keep it");
         }
+        Refusal::Secret(secret) => {
+            out.text_part(manifest.name);
+            out.text_part(" needs the secret ");
+            out.text_part(secret);
+            out.text_part(", which is not allowed");
+        }
     }
-    let Refusal::Blocked(guarantee) = refusal else { return out.raw(b"\"}}") };
-    let source = Json::of_checked(spans.get(SOURCES).of(text)).get(guarantee.name()).and_then(|source| source.text());
+    // The reasons are those that the real host knows (its module `capabilities.gates.base`).
+    let (name, capability, reason) = match refusal {
+        Refusal::Blocked(guarantee) => (guarantee.name(), guarantee.capability(), "guarantee_blocked"),
+        Refusal::Secret(_) => ("secrets_allowed", "secrets", "secrets_blocked"),
+        _ if spans.wants_checks(text) => return out.raw(b"\"},\"capability_checks\":[]}"),
+        _ => return out.raw(b"\"}}"),
+    };
+    let source = Json::of_checked(spans.get(SOURCES).of(text)).get(name).and_then(|source| source.text());
     out.raw(b"\",\"reason_code\":\"guarantee_blocked\"},\"capability_checks\":[{\"capability\":\"");
-    out.raw(guarantee.capability().as_bytes());
+    out.raw(capability.as_bytes());
     out.raw(b"\",\"allowed\":false,\"guarantee_source\":\"");
     match source {
         Some(source) => Quoted(source).write_escaped(out),
         None => out.raw(b"tool"),
     }
-    out.raw(b"\",\"reason\":\"guarantee_blocked\"}]}");
+    out.raw(b"\",\"reason\":\"");
+    out.raw(reason.as_bytes());
+    out.raw(b"\"}]}");
 }
 
 /// The error type for a failure: Python's names where it has them.

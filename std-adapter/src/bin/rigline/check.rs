@@ -2,9 +2,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use rigline_std::check::{Bench, Case, CaseResult, Outcome, Report, gevals, run, waza};
+use rigline_std::cases::{self, Case, Sample};
+use rigline_std::check::{self, Bench, CaseResult, Outcome, Report, gevals, run, waza};
 use rigline_std::host::Direction;
 use rigline_std::target::Target;
+use rigline_std::{amplifier, namel3ss};
 use serde_json::{Map, Value};
 
 use crate::connect::{self, Connection, Failure};
@@ -47,16 +49,9 @@ pub(crate) struct Arguments {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Protocol {
     Gevals,
+    Amplifier,
+    Namel3ss,
     Waza,
-}
-
-impl Protocol {
-    fn cases(self) -> &'static [Case] {
-        match self {
-            Self::Gevals => gevals::CASES,
-            Self::Waza => waza::CASES,
-        }
-    }
 }
 
 impl Arguments {
@@ -65,28 +60,68 @@ impl Arguments {
     }
 
     async fn check(self) -> Result<u8, Failure> {
+        match self.protocol {
+            Protocol::Gevals => self.check_lines(gevals::CASES).await,
+            Protocol::Waza => self.check_lines(waza::CASES).await,
+            Protocol::Amplifier => {
+                let mut host = amplifier::Host::new(&self.connection.target, &self.connection.options())
+                    .map_err(|error| Failure::usage(error.to_string()))?;
+                host.timeout = self.patience;
+                self.check_peer(cases::amplifier::CASES, host).await
+            }
+            Protocol::Namel3ss => {
+                let host = namel3ss::Host::of_target(&self.connection.target)
+                    .ok_or_else(|| Failure::usage("namel3ss tools are programs or services"))?;
+                self.check_peer(cases::namel3ss::CASES, host).await
+            }
+        }
+    }
+
+    async fn check_peer<H>(self, cases: &[Case<H>], mut host: H) -> Result<u8, Failure> {
+        let mut samples: Vec<Sample> = self
+            .calls()?
+            .into_iter()
+            .map(|(operation, args)| Sample { operation: Some(operation), args: args.to_string() })
+            .collect();
+        if samples.is_empty() && self.connection.target == Target::Sim {
+            samples = vec![Sample { operation: Some("identify".into()), args: "{}".into() }];
+        }
+        let is_chosen =
+            |case: &&Case<H>| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str()));
+        let cases: Vec<_> = cases.iter().filter(is_chosen).collect();
+        if cases.is_empty() {
+            return Err(Failure::usage("there is no such case"));
+        }
+        let target = self.connection.target.to_string();
+        let report = cases::run(&cases, &mut host, &target, &samples, |result| self.tell(result)).await;
+        self.report(&report)
+    }
+
+    async fn check_lines(self, all: &[check::Case]) -> Result<u8, Failure> {
         let mut bench = Bench::new(&self.connection.target, &self.connection.options())
             .map_err(|error| Failure::usage(error.to_string()))?;
         bench.patience = self.patience;
         bench.calls = self.calls()?;
-        let cases = self.protocol.cases();
-        let cases: Vec<_> = cases
+        let cases: Vec<_> = all
             .iter()
             .filter(|case| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str())))
             .copied()
             .collect();
         if cases.is_empty() {
-            let names: Vec<&str> = self.protocol.cases().iter().map(|case| case.name).collect();
+            let names: Vec<&str> = all.iter().map(|case| case.name).collect();
             return Err(Failure::usage(format!("there is no such case; there are: {}", names.join(", "))));
         }
-        let (show, verbose) = (!self.json, self.connection.verbose);
-        let quiet = self.connection.quiet;
-        let report = run(&cases, bench, |result| {
-            if show && !(quiet && result.outcome != Outcome::Fail) {
-                connect::print(&as_text(result, verbose));
-            }
-        })
-        .await;
+        let report = run(&cases, bench, |result| self.tell(result)).await;
+        self.report(&report)
+    }
+
+    fn tell(&self, result: &CaseResult) {
+        if !self.json && !(self.connection.quiet && result.outcome != Outcome::Fail) {
+            connect::print(&as_text(result, self.connection.verbose));
+        }
+    }
+
+    fn report(&self, report: &Report) -> Result<u8, Failure> {
         if self.json {
             connect::print(&format!("{:#}\n", report.to_json()));
         } else {
@@ -100,7 +135,7 @@ impl Arguments {
         }
         if let Some(file) = &self.junit {
             let failed = |why: String| Failure { code: connect::USAGE, text: format!("{}: {why}", file.display()) };
-            let xml = junit(&report).to_string().map_err(|error| failed(error.to_string()))?;
+            let xml = junit(report).to_string().map_err(|error| failed(error.to_string()))?;
             std::fs::write(file, xml).map_err(|error| failed(error.to_string()))?;
         }
         Ok(if report.count(Outcome::Fail) == 0 { connect::SUCCESS } else { connect::FAILED })

@@ -12,15 +12,18 @@ mod call;
 mod check;
 mod connect;
 mod describe;
+mod descriptor;
 mod eval;
+mod events;
 mod jsonrpc;
 mod monitor;
 mod new;
 mod ports;
 mod replay;
 mod rig;
-mod signals;
 mod serve;
+mod shim;
+mod signals;
 mod transcript;
 
 #[derive(Debug, Parser)]
@@ -39,6 +42,10 @@ enum Command {
     Describe(describe::Arguments),
     Call(call::Arguments),
     Check(check::Arguments),
+    Descriptor(descriptor::Arguments),
+    Events(events::Arguments),
+    #[command(name = "namel3ss-shim")]
+    Namel3ssShim(shim::Arguments),
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
@@ -56,6 +63,9 @@ impl Command {
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
+            Self::Descriptor(arguments) => arguments.run(),
+            Self::Events(arguments) => arguments.run(),
+            Self::Namel3ssShim(arguments) => arguments.run(),
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),

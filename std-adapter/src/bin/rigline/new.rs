@@ -24,6 +24,8 @@ const DESKTOP: &[(&str, &str)] = &[
     ("tests/one_shot.rs", include_str!("new/one_shot.rs.in")),
     ("evals/eval.yaml", include_str!("new/eval.yaml.in")),
     ("evals/tasks/greet.yaml", include_str!("new/task.yaml.in")),
+    ("hosts/module.json", include_str!("new/module.json.in")),
+    ("hosts/tools.yaml", include_str!("new/tools.yaml.in")),
     ("README.md", include_str!("new/README.md.in")),
     (".gitignore", "/target\n"),
 ];

@@ -1,0 +1,183 @@
+//! Events as Amplifier has them: PROTOCOLS.md §3, Event Schema v1.
+
+use core::fmt;
+
+use crate::json::view::{Json, Kind, Text};
+use crate::json::{Digits, check::SyntaxError};
+
+/// An event, checked, as a view over its text: what [`Extension::on_event`](crate::Extension::on_event) gets.
+///
+/// Members that the schema does not name are left alone, and names of events that the taxonomy does not have are as good as
+/// those that it has. Of a member that is there twice, the last counts.
+///
+/// ```
+/// use rigline::event::{Event, Member};
+/// let event = Event::parse(br#"{"id":"1","ts":1.5,"event":"session:end","component":"kernel","module":null}"#)?;
+/// assert!(event.event == "session:end");
+/// assert!(matches!((event.module, event.status), (Member::Null, Member::Absent)));
+/// # Ok::<(), rigline::event::EventError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// The event's identifier.
+    pub id: Text<'a>,
+    /// When it happened: a number, in whatever unit its sender counts.
+    pub ts: Digits<'a>,
+    /// What happened, such as `session:start`.
+    pub event: Text<'a>,
+    /// Where it happened.
+    pub component: Text<'a>,
+    /// The module that it is about.
+    pub module: Member<Text<'a>>,
+    /// How it ended, such as `ok` or `error`.
+    pub status: Member<Text<'a>>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: Member<Digits<'a>>,
+    /// What else there is to say: an object.
+    pub data: Member<Json<'a>>,
+    /// What went wrong: an object.
+    pub error: Member<Json<'a>>,
+    /// The session that it belongs to.
+    pub session_id: Member<Text<'a>>,
+    /// The request that it belongs to.
+    pub request_id: Member<Text<'a>>,
+    /// The span that it belongs to.
+    pub span_id: Member<Text<'a>>,
+    json: Json<'a>,
+}
+
+impl<'a> Event<'a> {
+    /// Checks `text`, and reads it as an event.
+    pub fn parse(text: &'a [u8]) -> Result<Self, EventError> {
+        Self::read(Json::parse(text).map_err(EventError::Syntax)?)
+    }
+
+    /// Reads a JSON value as an event.
+    pub fn read(json: Json<'a>) -> Result<Self, EventError> {
+        if json.kind() != Kind::Object {
+            return Err(EventError::NotAnObject);
+        }
+        let text = |name: &'static str| {
+            let value = json.get(name).ok_or(EventError::Missing { member: name })?;
+            value.text().ok_or(EventError::WrongType { member: name, expected: "a string" })
+        };
+        let optional = |name| match json.get(name) {
+            None => Member::Absent,
+            Some(value) if value.is_null() => Member::Null,
+            Some(value) => Member::Value(value),
+        };
+        let optional_text = |name| optional(name).and_then(|value| value.text().ok_or(wrong(name, "a string or null")));
+        let optional_object = |name| {
+            optional(name).and_then(|value| match value.kind() {
+                Kind::Object => Ok(value),
+                _ => Err(wrong(name, "an object or null")),
+            })
+        };
+        let ts = json.get("ts").ok_or(EventError::Missing { member: "ts" })?;
+        Ok(Self {
+            id: text("id")?,
+            ts: ts.number().ok_or(wrong("ts", "a number"))?,
+            event: text("event")?,
+            component: text("component")?,
+            module: optional_text("module")?,
+            status: optional_text("status")?,
+            // JSON Schema counts 1.0 as an integer (draft 2020-12, validation §6.1.1).
+            duration_ms: optional("duration_ms").and_then(|value| {
+                let digits = value.number().filter(|digits| digits.to_i128().is_ok());
+                digits.ok_or(wrong("duration_ms", "an integer or null"))
+            })?,
+            data: optional_object("data")?,
+            error: optional_object("error")?,
+            session_id: optional_text("session_id")?,
+            request_id: optional_text("request_id")?,
+            span_id: optional_text("span_id")?,
+            json,
+        })
+    }
+
+    /// The event as it was sent, members that the schema does not name included.
+    pub fn json(&self) -> Json<'a> {
+        self.json
+    }
+}
+
+fn wrong(member: &'static str, expected: &'static str) -> EventError {
+    EventError::WrongType { member, expected }
+}
+
+/// A member that may be absent or null, which are not the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Member<T> {
+    /// It is not there.
+    #[default]
+    Absent,
+    /// It is there, and null.
+    Null,
+    /// It has a value.
+    Value(T),
+}
+
+impl<T> Member<T> {
+    /// The value, if there is one.
+    pub fn value(self) -> Option<T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent | Self::Null => None,
+        }
+    }
+
+    fn and_then<U, E>(self, read: impl FnOnce(T) -> Result<U, E>) -> Result<Member<U>, E> {
+        Ok(match self {
+            Self::Absent => Member::Absent,
+            Self::Null => Member::Null,
+            Self::Value(value) => Member::Value(read(value)?),
+        })
+    }
+}
+
+/// Why a text is no event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventError {
+    /// It is not JSON.
+    Syntax(SyntaxError),
+    /// It is not an object.
+    NotAnObject,
+    /// A required member is not there.
+    Missing {
+        /// Its name.
+        member: &'static str,
+    },
+    /// A member has a value of a type that it must not have.
+    WrongType {
+        /// Its name.
+        member: &'static str,
+        /// What was expected.
+        expected: &'static str,
+    },
+}
+
+impl EventError {
+    /// The member at fault, if one is.
+    pub fn member(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing { member } | Self::WrongType { member, .. } => Some(member),
+            Self::Syntax(_) | Self::NotAnObject => None,
+        }
+    }
+}
+
+impl fmt::Display for EventError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(error) => write!(f, "not JSON: {error}"),
+            Self::NotAnObject => f.write_str("an event must be an object"),
+            Self::Missing { member } => write!(f, "{member}: required, but missing"),
+            Self::WrongType { member, expected } => write!(f, "{member}: expected {expected}"),
+        }
+    }
+}
+
+impl core::error::Error for EventError {}

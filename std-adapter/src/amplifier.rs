@@ -1,0 +1,15 @@
+//! Amplifier: descriptors, events, errors and plans as PROTOCOLS.md has them, and the host's side of its protocol.
+
+mod descriptor;
+mod error;
+mod events;
+mod host;
+mod plan;
+
+pub use crate::http_client::HttpError;
+pub use descriptor::{Descriptor, DescriptorError, ModuleKind, SCHEMA, Transport};
+pub use error::{ModuleError, RESERVED_CODES};
+pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
+pub(crate) use host::HEALTH_TIMEOUT;
+pub use host::{CallError, Description, Host, Invocation, Lines, Place};
+pub use plan::Plan;

@@ -1,0 +1,103 @@
+//! `rigline descriptor`: Amplifier's module descriptors.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use rigline_std::amplifier::{self, Descriptor, ModuleKind, Transport};
+use rigline_std::host::{Host, Options};
+use rigline_std::target::Target;
+
+/// Write the Amplifier module descriptor of an extension, or check one
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The extension; with --check, a file
+    target: String,
+    /// What kind of module it is, where the extension does not say
+    #[arg(long, value_enum)]
+    kind: Option<KindName>,
+    /// Ask it by Amplifier's own protocol
+    #[arg(long)]
+    amplifier: bool,
+    /// Check a descriptor that stands in the file TARGET
+    #[arg(long, conflicts_with_all = ["kind", "amplifier"])]
+    check: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum KindName {
+    Provider,
+    Tool,
+    Agent,
+    Hook,
+    Orchestrator,
+    Context,
+}
+
+impl From<KindName> for ModuleKind {
+    fn from(name: KindName) -> Self {
+        match name {
+            KindName::Provider => Self::Provider,
+            KindName::Tool => Self::Tool,
+            KindName::Agent => Self::Agent,
+            KindName::Hook => Self::Hook,
+            KindName::Orchestrator => Self::Orchestrator,
+            KindName::Context => Self::Context,
+        }
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> ExitCode {
+        let result = if self.check { self.check() } else { self.describe() };
+        match result {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("rigline descriptor: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn check(&self) -> Result<String, String> {
+        let text = std::fs::read_to_string(&self.target).map_err(|error| format!("{}: {error}", self.target))?;
+        let descriptor = Descriptor::parse(&text).map_err(|error| format!("{}: {error}", self.target))?;
+        Ok(format!("{} is the descriptor of {}\n", self.target, descriptor.name))
+    }
+
+    fn describe(&self) -> Result<String, String> {
+        let target: Target = self.target.parse().map_err(|error| format!("{}: {error}", self.target))?;
+        let transport = match &target {
+            Target::Exec(exec) => {
+                let command = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
+                Transport::Stdio { command: Some(command) }
+            }
+            Target::Sim => Transport::Stdio { command: Some(["rigline", "rig"].map(str::to_owned).to_vec()) },
+            Target::Http(url) => Transport::Http { url: Some(url.clone()) },
+            // What the text has no word for: a module on stdio that talks to the device.
+            other => Transport::Stdio {
+                command: Some(["rigline", "bridge", &other.to_string()].map(str::to_owned).to_vec()),
+            },
+        };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let (name, version, kind, capabilities) = runtime.block_on(async {
+            if self.amplifier || matches!(target, Target::Http(_)) {
+                let mut host = amplifier::Host::new(&target, &Options::default()).map_err(|error| error.to_string())?;
+                let description = host.describe().await.map_err(|error| error.to_string())?;
+                host.close().await;
+                return Ok((description.name, description.version, Some(description.kind), description.capabilities));
+            }
+            let host = Host::connect(&target, Options::default()).await.map_err(|error| error.to_string())?;
+            let manifest = host.describe();
+            let _ = host.shutdown().await;
+            let names = manifest.operations.iter().map(|operation| operation.name.clone()).collect();
+            Ok::<_, String>((manifest.name.clone(), manifest.version.clone(), None, names))
+        })?;
+        let kind = self.kind.map(Into::into).or(kind).unwrap_or_default();
+        let version = Some(version).filter(|version| !version.is_empty());
+        Ok(Descriptor { name, kind, transport, capabilities, version, more: serde_json::Map::new() }.to_json())
+    }
+}

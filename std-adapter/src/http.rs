@@ -1,0 +1,496 @@
+//! An extension behind HTTP, for Amplifier and namel3ss hosts.
+//!
+//! | protocol | what is answered |
+//! |---|---|
+//! | Amplifier | `POST /health`, `POST /describe`, `POST /invoke` (PROTOCOLS.md §2) |
+//! | namel3ss | `POST` to the [`path`](Options::path) of the user's choice, and `POST /capabilities/handshake` |
+//!
+//! The body is one JSON text on as many lines as it likes; `/health` and `/describe` take none as well. What its
+//! `Content-Type` says does not matter, since real clients say nothing or say that it is a form (`curl -d`), unless it names a
+//! character set other than UTF-8, or a `Content-Encoding`: 415. The reply is one JSON text and a newline.
+//!
+//! # Statuses
+//! A host that gets anything but 2xx does not look at the body, so all that a module or tool has to say comes with 200, its
+//! failures included: `ok:false`.
+//!
+//! | status | when |
+//! |---|---|
+//! | 200 | the request was JSON: its reply, be it an error reply to no valid request |
+//! | 400 | the body is not JSON, or was cut; `Content-Length` and `Transfer-Encoding` both; no `Host` in HTTP/1.1 |
+//! | 401, 403 | no or another bearer token; a request from a web page of another origin, or to a name that is not ours |
+//! | 404, 405 | another path, another method |
+//! | 408 | the body did not come within [`Options::read_timeout`] |
+//! | 413, 415 | longer than [`Options::request_limit`]; an encoding that is not taken |
+//! | 500 | the handler panicked; the server stops |
+//! | 503 | the queue is full |
+//!
+//! # Who may ask
+//! Web pages can make a browser send requests to any address, the loopback one too, and by DNS rebinding even read the
+//! replies. So a request whose `Origin` is not the server itself is refused, as is one whose `Host` is a domain name, unless
+//! it is `localhost`, has no dot (nobody can register such a name), or was [allowed](Options::allow_host). Against programs there is the
+//! [token](Options::token).
+//!
+//! # How it runs
+//! The extension lives on a thread of its own, and takes requests one at a time from a queue of
+//! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished.
+//! When the server is told to stop, what was received is answered first.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rigline::engine::LEAST_REPLY;
+use rigline::protocol::Protocol;
+use rigline::{Extension, Manifest};
+use tokio::sync::Semaphore;
+
+use self::body::Fault;
+use self::guard::Guard;
+use self::worker::{Refused, Worker};
+
+pub use self::worker::Surroundings;
+
+mod body;
+mod guard;
+mod handshake;
+mod stream;
+mod worker;
+
+/// How a server behaves.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Options {
+    protocol: Protocol,
+    path: String,
+    request_limit: usize,
+    reply_limit: usize,
+    queue: usize,
+    memory: usize,
+    connections: usize,
+    read_timeout: Duration,
+    stop_timeout: Duration,
+    requires: bool,
+    guard: Guard,
+}
+
+impl Options {
+    /// For Amplifier's hosts.
+    pub fn amplifier() -> Self {
+        Self::new(Protocol::Amplifier)
+    }
+
+    /// For namel3ss's service runner.
+    pub fn namel3ss() -> Self {
+        Self::new(Protocol::Namel3ss)
+    }
+
+    fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            path: "/tools".into(),
+            request_limit: 8 << 20,
+            reply_limit: 8 << 20,
+            queue: 1024,
+            memory: 256 << 20,
+            connections: 512,
+            read_timeout: Duration::from_secs(10),
+            stop_timeout: Duration::from_secs(35),
+            requires: true,
+            guard: Guard::default(),
+        }
+    }
+
+    /// Where namel3ss tools are called: `/tools` if unsaid.
+    pub fn path(self, path: impl Into<String>) -> Self {
+        Self { path: path.into(), ..self }
+    }
+
+    /// The longest body that is taken, in bytes: 8 MiB if unsaid.
+    pub fn request_limit(self, bytes: usize) -> Self {
+        Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
+    }
+
+    /// The longest reply that is sent, in bytes: 8 MiB if unsaid, [`LEAST_REPLY`] at least. In place of a longer one goes
+    /// `oom` or `MemoryError`.
+    pub fn reply_limit(self, bytes: usize) -> Self {
+        Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
+    }
+
+    /// How many requests may wait: 1024 if unsaid, one at least. Beyond it: 503.
+    pub fn queue(self, requests: usize) -> Self {
+        Self { queue: requests.max(1), ..self }
+    }
+
+    /// How many bytes all bodies together may have: 256 MiB if unsaid. Beyond it: 503.
+    pub fn memory(self, bytes: usize) -> Self {
+        Self { memory: bytes, ..self }
+    }
+
+    /// How many connections are open at once: 512 if unsaid. Others wait to be accepted.
+    pub fn connections(self, connections: usize) -> Self {
+        Self { connections: connections.max(1), ..self }
+    }
+
+    /// How long a head may take, and then a body, and how long an idle connection is kept: 10 s if unsaid.
+    pub fn read_timeout(self, timeout: Duration) -> Self {
+        Self { read_timeout: timeout, ..self }
+    }
+
+    /// How long what is in hand may take when the server is told to stop: 35 s if unsaid.
+    pub fn stop_timeout(self, timeout: Duration) -> Self {
+        Self { stop_timeout: timeout, ..self }
+    }
+
+    /// Whether the commands of the manifest's `requires` are looked for before each call: yes if unsaid.
+    pub fn check_requires(self, check: bool) -> Self {
+        Self { requires: check, ..self }
+    }
+
+    /// Only requests with `Authorization: Bearer TOKEN` are answered.
+    pub fn token(mut self, token: Token) -> Self {
+        self.guard.token = Some(token);
+        self
+    }
+
+    /// The server may be called by this name too, as in a `Host` of `rig.example.org`; without a port.
+    pub fn allow_host(mut self, name: impl Into<String>) -> Self {
+        self.guard.hosts.push(name.into().to_ascii_lowercase());
+        self
+    }
+
+    /// Web pages of this origin, such as `https://bench.example.org`, may call.
+    pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
+        self.guard.origins.push(origin.into().to_ascii_lowercase());
+        self
+    }
+}
+
+/// A bearer token. It is compared in constant time, and does not print.
+#[derive(Clone)]
+pub struct Token(Arc<[u8]>);
+
+impl Token {
+    /// A token of visible ASCII characters.
+    pub fn new(token: &str) -> io::Result<Self> {
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a token must be visible ASCII characters"));
+        }
+        Ok(Self(token.as_bytes().into()))
+    }
+
+    /// The token that stands in a file, white space around it apart.
+    pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::new(std::fs::read_to_string(path)?.trim())
+    }
+
+    fn is(&self, other: &[u8]) -> bool {
+        use subtle::ConstantTimeEq;
+        self.0.ct_eq(other).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// A server that has its address, and answers once it [runs](Self::run).
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    options: Options,
+}
+
+impl Server {
+    /// Listens at `address`; with port 0 at a free one, which [`address`](Self::address) gives.
+    pub fn bind(address: impl ToSocketAddrs, options: Options) -> io::Result<Self> {
+        let path = &options.path;
+        if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || path == handshake::PATH {
+            let text = format!("{path:?} is no path for tools: it must begin with a slash, and not be the handshake's");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, options })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves the extension that `make` makes, until SIGTERM or SIGINT (elsewhere Ctrl-C).
+    ///
+    /// # Errors
+    /// The handler panicked, or there is no thread or runtime to be had.
+    pub fn run<E: Extension>(self, make: impl FnOnce(&Surroundings) -> E + Send + 'static) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { self.run_until(make, signal()?).await })
+    }
+
+    /// Serves the extension that `make` makes, on its own thread, until `stop` is ready; in a tokio runtime.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_until<E: Extension>(
+        self,
+        make: impl FnOnce(&Surroundings) -> E + Send + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let Self { listener, options } = self;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (worker, mut ended) = Worker::start(&options, make).await?;
+        let state = Arc::new(Service {
+            manifest: worker.manifest(),
+            memory: Arc::new(Semaphore::new(options.memory >> 10)),
+            worker,
+            options,
+        });
+        let options = &state.options;
+        let router = router(&state);
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(options.read_timeout).max_header_size(64 << 10);
+        builder.half_close(true);
+
+        let graceful = GracefulShutdown::new();
+        let connections = Arc::new(Semaphore::new(options.connections));
+        let mut stop = pin!(stop);
+        let result = loop {
+            let accepted = async {
+                let place = connections.clone().acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                accepted = accepted => accepted,
+                () = &mut stop => break Ok(()),
+                result = &mut ended => break result.unwrap_or(Ok(())),
+            };
+            let Ok((stream, _)) = accepted else {
+                // No descriptors left, or a peer that is gone already: others will go too.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            let _ = stream.set_nodelay(true);
+            let ambiguous = Arc::new(AtomicBool::new(false));
+            let io = TokioIo::new(stream::Watched::new(stream, ambiguous.clone()));
+            let router = router.clone().layer(axum::Extension(stream::Ambiguous(ambiguous)));
+            let connection = graceful.watch(builder.serve_connection(io, TowerToHyperService::new(router)));
+            tokio::spawn(async move {
+                // What goes wrong with a connection is its peer's to see.
+                let _ = connection.await;
+                drop(place);
+            });
+        };
+        drop(listener);
+        let _ = tokio::time::timeout(options.stop_timeout, graceful.shutdown()).await;
+        state.worker.close();
+        if result.is_ok() {
+            return tokio::time::timeout(options.stop_timeout, ended)
+                .await
+                .map_or(Ok(()), |ended| ended.unwrap_or(Ok(())));
+        }
+        result
+    }
+}
+
+/// Ready at a signal to stop.
+#[cfg(unix)]
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+#[cfg(not(unix))]
+#[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    Ok(async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    })
+}
+
+/// What all connections share.
+struct Service {
+    options: Options,
+    manifest: &'static Manifest,
+    worker: Worker,
+    /// What bodies may still take up, in KiB.
+    memory: Arc<Semaphore>,
+}
+
+fn router(service: &Arc<Service>) -> Router {
+    let router = match service.options.protocol {
+        Protocol::Namel3ss => Router::new()
+            .route(&service.options.path, post(invoke).fallback(not_allowed))
+            .route(handshake::PATH, post(handshake).fallback(not_allowed)),
+        _ => Router::new()
+            .route("/health", post(health).fallback(not_allowed))
+            .route("/describe", post(describe).fallback(not_allowed))
+            .route("/invoke", post(invoke).fallback(not_allowed)),
+    };
+    router
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(service.clone(), guarded))
+        .with_state(service.clone())
+}
+
+async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    match service.options.guard.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            let mut response = service.refuse(refusal.status, refusal.text);
+            if refusal.status == StatusCode::UNAUTHORIZED {
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            // RFC 9112 §6.1: what follows such a message cannot be told apart from it.
+            if refusal.status == StatusCode::BAD_REQUEST {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        }
+    }
+}
+
+async fn health(State(service): State<Arc<Service>>, request: Request) -> Response {
+    match body::read(request, &service.options, &service.memory).await.and_then(|(text, _)| match text.is_empty() {
+        true => Ok(()),
+        false => body::check(&text),
+    }) {
+        // At once, even while a call is out.
+        Ok(()) if service.worker.is_alive() => json(StatusCode::OK, "{\"status\":\"ok\"}\n"),
+        Ok(()) => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended".into()),
+        Err(fault) => service.fault(&fault),
+    }
+}
+
+async fn describe(State(service): State<Arc<Service>>, request: Request) -> Response {
+    service.fixed(request, "{\"op\":\"describe\"}\n").await
+}
+
+async fn invoke(State(service): State<Arc<Service>>, request: Request) -> Response {
+    match service.body(request).await {
+        Ok((mut line, _permit)) => {
+            body::on_one_line(&mut line);
+            service.ask(line).await
+        }
+        Err(fault) => service.fault(&fault),
+    }
+}
+
+async fn handshake(State(service): State<Arc<Service>>, request: Request) -> Response {
+    match service.body(request).await {
+        Ok((text, _permit)) => json(StatusCode::OK, handshake::answer(&text, service.manifest)),
+        Err(fault) => service.fault(&fault),
+    }
+}
+
+async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let paths = match service.options.protocol {
+        Protocol::Namel3ss => format!("{} and {}", service.options.path, handshake::PATH),
+        _ => "/health, /describe and /invoke".into(),
+    };
+    let path = request.uri().path();
+    service.refuse(StatusCode::NOT_FOUND, format!("nothing is at {path}; there are {paths}"))
+}
+
+async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
+    let mut response = service.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here".into());
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    response
+}
+
+impl Service {
+    async fn body(&self, request: Request) -> Result<(Vec<u8>, body::Permit), Fault> {
+        let text = body::read(request, &self.options, &self.memory).await?;
+        if text.0.is_empty() {
+            return Err(Fault::NotJson("the body is empty".into()));
+        }
+        body::check(&text.0)?;
+        Ok(text)
+    }
+
+    /// Answers a request whose path says it all.
+    async fn fixed(&self, request: Request, line: &str) -> Response {
+        match body::read(request, &self.options, &self.memory).await {
+            Ok((text, _)) if !text.is_empty() => match body::check(&text) {
+                Ok(()) => self.ask(line.into()).await,
+                Err(fault) => self.fault(&fault),
+            },
+            Ok(_) => self.ask(line.into()).await,
+            Err(fault) => self.fault(&fault),
+        }
+    }
+
+    async fn ask(&self, line: Vec<u8>) -> Response {
+        match self.worker.ask(line).await {
+            Ok(reply) => json(StatusCode::OK, reply),
+            Err(Refused::Full) => {
+                let mut response =
+                    self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already".into());
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                response
+            }
+            Err(Refused::Gone) => {
+                self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer".into())
+            }
+        }
+    }
+
+    fn fault(&self, fault: &Fault) -> Response {
+        let mut response = self.refuse(fault.status(), fault.to_string());
+        if fault.ends_connection() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    /// An error that has to do with HTTP, in the protocol's own form.
+    fn refuse(&self, status: StatusCode, text: String) -> Response {
+        let is_namel3ss = self.options.protocol == Protocol::Namel3ss;
+        let (code, error_type) = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ("forbidden", "CapabilityViolation"),
+            StatusCode::REQUEST_TIMEOUT => ("timeout", "TimeoutError"),
+            StatusCode::PAYLOAD_TOO_LARGE => ("oom", "MemoryError"),
+            StatusCode::SERVICE_UNAVAILABLE => ("unreachable", "OperationFailed"),
+            StatusCode::INTERNAL_SERVER_ERROR => ("internal", "InternalError"),
+            _ => ("bad_request", "ProtocolError"),
+        };
+        let error = if is_namel3ss {
+            serde_json::json!({ "type": error_type, "message": text })
+        } else {
+            serde_json::json!({ "code": code, "message": text })
+        };
+        json(status, format!("{{\"ok\":false,\"error\":{error}}}\n"))
+    }
+}
+
+fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    let mut response = (status, Body::from(body.into())).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

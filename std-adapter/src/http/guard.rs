@@ -1,0 +1,178 @@
+//! Who may ask.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode, Version, header};
+
+use super::Token;
+use super::stream::Ambiguous;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Guard {
+    pub(super) token: Option<Token>,
+    pub(super) hosts: Vec<String>,
+    pub(super) origins: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) text: String,
+}
+
+fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
+    Refusal { status, text: text.into() }
+}
+
+impl Guard {
+    pub(super) fn check(&self, request: &Request) -> Result<(), Refusal> {
+        let headers = request.headers();
+        if request.extensions().get::<Ambiguous>().is_some_and(|flag| flag.0.load(Ordering::Acquire)) {
+            let text = "Content-Length and Transfer-Encoding must not stand in one request";
+            return Err(refusal(StatusCode::BAD_REQUEST, text));
+        }
+        let host = self.check_host(request)?;
+        self.check_origin(headers, &host)?;
+        self.check_token(headers)
+    }
+
+    /// The authority that the request is for.
+    fn check_host(&self, request: &Request) -> Result<String, Refusal> {
+        let mut hosts = request.headers().get_all(header::HOST).iter();
+        let host = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => host.to_str().unwrap_or("?").to_ascii_lowercase(),
+            // RFC 9112 §3.2.
+            (None, _) if request.version() == Version::HTTP_11 => {
+                return Err(refusal(StatusCode::BAD_REQUEST, "Host: required, but missing"));
+            }
+            (None, _) => String::new(),
+            (Some(_), Some(_)) => return Err(refusal(StatusCode::BAD_REQUEST, "more than one Host")),
+        };
+        let target = request.uri().authority().map(|authority| authority.as_str().to_ascii_lowercase());
+        for authority in [Some(&host).filter(|host| !host.is_empty()), target.as_ref()].into_iter().flatten() {
+            if !self.is_ours(name(authority)) {
+                let text = format!("{authority} is no name of this server (it can be allowed)");
+                return Err(refusal(StatusCode::FORBIDDEN, text));
+            }
+        }
+        Ok(target.unwrap_or(host))
+    }
+
+    /// Whether no stranger can have a domain of this name lead here.
+    fn is_ours(&self, name: &str) -> bool {
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        let plain = name.trim_end_matches('.');
+        address.parse::<Ipv4Addr>().is_ok()
+            || address.parse::<Ipv6Addr>().is_ok()
+            || !plain.contains('.')
+            || plain.ends_with(".localhost")
+            || self.hosts.iter().any(|host| host == plain)
+    }
+
+    fn check_origin(&self, headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
+        let foreign = || refusal(StatusCode::FORBIDDEN, "requests from web pages of another origin are refused");
+        for origin in headers.get_all(header::ORIGIN) {
+            let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+            let is_own = origin.split_once("://").is_some_and(|(_, authority)| !host.is_empty() && authority == host);
+            if !is_own && !self.origins.contains(&origin) {
+                return Err(foreign());
+            }
+        }
+        // Browsers say it with every request, those that carry no Origin too.
+        let site = headers.get("sec-fetch-site").map(axum::http::HeaderValue::as_bytes);
+        match site {
+            Some(b"cross-site" | b"same-site") if !headers.contains_key(header::ORIGIN) => Err(foreign()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let given = headers.get(header::AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
+        // RFC 9110 §11.1: the scheme's case does not matter.
+        let given = match given.split_at_checked(7) {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
+            _ => &[],
+        };
+        if token.is(given) {
+            return Ok(());
+        }
+        Err(refusal(StatusCode::UNAUTHORIZED, "the bearer token of this server is required"))
+    }
+}
+
+/// An authority's host, its port apart.
+fn name(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+
+    fn status(guard: &Guard, headers: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().uri("/invoke");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        guard.check(&request.body(Body::empty()).unwrap()).map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn hosts_and_origins() {
+        let guard = Guard {
+            hosts: vec!["rig.example.org".into()],
+            origins: vec!["https://bench.example.org".into()],
+            ..Guard::default()
+        };
+        for (expected, headers) in [
+            (200, &[("host", "127.0.0.1:8080")][..]),
+            (200, &[("host", "[::1]:8080")]),
+            (200, &[("host", "localhost")]),
+            (200, &[("host", "x")]),
+            (200, &[("host", "RIG.example.org:80")]),
+            (200, &[("host", "192.168.1.4:80")]),
+            (400, &[]),
+            (400, &[("host", "a"), ("host", "b")]),
+            (403, &[("host", "evil.example")]),
+            (403, &[("host", "127.0.0.1.evil.example:8080")]),
+            (403, &[("host", "localhost.evil.example")]),
+            (200, &[("host", "127.0.0.1:8080"), ("origin", "http://127.0.0.1:8080")]),
+            (200, &[("host", "127.0.0.1:8080"), ("origin", "https://bench.example.org")]),
+            (403, &[("host", "127.0.0.1:8080"), ("origin", "http://127.0.0.1:9090")]),
+            (403, &[("host", "127.0.0.1:8080"), ("origin", "http://evil.example")]),
+            (403, &[("host", "127.0.0.1:8080"), ("origin", "null")]),
+            (403, &[("host", "evil.example"), ("origin", "http://evil.example")]),
+            (403, &[("host", "localhost"), ("sec-fetch-site", "cross-site")]),
+            (200, &[("host", "localhost"), ("sec-fetch-site", "none")]),
+        ] {
+            assert_eq!(status(&guard, headers), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn tokens() {
+        let guard = Guard { token: Some(Token::new("s3cret").unwrap()), ..Guard::default() };
+        for (expected, value) in [
+            (200, "Bearer s3cret"),
+            (200, "bearer s3cret"),
+            (401, "Bearer s3cre"),
+            (401, "Bearer s3cret2"),
+            (401, "Bearer"),
+            (401, "Basic s3cret"),
+            (401, ""),
+        ] {
+            assert_eq!(status(&guard, &[("host", "localhost"), ("authorization", value)]), expected, "{value}");
+        }
+        assert_eq!(status(&guard, &[("host", "localhost")]), 401);
+        for bad in ["", "a b", "ä"] {
+            assert!(Token::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What is not left of a request when the HTTP library hands it on.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Whether a connection's peer has sent a request whose length was said in two ways.
+#[derive(Debug, Clone)]
+pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
+
+/// A connection whose heads are looked at for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
+/// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on.
+///
+/// It looks at every line that comes in, be it of a head or of a body. A line of a head always begins behind the end of
+/// another, so none is missed; a body with both lines in it is no JSON.
+#[derive(Debug)]
+pub(super) struct Watched {
+    stream: TcpStream,
+    ambiguous: Arc<AtomicBool>,
+    /// The beginning of the line, as far as it matters.
+    line: [u8; 18],
+    length: usize,
+    has_length: bool,
+    has_encoding: bool,
+}
+
+impl Watched {
+    pub(super) fn new(stream: TcpStream, ambiguous: Arc<AtomicBool>) -> Self {
+        Self { stream, ambiguous, line: [0; 18], length: 0, has_length: false, has_encoding: false }
+    }
+
+    fn watch(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+            for byte in part {
+                let Some(place) = self.line.get_mut(self.length) else { break };
+                *place = byte.to_ascii_lowercase();
+                self.length += 1;
+            }
+            bytes = rest.get(1..).unwrap_or_default();
+            if end.is_some() {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        match self.line.get(..self.length).unwrap_or_default() {
+            [] | [b'\r'] => (self.has_length, self.has_encoding) = (false, false),
+            line if line.starts_with(b"content-length:") => self.has_length = true,
+            line if line.starts_with(b"transfer-encoding:") => self.has_encoding = true,
+            _ => {}
+        }
+        self.length = 0;
+        if self.has_length && self.has_encoding {
+            self.ambiguous.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(self: Pin<&mut Self>, task: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let result = Pin::new(&mut this.stream).poll_read(task, buf);
+        this.watch(buf.filled().get(before..).unwrap_or_default());
+        result
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(task, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(task)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(task)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        task: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(task, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,193 @@
+//! A small HTTP/1.1 client over hyper: one `POST` of JSON, one connection, bounds on time and size.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Bytes};
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode, Uri, header};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How much of an error's body is shown.
+const SHOWN: usize = 512;
+
+/// Why an HTTP request has no usable answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// It is not an address of the form `http://HOST[:PORT]/PATH`.
+    #[error("{url} is not an address of the form http://HOST:PORT/PATH")]
+    Address {
+        /// What was given.
+        url: String,
+    },
+    /// TLS is not spoken here; a proxy on this machine can.
+    #[error("{url}: https is not spoken; use http, through a proxy if need be")]
+    Https {
+        /// What was given.
+        url: String,
+    },
+    /// No connection.
+    #[error("cannot connect to {address}: {reason}")]
+    Connect {
+        /// Host and port.
+        address: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// No whole answer in time.
+    #[error("no answer within {limit:?}")]
+    Timeout {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The server sends us elsewhere, which is not followed.
+    #[error("status {status}: the server sends us to {location:?}, which is not followed")]
+    Redirect {
+        /// The status.
+        status: u16,
+        /// Where to.
+        location: String,
+    },
+    /// A status other than success.
+    #[error("status {status}: {body}")]
+    Status {
+        /// The status.
+        status: u16,
+        /// The beginning of the body.
+        body: String,
+    },
+    /// Success without a body.
+    #[error("status {status} without a body")]
+    Empty {
+        /// The status.
+        status: u16,
+    },
+    /// The body is longer than is taken.
+    #[error("the answer is longer than the limit of {limit} bytes")]
+    TooLong {
+        /// The limit.
+        limit: usize,
+    },
+    /// What came is not HTTP, or ended early.
+    #[error("the answer broke off: {reason}")]
+    Broken {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What bounds a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) timeout: Duration,
+    /// Of the answer's body, in bytes.
+    pub(crate) limit: usize,
+}
+
+/// Sends `body` and gives the body of a 2xx answer.
+pub(crate) async fn post(url: &str, token: Option<&str>, body: Vec<u8>, bounds: Bounds) -> Result<Vec<u8>, HttpError> {
+    let exchange = exchange(url, token, body, bounds.limit);
+    timeout(bounds.timeout, exchange).await.unwrap_or(Err(HttpError::Timeout { limit: bounds.timeout }))
+}
+
+/// The same server's address with another path.
+pub(crate) fn with_path(url: &str, path: &str) -> Result<String, HttpError> {
+    let uri = parse(url)?;
+    Ok(format!("http://{}{path}", uri.authority().map_or("", |authority| authority.as_str())))
+}
+
+fn parse(url: &str) -> Result<Uri, HttpError> {
+    let address = || HttpError::Address { url: url.into() };
+    let uri: Uri = url.parse().map_err(|_| address())?;
+    match uri.scheme_str() {
+        Some("http") if uri.host().is_some_and(|host| !host.is_empty()) => Ok(uri),
+        Some("https") => Err(HttpError::Https { url: url.into() }),
+        _ => Err(address()),
+    }
+}
+
+async fn exchange(url: &str, token: Option<&str>, body: Vec<u8>, limit: usize) -> Result<Vec<u8>, HttpError> {
+    let uri = parse(url)?;
+    let host = uri.host().unwrap_or_default();
+    let port = uri.port_u16().unwrap_or(80);
+    let address = format!("{host}:{port}");
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((bare, port))
+        .await
+        .map_err(|error| HttpError::Connect { address, reason: error.to_string() })?;
+    let _ = stream.set_nodelay(true);
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    let mut request = Request::post(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .header(header::HOST, uri.authority().map_or(host, |authority| authority.as_str()))
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json")
+        .header(header::USER_AGENT, concat!("rigline/", env!("CARGO_PKG_VERSION")))
+        .header(header::CONNECTION, "close");
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request =
+        request.body(Full::new(Bytes::from(body))).map_err(|error| HttpError::Broken { reason: error.to_string() })?;
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        let (head, mut body) = response.into_parts();
+        let limit = if head.status.is_success() { limit } else { SHOWN };
+        let mut text = Vec::new();
+        if head.status.is_success() && body.size_hint().lower() > limit as u64 {
+            return Err(HttpError::TooLong { limit });
+        }
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() else { continue };
+            let room = limit.saturating_sub(text.len());
+            text.extend_from_slice(data.get(..data.len().min(room)).unwrap_or_default());
+            match data.len() > room {
+                true if head.status.is_success() => return Err(HttpError::TooLong { limit }),
+                true => break,
+                false => {}
+            }
+        }
+        judge(head.status, &head.headers, text)
+    };
+    // The connection moves the bytes; when it has ended, what it has read may still wait.
+    let (mut connection, mut exchange) = (pin!(connection), pin!(exchange));
+    let mut is_over = false;
+    poll_fn(|task| {
+        if let Poll::Ready(result) = exchange.as_mut().poll(task) {
+            return Poll::Ready(result);
+        }
+        if !is_over && connection.as_mut().poll(task).is_ready() {
+            is_over = true;
+        }
+        exchange.as_mut().poll(task)
+    })
+    .await
+}
+
+fn judge(status: StatusCode, headers: &hyper::HeaderMap, body: Vec<u8>) -> Result<Vec<u8>, HttpError> {
+    match status {
+        status if status.is_success() && body.is_empty() => Err(HttpError::Empty { status: status.as_u16() }),
+        status if status.is_success() => Ok(body),
+        status if status.is_redirection() => Err(HttpError::Redirect {
+            status: status.as_u16(),
+            location: headers
+                .get(header::LOCATION)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+                .unwrap_or_default(),
+        }),
+        status => {
+            Err(HttpError::Status { status: status.as_u16(), body: String::from_utf8_lossy(&body).trim().to_owned() })
+        }
+    }
+}
+
+fn broken(error: &hyper::Error) -> HttpError {
+    use std::error::Error as _;
+    let reason = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+    HttpError::Broken { reason }
+}

@@ -1,0 +1,237 @@
+//! `tools.yaml` and `pack.yaml`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// Where and how a tool runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Runner {
+    /// As a process for each call.
+    #[default]
+    Local,
+    /// Over HTTP.
+    Service,
+    /// In a container for each call.
+    Container,
+    /// namel3ss's runner for JavaScript, which is not had here.
+    Node,
+}
+
+impl Runner {
+    /// The name in files and traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Service => "service",
+            Self::Container => "container",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// What a tool's name stands for: one entry of `tools.yaml`, or of `entrypoints` in `pack.yaml`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Binding {
+    /// The kind of tool: `python`, or `node`.
+    pub kind: String,
+    /// What to call in it, `module:function`.
+    pub entry: String,
+    /// Where it runs; the pack's default, or locally, if unsaid.
+    pub runner: Option<Runner>,
+    /// The service's address.
+    pub url: Option<String>,
+    /// The container's image.
+    pub image: Option<String>,
+    /// What to run in the container.
+    pub command: Option<Vec<String>>,
+    /// Variables for the container.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// `pure` or `impure`.
+    pub purity: Option<String>,
+    /// The time limit, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The time limit, in seconds; `timeout_ms` goes first.
+    pub timeout_seconds: Option<f64>,
+    /// Whether the tool is to be run in namel3ss's sandbox.
+    pub sandbox: Option<bool>,
+    /// Whether a container enforces guarantees: `declared` or `verified`.
+    pub enforcement: Option<String>,
+}
+
+/// The tools of a project, by their names.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Bindings {
+    /// The tools.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Binding>,
+}
+
+/// A pack: tools that come together.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct Pack {
+    /// Its identifier.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its version, such as `1.2.0` or `stable`.
+    #[serde(deserialize_with = "text")]
+    pub version: String,
+    /// What it is for.
+    #[serde(default)]
+    pub description: String,
+    /// Who made it.
+    #[serde(default)]
+    pub author: String,
+    /// On what terms.
+    #[serde(default)]
+    pub license: String,
+    /// The names of its tools.
+    pub tools: Vec<String>,
+    #[serde(default)]
+    runners: Runners,
+    #[serde(default)]
+    service_url: Option<String>,
+    #[serde(default)]
+    container: Container,
+    /// Its bindings, where it has no `tools.yaml`; with one, that one's.
+    #[serde(default)]
+    pub entrypoints: BTreeMap<String, Binding>,
+    /// Where it stands.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+struct Runners {
+    #[serde(default)]
+    default: Option<Runner>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+struct Container {
+    #[serde(default)]
+    image: Option<String>,
+}
+
+/// Why a file is not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindingsError {
+    /// It cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is not of the form that it should be.
+    #[error("{}: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+}
+
+impl Bindings {
+    /// Reads `tools.yaml`.
+    pub fn read(path: &Path) -> Result<Self, BindingsError> {
+        Self::parse(&read(path)?, path)
+    }
+
+    /// Reads the text of a `tools.yaml`; `path` is for errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, BindingsError> {
+        let bindings: Self = yaml(text, path)?;
+        for (name, binding) in &bindings.tools {
+            binding.check().map_err(|reason| invalid(path, format!("tools.{name}: {reason}")))?;
+        }
+        Ok(bindings)
+    }
+}
+
+impl Pack {
+    /// Reads the pack in a folder: its `pack.yaml`, and its `tools.yaml` if there is one.
+    pub fn read(folder: &Path) -> Result<Self, BindingsError> {
+        let path = folder.join("pack.yaml");
+        let mut pack: Self = yaml(&read(&path)?, &path)?;
+        pack.folder = folder.to_owned();
+        let tools = folder.join("tools.yaml");
+        if tools.exists() {
+            pack.entrypoints = Bindings::read(&tools)?.tools;
+        }
+        let (default, url, image) = (pack.runners.default, &pack.service_url, &pack.container.image);
+        for (name, binding) in &mut pack.entrypoints {
+            binding.runner = binding.runner.or(default);
+            match binding.runner {
+                Some(Runner::Service) if binding.url.is_none() => binding.url.clone_from(url),
+                Some(Runner::Container) if binding.image.is_none() => binding.image.clone_from(image),
+                // As the real host has it: what comes from elsewhere runs in the sandbox.
+                None | Some(Runner::Local) if binding.sandbox.is_none() => binding.sandbox = Some(true),
+                _ => {}
+            }
+            binding.check().map_err(|reason| invalid(&path, format!("{name}: {reason}")))?;
+        }
+        if pack.entrypoints.is_empty() {
+            return Err(invalid(&path, "neither entrypoints nor a tools.yaml beside it".into()));
+        }
+        if let Some(name) = pack.tools.iter().find(|name| !pack.entrypoints.contains_key(*name)) {
+            return Err(invalid(&path, format!("the tool {name:?} has no binding")));
+        }
+        if let Some(name) = pack.entrypoints.keys().find(|name| !pack.tools.contains(name)) {
+            return Err(invalid(&path, format!("the binding {name:?} is not in its list of tools")));
+        }
+        Ok(pack)
+    }
+}
+
+impl Binding {
+    fn check(&self) -> Result<(), String> {
+        let one_of = |name: &str, value: &Option<String>, words: [&str; 2]| match value.as_deref() {
+            Some(value) if !words.contains(&value) => {
+                Err(format!("{name} must be {} or {}, not {value:?}", words[0], words[1]))
+            }
+            _ => Ok(()),
+        };
+        one_of("kind", &Some(self.kind.clone()), ["python", "node"])?;
+        one_of("purity", &self.purity, ["pure", "impure"])?;
+        one_of("enforcement", &self.enforcement, ["declared", "verified"])?;
+        if self.entry.is_empty() {
+            return Err("entry must not be empty".into());
+        }
+        if self.timeout_ms == Some(0) || self.timeout_seconds.is_some_and(|seconds| !(seconds > 0.0)) {
+            return Err("a timeout must be positive".into());
+        }
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> Result<String, BindingsError> {
+    fs::read_to_string(path).map_err(|source| BindingsError::Read { path: path.to_owned(), source })
+}
+
+fn invalid(path: &Path, reason: String) -> BindingsError {
+    BindingsError::Invalid { path: path.to_owned(), reason }
+}
+
+fn yaml<T: for<'de> Deserialize<'de>>(text: &str, path: &Path) -> Result<T, BindingsError> {
+    serde_saphyr::from_str(text).map_err(|error| invalid(path, error.to_string()))
+}
+
+/// A scalar as text, since versions such as `1.0` read as numbers.
+fn text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer)
+}

@@ -1,0 +1,205 @@
+//! A namel3ss project: its settings, and what its tools' names stand for.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::bindings::{Binding, Bindings, BindingsError, Pack, Runner};
+
+/// A project as it was when it was loaded.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Project {
+    /// Its folder.
+    pub app_root: PathBuf,
+    /// What its `namel3ss.toml` says.
+    pub settings: Settings,
+    /// Its own tools: `.namel3ss/tools.yaml`, or `tools.yaml`.
+    pub bindings: Bindings,
+    /// The packs, with where they come from.
+    pub packs: Vec<(Source, Pack)>,
+    /// What every other name stands for, if it does.
+    pub fallback: Option<Binding>,
+}
+
+/// What `namel3ss.toml` says about tools. Other tables are left alone.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Settings {
+    /// `[python_tools]`, or `[python]`.
+    #[serde(alias = "python")]
+    pub python_tools: PythonTools,
+    /// `[tool_packs]`, or `[packs]`.
+    #[serde(alias = "packs")]
+    pub tool_packs: ToolPacks,
+    /// `[capability_overrides]`: guarantees by tool, and `allow_unsafe_execution`.
+    pub capability_overrides: BTreeMap<String, BTreeMap<String, Value>>,
+}
+
+/// How tools run.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PythonTools {
+    /// The time limit of tools that say none, in seconds: 10 if unsaid.
+    pub timeout_seconds: Option<f64>,
+    /// The address of services that say none.
+    pub service_url: Option<String>,
+    /// Whether a service must say which guarantees it enforces, before it is called.
+    pub service_handshake_required: Option<bool>,
+}
+
+/// Which packs are in use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ToolPacks {
+    /// If there are any, only these.
+    pub enabled_packs: Vec<String>,
+    /// Not these.
+    pub disabled_packs: Vec<String>,
+    /// Which of several packs a tool is taken from.
+    pub pinned_tools: BTreeMap<String, String>,
+}
+
+/// Where a tool comes from: the trace's `resolved_source`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// A pack that comes with the host.
+    BuiltinPack,
+    /// A pack in `.namel3ss/packs` or `packs/capability`.
+    InstalledPack,
+    /// The project's own `tools.yaml`.
+    Binding,
+}
+
+impl Source {
+    /// The name in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BuiltinPack => "builtin_pack",
+            Self::InstalledPack => "installed_pack",
+            Self::Binding => "binding",
+        }
+    }
+}
+
+/// A tool, resolved: what is called, and how.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Resolved<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// What it stands for.
+    pub binding: &'a Binding,
+    /// Where it comes from.
+    pub source: Source,
+    /// The pack, if it comes from one.
+    pub pack: Option<&'a Pack>,
+    /// Where it runs.
+    pub runner: Runner,
+}
+
+impl Project {
+    /// Loads the project in `app_root`; `builtin` are folders of packs that come with the host.
+    ///
+    /// Signatures of packs are not looked at: an installed pack counts unless the settings disable it. A pack that is broken, a
+    /// name that two packs have, and a tool that is bound twice are errors, here and not when they are called.
+    pub fn load(app_root: &Path, builtin: &[PathBuf]) -> Result<Self, BindingsError> {
+        let settings = settings(&app_root.join("namel3ss.toml"))?;
+        let mut bindings = Bindings::default();
+        for path in [app_root.join(".namel3ss/tools.yaml"), app_root.join("tools.yaml")] {
+            if path.exists() {
+                bindings = Bindings::read(&path)?;
+                break;
+            }
+        }
+        let mut packs = Vec::new();
+        for folder in builtin {
+            packs.push((Source::BuiltinPack, Pack::read(folder)?));
+        }
+        for root in [app_root.join(".namel3ss/packs"), app_root.join("packs/capability")] {
+            let Ok(entries) = root.read_dir() else { continue };
+            let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+            folders.sort();
+            for folder in folders.iter().filter(|folder| folder.join("pack.yaml").exists()) {
+                packs.push((Source::InstalledPack, Pack::read(folder)?));
+            }
+        }
+        let chosen = &settings.tool_packs;
+        packs.retain(|(source, pack)| {
+            *source == Source::BuiltinPack
+                || (chosen.enabled_packs.is_empty() || chosen.enabled_packs.contains(&pack.id))
+                    && !chosen.disabled_packs.contains(&pack.id)
+        });
+        let project = Self { app_root: app_root.to_owned(), settings, bindings, packs, fallback: None };
+        project.check()?;
+        Ok(project)
+    }
+
+    /// A project of no files, in which every name stands for the same: the service at `url`, or a program.
+    pub fn of_one(url: Option<String>) -> Self {
+        let binding = Binding {
+            kind: "python".into(),
+            entry: "rigline:run".into(),
+            runner: Some(if url.is_some() { Runner::Service } else { Runner::Local }),
+            url,
+            ..Binding::default()
+        };
+        Self {
+            app_root: std::env::current_dir().unwrap_or_else(|_| ".".into()),
+            settings: Settings::default(),
+            bindings: Bindings::default(),
+            packs: Vec::new(),
+            fallback: Some(binding),
+        }
+    }
+
+    /// What the name of a tool stands for.
+    pub fn resolve<'a>(&'a self, tool: &'a str) -> Option<Resolved<'a>> {
+        let pinned = self.settings.tool_packs.pinned_tools.get(tool);
+        let from_pack = self
+            .packs
+            .iter()
+            .filter(|(_, pack)| pinned.is_none_or(|id| *id == pack.id))
+            .find_map(|(source, pack)| Some((*source, Some(pack), pack.entrypoints.get(tool)?)));
+        let own = || Some((Source::Binding, None, self.bindings.tools.get(tool).or(self.fallback.as_ref())?));
+        let (source, pack, binding) = from_pack.or_else(own)?;
+        Some(Resolved { tool, binding, source, pack, runner: binding.runner.unwrap_or_default() })
+    }
+
+    fn check(&self) -> Result<(), BindingsError> {
+        let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+        for (_, pack) in &self.packs {
+            for tool in pack.entrypoints.keys() {
+                let fault = |other: &str| BindingsError::Invalid {
+                    path: pack.folder.join("pack.yaml"),
+                    reason: format!("the tool {tool:?} is {other}'s too"),
+                };
+                if self.bindings.tools.contains_key(tool) {
+                    return Err(fault("the project"));
+                }
+                let is_pinned = self.settings.tool_packs.pinned_tools.contains_key(tool);
+                if let Some(other) = seen.insert(tool, &pack.id)
+                    && !is_pinned
+                {
+                    return Err(fault(other));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn settings(path: &Path) -> Result<Settings, BindingsError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Settings::default()),
+        Err(source) => return Err(BindingsError::Read { path: path.to_owned(), source }),
+    };
+    toml::from_str(&text).map_err(|error| BindingsError::Invalid { path: path.to_owned(), reason: error.to_string() })
+}
