@@ -37,7 +37,7 @@ use crate::manifest::{Manifest, Operation};
 ///     }
 /// }
 /// ```
-#[allow(async_fn_in_trait, reason = "an extension lives on one thread, see ARCHITECTURE.md")]
+#[allow(async_fn_in_trait, reason = "an extension lives on one thread: a `Send` bound would keep boards out")]
 pub trait Extension {
     /// What the extension is and offers. Known at compile time, so that it costs no memory but flash.
     fn manifest(&self) -> &'static Manifest;
@@ -244,7 +244,7 @@ impl Outcome {
     }
 }
 
-/// How a call failed. Each protocol spells it its own way; see the table in ARCHITECTURE.md.
+/// How a call failed. Each protocol spells it its own way; [`protocol`](crate::protocol) has the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[must_use]
 pub struct Failure {
