@@ -155,13 +155,11 @@ impl<'w, 'a, E> OnWire<'w, 'a, E> {
     /// The extension, until the loan is dropped.
     fn lend(&self) -> Result<Loan<'w, 'a, E>, Failure> {
         let other = self.change(|state, wire, _| state.running.replace(wire));
-        match self.wires.extension.take() {
-            Some(extension) => Ok(Loan { on: *self, extension: Some(extension) }),
-            None => {
-                self.change(|state, _, _| state.running = other);
-                Err(other.unwrap_or(self.wire).refusal())
-            }
+        if let Some(extension) = self.wires.extension.take() {
+            return Ok(Loan { on: *self, extension: Some(extension) });
         }
+        self.change(|state, _, _| state.running = other);
+        Err(other.unwrap_or(self.wire).refusal())
     }
 }
 

@@ -90,6 +90,7 @@ impl LinkHost {
     /// # Panics
     /// When none comes in time.
     #[track_caller]
+    #[allow(clippy::should_implement_trait, reason = "it waits")]
     pub fn next(&mut self) -> Received {
         self.next_within(PATIENCE).expect("a frame comes")
     }

@@ -203,6 +203,7 @@ impl Host {
     }
 
     /// Sends this bearer token, over HTTP.
+    #[must_use]
     pub fn with_token(mut self, bearer: &str) -> Self {
         if let Place::Http { token, .. } = &mut self.place {
             *token = Some(bearer.into());
