@@ -262,8 +262,8 @@ fn a_new_connection_has_nothing_of_the_last_one() {
     let (mut request, mut reply) = ([0; 2048], [0; 2048]);
     let module = Module::default();
     let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
-    let event = "{\"op\":\"on_event\",\"args\":{\"event\":\"session:start\"}}\n";
-    assert_eq!(steps(&mut engine, event), ["{\"ok\":true,\"result\":{}}\n", "Run"]);
+    let event = format!("{EVENT}\n");
+    assert_eq!(steps(&mut engine, &event), ["{\"id\":9,\"ok\":true,\"result\":{}}\n", "Run"]);
 
     engine.space()[..event.len()].copy_from_slice(event.as_bytes());
     engine.commit(event.len());

@@ -155,11 +155,11 @@ impl<'w, 'a, E> OnWire<'w, 'a, E> {
     /// The extension, until the loan is dropped.
     fn lend(&self) -> Result<Loan<'w, 'a, E>, Failure> {
         let other = self.change(|state, wire, _| state.running.replace(wire));
-        if let Some(extension) = self.wires.extension.take() {
-            return Ok(Loan { on: *self, extension: Some(extension) });
-        }
-        self.change(|state, _, _| state.running = other);
-        Err(other.unwrap_or(self.wire).refusal())
+        let Some(extension) = self.wires.extension.take() else {
+            self.change(|state, _, _| state.running = other);
+            return Err(other.unwrap_or(self.wire).refusal());
+        };
+        Ok(Loan { on: *self, extension: Some(extension) })
     }
 }
 

@@ -190,7 +190,7 @@ mod tests {
             let mut json = serde_json::to_string(&texts).unwrap();
             if escaped {
                 json = json.chars().map(|char| match char {
-                    '\u{80}'.. => char.encode_utf16(&mut [0; 2]).iter().map(|unit| std::format!("\\u{unit:04x}")).collect(),
+                    '\u{80}'.. => char.encode_utf16(&mut [0; 2]).iter().map(|unit| std::format!("\\u{unit:04x}")).collect::<std::vec::Vec<_>>().concat(),
                     _ => String::from(char),
                 }).collect();
             }
