@@ -90,58 +90,59 @@ impl core::fmt::Display for Filled<'_> {
     }
 }
 
+// The descriptions are short, so that the manifest fits the firmware's reply.
 #[rigline::extension(name = "rig", description = "A hardware-test rig, with what its tests and the benchmark need")]
 #[allow(clippy::unused_self, clippy::needless_pass_by_value, reason = "as operations are")]
 impl<B: Board> BenchRig<B> {
-    /// Tell who the rig is, what it has, and how it fares
+    /// As the rig's
     #[operation]
     async fn identify(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.identify(cx).await
     }
 
-    /// Switch a rail on or off
+    /// As the rig's
     #[operation]
     async fn power(&mut self, args: Power<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.power(args, cx).await
     }
 
-    /// Measure a channel
+    /// As the rig's
     #[operation]
     async fn measure(&mut self, args: Measure<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.measure(args, cx).await
     }
 
-    /// Read a pin
+    /// As the rig's
     #[operation]
     async fn gpio_read(&mut self, args: GpioRead<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.gpio_read(args, cx).await
     }
 
-    /// Drive an output pin
+    /// As the rig's
     #[operation]
     async fn gpio_write(&mut self, args: GpioWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.gpio_write(args, cx).await
     }
 
-    /// Hold a button for a while, then let it go
+    /// As the rig's
     #[operation]
     async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.press(args, cx).await
     }
 
-    /// Wait until a channel is in a range
+    /// As the rig's
     #[operation]
     async fn wait_for(&mut self, args: WaitFor<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.wait_for(args, cx).await
     }
 
-    /// Wait until a pin has a level
+    /// As the rig's
     #[operation]
     async fn wait_pin(&mut self, args: WaitPin<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.wait_pin(args, cx).await
     }
 
-    /// Check rails, boot and loopbacks; begins and ends with everything off
+    /// As the rig's
     #[operation]
     async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.self_test(cx).await
@@ -155,7 +156,7 @@ impl<B: Board> BenchRig<B> {
         apply(args, cx)
     }
 
-    /// Count the calls of this operation since the reset
+    /// Count its calls
     #[operation]
     fn count(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.calls += 1;
@@ -183,7 +184,7 @@ impl<B: Board> BenchRig<B> {
         cx.done("logged")
     }
 
-    /// Keep the processor for `ms`, awaiting nothing
+    /// Keep the processor for `ms`
     #[operation]
     fn spin(&mut self, args: Spin, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let end = cx.now().after(Duration::from_millis(args.ms.into()));

@@ -8,7 +8,6 @@ use common::{FakeClock, LIMITS};
 use rigline::engine::{Engine, Gate, Memory, Step, Work};
 use rigline::{Context, Extension, context::LogSink};
 use rigline_rig::Rig;
-use rigline_rig::rig::MANIFEST;
 use rigline_rig::sim::SimBoard;
 use rigline_rig::wires::{OnWire, Wire, Wires};
 
@@ -83,11 +82,12 @@ fn at_once<F: Future>(future: F) -> F::Output {
 fn play(steps: &[(u64, Wire, &str, &str)]) {
     let clock = FakeClock::default();
     let mut rig = Rig::new(SimBoard::new(clock.clone(), 1), LIMITS);
+    let manifest = rig.manifest();
     let wires = Wires::new(&mut rig, &clock);
     let (usb, uart) = (wires.on(Wire::Usb), wires.on(Wire::Uart));
     let mut memory = [[0; 4096]; 4];
     let [a, b, c, d] = memory.each_mut();
-    let engine = |request, reply| Engine::new(&MANIFEST, Memory { request, reply }).unwrap();
+    let engine = |request, reply| Engine::new(manifest, Memory { request, reply }).unwrap();
     let mut over_usb = End { engine: engine(a, b).with_gate(&usb), rig: usb, clock: clock.clone() };
     let mut over_uart = End { engine: engine(c, d).with_gate(&uart), rig: uart, clock: clock.clone() };
     for (place, (wait_ms, wire, line, word)) in steps.iter().enumerate() {
