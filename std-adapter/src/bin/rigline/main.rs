@@ -19,8 +19,8 @@ mod new;
 mod ports;
 mod replay;
 mod rig;
-mod signals;
 mod serve;
+mod signals;
 mod transcript;
 
 #[derive(Debug, Parser)]
@@ -35,35 +35,35 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Bridge(bridge::Arguments),
     Describe(describe::Arguments),
     Call(call::Arguments),
     Check(check::Arguments),
-    New(new::Arguments),
-    Eval(eval::Arguments),
-    Jsonrpc(jsonrpc::Arguments),
-    Rig(rig::Arguments),
+    Bridge(bridge::Arguments),
     Serve(serve::Arguments),
     Ports(ports::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
+    Eval(eval::Arguments),
+    Jsonrpc(jsonrpc::Arguments),
+    New(new::Arguments),
+    Rig(rig::Arguments),
 }
 
 impl Command {
     fn run(self) -> ExitCode {
         match self {
-            Self::Bridge(arguments) => arguments.run(),
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
-            Self::New(arguments) => arguments.run(),
-            Self::Eval(arguments) => arguments.run(),
-            Self::Jsonrpc(arguments) => arguments.run(),
-            Self::Rig(arguments) => arguments.run(),
+            Self::Bridge(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
+            Self::Eval(arguments) => arguments.run(),
+            Self::Jsonrpc(arguments) => arguments.run(),
+            Self::New(arguments) => arguments.run(),
+            Self::Rig(arguments) => arguments.run(),
         }
     }
 }
