@@ -5,12 +5,14 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rigline::json::Json;
 use rigline::link::{Collected, Collector, Frame, Kind, encode, encoded_size};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::wire::{Dial, Dialing, Manners, Reader, Writer};
@@ -18,6 +20,8 @@ use super::wire::{Dial, Dialing, Manners, Reader, Writer};
 /// How long the device is silent before a hello, or a request, is sent again.
 const HELLO_AGAIN: Duration = Duration::from_millis(300);
 const REQUEST_AGAIN: Duration = Duration::from_secs(1);
+/// How long a connection that nobody uses any more may still send its cancellation.
+const LETTING_GO: Duration = Duration::from_millis(500);
 /// The least time between two of the same: a wire that damages everything is not to be flooded.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,6 +32,8 @@ pub(super) struct LinkDialer {
     pub(super) line_limit: usize,
     /// How fast the wire is, in bytes a second.
     pub(super) speed: u32,
+    /// The last connection: it lets go of the wire before another one is made.
+    pub(super) last: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Dial for LinkDialer {
@@ -37,6 +43,12 @@ impl Dial for LinkDialer {
 
     fn dial(&self) -> Dialing<'_> {
         Box::pin(async {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(mut last) = last
+                && timeout(LETTING_GO, &mut last).await.is_err()
+            {
+                last.abort();
+            }
             let mut wire = self.inner.dial().await?;
             let (ours, theirs) = tokio::io::duplex(64 * 1024);
             let (reader, writer) = tokio::io::split(ours);
@@ -51,7 +63,8 @@ impl Dial for LinkDialer {
                 sequence: 0,
                 waits: None,
             };
-            tokio::spawn(link.run(Box::new(lines)));
+            let running = tokio::spawn(link.run(Box::new(lines)));
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
             // The link repeats what is lost, and a new session number keeps old replies away.
             wire.manners = Manners::CHILD;
             Ok(wire)
@@ -204,7 +217,8 @@ impl Link {
 
     /// How long to wait before something is sent again: its own way takes time too.
     fn pause(&self, frame: &[u8], is_request: bool) -> Duration {
-        let way = Duration::from_secs_f64(2.0 * frame.len() as f64 / f64::from(self.speed));
+        let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        let way = Duration::from_secs_f64(2.0 * f64::from(length) / f64::from(self.speed));
         way + if is_request { REQUEST_AGAIN } else { HELLO_AGAIN }
     }
 

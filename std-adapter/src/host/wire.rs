@@ -125,7 +125,9 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         }
     };
     Ok(match link {
-        Some(speed) => Box::new(LinkDialer { inner, line_limit: options.line_limit, speed }),
+        Some(speed) => {
+            Box::new(LinkDialer { inner, line_limit: options.line_limit, speed, last: std::sync::Mutex::default() })
+        }
         None => inner,
     })
 }
