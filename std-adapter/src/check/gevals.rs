@@ -406,10 +406,6 @@ async fn before_initialize(bench: &mut Bench) -> Verdict {
     let request = execute(NO_OPERATION, "{}");
     let mut peer = bench.session().await?;
     let within = peer.ask("execute", &request).await?;
-    if peer.manners.shared {
-        // A port that is opened again must have no session any more.
-        peer.ask("shutdown", "{}").await?;
-    }
     drop(peer);
     let without = bench.connect().await?.ask("execute", &request).await?;
     if within.code() == without.code() {

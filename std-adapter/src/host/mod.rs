@@ -59,6 +59,7 @@ mod child;
 mod connection;
 mod error;
 mod event;
+mod link;
 mod manifest;
 pub mod ports;
 mod result;

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::Options;
 use super::child::{self, Child};
 use super::error::HostError;
+use super::link::LinkDialer;
 use super::serial::SerialDialer;
 use crate::target::{Exec, Link, Target, Tcp};
 
@@ -100,15 +101,13 @@ pub trait Dial: Send + Sync {
 /// # Errors
 /// [`HostError::Unsupported`] for targets that gevals hosts cannot use.
 pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostError> {
-    let cobs = match target {
-        Target::Serial(serial) => serial.link == Link::Cobs,
-        Target::Tcp(tcp) => tcp.link == Link::Cobs,
-        _ => false,
+    // Over the binary link, at so many bytes a second.
+    let link = match target {
+        Target::Serial(serial) if serial.link == Link::Cobs => Some(serial.baud / 10),
+        Target::Tcp(tcp) if tcp.link == Link::Cobs => Some(1 << 20),
+        _ => None,
     };
-    if cobs {
-        return Err(HostError::Unsupported("link=cobs is not built into this host".into()));
-    }
-    Ok(match target {
+    let inner: Box<dyn Dial> = match target {
         Target::Exec(exec) => Box::new(ExecDialer::new(exec.clone(), options)),
         Target::Sim => {
             let program = match &options.sim_program {
@@ -124,6 +123,12 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         Target::Http(url) => {
             return Err(HostError::Unsupported(format!("gevals is not spoken over HTTP: {url}")));
         }
+    };
+    Ok(match link {
+        Some(speed) => {
+            Box::new(LinkDialer { inner, line_limit: options.line_limit, speed, last: std::sync::Mutex::default() })
+        }
+        None => inner,
     })
 }
 

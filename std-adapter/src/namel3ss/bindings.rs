@@ -212,7 +212,8 @@ impl Binding {
         if self.entry.is_empty() {
             return Err("entry must not be empty".into());
         }
-        if self.timeout_ms == Some(0) || self.timeout_seconds.is_some_and(|seconds| !(seconds > 0.0)) {
+        if self.timeout_ms == Some(0) || self.timeout_seconds.is_some_and(|seconds| seconds.is_nan() || seconds <= 0.0)
+        {
             return Err("a timeout must be positive".into());
         }
         Ok(())

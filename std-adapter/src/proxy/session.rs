@@ -97,7 +97,7 @@ impl Session<'_> {
             if working.is_none() {
                 match waiting.pop_front() {
                     Some(line) => {
-                        working = Some(Box::pin(work(Arc::clone(self.proxy), line, self.is_open, self.out.clone())))
+                        working = Some(Box::pin(work(Arc::clone(self.proxy), line, self.is_open, self.out.clone())));
                     }
                     None if input_ended => return End::Input,
                     None => {}

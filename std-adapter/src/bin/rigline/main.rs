@@ -38,10 +38,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Bridge(bridge::Arguments),
     Describe(describe::Arguments),
     Call(call::Arguments),
     Check(check::Arguments),
+    Bridge(bridge::Arguments),
     Descriptor(descriptor::Arguments),
     Events(events::Arguments),
     #[command(name = "namel3ss-shim")]
@@ -59,10 +59,10 @@ enum Command {
 impl Command {
     fn run(self) -> ExitCode {
         match self {
-            Self::Bridge(arguments) => arguments.run(),
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
+            Self::Bridge(arguments) => arguments.run(),
             Self::Descriptor(arguments) => arguments.run(),
             Self::Events(arguments) => arguments.run(),
             Self::Namel3ssShim(arguments) => arguments.run(),
