@@ -173,9 +173,9 @@ fn amplifier_and_namel3ss_lines_are_answered_in_their_own_words() {
             r#""type":"ValueError""#,
         ),
         // What cannot be read is answered as the last protocol seen.
-        (r#"{oops"#, r#""ok":false"#),
+        ("{oops", r#""ok":false"#),
         (SHUTDOWN, r#""id":99,"result":{}"#),
-        (r#"{oops"#, r#""code":-32700"#),
+        ("{oops", r#""code":-32700"#),
     ] {
         send(&mut port, line);
         let answer = String::from_utf8(read_line(&mut port)).unwrap();

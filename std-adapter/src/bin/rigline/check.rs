@@ -116,7 +116,7 @@ impl Arguments {
     }
 
     fn tell(&self, result: &CaseResult) {
-        if !self.json && !(self.connection.quiet && result.outcome != Outcome::Fail) {
+        if !(self.json || self.connection.quiet && result.outcome != Outcome::Fail) {
             connect::print(&as_text(result, self.connection.verbose));
         }
     }

@@ -54,7 +54,7 @@ impl Arguments {
                 if let Err(stop) = peer.send(&line).await {
                     return Err(no_answer(stop));
                 }
-                if Some(place) == sent_last && entries.get(place + 1..).is_some_and(|rest| rest.is_empty()) {
+                if Some(place) == sent_last && entries.get(place + 1..).is_some_and(<[_]>::is_empty) {
                     peer.close_input().await;
                 }
                 continue;
