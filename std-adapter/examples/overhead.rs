@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline_std::host::{CallContext, Host, Options};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 const ROUNDS: usize = 3000;
 const MOST: f64 = 1.5;
@@ -86,7 +86,7 @@ async fn compare(
     name: &str,
     host: &Host,
     writer: &mut (impl AsyncWrite + Unpin),
-    reader: &mut (impl AsyncRead + tokio::io::AsyncBufRead + Unpin),
+    reader: &mut (impl AsyncBufRead + Unpin),
     request: &str,
 ) -> bool {
     let args = json!({ "channel": "3V3" });

@@ -54,7 +54,7 @@ impl Arguments {
                 if let Err(stop) = peer.send(&line).await {
                     return Err(no_answer(stop));
                 }
-                if Some(place) == sent_last && entries.get(place + 1..).is_some_and(|rest| rest.is_empty()) {
+                if Some(place) == sent_last && entries.get(place + 1..).is_some_and(<[Entry]>::is_empty) {
                     peer.close_input().await;
                 }
                 continue;
@@ -66,7 +66,9 @@ impl Arguments {
                     found => {
                         different += 1;
                         connect::print(&format!("- {expected}\n+ {line}\n"));
-                        found.iter().for_each(|text| connect::print(&format!("    {text}\n")));
+                        for text in &found {
+                            connect::print(&format!("    {text}\n"));
+                        }
                     }
                 },
                 Ok(None) => {
