@@ -89,13 +89,17 @@ const usbServer = net.createServer({ pauseOnConnect: true }, async (socket) => {
 // Reading stops while the device does not take what was sent, and then the end of the connection is not seen either: a
 // device that hangs keeps its user, as a real one does.
 
-const uartServer = net.createServer((socket) => {
+const uartServer = net.createServer({ pauseOnConnect: true }, async (socket) => {
+  socket.on('error', () => {});
+  // As above: who comes while the last one leaves waits.
+  const deadline = performance.now() + 500;
+  while (uartSocket && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
   if (uartSocket) return socket.destroy();
   uartSocket = socket;
   socket.setNoDelay(true);
-  socket.on('error', () => {});
   socket.on('data', (bytes) => machine.feedUart(bytes));
   socket.on('close', () => (uartSocket = null));
+  socket.resume();
 });
 
 const controlServer = net.createServer((socket) => {

@@ -525,21 +525,17 @@ async fn batch(bench: &mut Bench) -> Verdict {
         .await?;
     let reply = peer.any_reply().await?;
     let replies: Value = serde_json::from_str(reply.line()).unwrap_or_default();
-    match replies.as_array() {
-        Some(replies) => {
-            let mut ids: Vec<_> = replies.iter().filter_map(|reply| reply["id"].as_i64()).collect();
-            ids.sort_unstable();
-            if ids != [901, 902] || replies.len() != 2 {
-                return bench
-                    .fail(format!("a batch of two requests and a notification gave {}", cut(reply.line().as_bytes())));
-            }
-            expect_next(&mut peer, "a batch was answered twice").await
-        }
-        None => {
-            reply.expect_error(&[-32600])?;
-            Ok(Some("it takes no batches".to_owned()))
-        }
+    let Some(replies) = replies.as_array() else {
+        reply.expect_error(&[-32600])?;
+        return Ok(Some("it takes no batches".to_owned()));
+    };
+    let mut ids: Vec<_> = replies.iter().filter_map(|reply| reply["id"].as_i64()).collect();
+    ids.sort_unstable();
+    if ids != [901, 902] || replies.len() != 2 {
+        let got = cut(reply.line().as_bytes());
+        return bench.fail(format!("a batch of two requests and a notification gave {got}"));
     }
+    expect_next(&mut peer, "a batch was answered twice").await
 }
 
 /// The longest request that the manifest says to fit.
@@ -755,6 +751,7 @@ async fn end_of_input(bench: &mut Bench) -> Verdict {
     }
 }
 
+#[allow(clippy::unused_async, reason = "as all cases")]
 async fn log_form(bench: &mut Bench) -> Verdict {
     let logs = bench.logs();
     if logs.is_empty() {
@@ -786,6 +783,7 @@ async fn log_form(bench: &mut Bench) -> Verdict {
     Ok(Some(format!("{} logs", logs.len())))
 }
 
+#[allow(clippy::unused_async, reason = "as all cases")]
 async fn clean(bench: &mut Bench) -> Verdict {
     match bench.noise().as_slice() {
         [] => Ok(None),

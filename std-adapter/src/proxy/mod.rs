@@ -71,6 +71,9 @@ pub struct Proxy {
     shared: Arc<Mutex<Shared>>,
 }
 
+/// Gets a log line, without its newline.
+type Caller = Arc<dyn Fn(&str) + Send + Sync>;
+
 #[derive(Default)]
 struct Shared {
     config: Option<Value>,
@@ -80,7 +83,7 @@ struct Shared {
     /// Callers that have a session.
     sessions: usize,
     /// Gets the logs.
-    caller: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    caller: Option<Caller>,
     /// A log as it came, until the host has told that it is one.
     raw_log: Option<String>,
 }
@@ -259,7 +262,7 @@ impl Proxy {
     async fn execute(
         &self,
         params: Json<'_>,
-        caller: Arc<dyn Fn(&str) + Send + Sync>,
+        caller: Caller,
         mut gone: watch::Receiver<bool>,
     ) -> Result<String, Refusal> {
         let mut turn = self.turn.lock().await;

@@ -143,7 +143,9 @@ impl Fake {
                 replies.extend(serde_json::from_slice::<Value>(&reply));
             }
             if self.is("batch") {
-                replies.iter().for_each(|reply| say(out, reply));
+                for reply in &replies {
+                    say(out, reply);
+                }
             } else {
                 say(out, &Value::Array(replies));
             }

@@ -117,6 +117,7 @@ fn operations_run_on_hardware_only_where_named() -> Result<(), Failed> {
     Ok(())
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as all trials")]
 fn what_cannot_be_started_fails() -> Result<(), Failed> {
     for (target, text) in [("/no/such/program", "there is no program"), ("exec:false", "exit status 1")] {
         let (code, out, _) = rigline(&["check", target, "--patience", "200ms", "--case", "handshake"]);

@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,7 +41,7 @@ pub(crate) struct Arguments {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Write the report as JUnit XML
+    /// Write the report as `JUnit` XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }
@@ -167,13 +168,13 @@ impl Arguments {
 fn as_text(result: &CaseResult, verbose: bool) -> String {
     let mut text = format!("{}  {}", result.outcome.name(), result.name);
     if !result.text.is_empty() {
-        text.push_str(&format!(": {}", result.text));
+        let _ = write!(text, ": {}", result.text);
     }
     text.push('\n');
     if result.outcome == Outcome::Fail || verbose {
-        text.push_str(&format!("      {}\n", result.section));
+        let _ = writeln!(text, "      {}", result.section);
         for (direction, line) in &result.exchange {
-            text.push_str(&format!("      {} {line}\n", arrow(*direction)));
+            let _ = writeln!(text, "      {} {line}", arrow(*direction));
         }
     }
     text

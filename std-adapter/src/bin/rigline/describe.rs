@@ -43,7 +43,9 @@ pub(crate) fn the_only_one() -> ExitCode {
             let mut text = "No rig is plugged in.".to_owned();
             if !ports.is_empty() {
                 text.push_str(" These serial ports do not look like one:\n");
-                ports.iter().for_each(|port| text.push_str(&format!("  {port}\n")));
+                for port in &ports {
+                    let _ = std::fmt::Write::write_fmt(&mut text, format_args!("  {port}\n"));
+                }
             }
             text.push_str(concat!(
                 "\nThe built-in one needs no hardware:\n",

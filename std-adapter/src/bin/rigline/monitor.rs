@@ -244,12 +244,11 @@ impl View {
             (None, id) => {
                 let asked = id.as_ref().and_then(|id| self.out.remove(id));
                 let name = id.unwrap_or_else(|| "without an id".to_owned());
-                let (what, took) = match asked {
-                    Some((what, when)) => (what, format!(" after {:.1} ms", when.elapsed().as_secs_f64() * 1000.0)),
-                    None => {
-                        wrong("nothing that was asked has this id".to_owned());
-                        ("?".to_owned(), String::new())
-                    }
+                let (what, took) = if let Some((what, when)) = asked {
+                    (what, format!(" after {:.1} ms", when.elapsed().as_secs_f64() * 1000.0))
+                } else {
+                    wrong("nothing that was asked has this id".to_owned());
+                    ("?".to_owned(), String::new())
                 };
                 let how = match (json.get("error").filter(|error| !error.is_null()), json.get("result")) {
                     (Some(error), _) => format!("error {error}"),

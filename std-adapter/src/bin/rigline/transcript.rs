@@ -24,13 +24,11 @@ pub(crate) fn line(milliseconds: u128, direction: Direction, bytes: &[u8]) -> St
         Direction::Received => "got",
     };
     let milliseconds = u64::try_from(milliseconds).unwrap_or(u64::MAX);
-    match std::str::from_utf8(bytes) {
-        Ok(text) => format!("{}\n", json!({ "ms": milliseconds, name: text })),
-        Err(_) => {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{}\n", json!({ "ms": milliseconds, (format!("{name}_hex")): hex }))
-        }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return format!("{}\n", json!({ "ms": milliseconds, name: text }));
     }
+    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}\n", json!({ "ms": milliseconds, (format!("{name}_hex")): hex.concat() }))
 }
 
 pub(crate) fn read(text: &str) -> Result<Vec<Entry>, String> {
@@ -78,7 +76,9 @@ mod tests {
             (Direction::Received, b"\xFF\x00"),
         ];
         let mut text = header("sim");
-        entries.iter().for_each(|(direction, bytes)| text.push_str(&line(5, *direction, bytes)));
+        for (direction, bytes) in &entries {
+            text.push_str(&line(5, *direction, bytes));
+        }
         let read = read(&text).unwrap();
         assert_eq!(read.iter().map(|entry| (entry.direction, &entry.bytes[..])).collect::<Vec<_>>(), entries);
         assert!(super::read("{}").is_err() && super::read("").is_err());
