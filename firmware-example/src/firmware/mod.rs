@@ -44,9 +44,9 @@ use static_cell::StaticCell;
 
 use self::hal::{EmbassyClock, PicoBoard};
 use self::logs::LogsMayBeLost;
-use crate::board_id;
 use crate::usb_cdc::{self, Port, Rp2040Endpoints};
 use crate::wires::{OnWire, Wire, Wires};
+use crate::{board_id, pinmap};
 
 /// Lines as they come in: one may have 4095 bytes, its end apart.
 pub const REQUEST: usize = 4096;
