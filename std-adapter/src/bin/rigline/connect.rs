@@ -26,7 +26,7 @@ pub(crate) const TIMED_OUT: u8 = 124;
 /// How to reach a target.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Connection {
-    /// exec:PROGRAM [ARGS], a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, or sim for the built-in rig
+    /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, or sim for the built-in rig
     pub(crate) target: Target,
     /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
