@@ -127,10 +127,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(error.starts_with("tcp:127.0.0.1:1 cannot be opened: Connection refused"), "{error}");
         }),
         trial("targets that have no gevals", || async {
-            for target in ["http://localhost/", "serial:auto?link=cobs", "tcp:localhost:1?link=cobs"] {
-                let error = Host::connect(&target.parse().unwrap(), options().0).await.unwrap_err();
-                assert!(matches!(error, rigline_std::host::HostError::Unsupported(_)), "{error}");
-            }
+            let error = Host::connect(&"http://localhost/".parse().unwrap(), options().0).await.unwrap_err();
+            assert!(matches!(error, rigline_std::host::HostError::Unsupported(_)), "{error}");
         }),
         #[cfg(feature = "cli")]
         trial("sim is the built-in rig", || async {
