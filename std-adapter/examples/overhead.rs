@@ -94,8 +94,7 @@ async fn compare(
     let mut line = String::new();
     for _ in 0..ROUNDS {
         let started = Instant::now();
-        let mut context = CallContext::default();
-        context.workdir = Some("/tmp".into());
+        let context = CallContext { workdir: Some("/tmp".into()), ..CallContext::default() };
         let result = host.call("go", &args, context).await.expect("it answers");
         calls.push(started.elapsed());
         assert!(result.is_success());

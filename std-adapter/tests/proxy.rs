@@ -440,8 +440,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        let _ = self.child.wait();
+        // Once it was waited for, its number may be another's.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let _ = self.child.wait();
+        }
     }
 }
 

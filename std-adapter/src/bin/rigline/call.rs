@@ -169,10 +169,12 @@ impl Arguments {
     }
 
     fn context(&self) -> Result<CallContext, Failure> {
-        let mut context = CallContext::default();
-        context.phase = self.phase.unwrap_or_default();
-        context.workdir.clone_from(&self.workdir);
-        context.timeout = self.timeout;
+        let mut context = CallContext {
+            phase: self.phase.unwrap_or_default(),
+            workdir: self.workdir.clone(),
+            timeout: self.timeout,
+            ..CallContext::default()
+        };
         for pair in &self.env {
             let Some((name, value)) = pair.split_once('=') else {
                 return Err(Failure::usage(format!("--env `{pair}`: expected NAME=VALUE")));
