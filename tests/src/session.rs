@@ -63,7 +63,7 @@ fn mask(line: &str) -> String {
         let mut reply: Value = serde_json::from_str(line).expect("a line is JSON");
         let outputs = reply["result"]["outputs"].as_object_mut().expect("identify has outputs");
         for name in ["board", "git", "uptime_ms", "reset"] {
-            outputs.remove(name);
+            outputs.shift_remove(name);
         }
         reply["result"]["message"] = Value::Null;
         return reply.to_string();
