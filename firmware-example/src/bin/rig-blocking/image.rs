@@ -163,6 +163,8 @@ impl Write for &Usb<'_> {
     }
 
     fn flush(&mut self) -> Result<(), PortClosed> {
+        // A method's path would name the port's memory, which is long.
+        #[allow(clippy::redundant_closure_for_method_calls)]
         self.until(|serial| serial.flush())
     }
 }
