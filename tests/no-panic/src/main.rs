@@ -95,7 +95,7 @@ mod check {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["rustc", "--quiet", "--bin", "probe", "--message-format", "json-render-diagnostics"])
+            .args(["rustc", "--quiet", "--bin", "no-panic-probe", "--message-format", "json-render-diagnostics"])
             .args(["--target", TARGET, "--profile", profile, "--features", features])
             .args(["--", "-C", "link-arg=--emit-relocs"])
             .stderr(Stdio::inherit())
@@ -113,4 +113,4 @@ mod check {
 }
 
 #[cfg(target_os = "none")]
-compile_error!("only the probe is for this target: --bin probe");
+compile_error!("only the probe is for this target: --bin no-panic-probe");
