@@ -46,7 +46,8 @@
 //!
 //! # Choices
 //!
-//! - A lone surrogate (`"\ud800"`) is grammatical JSON (RFC 8259 §8.2) but no text: decoding it is an error.
+//! - A lone surrogate (`"\ud800"`) is grammatical JSON (RFC 8259 §8.2) but no text: decoding it is an error. In a member's name
+//!   it makes a name that no struct has a field of, and that is passed by as unknown.
 //! - A field given twice is an error; a map keeps what its type keeps.
 //! - At most [`MAX_DEPTH`] containers may be open at once. Values that the type ignores do not count, and are skipped
 //!   without recursion.
@@ -643,7 +644,7 @@ impl<'de> Decoder<'de> {
 
     /// The name of a member and the colon behind it.
     fn key(&mut self) -> Result<&'de [u8], Fault> {
-        let key = self.string("a member name")?;
+        let key = self.string(MEMBER_NAME)?;
         self.consume(b':', Fault::NotJson)?;
         Ok(key)
     }
@@ -995,6 +996,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 }
 
+const MEMBER_NAME: &str = "a member name";
+/// Not UTF-8, which the names of fields are.
+const NO_NAME: &[u8] = b"\xff";
 const ONE_CHARACTER: &str = "a string of one character";
 const ONE_MEMBER: &str = "an object of one member";
 
@@ -1054,7 +1058,12 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
             _ => {}
         }
         self.count = self.count.saturating_add(1);
-        self.key = self.decoder.key()?;
+        self.key = match self.decoder.string(MEMBER_NAME) {
+            // Half of a surrogate pair is in no field's name: a struct takes it as any other name that it does not know.
+            Err(Fault::LoneSurrogate) if self.fields.is_some() => NO_NAME,
+            name => name?,
+        };
+        self.decoder.consume(b':', Fault::NotJson)?;
         let key = seed.deserialize(Name { text: self.key, as_bytes: self.fields.is_some() });
         if key.is_err() {
             self.decoder.last = Last::Text(self.key);
@@ -1753,6 +1762,25 @@ mod tests {
         }
         // Ignored, it harms nobody.
         assert_eq!(decode::<Inner>(r#"{"b":1,"x":"\ud800"}"#).unwrap().b, 1);
+        // Nor does a name, which is no field's; where there are no others than the known ones, it is one too many.
+        for text in
+            [r#"{"\ud800":2,"b":1}"#, r#"{"b":1,"b\udc00":{"\ud800":[]}}"#, r#"{"\ud800" : 0, "\ud800":0,"b":1}"#]
+        {
+            assert_eq!(decode::<Inner>(text).unwrap().b, 1, "{text}");
+        }
+        #[derive(Deserialize, Debug)]
+        #[serde(deny_unknown_fields)]
+        struct Strict {
+            #[allow(dead_code, reason = "what counts is what is refused")]
+            b: Option<u8>,
+        }
+        let error = decode::<Strict>(r#"{"\ud800":2}"#).unwrap_err();
+        assert_eq!(error.to_string(), "unknown member; known: b");
+        assert_eq!(
+            decode::<BTreeMap<String, u8>>(r#"{"\ud800":2}"#).map_err(|error| error.kind()),
+            Err(Kind::LoneSurrogate),
+            "a map has to keep it"
+        );
     }
 
     macro_rules! width {
