@@ -5,6 +5,7 @@ use core::task::Waker;
 use core::time::Duration;
 
 use rigline::clock::Sleep;
+use rigline::event::Event;
 use rigline::json::de;
 use rigline::json::write::Writer;
 use rigline::manifest::{Guarantee, Kind};
@@ -24,6 +25,14 @@ pub(crate) static MANIFEST: Manifest = Manifest::new("probe", "1.0.0")
         Operation::new("all", Schema::ANY).description("Does everything"),
         Operation::new("one", Schema::text(r#"{"type":"object"}"#)),
     ]);
+
+#[cfg(feature = "waza")]
+pub(crate) const EVALS: &[rigline::protocol::waza::BoardEval] = &[rigline::protocol::waza::BoardEval::new(
+    "self-test",
+    "probe",
+    "1.0.0",
+    &[rigline::protocol::waza::BoardTask::new("all", "All", "Does everything")],
+)];
 
 pub(crate) fn all() {
     match Manifest::try_new(text(), text()) {
@@ -80,6 +89,19 @@ impl Extension for Probe {
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
         cx.sleep(Duration::from_nanos(black_box(1))).await;
         configure(config)
+    }
+
+    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
+        cx.sleep(Duration::from_nanos(black_box(1))).await;
+        crate::event::seen(event);
+        cx.info("event");
+    }
+
+    #[cfg(feature = "waza")]
+    async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.sleep(Duration::from_nanos(black_box(1))).await;
+        keep((eval, task));
+        if black_box(true) { cx.done(text()) } else { Err(cx.failure(FailureKind::Failed, text())) }
     }
 
     async fn safe_state(&mut self) {

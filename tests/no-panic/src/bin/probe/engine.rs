@@ -7,7 +7,7 @@ use core::task::{self, Poll, Waker};
 
 use rigline::Extension;
 use rigline::context::{Context, LogSink};
-use rigline::engine::{Background, Engine, Memory, Run, Step, Work};
+use rigline::engine::{Background, Engine, Gate, Memory, Run, Step, Work};
 use rigline::frame::LineEnds;
 use rigline::protocol::Protocol;
 use rigline::{Failure, Outcome};
@@ -20,7 +20,12 @@ pub(crate) fn all() {
     let size = black_box(1000);
     let memory = Memory { request: &mut request, reply: reply.get_mut(..size).unwrap_or_default() };
     match Engine::new(&MANIFEST, memory) {
-        Ok(engine) => drive(engine.with_line_ends(LineEnds::Serial).with_protocol(black_box(Protocol::Gevals))),
+        Ok(engine) => {
+            let engine = engine.with_line_ends(LineEnds::Serial).with_protocol(black_box(Protocol::Gevals));
+            #[cfg(feature = "waza")]
+            let engine = engine.with_evals(crate::context::EVALS);
+            drive(engine.with_gate(&Door));
+        }
         Err(error) => show(&error),
     }
 }
@@ -59,6 +64,14 @@ fn run(step: Run<'_>) -> Result<Outcome, Failure> {
         Work::Configure(config) if cfg!(not(feature = "handlers")) => configure(config).map(|()| Outcome::DONE),
         Work::Call(call) => poll(probe.call(call, &mut cx)),
         Work::Configure(config) => poll(probe.configure(config, &mut cx)).map(|()| Outcome::DONE),
+        Work::Event(event) if cfg!(not(feature = "handlers")) => {
+            crate::event::seen(event);
+            Ok(Outcome::DONE)
+        }
+        Work::Event(event) => poll(async {
+            probe.on_event(event, &mut cx).await;
+            Ok(Outcome::DONE)
+        }),
         _ => Ok(Outcome::DONE),
     }
 }
@@ -78,6 +91,20 @@ fn behind(mut background: Background<'_>) {
         keep(line);
     }
     background.finish();
+}
+
+/// A gate that the compiler knows nothing about.
+#[derive(Debug)]
+struct Door;
+
+impl Gate for Door {
+    fn open(&self) -> Result<(), Failure> {
+        if black_box(true) { Ok(()) } else { Err(black_box(Failure::UNKNOWN_OPERATION)) }
+    }
+
+    fn close(&self) {
+        keep(black_box(1));
+    }
 }
 
 struct Logs([u8; 64]);

@@ -16,6 +16,8 @@ mod duration;
 #[cfg(target_os = "none")]
 mod engine;
 #[cfg(target_os = "none")]
+mod event;
+#[cfg(target_os = "none")]
 mod frame;
 #[cfg(target_os = "none")]
 mod json;
@@ -25,6 +27,8 @@ mod link;
 mod macros;
 #[cfg(target_os = "none")]
 mod serve;
+#[cfg(all(target_os = "none", feature = "waza"))]
+mod waza;
 
 #[cfg(target_os = "none")]
 mod program {
@@ -40,6 +44,9 @@ mod program {
         crate::json::all();
         crate::duration::all();
         crate::client::all();
+        crate::event::all();
+        #[cfg(feature = "waza")]
+        crate::waza::all();
         #[cfg(feature = "postcard")]
         crate::link::all();
         crate::context::all();

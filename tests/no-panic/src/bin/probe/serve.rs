@@ -15,6 +15,10 @@ use crate::program::{bytes, keep, show};
 pub(crate) fn all() {
     let (mut request, mut reply, mut log) = (bytes::<512>(), bytes::<1024>(), bytes::<256>());
     let Ok(mut engine) = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }) else { return };
+    #[cfg(feature = "waza")]
+    {
+        engine = engine.with_evals(crate::context::EVALS);
+    }
     let kind = if black_box(true) { Transport::Process } else { Transport::Wire };
     let mut halves = Halves { reader: Wire, writer: Wire };
     ended(blocking::serve(&mut Probe, &mut engine, &mut halves, kind, &mut log, &Ticks));
