@@ -214,6 +214,7 @@ fn what_is_wrong_is_told() {
             ("eval.run", r#"{"path":"nope"}"#, -32000),
             ("eval.run", r#"{"path":"self-test","executor":"nope"}"#, -32602),
             ("eval.run", "[]", -32602),
+            ("eval.run", r#"["self-test"]"#, -32602),
             ("task.get", r#"{"path":"self-test","taskId":"nope"}"#, -32602),
             ("run.status", r#"{"runId":"7"}"#, -32602),
             ("run.nope", "{}", -32601),

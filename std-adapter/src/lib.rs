@@ -54,6 +54,8 @@ pub mod http;
 #[cfg(any(feature = "amplifier", feature = "namel3ss"))]
 mod http_client;
 pub mod namel3ss;
+#[cfg(feature = "host")]
+mod not_http;
 pub mod path;
 #[cfg(feature = "host")]
 pub mod proxy;

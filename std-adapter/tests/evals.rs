@@ -357,7 +357,8 @@ fn every_error_has_its_code() {
         (line("eval.nope", json!({})), -32601, "eval.nope"),
         (line("initialize", json!({})), -32601, "initialize"),
         (line("eval.get", json!({})), -32602, "path"),
-        (line("eval.get", json!([])), -32602, "object"),
+        (line("eval.get", json!([])), -32602, "path"),
+        (line("eval.get", json!([path])), -32602, "object"),
         (line("eval.run", json!({ "path": 1 })), -32602, "path"),
         (line("run.status", json!({ "runId": "nope" })), -32602, "nope"),
         (line("run.cancel", json!({ "runId": "../nope" })), -32602, "../nope"),
@@ -368,6 +369,11 @@ fn every_error_has_its_code() {
         (line("eval.run", json!({ "path": "/no/such/eval.yaml" })), -32000, "Eval not found"),
         (line("eval.list", json!({ "directory": "/no/such/folder" })), -32000, "/no/such/folder"),
         (line("eval.validate", json!({ "path": "/no/such/eval.yaml" })), -32000, "Eval not found"),
+        // No file has such a name.
+        (line("eval.get", json!({ "path": path.join("x") })), -32000, "Eval not found"),
+        (line("eval.get", json!({ "path": "a".repeat(5000) })), -32000, "Eval not found"),
+        (line("eval.run", json!({ "path": "a\0b" })), -32000, "Eval not found"),
+        (line("task.list", json!({ "path": "" })), -32000, "Eval not found"),
         (line("eval.run", json!({ "path": bad })), -32001, "Validation failed"),
         (line("eval.get", json!({ "path": text })), -32001, "Validation failed"),
     ];
@@ -798,7 +804,16 @@ fn connections_end_as_they_should() {
 
     // HTTP is refused, and nothing behind it is executed.
     let before = fs::read_dir(server.runs.path()).unwrap().count();
-    for head in ["POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
+    let heads = [
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "\r\nPOST\t/\tHTTP/1.1\r\n\r\n",
+        "get / http/1.1\n\n",
+        "M-SEARCH * HTTP/1.1\r\n\r\n",
+        // One whose first line is too long to be looked at as a whole.
+        &format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(9 << 20)),
+    ];
+    for head in heads {
         let mut client = server.connect();
         client.send(&(head.to_owned() + &request(1, "eval.run", &json!({ "path": path })) + "\n"));
         let lines = client.rest();

@@ -1,18 +1,28 @@
 //! The executor `command`: a program that gets the prompt on its standard input.
+//!
+//! The program and all that it starts are one process group, which is ended when the program is, when the run is cancelled, and,
+//! by a [leash](super::session::Connect::leash), when this process is killed. Linux could end the program by itself
+//! (`PR_SET_PDEATHSIG`), but that has to be asked for between fork and exec, which takes unsafe code; it would happen at the end of the
+//! *thread* that started the program, and to none of what the program has started.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use rigline::Level;
 use rigline::protocol::waza::Verdict;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 use super::session::OnLog;
 
 /// The most of a program's output that is looked at, in bytes. The rest is read and dropped.
 pub const OUTPUT_LIMIT: usize = 4 << 20;
+/// How long what a program has started may keep its output open after its end.
+const LINGER: Duration = Duration::from_millis(500);
 /// A line of standard error is cut here.
 const LINE_LIMIT: u64 = 4096;
 
@@ -44,10 +54,20 @@ pub(super) async fn run(
     workdir: &str,
     model: Option<&str>,
     prompt: &str,
+    leash: Option<&Path>,
     log: &OnLog,
 ) -> Result<String, CommandError> {
     let program = words.first().cloned().unwrap_or_default();
-    let mut command = Command::new(&program);
+    let mut command = match leash {
+        Some(leash) if cfg!(unix) => {
+            // The leash itself can always be started: that the program cannot is told here.
+            find(&program, env, workdir).map_err(|source| CommandError::Start { program: program.clone(), source })?;
+            let mut command = Command::new(leash);
+            command.arg("leash").arg(std::process::id().to_string()).arg("--").arg(&program);
+            command
+        }
+        _ => Command::new(&program),
+    };
     command.args(words.iter().skip(1)).envs(env).current_dir(workdir);
     if let Some(model) = model {
         command.env("EVAL_MODEL", model);
@@ -66,10 +86,10 @@ pub(super) async fn run(
             let _ = input.shutdown().await;
         }
     };
+    let mut kept = Vec::new();
     let take = async {
-        match output {
-            Some(output) => read(output).await,
-            None => Vec::new(),
+        if let Some(output) = output {
+            read(output, &mut kept).await;
         }
     };
     let tell = async {
@@ -78,22 +98,36 @@ pub(super) async fn run(
         }
     };
     let talking = async { tokio::join!(give, take, tell) };
-    let ((), output, ()) = talking.await;
-    let status = child.wait().await.map_err(|source| CommandError::Wait { program: program.clone(), source })?;
+    let status = {
+        let mut talking = std::pin::pin!(talking);
+        let status = tokio::select! {
+            _ = &mut talking => child.wait().await,
+            status = child.wait() => {
+                // What it has started may have its output for ever.
+                let _ = timeout(LINGER, talking).await;
+                status
+            }
+        };
+        status.map_err(|source| CommandError::Wait { program: program.clone(), source })?
+    };
     if !status.success() {
         return Err(CommandError::Failed { program, status });
     }
-    Ok(String::from_utf8_lossy(&output).into_owned())
+    Ok(String::from_utf8_lossy(&kept).into_owned())
 }
 
-async fn read(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
-    let mut kept = Vec::new();
+/// Looks for a program as the system does, in the PATH that it will have.
+fn find(program: &str, env: &BTreeMap<String, String>, workdir: &str) -> io::Result<()> {
+    let path = env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
+    which::which_in(program, path, workdir).map(drop).map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))
+}
+
+async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
     let mut piece = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut piece).await {
         let room = OUTPUT_LIMIT.saturating_sub(kept.len()).min(count);
         kept.extend_from_slice(piece.get(..room).unwrap_or_default());
     }
-    kept
 }
 
 async fn each_line(stream: impl AsyncRead + Unpin, log: &OnLog) {

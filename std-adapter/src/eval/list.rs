@@ -152,7 +152,7 @@ fn look(path: &Path, is_named: bool) -> Option<Result<Head, String>> {
 
 /// Whether a line begins with `tasks:`.
 fn has_tasks(text: &str) -> bool {
-    text.starts_with("tasks:") || text.contains("\ntasks:")
+    text.trim_start_matches('\u{feff}').starts_with("tasks:") || text.contains("\ntasks:")
 }
 
 /// What a list tells of an eval. Everything else is parsed, and not kept.

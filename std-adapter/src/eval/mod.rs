@@ -59,5 +59,5 @@ pub mod trial;
 pub use command::OUTPUT_LIMIT;
 pub use spec::{
     Config, DEFAULT_TIMEOUT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock, Overrides, Spec, Step,
-    TASK_LIMIT, TRIAL_LIMIT, Task, WORKER_LIMIT, load,
+    TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, WORKER_LIMIT, load,
 };

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
-use serde_saphyr::Spanned;
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{Error, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 /// A value and where it stands.
 #[derive(Debug, Clone, Default)]
@@ -174,13 +175,20 @@ pub(super) fn options() -> serde_saphyr::Options {
 
 pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
     let line = error.location().and_then(|location| u32::try_from(location.line()).ok()).filter(|line| *line > 0);
-    // One line, since it stands in a list of errors, and without the place, which stands behind it.
-    let text = error.without_snippet().to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    let text = match text.rfind(" at line ") {
-        Some(place) if line.is_some() => text.get(..place).unwrap_or_default().to_owned(),
-        _ => text,
+    // Without the place, which stands behind it.
+    let mut error = error;
+    while let Error::AliasError { error: inner, .. } | Error::WithSnippet { error: inner, .. } = error {
+        error = inner;
+    }
+    let text = match error {
+        Error::Budget { breach: BudgetBreach::Depth { depth }, .. } => format!("nested deeper than {}", depth - 1),
+        Error::Budget { breach: BudgetBreach::Nodes { nodes }, .. } => {
+            format!("more than {} values, those that aliases stand for counted too", nodes - 1)
+        }
+        other => UserMessageFormatter.format_message(other).into_owned(),
     };
-    Unreadable { text, line }
+    // One line, since it stands in a list of errors.
+    Unreadable { text: text.split_whitespace().collect::<Vec<_>>().join(" "), line }
 }
 
 impl<'de> Deserialize<'de> for Kind {

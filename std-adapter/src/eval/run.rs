@@ -17,7 +17,8 @@ use super::spec::{Executor, Metric, Spec};
 use super::trial::{Surroundings, TrialRecord, Worker};
 use crate::target::Target;
 
-/// Texts of logs and records are cut at this many bytes, so that a line stays below what common readers take (64 KiB).
+/// Texts of logs and records are cut at this many bytes, and at three times as many in JSON, where a control character has
+/// six: so a line of the log stays below what common readers take (64 KiB).
 pub const TEXT_LIMIT: usize = 16 * 1024;
 
 /// What happens in a run, in order. After [`Event::Complete`] nothing does.
@@ -293,24 +294,38 @@ fn trim(record: &mut TrialRecord) {
     let texts = record.steps.iter_mut().map(|step| &mut step.message);
     let texts = texts.chain(record.output.as_mut()).chain(record.error.as_mut());
     texts.chain(record.grades.iter_mut().map(|grade| &mut grade.message)).for_each(|text| {
-        if text.len() > TEXT_LIMIT {
-            *text = cut(text);
-        }
+        shorten(text);
     });
     for (_, value) in record.steps.iter_mut().flat_map(|step| &mut step.outputs) {
-        if value.len() > TEXT_LIMIT {
-            *value = cut(value);
-        }
+        shorten(value);
     }
 }
 
-pub(super) fn cut(text: &str) -> String {
-    if text.len() <= TEXT_LIMIT {
-        return text.to_owned();
+fn shorten(text: &mut String) {
+    if let Some(end) = end(text) {
+        text.truncate(end);
+        text.push('…');
     }
-    // A character has four bytes at most.
-    let end = (TEXT_LIMIT - 3..=TEXT_LIMIT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+fn cut(text: &str) -> String {
+    match end(text) {
+        Some(end) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Where a text that is too long is cut.
+fn end(text: &str) -> Option<usize> {
+    let mut written = 0;
+    text.char_indices().find_map(|(at, char)| {
+        written += match char {
+            '"' | '\\' | '\n' | '\r' | '\t' => 2,
+            '\0'..' ' | '\u{7f}' | '\u{2028}' | '\u{2029}' => 6,
+            other => other.len_utf8(),
+        };
+        (at + char.len_utf8() > TEXT_LIMIT || written > 3 * TEXT_LIMIT).then_some(at)
+    })
 }
 
 fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled: bool, duration: Duration) -> Outcome {
@@ -394,6 +409,26 @@ mod tests {
         ] {
             let summary = Summary { total, passed, failed: total - passed };
             assert_eq!(reaches(summary, threshold), reached, "{passed} of {total} against {threshold}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters_and_short_in_json() {
+        for (text, kept) in [
+            ("a".repeat(TEXT_LIMIT), TEXT_LIMIT),
+            ("a".repeat(TEXT_LIMIT + 1), TEXT_LIMIT),
+            ("é".repeat(TEXT_LIMIT / 2), TEXT_LIMIT),
+            (format!("a{}", "é".repeat(TEXT_LIMIT / 2)), TEXT_LIMIT - 1),
+            ("\u{1}".repeat(TEXT_LIMIT), TEXT_LIMIT / 2),
+            ("\"".repeat(TEXT_LIMIT), TEXT_LIMIT),
+        ] {
+            let short = cut(&text);
+            assert_eq!(short.trim_end_matches('…').len(), kept);
+            assert_eq!(short.ends_with('…'), kept < text.len());
+            assert!(serde_json::to_string(&short).unwrap().len() < 50 * 1024);
+            let mut shortened = text;
+            shorten(&mut shortened);
+            assert_eq!(shortened, short);
         }
     }
 

@@ -66,6 +66,9 @@ pub enum StartError {
     /// The directory for the tasks is not there.
     #[error("Run failed: the context directory {} is not there", .0.display())]
     NoWorkdir(PathBuf),
+    /// All runs were cancelled, and no more are taken.
+    #[error("Run failed: no more runs are started, since this process is about to end")]
+    Ending,
     /// Too many runs are unfinished.
     #[error("Run failed: {RUN_LIMIT} runs are unfinished already")]
     TooMany,
@@ -95,6 +98,8 @@ struct Inner {
 struct Table {
     runs: HashMap<String, Entry>,
     finished: VecDeque<String>,
+    /// No more runs are taken.
+    is_closed: bool,
 }
 
 struct Entry {
@@ -188,6 +193,9 @@ impl Runs {
         if *self.inner.unfinished.borrow() >= RUN_LIMIT {
             return Err(StartError::TooMany);
         }
+        if self.lock().is_closed {
+            return Err(StartError::Ending);
+        }
         let total = u32::try_from(spec.tasks.len()).unwrap_or(u32::MAX);
         let (id, file) = self.begin(&json!({
             "path": spec.path.to_string_lossy(),
@@ -200,8 +208,17 @@ impl Runs {
             "startedAtMs": millis(),
         }))?;
         let cancel = CancellationToken::new();
-        let stored = Stored { state: RunState::Running, summary: Summary { total, ..Summary::default() }, error: None };
-        self.lock().runs.insert(id.clone(), Entry { stored, cancel: cancel.clone() });
+        let mut stored =
+            Stored { state: RunState::Running, summary: Summary { total, ..Summary::default() }, error: None };
+        {
+            let mut table = self.lock();
+            if table.is_closed {
+                // In the meantime.
+                stored.state = RunState::Cancelled;
+                cancel.cancel();
+            }
+            table.runs.insert(id.clone(), Entry { stored, cancel: cancel.clone() });
+        }
         self.inner.unfinished.send_modify(|count| *count += 1);
         Ok(Accepted {
             id,
@@ -263,9 +280,11 @@ impl Runs {
         }
     }
 
-    /// Cancels all runs that have not ended.
+    /// Cancels all runs that have not ended, and takes no more.
     pub fn cancel_all(&self) {
-        for entry in self.lock().runs.values_mut() {
+        let mut table = self.lock();
+        table.is_closed = true;
+        for entry in table.runs.values_mut() {
             if entry.stored.state == RunState::Running {
                 entry.stored.state = RunState::Cancelled;
                 entry.cancel.cancel();

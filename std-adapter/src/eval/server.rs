@@ -38,6 +38,7 @@ use super::run::{Event, OnEvent, Progress};
 use super::runs::{Accepted, Runs};
 use super::service::Service;
 use super::spec::Spec;
+use crate::not_http::{Opening, is_http};
 
 /// The longest request line, in bytes without its end.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -352,6 +353,7 @@ async fn converse<R: Read<Error = io::Error>>(
     // Asked for at once, and taken from the system only as far as it is touched.
     let (mut request, mut reply) = (vec![0; REQUEST_LIMIT + 1], vec![0; REPLY_LIMIT + 1]);
     let mut framer = Framer::new(&mut request);
+    let mut opening = Opening::default();
     let mut has_ended = false;
     loop {
         while let Some(frame) = framer.next() {
@@ -390,6 +392,10 @@ async fn converse<R: Read<Error = io::Error>>(
             read = input.read(framer.space()) => read?,
             () = client.gone.cancelled() => return Ok(End::Gone),
         };
+        if is_open && opening.is_http(framer.space().get(..count).unwrap_or_default()) {
+            client.send(NO_HTTP.to_vec());
+            return Ok(End::Refused);
+        }
         if count == 0 {
             framer.finish();
             has_ended = true;
@@ -403,16 +409,6 @@ fn serve(service: &mut Service, incoming: Incoming<'_>, out: &mut Writer<'_>) {
         Ok(request) => waza::answer(service, &request, out),
         Err(refusal) => waza::write_refusal(out, refusal, incoming.method),
     }
-}
-
-/// Whether a line begins an HTTP request: `POST /invoke HTTP/1.1`.
-fn is_http(line: &[u8]) -> bool {
-    let line = line.trim_ascii();
-    let mut words = line.split(|byte| *byte == b' ');
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let is_method = (3..=16).contains(&method.len()) && method.iter().all(u8::is_ascii_uppercase);
-    let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-    is_method && (version.starts_with(b"HTTP/") || target.starts_with(b"/") || target.starts_with(b"http"))
 }
 
 /// The line that tells of an event, if it is told.
@@ -469,32 +465,6 @@ fn line<T: serde::Serialize>(method: &str, params: &T) -> Vec<u8> {
                 *end = b'\n';
             }
             return memory;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn http_is_known_by_its_first_line() {
-        let http = [
-            "GET / HTTP/1.1",
-            "POST /rpc HTTP/1.1\r",
-            "OPTIONS * HTTP/1.0",
-            "PRI * HTTP/2.0",
-            "GET /",
-            "CONNECT a:1 HTTP/1.1",
-            "POST http://localhost:9000/ HTTP/1.1",
-        ];
-        for line in http {
-            assert!(is_http(line.as_bytes()), "{line}");
-        }
-        for line in
-            ["{}", "[]", "GET", "hello world", "AT+CGMI", "{\"a\": \" HTTP/1.1\"}", "Host: localhost", "\u{ff} x"]
-        {
-            assert!(!is_http(line.as_bytes()), "{line}");
         }
     }
 }

@@ -56,6 +56,7 @@ fn raw(memory: &mut String, texts: impl Iterator<Item = String>) -> RawJson<'_> 
 
 impl EvalService for Service {
     fn list<'a>(&'a mut self, directory: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
+        let directory = directory.filter(|directory| *directory != "");
         let folder = directory.map_or_else(|| PathBuf::from("."), file);
         if let Some(path) = directory.filter(|_| !folder.exists()) {
             return Err(Error::NotFound { path });
@@ -94,7 +95,8 @@ impl EvalService for Service {
         for (name, json) in spec.members.iter().filter(|(name, _)| is_known(name)) {
             members.raw(name, json);
         }
-        for (name, json) in spec.members.iter().filter(|(name, _)| !is_known(name)) {
+        // A member `path` of the file's own would stand beside ours.
+        for (name, json) in spec.members.iter().filter(|(name, _)| !is_known(name) && name != "path") {
             members.raw(name, json);
         }
         reply.send(&members);

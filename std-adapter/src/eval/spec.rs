@@ -24,6 +24,8 @@ pub const TASK_LIMIT: usize = 10_000;
 pub const TRIAL_LIMIT: u32 = 1000;
 /// The most workers of a run.
 pub const WORKER_LIMIT: usize = 64;
+/// The longest time that anything in a file may set: a thousand days.
+pub const TIME_LIMIT: Duration = Duration::from_secs(86_400_000);
 /// A trial's time where the file sets none.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -236,7 +238,7 @@ pub enum LoadError {
     /// There is no such file.
     #[error("Eval not found: {}", .0.display())]
     NotFound(PathBuf),
-    /// It is no YAML, or cannot be read.
+    /// It is no YAML, or no map, or cannot be read.
     #[error("{0}")]
     Unreadable(Fault),
 }
@@ -257,14 +259,14 @@ pub struct Overrides {
 /// `eval.yaml` in it.
 ///
 /// # Errors
-/// There is no such file, or it is no YAML.
+/// There is no such file, or it is no YAML, or no map.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {
     let path = if path.is_dir() { in_folder(path) } else { path.to_owned() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
     let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let source = match read(&path) {
         Ok(source) => source,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(LoadError::NotFound(path)),
+        Err(error) if is_absent(&error) => return Err(LoadError::NotFound(path)),
         Err(error) => {
             return Err(LoadError::Unreadable(Fault {
                 text: format!("Cannot be read: {error}"),
@@ -281,6 +283,10 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
             return Err(LoadError::Unreadable(Fault { text, path, file, line: error.line }));
         }
     };
+    if !matches!(node.kind, Kind::Map(_)) {
+        let text = format!("An eval is a map, found {}", node.what());
+        return Err(LoadError::Unreadable(Fault { text, path, file, line: Some(node.line) }));
+    }
     let mut faults = Vec::new();
     let mut reader = Reader { source: &source, path: &path, file: &file, faults: &mut faults };
     let spec = eval(&mut reader, &node, &folder, overrides);
@@ -292,12 +298,18 @@ pub(super) static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{\s*steps\.([A-Za-z0-9_-]+)\.(?:outputs\.([^\s{}]+)|(message))\s*\}\}").expect("a constant pattern")
 });
 /// What begins as one.
-static ALMOST: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\{\{\s*steps\.[^}]*(?:\}\}|$)").expect("a constant pattern"));
+static ALMOST: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{\s*steps\b[^{}]*\}*").expect("a constant pattern"));
 
 pub(super) fn in_folder(folder: &Path) -> PathBuf {
-    let other = folder.join("eval.yml");
-    if other.is_file() { other } else { folder.join("eval.yaml") }
+    let (usual, other) = (folder.join("eval.yaml"), folder.join("eval.yml"));
+    if !usual.is_file() && other.is_file() { other } else { usual }
+}
+
+/// Whether an error says that there is no file of that name: a part of it may be a file, or longer than names can be.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
+    // `InvalidInput` is of a name with a NUL in it.
+    matches!(error.kind(), NotFound | NotADirectory | InvalidFilename | InvalidInput)
 }
 
 /// Reads a regular file of a bounded size. Others could keep a reader waiting for ever.
@@ -399,7 +411,7 @@ impl Reader<'_> {
     }
 
     fn seconds(&mut self, node: &Node, name: &str) -> Option<Duration> {
-        self.number(node, name, 0.001..=86_400_000.0).map(Duration::from_secs_f64)
+        self.number(node, name, 0.001..=TIME_LIMIT.as_secs_f64()).map(Duration::from_secs_f64)
     }
 
     /// `2s`, `1m30s`, or a number of seconds.
@@ -412,11 +424,26 @@ impl Reader<'_> {
             }
             _ => None,
         };
-        let duration = duration.filter(|duration| !duration.is_zero());
-        if duration.is_none() {
-            self.fault(member, format!("{name}: expected a duration such as 2s, 1m30s or 500ms"));
+        match duration.filter(|duration| !duration.is_zero()) {
+            Some(duration) if duration <= TIME_LIMIT => Some(duration),
+            Some(_) => {
+                self.fault(member, format!("{name}: must be at most {} hours", TIME_LIMIT.as_secs() / 3600));
+                None
+            }
+            None => {
+                self.fault(member, format!("{name}: expected a duration such as 2s, 1m30s or 500ms"));
+                None
+            }
         }
-        duration
+    }
+
+    fn flag(&mut self, name: &str, member: Option<&Node>) -> Option<bool> {
+        let member = member?;
+        let flag = member.bool();
+        if flag.is_none() {
+            self.fault(member, format!("{name}: expected true or false, found {}", member.what()));
+        }
+        flag
     }
 
     fn map<'n>(&mut self, node: &'n Node, name: &str) -> Option<&'n Node> {
@@ -452,9 +479,6 @@ const EVAL_MEMBERS: &[&str] = &["name", "description", "skill", "version", "task
 const TASK_MEMBERS: &[&str] = &["id", "name", "description", "prompt", "graders"];
 
 fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrides) -> Spec {
-    if !matches!(node.kind, Kind::Map(_)) {
-        reader.fault(node, format!("An eval is a map, found {}", node.what()));
-    }
     let name = reader.required(node, "name").unwrap_or_default();
     let description = reader.text(node, "description");
     let skill = reader.text(node, "skill");
@@ -493,6 +517,15 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
             }
         }
         _ => {}
+    }
+    for grader in &common {
+        let lacks = |step: &str, task: &Task| task.steps.iter().all(|known| known.id != step);
+        if let Some(step) = &grader.step
+            && let Some(task) = tasks.iter().find(|task| lacks(step, task))
+        {
+            let text = format!("Grader {} looks at step {step}, which task {} does not have", grader.label(), task.id);
+            reader.fault_in(Some(grader.line), text);
+        }
     }
     for task in &mut tasks {
         task.graders.extend(common.iter().cloned());
@@ -647,7 +680,9 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path) -> Vec<Task> {
                 if found.is_empty() {
                     reader.fault(element, format!("No task file matches {pattern}"));
                 }
-                for path in found {
+                // A pattern that takes in the eval's own file does not mean it.
+                let (is_pattern, own) = (pattern.contains(['*', '?', '[']), reader.path);
+                for path in found.into_iter().filter(|path| !is_pattern || path != own) {
                     if tasks.len() >= TASK_LIMIT {
                         reader.fault(element, format!("An eval has at most {TASK_LIMIT} tasks"));
                         return tasks;
@@ -733,12 +768,26 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
             }
         }
     }
-    let known: HashSet<&str> = steps.iter().map(|step| step.id.as_str()).collect();
     for grader in &graders {
-        if let Some(step) = grader.step.as_deref().filter(|step| !known.contains(step)) {
+        if let Some(step) = grader.step.as_deref().filter(|step| steps.iter().all(|known| known.id != *step)) {
             let text = format!("Grader {} looks at step {step}, which task {id} does not have", grader.label());
             reader.fault_in(Some(grader.line), text);
         }
+    }
+    let phase_of = |id: &str| steps.iter().find(|step| step.id == id).map(|step| step.phase);
+    let is_there = |step: &str| phase_of(step).is_none().then(|| format!("there is no step {step}"));
+    if let Some(asked) = inputs.and_then(|inputs| inputs.get("prompt")).or_else(|| node.get("prompt")) {
+        placeholders(reader, asked, &|step| match phase_of(step) {
+            None | Some(Phase::Setup) => is_there(step),
+            Some(_) => Some(format!("step {step} does not run before the prompt is given, as those of setup do")),
+        });
+    }
+    // In a regular expression braces are its own.
+    let looked_for = node.get("graders").map(Node::elements).unwrap_or_default().iter();
+    let looked_for =
+        looked_for.filter(|grader| grader.get("type").and_then(|kind| kind.text("")).as_deref() != Some("regex"));
+    for texts in looked_for.chain(node.get("expected")) {
+        placeholders(reader, texts, &is_there);
     }
     Some(Task {
         name: reader.text(node, "name").unwrap_or_else(|| id.clone()),
@@ -761,7 +810,7 @@ fn mock(reader: &mut Reader<'_>, task: &Node) -> Mock {
     Mock {
         output: reader.text(node, "output"),
         delay: node.get("delay").and_then(|delay| reader.duration("mock.delay", delay)).unwrap_or_default(),
-        fail: node.get("fail").and_then(Node::bool).unwrap_or_default(),
+        fail: reader.flag("mock.fail", node.get("fail")).unwrap_or_default(),
     }
 }
 
@@ -807,26 +856,28 @@ fn steps(reader: &mut Reader<'_>, task: &Node) -> Vec<Step> {
         steps.iter().enumerate().map(|(place, step)| (step.id.clone(), (rank(step.phase), place))).collect();
     for (node, (id, at)) in listed.iter().filter(|node| matches!(node.kind, Kind::Map(_))).zip(&places) {
         let Some(args) = node.get("args") else { continue };
-        each_text(args, &mut |text, line| {
-            for almost in ALMOST.find_iter(text) {
-                let almost = almost.as_str();
-                let fault = match PLACEHOLDER.captures(almost).and_then(|found| found.get(1)) {
-                    None => Some(format!("{almost}: write {{{{steps.ID.outputs.KEY}}}}")),
-                    Some(step) => match places.iter().find(|(id, _)| id == step.as_str()) {
-                        None => Some(format!("{almost}: there is no step {}", step.as_str())),
-                        Some((_, place)) if place >= at => {
-                            Some(format!("{almost}: step {} does not run before step {id}", step.as_str()))
-                        }
-                        Some(_) => None,
-                    },
-                };
-                if let Some(fault) = fault {
-                    reader.fault_in(Some(line), fault);
-                }
-            }
+        placeholders(reader, args, &|step| match places.iter().find(|(id, _)| id == step) {
+            None => Some(format!("there is no step {step}")),
+            Some((_, place)) if place >= at => Some(format!("step {step} does not run before step {id}")),
+            Some(_) => None,
         });
     }
     steps
+}
+
+/// Notes what is wrong with the placeholders in a node's texts. `fault` tells what is wrong with a step that one names.
+fn placeholders(reader: &mut Reader<'_>, node: &Node, fault: &dyn Fn(&str) -> Option<String>) {
+    each_text(node, &mut |text, line| {
+        for almost in ALMOST.find_iter(text).map(|almost| almost.as_str()) {
+            let fault = match PLACEHOLDER.captures(almost).and_then(|found| found.get(1)) {
+                None => Some("write {{steps.ID.outputs.KEY}}".to_owned()),
+                Some(step) => fault(step.as_str()),
+            };
+            if let Some(fault) = fault {
+                reader.fault_in(Some(line), format!("{almost}: {fault}"));
+            }
+        }
+    });
 }
 
 fn each_text(node: &Node, visit: &mut dyn FnMut(&str, u32)) {
@@ -874,7 +925,7 @@ const SUPPORTED: &str =
 
 fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
     let kind = reader.required(node, "type")?;
-    let inner = node.get("config").filter(|config| matches!(config.kind, Kind::Map(_)));
+    let inner = reader.map(node, "config");
     // Settings stand at the top level or under `config`.
     let setting = |names: &[&str]| {
         names.iter().find_map(|name| node.get(name).or_else(|| inner.and_then(|inner| inner.get(name))))
@@ -927,14 +978,9 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             if values.is_empty() && not.is_empty() {
                 reader.fault(node, format!("{kind}: Missing required field: value"));
             }
-            let ignore_case = match setting(&["ignore_case"]).map(|member| (member, member.bool())) {
-                Some((_, Some(ignore))) => ignore,
-                Some((member, None)) => {
-                    reader.fault(member, "ignore_case: expected true or false");
-                    false
-                }
-                None => setting(&["case_sensitive"]).and_then(Node::bool).is_some_and(|sensitive| !sensitive),
-            };
+            let ignore_case = reader.flag("ignore_case", setting(&["ignore_case"]));
+            let case_sensitive = reader.flag("case_sensitive", setting(&["case_sensitive"]));
+            let ignore_case = ignore_case.unwrap_or(case_sensitive == Some(false));
             Check::Contains { values, not, any: kind == "output_contains_any", ignore_case }
         }
         "output_equals" => {

@@ -2,14 +2,21 @@
 //!
 //! The first line is `{"run":…}`, one follows for each trial and each task that is done, and the last is `{"end":…}`. Whoever
 //! runs it holds a lock on the file. A file without an end and without a lock is of a run whose process has died.
+//!
+//! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rigline::protocol::waza::{RunState, Summary};
 use serde_json::{Value, json};
 
+/// The most runs of a folder. When another begins, the oldest that have ended are removed; those that have not ended stay.
+pub const KEPT: usize = 1000;
+/// How old a file is that was to become a run's, when it is certain that nothing will become of it.
+const STALE: Duration = Duration::from_secs(60);
 /// A line of a run's file that is read is not longer.
 const LINE_LIMIT: u64 = 64 << 20;
 
@@ -52,11 +59,14 @@ impl Store {
         let store = Self { folder };
         for entry in fs::read_dir(&store.folder)?.flatten() {
             let path = entry.path();
-            if path.extension().is_some_and(|end| end == "jsonl") && !is_ended(&path) {
-                // One that cannot be read is left as it is.
-                let _ = store.settle(&path);
+            // One that cannot be read is left as it is.
+            match path.extension().and_then(|end| end.to_str()) {
+                Some("jsonl") if !is_ended(&path) => drop(store.settle(&path)),
+                Some("new") if is_stale(&path) => drop(fs::remove_file(&path)),
+                _ => {}
             }
         }
+        store.prune();
         Ok(store)
     }
 
@@ -76,12 +86,41 @@ impl Store {
             let mut run = RunFile { file };
             run.append(&json!({ "run": head }))?;
             // A link, other than a new name, takes no other file's place.
-            fs::hard_link(&new, &path)?;
+            match fs::hard_link(&new, &path) {
+                // Some file systems have no links.
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !path.exists() => {
+                    fs::rename(&new, &path)?
+                }
+                linked => linked?,
+            }
             Ok(run)
         };
         let run = begin();
         let _ = fs::remove_file(&new);
+        self.prune();
         run
+    }
+
+    /// Removes the oldest runs that have ended, as far as there are too many. Names begin with the time, so that their order
+    /// is that of the runs. Files that have other names stay.
+    fn prune(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| name.strip_suffix(".jsonl").is_some_and(is_run))
+            .collect();
+        let mut excess = names.len().saturating_sub(KEPT);
+        if excess == 0 {
+            return;
+        }
+        // The time has as many digits for centuries; a clock that is wrong may give fewer.
+        names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        for name in names {
+            let path = self.folder.join(name);
+            if excess > 0 && is_ended(&path) && fs::remove_file(&path).is_ok() {
+                excess -= 1;
+            }
+        }
     }
 
     /// What is known of a run that this process does not run; `None` if nothing.
@@ -89,7 +128,7 @@ impl Store {
     /// # Errors
     /// It is there and cannot be read.
     pub fn look(&self, id: &str) -> io::Result<Option<Stored>> {
-        if id.is_empty() || id.len() > 64 || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        if !is_id(id) {
             return Ok(None);
         }
         match self.settle(&self.path(id)) {
@@ -175,6 +214,23 @@ fn ends_in_newline(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
+/// Whether a run may have this name.
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Whether this is a name that runs are given: a time and a number, in hexadecimal digits.
+fn is_run(id: &str) -> bool {
+    let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id(id) && id.split_once('-').is_some_and(|(time, number)| is_hex(time) && is_hex(number))
+}
+
+/// Whether a file was left by a process that died before it became a run's.
+fn is_stale(path: &Path) -> bool {
+    let age = || fs::metadata(path)?.modified()?.elapsed().map_err(io::Error::other);
+    age().is_ok_and(|age| age > STALE) && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
 /// Whether the last line of a file is an end: without reading the rest.
 fn is_ended(path: &Path) -> bool {
     const TAIL: i64 = 64 * 1024;
@@ -256,8 +312,48 @@ mod tests {
         assert!(is_ended(&path));
         assert_eq!(again.look("r1").unwrap().unwrap(), stored);
 
+        // What was begun and never became a run goes, once it is certain that nothing will become of it.
+        let (old, fresh) = (store.folder().join("r3.new"), store.folder().join("r4.new"));
+        let past = std::time::SystemTime::now() - 2 * STALE;
+        File::create(&old).unwrap().set_modified(past).unwrap();
+        File::create(&fresh).unwrap();
+        Store::open(folder.path().join("runs")).unwrap();
+        assert_eq!((old.exists(), fresh.exists()), (false, true));
+
         for unknown in ["r2", "", "../r1", "a/b"] {
             assert_eq!(again.look(unknown).unwrap(), None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn the_oldest_runs_that_have_ended_make_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_owned()).unwrap();
+        let ended = Stored { state: RunState::Completed, summary: Summary::default(), error: None };
+        let name = |number: usize| format!("{number:011x}-000000");
+        // The second is unfinished, and somebody's notes are nobody's run.
+        let mut unfinished = None;
+        fs::write(folder.path().join("notes.jsonl"), "{\"end\":{}}\n").unwrap();
+        for number in 0..KEPT {
+            let mut run = store.create(&name(number), &json!({})).unwrap();
+            if number == 1 {
+                unfinished = Some(run);
+            } else {
+                run.end(&ended).unwrap();
+            }
+        }
+        let is_there = |number| store.path(&name(number)).exists();
+        let count = || fs::read_dir(folder.path()).unwrap().count() - 1;
+        assert_eq!((count(), is_there(0)), (KEPT, true), "as many as there may be");
+        for (number, gone) in [(KEPT, 0), (KEPT + 1, 2)] {
+            store.create(&name(number), &json!({})).unwrap().end(&ended).unwrap();
+            assert_eq!((count(), is_there(gone), is_there(1), is_there(number)), (KEPT, false, true, true));
+        }
+        assert!(folder.path().join("notes.jsonl").exists());
+        // What a process left unfinished ends when the folder is opened, and then it is one of the oldest.
+        drop(unfinished);
+        fs::copy(store.path(&name(5)), store.path(&name(KEPT + 2))).unwrap();
+        Store::open(folder.path().to_owned()).unwrap();
+        assert_eq!((count(), is_there(1)), (KEPT, false));
     }
 }

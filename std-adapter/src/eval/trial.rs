@@ -142,8 +142,10 @@ impl Worker {
         let target = around.spec.config.target.as_deref().unwrap_or_default();
         let connecting = around.connect.connect(target, around.spec.config.settings.clone(), around.log.clone());
         self.session = Some(tokio::select! {
-            session = connecting => session?,
+            // First: a run that was cancelled before its turn must not touch a board that is another's.
+            biased;
             () = around.cancel.cancelled() => return Err("cancelled".into()),
+            session = connecting => session?,
         });
         Ok(())
     }
@@ -259,6 +261,7 @@ impl Worker {
                     &around.workdir,
                     config.model.as_deref(),
                     &prompt,
+                    around.connect.leash(),
                     &around.log,
                 );
                 // Dropping it ends the process group.

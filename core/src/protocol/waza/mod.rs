@@ -122,7 +122,9 @@ pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Re
     const REQUIRED: &str = "required, but missing";
     // Of a method that is not known, the parameters do not matter. All that are look at a string first.
     let string = |names: &'static [&'static str]| {
-        if !matches!(params.kind(), Kind::Object | Kind::Null) {
+        // An empty array has as many parameters as an empty object.
+        let is_empty = params.kind() == Kind::Array && params.elements().next().is_none();
+        if !is_empty && !matches!(params.kind(), Kind::Object | Kind::Null) {
             return Err(Refusal::Params { member: "params", fault: "expected an object" });
         }
         let member = names.first().copied().unwrap_or_default();
@@ -674,13 +676,19 @@ mod tests {
         let read = |method: &'static str, params: &'static str| {
             std::format!("{:?}", request(Text::of_checked(method.as_bytes()), Json::parse(params.as_bytes()).unwrap()))
         };
-        assert_eq!(read("eval.list", "null"), "Ok(List { directory: None })");
+        for none in ["null", "{}", "[]", "[ ]"] {
+            assert_eq!(read("eval.list", none), "Ok(List { directory: None })");
+        }
+        for params in [r#"["d"]"#, "[[]]", "3", r#""d""#] {
+            assert!(read("eval.list", params).contains("expected an object"), "{params}");
+        }
         assert_eq!(read("eval.list", r#"{"dir":"d"}"#), r#"Ok(List { directory: Some("d") })"#);
         assert_eq!(read("run.status", r#"{"run_id":"r"}"#), r#"Ok(Status { run: "r" })"#);
         assert_eq!(read("task.get", r#"{"path":"p","task_id":"t"}"#), r#"Ok(Task { path: "p", task: "t" })"#);
         assert!(read("eval.run", r#"{"path":"p","verbose":1}"#).contains("expected true or false"));
         assert!(read("eval.get", "{}").contains("required, but missing"));
-        assert!(read("eval.get", "[]").contains("expected an object"));
+        assert!(read("eval.get", "[]").contains("required, but missing"));
+        assert_eq!(read("eval.list", r#"{"\ud800":1,"dir":"d"}"#), r#"Ok(List { directory: Some("d") })"#);
         for params in ["{}", "null", "[]"] {
             assert!(read("eval.nope", params).contains("UnknownMethod"));
         }

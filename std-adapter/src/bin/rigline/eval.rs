@@ -19,7 +19,7 @@ use rigline_std::eval::service::report;
 use rigline_std::eval::{Overrides, Spec, load};
 use serde_json::Value;
 
-use crate::jsonrpc::{runtime, store};
+use crate::jsonrpc::{runs, runtime};
 use crate::signals::Signals;
 
 /// Run evals, list and check them
@@ -94,7 +94,7 @@ struct Done {
 impl Run {
     fn run(self) -> Result<ExitCode, String> {
         let evals = self.evals()?;
-        let runs = Runs::new(store(self.runs.clone())?, None);
+        let runs = runs(self.runs.clone(), None)?;
         let runtime = runtime().map_err(|error| error.to_string())?;
         let (done, interrupted) = runtime.block_on(async {
             let mut signals = Signals::new().map_err(|error| error.to_string())?;

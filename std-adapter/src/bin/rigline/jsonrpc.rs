@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use clap::Args;
 use rigline_std::eval::runs::Runs;
 use rigline_std::eval::server;
+use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
 use tokio::runtime;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +39,7 @@ impl Arguments {
     }
 
     fn serve(self) -> Result<ExitCode, String> {
-        let runs = Runs::new(store(self.runs)?, self.target);
+        let runs = runs(self.runs, self.target)?;
         // Files are read on the threads that serve; there is one more at least for who asks meanwhile.
         let runtime = runtime().map_err(|error| error.to_string())?;
         let code = runtime.block_on(async {
@@ -80,14 +81,17 @@ impl Arguments {
     }
 }
 
-pub(crate) fn store(folder: Option<PathBuf>) -> Result<Store, String> {
+/// Runs that are kept in this folder, or among the user's state.
+pub(crate) fn runs(folder: Option<PathBuf>, target: Option<String>) -> Result<Runs, String> {
+    let hosts = Hosts { leash: std::env::current_exe().ok(), ..Hosts::default() };
     let folder = match folder {
         Some(folder) => folder,
         None => {
             Store::default_folder().map_err(|error| format!("no place for runs: {error}; name one by --runs DIR"))?
         }
     };
-    Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))
+    let store = Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(Runs::with_connect(store, target, Arc::new(hosts)))
 }
 
 pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {

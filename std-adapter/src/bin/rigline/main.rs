@@ -16,6 +16,7 @@ mod descriptor;
 mod eval;
 mod events;
 mod jsonrpc;
+mod leash;
 mod monitor;
 mod new;
 mod ports;
@@ -49,6 +50,7 @@ enum Command {
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
+    Leash(leash::Arguments),
     Rig(rig::Arguments),
     Serve(serve::Arguments),
     Ports(ports::Arguments),
@@ -69,6 +71,7 @@ impl Command {
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
+            Self::Leash(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),

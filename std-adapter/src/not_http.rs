@@ -1,0 +1,121 @@
+//! HTTP that comes to a port where lines of JSON are spoken. A web page can make a browser send it, with requests of ours in its
+//! body: it is refused before anything is executed, and the connection with it.
+
+/// Whether a line begins an HTTP request (RFC 9112 §3): `POST /invoke HTTP/1.1`.
+pub(crate) fn is_http(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let version = words.next_back().unwrap_or(target).trim_ascii();
+    let names_version = version.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP/"));
+    is_token(method) && (names_version || is_request(method, target))
+}
+
+/// The beginning of a connection, which tells HTTP before its first line is whole: one that is too long to be kept is HTTP too.
+#[derive(Default)]
+pub(crate) struct Opening {
+    bytes: Vec<u8>,
+    is_over: bool,
+}
+
+impl Opening {
+    /// More than the longest method, and what tells its target.
+    const ENOUGH: usize = 40;
+
+    /// Takes what was read, and tells whether it is HTTP.
+    pub(crate) fn is_http(&mut self, read: &[u8]) -> bool {
+        if self.is_over {
+            return false;
+        }
+        for &byte in read {
+            let is_blank = byte.is_ascii_whitespace();
+            if self.bytes.is_empty() && is_blank {
+                continue;
+            }
+            if matches!(byte, b'\n' | b'\r') || self.bytes.len() == Self::ENOUGH {
+                // The line tells the rest.
+                self.is_over = true;
+                break;
+            }
+            self.bytes.push(byte);
+        }
+        let mut words = self.bytes.split(|byte| matches!(byte, b' ' | b'\t'));
+        let method = words.next().unwrap_or_default();
+        is_request(method, words.find(|word| !word.is_empty()).unwrap_or_default())
+    }
+}
+
+/// A method as it is always spelt, and what a target begins with.
+fn is_request(method: &[u8], target: &[u8]) -> bool {
+    let is_method = is_token(method) && !method.iter().any(u8::is_ascii_lowercase);
+    is_method && (target.starts_with(b"/") || target.starts_with(b"http") || target == b"*")
+}
+
+/// RFC 9110 §5.6.2; the longest method that is registered has 17 characters.
+fn is_token(method: &[u8]) -> bool {
+    (1..=24).contains(&method.len())
+        && method.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http_is_known_by_its_first_line() {
+        for line in [
+            "GET / HTTP/1.1",
+            "POST /rpc HTTP/1.1\r",
+            " POST  /rpc  HTTP/1.1 ",
+            "POST\t/\tHTTP/1.1",
+            "get /x http/2",
+            "OPTIONS * HTTP/1.0",
+            "M-SEARCH * HTTP/1.1",
+            "BASELINE-CONTROL /x HTTP/1.1",
+            "eval x HTTP/1.1",
+            "PRI * HTTP/2.0",
+            "GET /",
+            "CONNECT a:1 HTTP/1.1",
+            "POST http://localhost:9000/ HTTP/1.1",
+        ] {
+            assert!(is_http(line.as_bytes()), "{line}");
+        }
+        for line in [
+            "",
+            " ",
+            "{}",
+            "[]",
+            "GET",
+            "hello world",
+            "see /etc/passwd",
+            "AT+CGMI",
+            "AT /",
+            "{\"a\": \" HTTP/1.1\"}",
+            "[ HTTP/1.1",
+            "{\"method\":\"GET / HTTP/1.1\"}",
+            "Host: localhost",
+            "\u{ff} x",
+        ] {
+            // Of modems nobody speaks here.
+            assert_eq!(is_http(line.as_bytes()), line == "AT /", "{line}");
+        }
+    }
+
+    #[test]
+    fn http_is_known_before_its_line_is_whole() {
+        for (text, is) in [
+            ("GET /aaaa", true),
+            ("\r\n\r\nPOST http://x", true),
+            ("OPTIONS * HTTP/1.1", true),
+            ("BASELINE-CONTROL  /x", true),
+            ("{\"jsonrpc\":\"2.0\",\"method\":\"GET /\"}", false),
+            ("[1]\nGET / HTTP/1.1", false),
+            ("\u{ff}\u{fd}GET /", false),
+            ("", false),
+        ] {
+            assert_eq!(Opening::default().is_http(text.as_bytes()), is, "{text}");
+            let mut opening = Opening::default();
+            let bytewise = text.bytes().any(|byte| opening.is_http(&[byte]));
+            assert_eq!(bytewise, is, "{text}, byte by byte");
+        }
+    }
+}
