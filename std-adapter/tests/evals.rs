@@ -408,7 +408,8 @@ fn validation_finds_everything_at_once_and_says_where() {
         (
             "eval.yaml",
             "name: x\nconfig:\n  executor: extension\n  target: sim\n  trials_per_task: 0\n  timeout_seconds: soon\n  parallel: maybe\n\
-             metrics:\n  - { weight: 2 }\n  - { name: m, threshold: 80 }\ntasks: [\"t/*.yaml\", 7]\n",
+             metrics:\n  - { weight: 2 }\n  - { name: m, threshold: 80 }\ntasks: [\"t/*.yaml\", 7]\n\
+             graders: [{ type: output_range, step: a, max: 1 }]\n",
         ),
         (
             "t/a.yaml",
@@ -416,7 +417,12 @@ fn validation_finds_everything_at_once_and_says_where() {
              \x20 - { id: b, operation: measure, args: { x: \"{{steps.c.outputs.v}}\", y: \"{{steps.zz.outputs.v}}\", z: \"{{steps.a.out}}\" } }\n\
              \x20 - { id: c, operation: measure, args: { x: \"{{steps.a.outputs.v}}\" } }\n\
              graders:\n  - { type: regex, config: { must_match: [\"(\"] } }\n  - { type: output_range, step: nope, output: v }\n\
-             \x20 - { type: magic }\n  - { type: code, config: { assertions: [x] } }\n  - { name: none }\n",
+             \x20 - { type: magic }\n  - { type: code, config: { assertions: [x] } }\n  - { name: none }\n\
+             \x20 - { type: contains, value: \"{{steps.a.outputs.v}} {{steps.gone.message}}\", case_sensitive: 1 }\n\
+             \x20 - { type: regex, pattern: '[{]{2}steps.b' }\n  - { type: file_exists, config: [x] }\n\
+             expected: { output_contains: [\"{{ steps.b.outputs }}\"] }\n\
+             prompt: \"{{steps.b.message}} {{steps.zz.message}} {{steps.a.message} {{other}}\"\n\
+             timeout: 1e19\nmock: { fail: perhaps, delay: 9999h }\n",
         ),
         ("t/b.yaml", "id: same\nsteps: [{ operation: identify }]\n"),
         ("t/c.yaml", "id: c\nsteps: [\n"),
@@ -444,13 +450,121 @@ fn validation_finds_everything_at_once_and_says_where() {
         "Grader output_range looks at step nope, which task same does not have (t/a.yaml:9)",
         "Unknown grader type: magic",
         "Missing required field: type (t/a.yaml:12)",
+        "case_sensitive: expected true or false, found a number (t/a.yaml:13)",
+        "{{steps.gone.message}}: there is no step gone (t/a.yaml:13)",
+        "config: expected a map, found a list (t/a.yaml:15)",
+        "file_exists: Missing required field: path (t/a.yaml:15)",
+        "{{ steps.b.outputs }}: write {{steps.ID.outputs.KEY}} (t/a.yaml:16)",
+        "{{steps.b.message}}: step b does not run before the prompt is given, as those of setup do (t/a.yaml:17)",
+        "{{steps.zz.message}}: there is no step zz (t/a.yaml:17)",
+        "{{steps.a.message}: write {{steps.ID.outputs.KEY}} (t/a.yaml:17)",
+        "timeout: must be at most 24000 hours (t/a.yaml:18)",
+        "mock.fail: expected true or false, found a string (t/a.yaml:19)",
+        "Grader output_range looks at step a, which task same does not have (eval.yaml:12)",
         "Two tasks have the id same (t/b.yaml:1)",
         "Not valid YAML",
         "A task is a map, found a list (t/d.yaml:1)",
     ] {
         assert!(errors.iter().any(|error| error.starts_with(expected)), "{expected} in {errors:#?}");
     }
-    assert_eq!(errors.len(), 21, "{errors:#?}");
+    assert_eq!(errors.len(), 32, "{errors:#?}");
+}
+
+#[test]
+fn what_is_no_eval_says_why_and_keeps_nobody_waiting() {
+    let bomb: String = (b'b'..=b'j')
+        .map(|letter| {
+            let alias = format!("*{}", char::from(letter - 1));
+            format!("{0}: &{0} [{1}]\n", char::from(letter), [alias.as_str(); 10].join(","))
+        })
+        .collect();
+    let bomb = format!("a: &a [x,x,x,x,x,x,x,x,x,x]\n{bomb}name: n\ntasks: [t.yaml]\n");
+    let deep = format!("name: n\nx: {}1{}\ntasks: [t.yaml]\n", "[".repeat(65), "]".repeat(65));
+    let deeper = format!("x: {}", "{a: ".repeat(50_000));
+    let long = format!("name: n\n#{}", "x".repeat(4 << 20));
+    let table: [(&[u8], &str); 19] = [
+        (b"", "An eval is a map, found nothing (eval.yaml:1)"),
+        (b"# nothing\n", "An eval is a map, found nothing"),
+        (b"hello\n", "An eval is a map, found a string (eval.yaml:1)"),
+        (b"\n- a\n- b\n", "An eval is a map, found a list (eval.yaml:2)"),
+        (b"name: a\nname: b\n", "Not valid YAML: duplicate mapping key `name` is not allowed here (eval.yaml:2)"),
+        (b"a: {b: 1,\n b: 2}\n", "Not valid YAML: duplicate mapping key `b` is not allowed here (eval.yaml:2)"),
+        (b"name: a\n---\nname: b\n", "Not valid YAML: only single YAML document expected but multiple found"),
+        (b"name: a\n\tskill: b\n", "Not valid YAML: "),
+        (b"tasks:\n\t- a\n", "Not valid YAML: tabs disallowed within this context (block indentation) (eval.yaml:2)"),
+        (b"name: 'a\n", "Not valid YAML: unclosed quote (eval.yaml:1)"),
+        (b"name: *b\n", "Not valid YAML: "),
+        (b"name: &a [*a]\n", "Not valid YAML: Recursive reference not allowed here (eval.yaml:1)"),
+        (b"name: .nan\n", "Not valid YAML: value `.nan` is not a finite number (eval.yaml:1)"),
+        (b"name: \xe9\n", "Cannot be read: not UTF-8 (eval.yaml)"),
+        (b"\xff\xfen\0a\0", "Cannot be read: not UTF-8 (eval.yaml)"),
+        (long.as_bytes(), "Cannot be read: over 4194304 bytes (eval.yaml)"),
+        (
+            bomb.as_bytes(),
+            "Not valid YAML: more than 100000 values, those that aliases stand for counted too (eval.yaml:",
+        ),
+        (deep.as_bytes(), "Not valid YAML: nested deeper than 64 (eval.yaml:2)"),
+        (deeper.as_bytes(), "Not valid YAML: nested deeper than 64 (eval.yaml:1)"),
+    ];
+    let folder = folder(&[]);
+    let path = folder.path().join("eval.yaml");
+    let mut server = Server::start();
+    for (text, error) in table {
+        fs::write(&path, text).unwrap();
+        let shown = String::from_utf8_lossy(text.get(..40).unwrap_or(text)).into_owned();
+        let valid = server.ask("eval.validate", json!({ "path": path }));
+        assert_eq!(valid["result"]["valid"], false, "{shown}: {valid}");
+        let errors = valid["result"]["errors"].as_array().unwrap();
+        assert_eq!(errors.len(), 1, "{valid}");
+        assert!(errors[0].as_str().unwrap().starts_with(error), "{shown}: {valid}");
+        let got = server.ask("eval.get", json!({ "path": folder.path() }));
+        assert_eq!(
+            (&got["error"]["code"], &got["error"]["data"]["errors"]),
+            (&json!(-32001), &valid["result"]["errors"])
+        );
+    }
+    // What is no file at all is not waited for.
+    fs::remove_file(&path).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let valid = server.ask("eval.validate", json!({ "path": path }));
+    assert_eq!(valid["result"]["errors"], json!(["Cannot be read: not a regular file (eval.yaml)"]));
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(server.ask("eval.get", json!({ "path": path }))["error"]["code"], -32000);
+    std::os::unix::fs::symlink(folder.path(), path.join("eval.yaml")).unwrap();
+    let listed = server.ask("eval.list", json!({ "directory": folder.path() }));
+    assert_eq!(listed["result"]["evals"], json!([]), "{listed}");
+}
+
+#[test]
+fn what_editors_leave_in_files_does_no_harm() {
+    let folder = folder(&[
+        (
+            "eval.yaml",
+            "\u{feff}%YAML 1.2\r\n---\r\npath: ours\r\nname: é\r\nversion: 1.10\r\nskill: yes\r\n\
+             base: &b { trials_per_task: 2 }\r\nconfig: { <<: *b, executor: mock }\r\ntasks: [\"*.yaml\"]\r\n...\r\n",
+        ),
+        ("task.yaml", "\u{feff}id: t\r\nprompt: |\r\n  one\r\n  two\r\n"),
+        ("suite.yaml", "\u{feff}tasks: [task.yaml]\nname: s\n"),
+    ]);
+    // Of a pattern that takes in the eval itself, that is not a task.
+    fs::remove_file(folder.path().join("suite.yaml")).unwrap();
+    let mut server = Server::start();
+    let path = folder.path().join("eval.yaml");
+    let got = server.ask("eval.get", json!({ "path": path }))["result"].clone();
+    assert_eq!(
+        (&got["path"], &got["name"], &got["version"], &got["skill"]),
+        (&json!(path), &json!("é"), &json!("1.10"), &json!("yes")),
+        "{got}"
+    );
+    assert_eq!(got["config"], json!({ "trials_per_task": 2, "executor": "mock", "timeout_seconds": 300 }));
+    assert_eq!(server.ask("eval.validate", json!({ "path": path }))["result"]["valid"], true);
+    let task = server.ask("task.get", json!({ "path": path, "taskId": "t" }))["result"].clone();
+    assert_eq!(task["prompt"], "one\ntwo\n");
+    fs::write(folder.path().join("suite.yaml"), "\u{feff}tasks: [task.yaml]\nname: s\n").unwrap();
+    let listed = server.ask("eval.list", json!({ "directory": folder.path() }))["result"]["evals"].clone();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|eval| eval["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["é", "s"]);
 }
 
 #[test]
@@ -606,6 +720,85 @@ fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
         run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("fails.yaml")));
     assert_eq!(exit, Some(1));
     assert!(stdout.contains("exit status: 3") && stderr.contains("oops"), "{stdout}{stderr}");
+}
+
+/// Whether a process is there and alive.
+fn is_alive(pid: &str) -> bool {
+    fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_command_ends_with_a_server_that_is_killed() {
+    let folder = folder(&[
+        (
+            "eval.yaml",
+            "name: c\nconfig: { executor: command, command: [sh, -c, 'sleep 60 & echo $! $$ > new; mv new pids; wait'] }\ntasks: [t.yaml]\n",
+        ),
+        ("t.yaml", "id: t\nprompt: x\n"),
+    ]);
+    let mut server = Server::start();
+    server.ask("eval.run", json!({ "path": folder.path() }));
+    let pids = folder.path().join("pids");
+    wait_until("it runs", || pids.exists());
+    let pids = fs::read_to_string(pids).unwrap();
+    assert!(pids.split_whitespace().all(is_alive));
+    server.child.kill().unwrap();
+    wait_until("it has ended, and what it has started too", || !pids.split_whitespace().any(is_alive));
+}
+
+#[test]
+fn a_command_ends_as_it_does_without_a_leash() {
+    let table = [
+        ("[cat]", "", 0, ""),
+        // What it leaves behind keeps its output open.
+        ("[sh, -c, 'cat; sleep 60 &']", "", 0, ""),
+        ("[sh, -c, 'cat > file; cat file']", "", 0, ""),
+        ("[./tool.sh]", "", 0, ""),
+        ("[sh, -c, 'exit 3']", "", 1, "`sh` ended with exit status: 3"),
+        ("[sh, -c, 'kill -SEGV $$']", "", 1, "`sh` ended with signal: 11 (SIGSEGV)"),
+        ("[sh, -c, 'kill -KILL $$']", "", 1, "`sh` ended with signal: 9 (SIGKILL)"),
+        ("[/no/such/program, x]", "", 1, "`/no/such/program` cannot be started"),
+        ("[no-such-program]", "", 1, "`no-such-program` cannot be started"),
+        ("['']", "", 1, "`` cannot be started"),
+        ("[sh]", ", env: { PATH: /no/such }", 1, "`sh` cannot be started"),
+    ];
+    let runs = tempfile::tempdir().unwrap();
+    for (words, env, code, why) in table {
+        let eval = format!(
+            "name: c\nconfig: {{ executor: command, command: {words}, timeout_seconds: 20{env} }}\ntasks: [t.yaml]\n"
+        );
+        let tool = if words.contains("tool") { "#!/bin/sh\ncat\n" } else { "" };
+        let task = "id: t\nprompt: hello\ngraders: [{ type: output_equals, value: hello }]\n";
+        let folder = folder(&[("eval.yaml", &eval), ("t.yaml", task), ("tool.sh", tool)]);
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(folder.path().join("tool.sh"), executable).unwrap();
+        let start = Instant::now();
+        let (exit, stdout, stderr) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path()));
+        assert_eq!(exit, Some(code), "{words}: {stdout}{stderr}");
+        assert!(stderr.contains(why), "{words}: {stderr}");
+        assert!(start.elapsed() < Duration::from_secs(15), "{words}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_goes_on_when_nobody_reads_what_is_said_of_it() {
+    let folder = hanging();
+    fs::write(
+        folder.path().join("task.yaml"),
+        "id: t\nsteps:\n  - { operation: echo }\n  - { phase: cleanup, operation: clean }\n",
+    )
+    .unwrap();
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let runs = tempfile::tempdir().unwrap();
+    let mut run = command(&["eval", "run", "--runs"]);
+    run.arg(runs.path()).arg(folder.path()).stdout(full()).stderr(full());
+    assert_eq!(run.status().unwrap().code(), Some(0));
+    assert!(folder.path().join("clean").exists());
+    for args in [["eval", "list"], ["eval", "validate"]] {
+        assert_eq!(command(&args).arg(folder.path()).stdout(full()).status().unwrap().code(), Some(0), "{args:?}");
+    }
 }
 
 #[test]

@@ -58,6 +58,6 @@ pub mod trial;
 
 pub use command::OUTPUT_LIMIT;
 pub use spec::{
-    Config, DEFAULT_TIMEOUT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock, Overrides, Spec, Step,
-    TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, WORKER_LIMIT, load,
+    Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock, Overrides,
+    Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,
 };

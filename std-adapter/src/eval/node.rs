@@ -7,6 +7,8 @@ use serde_json::{Number, Value};
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Error, MessageFormatter as _, Spanned, UserMessageFormatter};
 
+use super::spec::{DEPTH_LIMIT, VALUE_LIMIT};
+
 /// A value and where it stands.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
@@ -170,7 +172,11 @@ impl Node {
 
 pub(super) fn options() -> serde_saphyr::Options {
     // YAML 1.2: `on` and `off` are texts, such as ids.
-    serde_saphyr::options! { with_snippet: false, strict_booleans: true }
+    serde_saphyr::options! {
+        with_snippet: false,
+        strict_booleans: true,
+        budget: serde_saphyr::budget! { max_nodes: VALUE_LIMIT, max_depth: DEPTH_LIMIT },
+    }
 }
 
 pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
@@ -181,9 +187,9 @@ pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
         error = inner;
     }
     let text = match error {
-        Error::Budget { breach: BudgetBreach::Depth { depth }, .. } => format!("nested deeper than {}", depth - 1),
-        Error::Budget { breach: BudgetBreach::Nodes { nodes }, .. } => {
-            format!("more than {} values, those that aliases stand for counted too", nodes - 1)
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested deeper than {DEPTH_LIMIT}"),
+        Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } => {
+            format!("more than {VALUE_LIMIT} values, those that aliases stand for counted too")
         }
         other => UserMessageFormatter.format_message(other).into_owned(),
     };

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,8 +21,8 @@ use super::store::{RunFile, Store, Stored};
 use super::trial::TrialRecord;
 use crate::target::Target;
 
-/// The most runs that may be unfinished at a time.
-pub const RUN_LIMIT: usize = 1000;
+/// The most runs that may be unfinished at a time. Each has its file open, and systems give a process 1024 of those.
+pub const RUN_LIMIT: usize = 500;
 /// The most finished runs that are kept in memory; older ones are looked up on disk.
 pub const KEPT: usize = 1000;
 /// How many runs do something at a time; the others wait their turn.
@@ -444,7 +444,8 @@ impl Runs {
 /// A run goes on when its file cannot be written.
 fn tell(written: io::Result<()>) {
     if let Err(error) = written {
-        eprintln!("rigline: a run's file cannot be written: {error}");
+        // Nobody may read it.
+        let _ = writeln!(io::stderr(), "rigline: a run's file cannot be written: {error}");
     }
 }
 
@@ -482,4 +483,69 @@ pub fn trial(task: &str, record: &TrialRecord) -> Value {
 fn millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::super::session::{OnLog, Pending, Session};
+    use super::*;
+
+    /// A board that is never there.
+    #[derive(Default)]
+    struct Nowhere(AtomicUsize);
+
+    impl Connect for Nowhere {
+        fn connect<'a>(
+            &'a self,
+            _: &'a str,
+            _: Option<Value>,
+            _: OnLog,
+        ) -> Pending<'a, Result<Box<dyn Session>, String>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_cancelled_before_its_turn_touches_no_board_and_none_is_taken_after_all_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let eval = folder.path().join("eval.yaml");
+        std::fs::write(&eval, "name: e\nconfig: { target: \"tcp:127.0.0.1:1\" }\ntasks: [t.yaml]\n").unwrap();
+        std::fs::write(folder.path().join("t.yaml"), "id: t\nsteps: [{ operation: o }]\n").unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let nowhere = Arc::new(Nowhere::default());
+        let store = Store::open(folder.path().join("runs")).unwrap();
+        let runs = Runs::with_connect(store, None, nowhere.clone());
+        let request = Request { path: eval, ..Request::default() };
+        let (sender, ended) = mpsc::channel();
+        let launch = || {
+            let accepted = runs.accept(&request).unwrap();
+            let (id, sender) = (accepted.id().to_owned(), sender.clone());
+            accepted.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| drop(sender.send(outcome.state)));
+            id
+        };
+        let next = || ended.recv_timeout(Duration::from_secs(30)).unwrap();
+        launch();
+        while nowhere.0.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        // The first has the board. Many, since a race has to be lost.
+        for _ in 0..50 {
+            assert_eq!(runs.cancel(&launch()).unwrap(), Some(RunState::Cancelled));
+            assert_eq!(next(), RunState::Cancelled);
+        }
+        assert_eq!(nowhere.0.load(Ordering::Relaxed), 1);
+        let late = runs.accept(&request).unwrap();
+        runs.cancel_all();
+        assert_eq!(next(), RunState::Cancelled);
+        assert!(matches!(runs.accept(&request), Err(StartError::Ending)));
+        late.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| drop(sender.send(outcome.state)));
+        assert_eq!(next(), RunState::Cancelled);
+        runtime.block_on(runs.idle());
+        assert_eq!(nowhere.0.load(Ordering::Relaxed), 1);
+    }
 }

@@ -18,6 +18,10 @@ use crate::target::Target;
 
 /// The largest eval or task file that is read, in bytes.
 pub const FILE_LIMIT: u64 = 4 << 20;
+/// The most values of a file, those that aliases stand for counted too.
+pub const VALUE_LIMIT: usize = 100_000;
+/// How deep lists and maps may be nested in a file.
+pub const DEPTH_LIMIT: usize = 64;
 /// The most tasks of an eval.
 pub const TASK_LIMIT: usize = 10_000;
 /// The most trials of a task.
@@ -782,10 +786,7 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
             Some(_) => Some(format!("step {step} does not run before the prompt is given, as those of setup do")),
         });
     }
-    // In a regular expression braces are its own.
     let looked_for = node.get("graders").map(Node::elements).unwrap_or_default().iter();
-    let looked_for =
-        looked_for.filter(|grader| grader.get("type").and_then(|kind| kind.text("")).as_deref() != Some("regex"));
     for texts in looked_for.chain(node.get("expected")) {
         placeholders(reader, texts, &is_there);
     }

@@ -139,13 +139,15 @@ impl Worker {
         if !needs || self.session.is_some() {
             return Ok(());
         }
+        if around.cancel.is_cancelled() {
+            // Perhaps before its turn: the board may be another run's.
+            return Err("cancelled".into());
+        }
         let target = around.spec.config.target.as_deref().unwrap_or_default();
         let connecting = around.connect.connect(target, around.spec.config.settings.clone(), around.log.clone());
         self.session = Some(tokio::select! {
-            // First: a run that was cancelled before its turn must not touch a board that is another's.
-            biased;
-            () = around.cancel.cancelled() => return Err("cancelled".into()),
             session = connecting => session?,
+            () = around.cancel.cancelled() => return Err("cancelled".into()),
         });
         Ok(())
     }

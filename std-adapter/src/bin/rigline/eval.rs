@@ -19,6 +19,7 @@ use rigline_std::eval::service::report;
 use rigline_std::eval::{Overrides, Spec, load};
 use serde_json::Value;
 
+use crate::connect::{complain, print};
 use crate::jsonrpc::{runs, runtime};
 use crate::signals::Signals;
 
@@ -44,7 +45,7 @@ impl Arguments {
             Command::Validate(validate) => Ok(validate.run()),
         };
         result.unwrap_or_else(|error| {
-            eprintln!("rigline: {error}");
+            complain(format_args!("rigline: {error}"));
             ExitCode::from(2)
         })
     }
@@ -104,7 +105,7 @@ impl Run {
                 tokio::spawn(async move {
                     let code = signals.next().await;
                     *interrupted.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
-                    eprintln!("rigline: cancelling; cleanup steps run. Once more ends at once");
+                    complain(format_args!("rigline: cancelling; cleanup steps run. Once more ends at once"));
                     runs.cancel_all();
                     std::process::exit(signals.next().await.into());
                 });
@@ -151,7 +152,7 @@ impl Run {
                 continue;
             }
             let listing = list(path);
-            listing.errors.iter().for_each(|error| eprintln!("rigline: {error}"));
+            listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
             if listing.evals.is_empty() {
                 return Err(format!("{}: there are no evals", path.display()));
             }
@@ -189,12 +190,12 @@ impl Run {
             match run {
                 Err(error) => {
                     if let StartError::Invalid(faults) = error {
-                        eprintln!("rigline: {} is not valid:", path.display());
+                        complain(format_args!("rigline: {} is not valid:", path.display()));
                         for fault in faults {
-                            eprintln!("  {fault}");
+                            complain(format_args!("  {fault}"));
                         }
                     } else {
-                        eprintln!("rigline: {}: {error}", path.display());
+                        complain(format_args!("rigline: {}: {error}", path.display()));
                     }
                 }
                 Ok((_, spec, outcome)) => {
@@ -205,10 +206,10 @@ impl Run {
             }
         }
         if !table.is_empty() {
-            println!("{table}");
+            say(format_args!("{table}"));
         }
         for (_, spec, outcome) in done.iter().filter_map(|done| done.run.as_ref().ok()) {
-            println!("{}", verdict(spec, outcome));
+            say(format_args!("{}", verdict(spec, outcome)));
         }
         if let Some(path) = &self.json {
             let reports: Vec<Value> = done
@@ -225,6 +226,11 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Says a line on standard output.
+fn say(text: std::fmt::Arguments<'_>) {
+    print(&format!("{text}\n"));
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -364,7 +370,7 @@ impl Show {
             (Event::Log { level, message }, Some(bars)) => {
                 let _ = bars.all.println(format!("  {}: {message}", level.name()));
             }
-            (Event::Log { level, message }, None) => eprintln!("  {}: {message}", level.name()),
+            (Event::Log { level, message }, None) => complain(format_args!("  {}: {message}", level.name())),
             (Event::Progress(progress), Some(bars)) => self.draw(progress, bars),
             (Event::Progress(progress), None) => self.print(progress),
             _ => {}
@@ -401,11 +407,14 @@ impl Show {
         let verdict = progress.verdict.map_or("", Verdict::as_str);
         let took = progress.duration.map(time).unwrap_or_default();
         match progress.event {
-            waza::Event::RunStart => eprintln!("{}: {} tasks", self.spec.name, self.spec.tasks.len()),
-            waza::Event::TaskComplete => eprintln!("{verdict:>9}  {name} ({took})"),
+            waza::Event::RunStart => complain(format_args!("{}: {} tasks", self.spec.name, self.spec.tasks.len())),
+            waza::Event::TaskComplete => complain(format_args!("{verdict:>9}  {name} ({took})")),
             waza::Event::TrialComplete if self.spec.config.trials_per_task > 1 => {
                 let trial = progress.trial.unwrap_or_default();
-                eprintln!("  {name}: trial {trial} of {}: {verdict} ({took})", self.spec.config.trials_per_task);
+                complain(format_args!(
+                    "  {name}: trial {trial} of {}: {verdict} ({took})",
+                    self.spec.config.trials_per_task
+                ));
             }
             _ => {}
         }
@@ -444,7 +453,7 @@ impl List {
                     })
                 })
                 .collect();
-            println!("{}", serde_json::json!({ "evals": evals, "errors": listing.errors }));
+            say(format_args!("{}", serde_json::json!({ "evals": evals, "errors": listing.errors })));
         } else {
             let mut table = Table::new();
             table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["name", "skill", "version", "path"]);
@@ -458,10 +467,10 @@ impl List {
                 ]);
             }
             if !table.is_empty() {
-                println!("{table}");
+                say(format_args!("{table}"));
             }
         }
-        listing.errors.iter().for_each(|error| eprintln!("rigline: {error}"));
+        listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
         if listing.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
@@ -481,7 +490,7 @@ impl Validate {
             let paths = if path.is_dir() {
                 let listing = list(path);
                 valid &= listing.errors.is_empty();
-                listing.errors.iter().for_each(|error| println!("{error}"));
+                listing.errors.iter().for_each(|error| say(format_args!("{error}")));
                 listing.evals.into_iter().map(|eval| eval.path).collect()
             } else {
                 vec![path.clone()]
@@ -491,19 +500,19 @@ impl Validate {
                     Ok((_, faults)) => faults,
                     Err(rigline_std::eval::LoadError::Unreadable(fault)) => vec![fault],
                     Err(error) => {
-                        println!("{error}");
+                        say(format_args!("{error}"));
                         valid = false;
                         continue;
                     }
                 };
                 valid &= faults.is_empty();
                 if faults.is_empty() {
-                    println!("{}: valid", path.display());
+                    say(format_args!("{}: valid", path.display()));
                 }
                 for fault in faults {
                     // As compilers write it, so that editors find the place.
                     let line = fault.line.map_or_else(String::new, |line| format!("{line}:"));
-                    println!("{}:{line} {}", fault.path.display(), fault.text);
+                    say(format_args!("{}:{line} {}", fault.path.display(), fault.text));
                 }
             }
         }

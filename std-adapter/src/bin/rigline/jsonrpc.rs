@@ -11,6 +11,7 @@ use rigline_std::eval::store::Store;
 use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
+use crate::connect::complain;
 use crate::signals::Signals;
 
 /// Serve evals to IDEs: JSON-RPC on standard input and output, or over TCP
@@ -32,7 +33,7 @@ impl Arguments {
         match self.serve() {
             Ok(code) => code,
             Err(error) => {
-                eprintln!("rigline: {error}");
+                complain(format_args!("rigline: {error}"));
                 ExitCode::FAILURE
             }
         }
@@ -66,9 +67,11 @@ impl Arguments {
                     let listeners = server::listen(address).await;
                     let listeners = listeners.map_err(|error| format!("cannot listen on {address}: {error}"))?;
                     for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-                        eprintln!("rigline: listening on {address}");
+                        complain(format_args!("rigline: listening on {address}"));
                         if !address.ip().is_loopback() {
-                            eprintln!("rigline: {address} is open to the network, and whoever connects can run evals");
+                            complain(format_args!(
+                                "rigline: {address} is open to the network, and whoever connects can run evals"
+                            ));
                         }
                     }
                     server::serve_tcp(listeners, runs, stop).await;
@@ -95,6 +98,22 @@ pub(crate) fn runs(folder: Option<PathBuf>, target: Option<String>) -> Result<Ru
 }
 
 pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {
+    more_files();
     let workers = std::thread::available_parallelism().map_or(4, usize::from).max(4);
     runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()
+}
+
+/// Asks for as many open files as many runs and clients need; the usual limit is meant for less. What there is has to do, if the
+/// system does not give more.
+fn more_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        const ENOUGH: u64 = 4096;
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let wanted = maximum.map_or(ENOUGH, |maximum| maximum.min(ENOUGH));
+        if current.is_some_and(|current| current < wanted) {
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+        }
+    }
 }

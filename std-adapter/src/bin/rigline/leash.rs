@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::connect::complain;
+
 /// Run a program that ends, with all that it has started, when a process is gone
 #[derive(Debug, Args)]
 #[command(hide = true)]
@@ -39,7 +41,7 @@ impl Arguments {
 
     fn refused(&self, error: &io::Error) -> ExitCode {
         let program = self.words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-        eprintln!("rigline: `{program}` cannot be started: {error}");
+        complain(format_args!("rigline: `{program}` cannot be started: {error}"));
         ExitCode::from(127)
     }
 }
@@ -49,8 +51,16 @@ fn end_as(status: ExitStatus) -> ExitCode {
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt as _;
-        if let Some(signal) = status.signal().and_then(rustix::process::Signal::from_named_raw) {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+        if let Some(number) = status.signal() {
+            // Twice: Rust's own handler of some only takes itself away.
+            for signal in rustix::process::Signal::from_named_raw(number).into_iter().cycle().take(2) {
+                let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+            }
+            // As a shell has it, of one that is ignored here.
+            return u8::try_from(number)
+                .ok()
+                .and_then(|number| number.checked_add(128))
+                .map_or(ExitCode::FAILURE, ExitCode::from);
         }
     }
     status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
