@@ -1,20 +1,21 @@
 //! The binary link: frames, damage, and each request exactly once.
 #![cfg(all(feature = "postcard", feature = "async"))]
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::convert::Infallible;
-use std::future::{Future, poll_fn};
+mod common;
+
+use std::cell::Cell;
+use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
 
-use embedded_io_async::{ErrorType, Read, Write};
+use common::NoTime;
+use common::asynch::Wire;
 use rigline::engine::{Engine, Memory};
 use rigline::link::{Collected, Collector, Frame, Kind, Shared, encode, encoded_size, split};
 use rigline::serve::Transport;
 use rigline::serve::asynch::serve;
-use rigline::{Call, Clock, Context, Extension, Failure, Instant, Manifest, Operation, Outcome, Schema};
+use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
 /// Counts how often it was pressed.
 struct Button {
@@ -35,49 +36,6 @@ impl Extension for Button {
         self.presses.set(self.presses.get() + 1);
         cx.info("pressing\0");
         cx.done(format_args!("press {}", self.presses.get()))
-    }
-}
-
-#[derive(Clone, Default)]
-struct Wire(Rc<RefCell<VecDeque<u8>>>);
-
-impl ErrorType for Wire {
-    type Error = Infallible;
-}
-
-impl Read for Wire {
-    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        poll_fn(|_| {
-            let mut bytes = self.0.borrow_mut();
-            let count = buf.len().min(bytes.len());
-            if count == 0 {
-                return Poll::Pending;
-            }
-            for (to, from) in buf.iter_mut().zip(bytes.drain(..count)) {
-                *to = from;
-            }
-            Poll::Ready(Ok(count))
-        })
-        .await
-    }
-}
-
-impl Write for Wire {
-    async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
-        self.0.borrow_mut().extend(buf);
-        Ok(buf.len())
-    }
-
-    async fn flush(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
-struct NoTime;
-
-impl Clock for NoTime {
-    fn now(&self) -> Instant {
-        Instant::default()
     }
 }
 

@@ -1,11 +1,14 @@
 //! One extension behind the line forms of Amplifier and namel3ss, and which protocol a line tells.
 #![cfg(all(feature = "amplifier", feature = "namel3ss"))]
 
+mod common;
+
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::task::Poll;
 
+use common::Pipe;
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory, Step};
 use rigline::event::{Event, Member};
@@ -76,35 +79,6 @@ impl Extension for Module {
     }
 }
 
-struct Pipe<'a> {
-    input: &'a [u8],
-    output: Vec<u8>,
-}
-
-impl ErrorType for Pipe<'_> {
-    type Error = Infallible;
-}
-
-impl Read for Pipe<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        let count = buf.len().min(self.input.len());
-        buf[..count].copy_from_slice(&self.input[..count]);
-        self.input = &self.input[count..];
-        Ok(count)
-    }
-}
-
-impl Write for Pipe<'_> {
-    fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
-        self.output.extend_from_slice(buf);
-        Ok(buf.len())
-    }
-
-    fn flush(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
 #[derive(Default)]
 struct Aside(RefCell<Vec<String>>);
 
@@ -128,7 +102,7 @@ fn answers_of(module: &mut impl Extension, protocol: Option<Protocol>, lines: &[
     if let Some(protocol) = protocol {
         engine = engine.with_protocol(protocol);
     }
-    let mut pipe = Pipe { input: (lines.join("\n") + "\n").leak().as_bytes(), output: Vec::new() };
+    let mut pipe = Pipe::new((lines.join("\n") + "\n").as_bytes());
     serve(module, &mut engine, &mut pipe, Transport::Process, &mut log, &Aside::default()).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }

@@ -1,12 +1,12 @@
 //! Whole sessions through the engine and its shells.
 
-use std::convert::Infallible;
+mod common;
 
-use embedded_io::{ErrorType, Read, Write};
+use common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::blocking::serve;
 use rigline::serve::{End, Transport};
-use rigline::{Call, Clock, Context, Extension, Failure, Instant, Manifest, Operation, Outcome, Phase, Schema};
+use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Phase, Schema};
 
 struct Kubernetes;
 
@@ -69,47 +69,10 @@ impl Extension for Kubernetes {
     }
 }
 
-struct Pipe<'a> {
-    input: &'a [u8],
-    output: Vec<u8>,
-}
-
-impl ErrorType for Pipe<'_> {
-    type Error = Infallible;
-}
-
-impl Read for Pipe<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        let count = buf.len().min(self.input.len());
-        buf[..count].copy_from_slice(&self.input[..count]);
-        self.input = &self.input[count..];
-        Ok(count)
-    }
-}
-
-impl Write for Pipe<'_> {
-    fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
-        self.output.extend_from_slice(buf);
-        Ok(buf.len())
-    }
-
-    fn flush(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
-struct NoTime;
-
-impl Clock for NoTime {
-    fn now(&self) -> Instant {
-        Instant::default()
-    }
-}
-
 fn session(input: &str) -> String {
     let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
     let mut engine = Engine::new(Kubernetes.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
-    let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
+    let mut pipe = Pipe::new(input.as_bytes());
     let end = serve(&mut Kubernetes, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
     assert!(matches!(end, End::Input | End::Shutdown));
     String::from_utf8(pipe.output).unwrap()

@@ -1,20 +1,21 @@
 //! An extension's own evals over the async shell: runs go on while requests are answered.
 #![cfg(all(feature = "waza", feature = "async"))]
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::convert::Infallible;
+mod common;
+
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
 
-use embedded_io_async::{ErrorType, Read, Write};
+use common::NoTime;
+use common::asynch::Wire;
 use rigline::engine::{Engine, Memory};
 use rigline::protocol::waza::{BoardEval, BoardTask};
 use rigline::serve::Transport;
 use rigline::serve::asynch::serve;
-use rigline::{Call, Clock, Context, Extension, Failure, FailureKind, Instant, Manifest, Operation, Outcome, Schema};
+use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 
 const EVALS: &[BoardEval] = &[BoardEval::new(
     "self-test",
@@ -53,46 +54,6 @@ impl Extension for Rig {
 
     async fn safe_state(&mut self) {
         self.made_safe.set(self.made_safe.get() + 1);
-    }
-}
-
-#[derive(Clone, Default)]
-struct Wire(Rc<RefCell<VecDeque<u8>>>);
-
-impl ErrorType for Wire {
-    type Error = Infallible;
-}
-
-impl Read for Wire {
-    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        poll_fn(|_| {
-            let mut bytes = self.0.borrow_mut();
-            let count = buf.len().min(bytes.len());
-            for (to, from) in buf.iter_mut().zip(bytes.drain(..count)) {
-                *to = from;
-            }
-            if count == 0 { Poll::Pending } else { Poll::Ready(Ok(count)) }
-        })
-        .await
-    }
-}
-
-impl Write for Wire {
-    async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
-        self.0.borrow_mut().extend(buf);
-        Ok(buf.len())
-    }
-
-    async fn flush(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
-struct NoTime;
-
-impl Clock for NoTime {
-    fn now(&self) -> Instant {
-        Instant::default()
     }
 }
 
@@ -148,14 +109,14 @@ fn a_run_goes_on_while_requests_are_answered() {
             [
                 r#"{"jsonrpc":"2.0","id":2,"result":{"runId":"1","status":"running"}}"#.to_owned(),
                 progress(r#""run_start","totalTasks":2"#),
-                progress(r#""task_start","taskName":"Rails","taskNum":1,"totalTasks":2"#),
-                progress(r#""trial_start","taskName":"Rails","taskNum":1,"totalTasks":2,"trialNum":1,"totalTrials":1"#),
+                progress(r#""task_start","taskName":"rails","taskNum":1,"totalTasks":2"#),
+                progress(r#""trial_start","taskName":"rails","taskNum":1,"totalTasks":2,"trialNum":1,"totalTrials":1"#),
                 r#"{"jsonrpc":"2.0","method":"eval.log","params":{"runId":"1","level":"info","message":"task 0"}}"#.to_owned(),
                 r#"{"jsonrpc":"2.0","method":"eval.log","params":{"runId":"1","level":"error","message":"3V3 is at 3.3 V"}}"#.to_owned(),
-                progress(r#""trial_complete","taskName":"Rails","taskNum":1,"totalTasks":2,"trialNum":1,"totalTrials":1,"status":"failed""#),
-                progress(r#""task_complete","taskName":"Rails","taskNum":1,"totalTasks":2,"status":"failed""#),
-                progress(r#""task_start","taskName":"Boot","taskNum":2,"totalTasks":2"#),
-                progress(r#""trial_start","taskName":"Boot","taskNum":2,"totalTasks":2,"trialNum":1,"totalTrials":1"#),
+                progress(r#""trial_complete","taskName":"rails","taskNum":1,"totalTasks":2,"trialNum":1,"totalTrials":1,"status":"failed""#),
+                progress(r#""task_complete","taskName":"rails","taskNum":1,"totalTasks":2,"status":"failed""#),
+                progress(r#""task_start","taskName":"boot","taskNum":2,"totalTasks":2"#),
+                progress(r#""trial_start","taskName":"boot","taskNum":2,"totalTasks":2,"trialNum":1,"totalTrials":1"#),
                 r#"{"jsonrpc":"2.0","method":"eval.log","params":{"runId":"1","level":"info","message":"task 1"}}"#.to_owned(),
             ]
         );

@@ -324,7 +324,7 @@ fn every_example_of_the_text_is_answered_in_its_shape() {
         assert_eq!(task[name], value, "{name}");
     }
     let log = lines.iter().find(|line| line["method"] == "eval.log").unwrap();
-    assert_eq!(log["params"], json!({ "runId": id, "level": "info", "message": "Running task: Create HTTP Function" }));
+    assert_eq!(log["params"], json!({ "runId": id, "level": "info", "message": "Running task: create-function" }));
     let summary = json!({ "total": 1, "passed": 1, "failed": 0, "passRate": 1.0 });
     assert_eq!(lines.last().unwrap()["params"], json!({ "runId": id, "summary": summary }));
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -30,6 +31,39 @@ pub enum In {
 
 pub fn line(text: impl AsRef<[u8]>) -> In {
     In::Bytes([text.as_ref(), b"\n"].concat())
+}
+
+/// A wire between two that are polled by hand: a read waits until there is something, and nobody is woken for it.
+#[derive(Debug, Clone, Default)]
+pub struct Wire(pub Rc<RefCell<VecDeque<u8>>>);
+
+impl ErrorType for Wire {
+    type Error = Infallible;
+}
+
+impl Read for Wire {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+        poll_fn(|_| {
+            let mut bytes = self.0.borrow_mut();
+            let count = buf.len().min(bytes.len());
+            for (place, byte) in buf.iter_mut().zip(bytes.drain(..count)) {
+                *place = byte;
+            }
+            if count == 0 { Poll::Pending } else { Poll::Ready(Ok(count)) }
+        })
+        .await
+    }
+}
+
+impl Write for Wire {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+        self.0.borrow_mut().extend(buf);
+        Ok(buf.len())
+    }
+
+    async fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
 }
 
 /// What is shared by all that waits.

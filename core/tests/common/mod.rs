@@ -257,6 +257,15 @@ impl Clock for FakeClock {
     }
 }
 
+/// A clock that stands still.
+pub struct NoTime;
+
+impl Clock for NoTime {
+    fn now(&self) -> Instant {
+        Instant::default()
+    }
+}
+
 /// Small numbers without end.
 #[derive(Debug, Clone)]
 pub struct Random(pub u64);

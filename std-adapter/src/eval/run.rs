@@ -254,7 +254,7 @@ impl Shared {
             (self.on_event)(Event::Progress(Progress { event, task: Some(place), trial, verdict, duration }));
         };
         tell(waza::Event::TaskStart, None, None, None);
-        (self.log)(Level::Info, &format!("Running task: {}", task.name));
+        (self.log)(Level::Info, &format!("Running task: {}", task.id));
         let mut trials = Vec::new();
         for number in 1..=self.spec.config.trials_per_task {
             if self.cancel.is_cancelled() {

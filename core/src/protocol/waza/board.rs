@@ -313,7 +313,7 @@ pub(crate) async fn run<E: Extension>(extension: &mut E, run: Run<'_>, cx: &mut 
             break;
         }
         let number = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
-        let of_task = |event| Progress { task_name: Some(task.name), task_num: Some(number), ..tell(event) };
+        let of_task = |event| Progress { task_name: Some(task.id), task_num: Some(number), ..tell(event) };
         let of_trial = |event| Progress { trial_num: Some(1), total_trials: Some(1), ..of_task(event) };
         cx.notify("eval.progress", &of_task(Event::TaskStart)).await;
         cx.notify("eval.progress", &of_trial(Event::TrialStart)).await;

@@ -484,7 +484,7 @@ object! {
         run_id as "runId": &'a str,
         /// What happened.
         event as "event": Event,
-        /// The task it happened to.
+        /// The task it happened to: its id, as the text has it.
         task_name as "taskName": &'a str,
         /// Its number, from 1.
         task_num as "taskNum": u32,
