@@ -15,7 +15,7 @@ use rigline_std::eval::store::Store;
 use rigline_tests::emulator::{Emulator, read_line};
 use serde_json::{Value, json};
 
-/// Runs an eval; cancels it when this is logged.
+/// Runs an eval; cancels it in the operation after the one that logs this.
 fn run(eval: &Path, target: &str, cancel_at: Option<&str>) -> (Arc<Outcome>, String) {
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -40,6 +40,8 @@ fn run(eval: &Path, target: &str, cancel_at: Option<&str>) -> (Arc<Outcome>, Str
         while !logs.contains(sign) {
             logs += &(logged.recv_timeout(Duration::from_secs(60)).unwrap() + "\n");
         }
+        // The reply to what has logged, and the next operation.
+        thread::sleep(Duration::from_secs(2));
         assert_eq!(runs.cancel(&id).unwrap(), Some(RunState::Cancelled));
     }
     let outcome = done.recv_timeout(Duration::from_secs(180)).unwrap();
@@ -64,7 +66,7 @@ fn falls(emulator: &Emulator, rail: &str) -> bool {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(10) {
         let state = emulator.control(&json!({ "cmd": "dut" }));
-        if state["dut"]["rails"][rail].as_f64().unwrap_or_else(|| panic!("{state}")) < 50.0 {
+        if state["rails"][rail].as_f64().unwrap_or_else(|| panic!("{state}")) < 50.0 {
             return true;
         }
         thread::sleep(Duration::from_millis(20));
