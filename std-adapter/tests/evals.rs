@@ -479,7 +479,7 @@ fn what_is_no_eval_says_why_and_keeps_nobody_waiting() {
         })
         .collect();
     let bomb = format!("a: &a [x,x,x,x,x,x,x,x,x,x]\n{bomb}name: n\ntasks: [t.yaml]\n");
-    let deep = format!("name: n\nx: {}1{}\ntasks: [t.yaml]\n", "[".repeat(65), "]".repeat(65));
+    let deep = format!("name: n\nx: {}1{}\ntasks: [t.yaml]\n", "[".repeat(33), "]".repeat(33));
     let deeper = format!("x: {}", "{a: ".repeat(50_000));
     let long = format!("name: n\n#{}", "x".repeat(4 << 20));
     let table: [(&[u8], &str); 19] = [
@@ -503,8 +503,8 @@ fn what_is_no_eval_says_why_and_keeps_nobody_waiting() {
             bomb.as_bytes(),
             "Not valid YAML: more than 100000 values, those that aliases stand for counted too (eval.yaml:",
         ),
-        (deep.as_bytes(), "Not valid YAML: nested deeper than 64 (eval.yaml:2)"),
-        (deeper.as_bytes(), "Not valid YAML: nested deeper than 64 (eval.yaml:1)"),
+        (deep.as_bytes(), "Not valid YAML: nested deeper than 32 (eval.yaml:2)"),
+        (deeper.as_bytes(), "Not valid YAML: nested deeper than 32 (eval.yaml:1)"),
     ];
     let folder = folder(&[]);
     let path = folder.path().join("eval.yaml");

@@ -291,6 +291,19 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_exact() {
+        for (levels, is_read) in [(DEPTH_LIMIT, true), (DEPTH_LIMIT + 1, false)] {
+            let nested = Node::parse(&format!("{}{}", "[".repeat(levels), "]".repeat(levels)));
+            assert_eq!(nested.is_ok(), is_read, "{levels} levels: {nested:?}");
+        }
+        // The list is one of the values.
+        for (values, is_read) in [(VALUE_LIMIT, true), (VALUE_LIMIT + 1, false)] {
+            let many = Node::parse(&format!("[{}]", "1,".repeat(values - 1)));
+            assert_eq!(many.is_ok(), is_read, "{values} values");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_says_where() {
         for (source, line) in [("a: [1\n", 1), ("a: 1\nb: {", 2), ("a: 1\na: 2\n", 2), ("x: *nothing\n", 1)] {
             let fault = Node::parse(source).unwrap_err();

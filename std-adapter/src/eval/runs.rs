@@ -107,9 +107,10 @@ struct Entry {
     cancel: CancellationToken,
 }
 
-/// A run that was accepted. It goes once it is launched.
+/// A run that was accepted. It goes once it is launched; dropped before, it has failed.
 pub struct Accepted {
     id: String,
+    end: End,
     spec: Arc<Spec>,
     executor: Executor,
     workdir: String,
@@ -190,12 +191,19 @@ impl Runs {
         }
         // Extensions run elsewhere.
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        if *self.inner.unfinished.borrow() >= RUN_LIMIT {
-            return Err(StartError::TooMany);
-        }
         if self.lock().is_closed {
             return Err(StartError::Ending);
         }
+        let has_room = self.inner.unfinished.send_if_modified(|count| {
+            let has_room = *count < RUN_LIMIT;
+            *count += usize::from(has_room);
+            has_room
+        });
+        if !has_room {
+            return Err(StartError::TooMany);
+        }
+        // From here on it counts, until this is dropped.
+        let mut end = End { runs: self.clone(), id: String::new() };
         let total = u32::try_from(spec.tasks.len()).unwrap_or(u32::MAX);
         let (id, file) = self.begin(&json!({
             "path": spec.path.to_string_lossy(),
@@ -219,9 +227,10 @@ impl Runs {
             }
             table.runs.insert(id.clone(), Entry { stored, cancel: cancel.clone() });
         }
-        self.inner.unfinished.send_modify(|count| *count += 1);
+        end.id.clone_from(&id);
         Ok(Accepted {
             id,
+            end,
             spec: Arc::new(spec),
             executor,
             workdir: folder.to_string_lossy().into_owned(),
@@ -329,8 +338,7 @@ impl Accepted {
 
     /// Lets it go, in the runtime. `on_event` gets what happens, `done` is called when nothing more will.
     pub fn launch(self, runtime: &Handle, on_event: OnEvent, done: impl FnOnce(Arc<Outcome>) + Send + 'static) {
-        let Self { id, spec, executor, workdir, verbose, cancel, file, runs } = self;
-        let end = End { runs: runs.clone(), id: id.clone() };
+        let Self { id, end, spec, executor, workdir, verbose, cancel, file, runs } = self;
         let file = Arc::new(Mutex::new(file));
         let on_event: OnEvent = {
             let (runs, id, spec) = (runs.clone(), id.clone(), spec.clone());
@@ -366,6 +374,7 @@ impl Accepted {
 /// Says that a run has ended, even if it panicked.
 struct End {
     runs: Runs,
+    /// Empty of one that did not come into being.
     id: String,
 }
 
@@ -378,7 +387,9 @@ impl Drop for End {
             entry.stored.state = RunState::Failed;
             entry.stored.error = Some("Eval execution failed: internal error".into());
         }
-        table.finished.push_back(self.id.clone());
+        if !self.id.is_empty() {
+            table.finished.push_back(std::mem::take(&mut self.id));
+        }
         while table.finished.len() > KEPT {
             if let Some(oldest) = table.finished.pop_front() {
                 table.runs.remove(&oldest);
@@ -511,6 +522,22 @@ mod tests {
     }
 
     #[test]
+    fn as_many_runs_are_accepted_as_there_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let eval = folder.path().join("eval.yaml");
+        std::fs::write(&eval, "name: e\ntasks: [{ id: t }]\n").unwrap();
+        let runs = Runs::new(Store::open(folder.path().join("runs")).unwrap(), None);
+        let request = Request { path: eval, ..Request::default() };
+        let mut accepted: Vec<_> = (0..RUN_LIMIT).map(|_| runs.accept(&request).unwrap()).collect();
+        assert!(matches!(runs.accept(&request), Err(StartError::TooMany)));
+        // One that nobody launches is over when it is dropped.
+        let dropped = accepted.pop().unwrap().id().to_owned();
+        assert_eq!(runs.look(&dropped).unwrap().unwrap().state, RunState::Failed);
+        accepted.push(runs.accept(&request).unwrap());
+        assert!(matches!(runs.accept(&request), Err(StartError::TooMany)));
+    }
+
+    #[test]
     fn a_run_that_is_cancelled_before_its_turn_touches_no_board_and_none_is_taken_after_all_are() {
         let folder = tempfile::tempdir().unwrap();
         let eval = folder.path().join("eval.yaml");
@@ -525,7 +552,9 @@ mod tests {
         let launch = || {
             let accepted = runs.accept(&request).unwrap();
             let (id, sender) = (accepted.id().to_owned(), sender.clone());
-            accepted.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| drop(sender.send(outcome.state)));
+            accepted.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| {
+                sender.send(outcome.state).unwrap_or_default()
+            });
             id
         };
         let next = || ended.recv_timeout(Duration::from_secs(30)).unwrap();
@@ -543,7 +572,7 @@ mod tests {
         runs.cancel_all();
         assert_eq!(next(), RunState::Cancelled);
         assert!(matches!(runs.accept(&request), Err(StartError::Ending)));
-        late.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| drop(sender.send(outcome.state)));
+        late.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| sender.send(outcome.state).unwrap_or_default());
         assert_eq!(next(), RunState::Cancelled);
         runtime.block_on(runs.idle());
         assert_eq!(nowhere.0.load(Ordering::Relaxed), 1);

@@ -20,8 +20,8 @@ use crate::target::Target;
 pub const FILE_LIMIT: u64 = 4 << 20;
 /// The most values of a file, those that aliases stand for counted too.
 pub const VALUE_LIMIT: usize = 100_000;
-/// How deep lists and maps may be nested in a file.
-pub const DEPTH_LIMIT: usize = 64;
+/// How deep lists and maps may be nested in a file. Reading them takes up to 32 KiB of stack a level, of a thread's 2 MiB.
+pub const DEPTH_LIMIT: usize = 32;
 /// The most tasks of an eval.
 pub const TASK_LIMIT: usize = 10_000;
 /// The most trials of a task.
