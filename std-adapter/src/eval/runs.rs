@@ -552,9 +552,7 @@ mod tests {
         let launch = || {
             let accepted = runs.accept(&request).unwrap();
             let (id, sender) = (accepted.id().to_owned(), sender.clone());
-            accepted.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| {
-                sender.send(outcome.state).unwrap_or_default()
-            });
+            accepted.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| sender.send(outcome.state).unwrap());
             id
         };
         let next = || ended.recv_timeout(Duration::from_secs(30)).unwrap();
@@ -572,7 +570,7 @@ mod tests {
         runs.cancel_all();
         assert_eq!(next(), RunState::Cancelled);
         assert!(matches!(runs.accept(&request), Err(StartError::Ending)));
-        late.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| sender.send(outcome.state).unwrap_or_default());
+        late.launch(runtime.handle(), Arc::new(|_| {}), move |outcome| sender.send(outcome.state).unwrap());
         assert_eq!(next(), RunState::Cancelled);
         runtime.block_on(runs.idle());
         assert_eq!(nowhere.0.load(Ordering::Relaxed), 1);

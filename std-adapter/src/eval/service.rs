@@ -56,7 +56,7 @@ fn raw(memory: &mut String, texts: impl Iterator<Item = String>) -> RawJson<'_> 
 
 impl EvalService for Service {
     fn list<'a>(&'a mut self, directory: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
-        let directory = directory.filter(|directory| *directory != "");
+        let directory = directory.filter(|directory| directory.chars().next().is_some());
         let folder = directory.map_or_else(|| PathBuf::from("."), file);
         if let Some(path) = directory.filter(|_| !folder.exists()) {
             return Err(Error::NotFound { path });

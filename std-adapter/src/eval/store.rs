@@ -89,7 +89,7 @@ impl Store {
             match fs::hard_link(&new, &path) {
                 // Some file systems have no links.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !path.exists() => {
-                    fs::rename(&new, &path)?
+                    fs::rename(&new, &path)?;
                 }
                 linked => linked?,
             }
