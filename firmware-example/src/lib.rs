@@ -21,8 +21,8 @@
 //!
 //! [`wires`] shares a rig between two wires.
 //!
-//! On bare metal with feature `firmware` the crate also holds what the RP2040 images share: `firmware`, the rig on a Raspberry
-//! Pi Pico; `usb_cdc`, a USB serial port as `embedded-io-async` streams; and `board_id`.
+//! On bare metal with feature `firmware` the crate also holds `firmware`, the rig on a Raspberry Pi Pico. What other firmware
+//! can use of it is the crate `rigline-embassy`.
 
 #![no_std]
 
@@ -37,9 +37,5 @@ pub mod wires;
 pub use board::Board;
 pub use rig::Rig;
 
-#[cfg(all(target_os = "none", feature = "pico"))]
-pub mod board_id;
 #[cfg(all(target_os = "none", feature = "firmware"))]
 pub mod firmware;
-#[cfg(all(target_os = "none", feature = "pico"))]
-pub mod usb_cdc;

@@ -1,7 +1,8 @@
 //! `rigline new`: what it writes builds and passes its own tests.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn new(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rigline")).arg("new").args(arguments).current_dir(folder).output().unwrap()
@@ -32,6 +33,98 @@ fn a_new_extension_builds_and_passes_its_tests() {
     assert!(text.contains("2 passed"), "{text}");
 }
 
+/// Both halves of the starter, with the checkout's own versions of what they depend on, and where they are built already.
+#[test]
+fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let folder = empty_folder("new-firmware");
+    let made = new(&folder, &["power-switch", "--firmware", "rp2040"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let project = folder.join("power-switch");
+    std::fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    let cargo = |arguments: &[&str]| {
+        Command::new(env!("CARGO"))
+            .args(arguments)
+            .current_dir(&project)
+            .env("CARGO_TARGET_DIR", target)
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .output()
+            .unwrap()
+    };
+    // Not as this checkout, which may be around the folder.
+    std::fs::write(folder.join("rustfmt.toml"), "").unwrap();
+    let formatted = cargo(&["fmt", "--all", "--check"]);
+    assert!(formatted.status.success(), "{}", String::from_utf8_lossy(&formatted.stdout));
+    let tested = cargo(&["test", "--offline"]);
+    let text = String::from_utf8_lossy(&tested.stdout);
+    assert!(tested.status.success(), "{text}{}", String::from_utf8_lossy(&tested.stderr));
+    assert!(text.contains("2 passed"), "{text}");
+
+    if let Some(missing) = no_firmware_here(&cargo) {
+        assert!(std::env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{missing}");
+        writeln!(std::io::stderr(), "skipped: {missing}").unwrap();
+        return;
+    }
+    let built = cargo(&["firmware", "--offline"]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let image = target.join("thumbv6m-none-eabi/firmware/power-switch-firmware");
+    greets_in_the_emulator(&root, &image);
+}
+
+/// Why the firmware cannot be built on this computer, if it cannot.
+fn no_firmware_here(cargo: &dyn Fn(&[&str]) -> Output) -> Option<&'static str> {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?.stdout;
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot).trim());
+    if !sysroot.join("lib/rustlib/thumbv6m-none-eabi/lib").is_dir() {
+        return Some("the firmware needs its target: rustup target add thumbv6m-none-eabi");
+    }
+    let fetched = cargo(&["fetch", "--target", "thumbv6m-none-eabi"]);
+    (!fetched.status.success()).then_some("the firmware's dependencies cannot be had")
+}
+
+/// Both operations, by the host, on the image over emulated USB.
+fn greets_in_the_emulator(root: &Path, image: &Path) {
+    let emulator = root.join("tests/emulator");
+    if !emulator.join("node_modules/rp2040js").is_dir() {
+        writeln!(std::io::stderr(), "skipped: no emulator for the new firmware: npm ci in tests/emulator").unwrap();
+        return;
+    }
+    let mut board = Command::new("node")
+        .arg(emulator.join("emulator.mjs"))
+        .arg(image)
+        .args(["--quiet", "--until-eof"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(board.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+    assert_eq!(ready["usb"]["product"], "power-switch");
+    let target = format!("tcp:127.0.0.1:{}", ready["usb_port"]);
+    for (call, wanted) in [(&["greet", "name=Ada"], "Hello, Ada!"), (&["light", "on=true"], "the lamp is on")] {
+        let called = Command::new(env!("CARGO_BIN_EXE_rigline"))
+            .args(["call", &target])
+            .args(call)
+            .args(["--start-timeout", "40s"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&called.stdout);
+        assert!(text.contains(wanted), "{text}{}", String::from_utf8_lossy(&called.stderr));
+    }
+    // The emulator ends with its standard input.
+    drop(board.stdin.take());
+    board.wait().unwrap();
+}
+
+#[test]
+fn the_udev_rule_is_the_rigs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let rule = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    assert_eq!(rule("src/bin/rigline/new/rp2040/udev.rules"), rule("../firmware-example/udev/60-rigline.rules"));
+}
+
 #[test]
 fn names_that_the_program_or_yaml_use_otherwise_will_do() {
     let folder = empty_folder("new-names");
@@ -53,7 +146,7 @@ fn names_that_the_program_or_yaml_use_otherwise_will_do() {
 #[test]
 fn a_name_that_cannot_be_and_a_folder_that_is_there_are_refused() {
     let folder = empty_folder("new-refused");
-    for name in ["Power", "1st", "a b", "test", "../x", "", "rigline-std"] {
+    for name in ["Power", "1st", "a b", "test", "../x", "", "rigline-std", "rigline-embassy"] {
         let refused = new(&folder, &[name]);
         assert_eq!(refused.status.code(), Some(2), "{name}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot be a package's name"), "{name}");

@@ -37,6 +37,18 @@ impl Emulator {
         Self::start_with(name, &["--fast"])
     }
 
+    /// Runs the image at this path for a person: it tells on standard error about resets and faults. `options` are those of
+    /// `emulator.mjs`.
+    ///
+    /// # Errors
+    /// Something that the emulator needs is missing, or the image does not enumerate.
+    pub fn of(image: &Path, options: &[String]) -> Result<Self, String> {
+        if !image.is_file() {
+            return Err(format!("no image {}", image.display()));
+        }
+        Self::spawn(&node()?, image, options)
+    }
+
     fn start_with(name: &str, options: &[&str]) -> Option<Self> {
         let (node, image) = match requirements(name) {
             Ok(found) => found,
@@ -47,24 +59,28 @@ impl Emulator {
                 return None;
             }
         };
-        Some(Self::spawn(&node, &image, options))
+        let options: Vec<String> = [&["--quiet"], options].concat().into_iter().map(str::to_owned).collect();
+        match Self::spawn(&node, &image, &options) {
+            Ok(emulator) => Some(emulator),
+            Err(reason) => panic!("{reason}"),
+        }
     }
 
-    fn spawn(node: &Path, image: &Path, options: &[&str]) -> Self {
+    fn spawn(node: &Path, image: &Path, options: &[String]) -> Result<Self, String> {
         let mut command = Command::new(node);
-        command.arg(directory().join("emulator.mjs")).arg(image).args(["--quiet", "--until-eof"]).args(options);
+        command.arg(directory().join("emulator.mjs")).arg(image).arg("--until-eof").args(options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut child = command.spawn().expect("node starts");
+        let mut child = command.spawn().map_err(|error| format!("{}: {error}", node.display()))?;
         let mut line = String::new();
         let read = BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line);
         let ready: Value = match read.ok().and_then(|_| serde_json::from_str(&line).ok()) {
             Some(ready) => ready,
-            None => panic!("{} did not enumerate: {:?}", image.display(), child.wait()),
+            None => return Err(format!("{} did not enumerate: {:?}", image.display(), child.wait())),
         };
         let control = Mutex::new(BufReader::new(connect(&ready["control_port"])));
-        Self { child, ready, control }
+        Ok(Self { child, ready, control })
     }
 
     /// The USB identity that the host read: `vendor_id`, `product_id`, `manufacturer`, `product`, `serial_number`.
@@ -95,10 +111,24 @@ impl Emulator {
     /// # Panics
     /// Never: the emulator has told it.
     pub fn uart_port(&self) -> u16 {
-        self.ready["uart_port"]
-            .as_u64()
-            .and_then(|port| u16::try_from(port).ok())
-            .expect("the emulator tells its ports")
+        port(&self.ready["uart_port"])
+    }
+
+    /// The TCP port that takes commands, for programs of their own.
+    ///
+    /// # Panics
+    /// Never: the emulator has told it.
+    pub fn control_port(&self) -> u16 {
+        port(&self.ready["control_port"])
+    }
+
+    /// Waits until the emulator ends; whether it ended well.
+    pub fn wait(&mut self) -> bool {
+        // Its standard input stays open: it ends with this program.
+        let stdin = self.child.stdin.take();
+        let status = self.child.wait();
+        drop(stdin);
+        status.is_ok_and(|status| status.success())
     }
 
     /// Sends a command to the control port and gives its answer; `tests/emulator/README.md` lists them.
@@ -185,13 +215,41 @@ fn connect(to: &Value) -> TcpStream {
     stream
 }
 
+/// Makes what the emulator needs and is not there yet: its npm package, and the firmware's image of this name.
+///
+/// # Errors
+/// It cannot be made.
+pub fn prepare(name: &str) -> Result<(), String> {
+    let make = |command: &str, arguments: &[&str], folder: PathBuf| {
+        eprintln!("{command} {}", arguments.join(" "));
+        let made = Command::new(command).args(arguments).current_dir(folder).status();
+        if made.is_ok_and(|status| status.success()) { Ok(()) } else { Err(format!("{command} failed")) }
+    };
+    if !has_package() {
+        make("npm", &["ci", "--no-audit", "--no-fund"], directory())?;
+    }
+    if !firmware_directory().join(name).is_file() {
+        make("cargo", &[if name == "rig" { "firmware" } else { "firmware-bench" }], root())?;
+    }
+    Ok(())
+}
+
+fn node() -> Result<PathBuf, String> {
+    let node = PathBuf::from(env::var_os("RIGLINE_NODE").unwrap_or_else(|| "node".into()));
+    if Command::new(&node).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return Ok(node);
+    }
+    Err("the emulator needs Node.js 18 or newer".into())
+}
+
+fn has_package() -> bool {
+    directory().join("node_modules/rp2040js").is_dir()
+}
+
 /// Node and the image, or what is missing.
 fn requirements(name: &str) -> Result<(PathBuf, PathBuf), String> {
-    let node = PathBuf::from(env::var_os("RIGLINE_NODE").unwrap_or_else(|| "node".into()));
-    if !Command::new(&node).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        return Err("the emulator needs Node.js 18 or newer".into());
-    }
-    if !directory().join("node_modules/rp2040js").is_dir() {
+    let node = node()?;
+    if !has_package() {
         return Err("the emulator needs its npm package: npm ci in tests/emulator".into());
     }
     let image = firmware_directory().join(name);
@@ -201,7 +259,8 @@ fn requirements(name: &str) -> Result<(PathBuf, PathBuf), String> {
     Ok((node, image))
 }
 
-fn firmware_directory() -> PathBuf {
+/// Where the firmware's images are: `RIGLINE_FIRMWARE_DIR`, or the place where `cargo firmware` puts them.
+pub fn firmware_directory() -> PathBuf {
     if let Some(directory) = env::var_os("RIGLINE_FIRMWARE_DIR") {
         return directory.into();
     }

@@ -2,4 +2,6 @@
 
 pub mod emulator;
 pub mod link;
+#[cfg(unix)]
+pub mod pty;
 pub mod session;

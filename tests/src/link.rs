@@ -1,5 +1,6 @@
 //! A host's end of the binary link over a TCP stream, for tests.
 
+use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -12,7 +13,6 @@ use crate::emulator::PATIENCE;
 pub type Received = (Kind, u32, String);
 
 /// One session on a link.
-#[derive(Debug)]
 pub struct LinkHost {
     stream: TcpStream,
     collector: Collector<'static>,
@@ -20,6 +20,15 @@ pub struct LinkHost {
     pub sequence: u32,
     /// The frames that were not asked for yet.
     waiting: std::collections::VecDeque<Received>,
+    /// Bytes of a frame that has not ended, and what is done to it when it has.
+    incoming: Vec<u8>,
+    through: Box<dyn FnMut(&mut [u8])>,
+}
+
+impl fmt::Debug for LinkHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkHost").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
 }
 
 impl LinkHost {
@@ -30,7 +39,14 @@ impl LinkHost {
     #[track_caller]
     pub fn open(stream: TcpStream, session: u32) -> Self {
         let collector = Collector::new(Box::leak(vec![0; 8192].into_boxed_slice()));
-        let mut host = Self { stream, collector, sequence: 0, waiting: std::collections::VecDeque::new() };
+        let mut host = Self {
+            stream,
+            collector,
+            sequence: 0,
+            waiting: std::collections::VecDeque::new(),
+            incoming: Vec::new(),
+            through: Box::new(|_| {}),
+        };
         host.hello(session);
         host
     }
@@ -117,8 +133,24 @@ impl LinkHost {
         self.waiting.pop_front()
     }
 
+    /// From now on each frame of the device, its end included, goes through this before it is looked at.
+    pub fn receive_through(&mut self, wire: impl FnMut(&mut [u8]) + 'static) {
+        self.through = Box::new(wire);
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         for &byte in bytes {
+            self.incoming.push(byte);
+            if byte == 0 {
+                let mut frame = std::mem::take(&mut self.incoming);
+                (self.through)(&mut frame);
+                self.collect(&frame);
+            }
+        }
+    }
+
+    fn collect(&mut self, frame: &[u8]) {
+        for &byte in frame {
             if let Some(Collected::Frame(Frame { kind, sequence, payload })) = self.collector.push(byte) {
                 self.waiting.push_back((kind, sequence, String::from_utf8_lossy(payload).into_owned()));
             }

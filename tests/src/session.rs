@@ -10,7 +10,6 @@ use rigline::serve::blocking::serve;
 use rigline::{Clock, Extension, Instant};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
-use serde_json::Value;
 
 /// The gevals text's example session, adapted to the rig, and what may go wrong in one. A busy computer does not change its
 /// lines: the board under test is up before it is waited for.
@@ -52,33 +51,62 @@ pub fn on_the_desktop(lines: &[&str], limits: (usize, usize)) -> Vec<String> {
     String::from_utf8(pipe.output).expect("JSON is UTF-8").lines().map(str::to_owned).collect()
 }
 
-/// Masks what may differ: measured values, times, and who the board is; and leaves out logs that only say that a wait goes on.
+/// The lines without what may differ, and byte for byte as they are but for that: `~` in place of measured values and times,
+/// `@` in place of who the board is; the logs left out whose number depends on how long a wait takes. Limits are the same,
+/// where the desktop was given the board's.
 pub fn comparable(lines: &[String]) -> Vec<String> {
-    let lines = lines.iter().map(|line| mask(line));
-    lines.filter(|line| !(line.contains(r#""level":"debug""#) && line.contains(" after # ms"))).collect()
+    lines.iter().map(|line| mask(line)).filter(|line| !is_wait_going_on(line)).collect()
 }
 
+/// What stands before a measured value or time: in outputs and data, and in texts.
+const BEFORE_MEASURED: &[&str] = &[
+    r#""volts":""#,
+    r#""celsius":""#,
+    r#""min":""#,
+    r#""max":""#,
+    r#""value":"#,
+    r#""waited_ms":""#,
+    r#""waited_ms":"#,
+    r#""uptime_ms":""#,
+    " is at ",
+    " after ",
+    ": passed, ",
+    ": failed, ",
+];
+
+/// What stands before a word of the board's identity, which ends at a quote.
+const BEFORE_IDENTITY: &[&str] = &[r#""board":""#, r#""git":""#, " on board "];
+
+/// Only a chip has been reset, and tells why.
+const BEFORE_RESET: &str = r#","reset":""#;
+
 fn mask(line: &str) -> String {
-    if line.contains("uptime_ms") {
-        let mut reply: Value = serde_json::from_str(line).expect("a line is JSON");
-        let outputs = reply["result"]["outputs"].as_object_mut().expect("identify has outputs");
-        for name in ["board", "git", "uptime_ms", "reset"] {
-            outputs.shift_remove(name);
-        }
-        reply["result"]["message"] = Value::Null;
-        return reply.to_string();
-    }
     let mut masked = String::new();
     let mut rest = line;
-    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
-        let length = rest[start..].find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len() - start);
-        let (before, number) = (&rest[..start], &rest[start..start + length]);
-        masked.push_str(before);
-        let is_time = [" after ", r#"waited_ms":"#, r#"waited_ms":""#].iter().any(|end| before.ends_with(end));
-        masked.push_str(if is_time || number.contains('.') { "#" } else { number });
-        rest = &rest[start + length..];
+    while let Some(char) = rest.chars().next() {
+        let after = |marks: &[&str]| marks.iter().any(|mark| masked.ends_with(mark));
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').unwrap_or(rest.len());
+        let word = rest.find('"').unwrap_or(rest.len());
+        if number > 0 && after(BEFORE_MEASURED) {
+            masked.push('~');
+            rest = &rest[number..];
+        } else if after(BEFORE_IDENTITY) {
+            masked.push('@');
+            rest = &rest[word..];
+        } else if let Some(reset) = rest.strip_prefix(BEFORE_RESET) {
+            rest = reset.split_once('"').map_or("", |(_, rest)| rest);
+        } else {
+            masked.push(char);
+            rest = &rest[char.len_utf8()..];
+        }
     }
-    masked + rest
+    masked
+}
+
+/// Whether a masked line is one that a wait logs every so often.
+fn is_wait_going_on(line: &str) -> bool {
+    line.contains(r#""level":"debug""#)
+        && [" is at ~ V after ~ ms", " is high after ~ ms", " is low after ~ ms"].iter().any(|text| line.contains(text))
 }
 
 #[derive(Debug)]
@@ -125,5 +153,31 @@ impl Write for Pipe<'_> {
 
     fn flush(&mut self) -> Result<(), Infallible> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mask;
+
+    #[test]
+    fn nothing_is_masked_but_measured_values_and_identity() {
+        for (line, masked) in [
+            (
+                r#"{"jsonrpc":"2.0","id":3,"result":{"success":true,"outputs":{"volts":"3.301","min":"3.299","max":"3.303","samples":"16"},"message":"3V3 is at 3.301 V"}}"#,
+                r#"{"jsonrpc":"2.0","id":3,"result":{"success":true,"outputs":{"volts":"~","min":"~","max":"~","samples":"16"},"message":"3V3 is at ~ V"}}"#,
+            ),
+            (
+                r#"{"message":"waiting for 5V0 to be from 4.75 to 5.25 V: it is at -0.001 V"}"#,
+                r#"{"message":"waiting for 5V0 to be from 4.75 to 5.25 V: it is at ~ V"}"#,
+            ),
+            (r#"{"message":"3V3 on: passed, 3.300 V","n":"1.5"}"#, r#"{"message":"3V3 on: passed, ~ V","n":"1.5"}"#),
+            (
+                r#"{"outputs":{"firmware":"0.1.0","git":"cfec4a8d","board":"E66","uptime_ms":"17","buttons":["RESET"],"reset":"power on"},"message":"rig 0.1.0 on board E66"}"#,
+                r#"{"outputs":{"firmware":"0.1.0","git":"@","board":"@","uptime_ms":"~","buttons":["RESET"]},"message":"rig 0.1.0 on board @"}"#,
+            ),
+        ] {
+            assert_eq!(mask(line), masked);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The USB port of `rigline_rig::usb_cdc`, and the emulator itself, with the images `echo` and `probe`.
+//! The USB port of `rigline_embassy::usb_cdc`, and the emulator itself, with the images `echo` and `probe`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -2,42 +2,14 @@
 #![cfg(unix)]
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
+use std::time::Duration;
 
 use rigline_tests::emulator::Emulator;
-
-/// A pty with the board's USB serial port behind it.
-struct Pty {
-    path: String,
-    /// Keeps the pty from hanging up while nobody has it open.
-    _user: std::os::fd::OwnedFd,
-}
-
-impl Pty {
-    fn of(board: &TcpStream) -> Self {
-        let pty = rustix_openpty::openpty(None, None).expect("there are ptys");
-        let path = rustix::pty::ptsname(&pty.controller, Vec::new()).unwrap().into_string().unwrap();
-        let controller = File::from(pty.controller);
-        let pump = |mut from: Box<dyn Read + Send>, mut to: Box<dyn Write + Send>| {
-            thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                while let Ok(read) = from.read(&mut bytes) {
-                    if read == 0 || to.write_all(&bytes[..read]).is_err() {
-                        break;
-                    }
-                }
-            });
-        };
-        board.set_read_timeout(None).unwrap();
-        pump(Box::new(controller.try_clone().unwrap()), Box::new(board.try_clone().unwrap()));
-        pump(Box::new(board.try_clone().unwrap()), Box::new(controller));
-        Self { path, _user: pty.user }
-    }
-}
+use rigline_tests::pty::Pty;
 
 /// The command, built if it is not there yet.
 fn rigline() -> PathBuf {
@@ -77,21 +49,17 @@ fn everything_passes(target: &str) {
 #[test]
 fn a_board_on_a_serial_port() {
     let Some(emulator) = Emulator::start("rig") else { return };
-    let board = emulator.usb();
-    let pty = Pty::of(&board);
-    everything_passes(&format!("serial:{}", pty.path));
-    let bridge = format!("exec:{} bridge serial:{}", rigline().display(), pty.path);
+    let pty = Pty::in_front_of(emulator.usb_port()).unwrap();
+    everything_passes(&format!("serial:{}", pty.path()));
+    let bridge = format!("exec:{} bridge serial:{}", rigline().display(), pty.path());
     passes(&["check", &bridge, "--patience", "30s"], &[" 0 failed"]);
 }
 
 #[test]
 fn a_board_behind_tcp() {
     let Some(emulator) = Emulator::start("rig") else { return };
-    let board = emulator.usb();
-    let address = board.peer_addr().unwrap();
-    drop(board);
-    everything_passes(&format!("tcp:{address}"));
-    let bridge = format!("exec:{} bridge tcp:{address}", rigline().display());
+    everything_passes(&format!("tcp:127.0.0.1:{}", emulator.usb_port()));
+    let bridge = format!("exec:{} bridge tcp:127.0.0.1:{}", rigline().display(), emulator.usb_port());
     passes(&["check", &bridge, "--patience", "30s"], &[" 0 failed"]);
 }
 
@@ -99,4 +67,29 @@ fn a_board_behind_tcp() {
 fn a_board_on_the_binary_link() {
     let Some(emulator) = Emulator::start("rig") else { return };
     everything_passes(&format!("tcp:127.0.0.1:{}?link=cobs", emulator.uart_port()));
+}
+
+/// What a terminal program does, and what it does not: opening raises DTR, closing drops it and forgets half a line.
+#[test]
+fn a_pty_is_opened_and_closed_as_a_serial_port() {
+    let Some(emulator) = Emulator::start("rig") else { return };
+    let pty = Pty::in_front_of(emulator.usb_port()).unwrap();
+    let dtr_becomes = |up: bool| {
+        for _ in 0..500 {
+            if emulator.stats()["dtr"] == up {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("DTR does not become {up}");
+    };
+    for _ in 0..2 {
+        dtr_becomes(false);
+        let mut port = File::options().read(true).write(true).open(pty.path()).unwrap();
+        dtr_becomes(true);
+        port.write_all(b"{\"op\":\"health\"}\n{\"half").unwrap();
+        let mut line = String::new();
+        BufReader::new(&port).read_line(&mut line).unwrap();
+        assert_eq!(line, "{\"status\":\"ok\"}\n");
+    }
 }

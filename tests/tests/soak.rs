@@ -1,12 +1,14 @@
 //! Hostile traffic on both wires, from a seed. `RIGLINE_SOAK` is how many requests; a few, if unsaid.
 
-use std::env;
+use std::cell::RefCell;
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use std::{env, fmt};
 
 use rigline::link::Kind;
-use rigline_tests::emulator::{Emulator, read_line};
+use rigline_tests::emulator::{Emulator, assert_silent, read_line};
 use rigline_tests::link::{LinkHost, frame};
 use serde_json::{Value, json};
 
@@ -35,9 +37,69 @@ fn count(id: usize) -> String {
     )
 }
 
+/// A valid request besides `count`, and what is wrong with its answer and the logs before that, if anything is.
+struct Other {
+    line: String,
+    id: String,
+    logs: usize,
+    message: Option<String>,
+}
+
+impl Other {
+    fn new(number: usize, random: &mut Random) -> Self {
+        let id = format!("other {number}");
+        let request = |operation: &str, args: &Value| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":"{id}","method":"execute","params":{{"operation":"{operation}","args":{args},"context":{{}}}}}}"#
+            )
+        };
+        let (line, logs, message) = match random.below(6) {
+            // Often a multiple of USB's packet.
+            0 => {
+                let without =
+                    r#"{"jsonrpc":"2.0","id":"","result":{"success":true,"message":""}}"#.len() + 1 + id.len();
+                let length = 64 * (2 + random.below(60)) - without + random.below(2);
+                (request("say", &json!({"length": length})), 0, Some("x".repeat(length)))
+            }
+            1 => {
+                let (count, length) = (random.below(20), random.below(300));
+                let every = random.below(3);
+                (
+                    request("log", &json!({"count": count, "length": length, "every_ms": every})),
+                    count,
+                    Some("logged".into()),
+                )
+            }
+            2 => (request("measure", &json!({"channel": "3V3", "samples": 4})), 0, None),
+            3 => (request("gpio-write", &json!({"pin": "GP14", "high": random.below(2) == 0})), 0, None),
+            4 => (request("nope", &json!({})), 0, None),
+            _ => (format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"initialize","params":{{}}}}"#), 0, None),
+        };
+        Self { line, id, logs, message }
+    }
+
+    #[track_caller]
+    fn check(&self, answer: &Value, logs: usize) {
+        assert_eq!(logs, self.logs, "{}: {answer}", self.line);
+        if let Some(message) = &self.message {
+            assert_eq!(answer["result"]["message"], json!(message), "{}", self.line);
+        }
+    }
+}
+
+/// How many lines a log line stands for: itself, or those that it says were dropped.
+fn logs_in(log: &Value) -> usize {
+    let message = log["params"]["message"].as_str().unwrap();
+    let dropped = message.split_once(" log line").and_then(|(count, _)| count.parse().ok());
+    dropped.unwrap_or(1)
+}
+
+/// The id of requests that are no more whole.
+const HOSTILE: usize = 9_999_999;
+
 /// A line that is answered with at most one error, or with nothing; never with an id of ours.
 fn hostile(random: &mut Random) -> Vec<u8> {
-    let whole = count(9_999_999).into_bytes();
+    let whole = count(HOSTILE).into_bytes();
     let mut line = match random.below(8) {
         0 => whole[..random.below(whole.len() - 1)].to_vec(),
         1 => (0..random.below(300)).map(|_| u8::try_from(random.below(256)).unwrap()).collect(),
@@ -83,9 +145,12 @@ fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
     let (mut least, mut most) = (0, 0);
     let mut early_peak = None;
     let rounds = rounds(150);
+    let begun = Instant::now();
+    let (mut requests, mut answered, mut hostiles, mut lost, mut stalled) = (0, 0, 0, 0, 0);
     for id in 1..=rounds {
         let (mut hostile_lines, mut bytes) = (0, Vec::new());
         for _ in 0..random.below(4) {
+            hostiles += 1;
             let line = hostile(&mut random);
             // A lone CR ends a line too.
             hostile_lines += 1 + line.iter().filter(|byte| **byte == b'\r').count();
@@ -97,6 +162,7 @@ fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
                 // Cut, and forgotten with its connection.
                 bytes.extend(hostile(&mut random));
                 write_cut(&mut port, &bytes, &mut random);
+                lost += 1;
                 lose(&emulator, &mut random);
                 port = reopened(&emulator, port);
                 continue;
@@ -106,6 +172,7 @@ fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
                 bytes.extend(count(8_888_888).into_bytes());
                 bytes.push(b'\n');
                 write_cut(&mut port, &bytes, &mut random);
+                (requests, lost) = (requests + 1, lost + 1);
                 lose(&emulator, &mut random);
                 port = reopened(&emulator, port);
                 most += 1;
@@ -115,18 +182,38 @@ fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
         }
         let stalls = random.below(6) == 0;
         if stalls {
+            stalled += 1;
             emulator.control(&json!({"cmd": "reading", "value": false}));
+        }
+        let mut other = (random.below(3) == 0).then(|| Other::new(id, &mut random));
+        if let Some(other) = &other {
+            bytes.extend(other.line.as_bytes());
+            bytes.push(b'\n');
+            requests += 1;
         }
         bytes.extend(count(id).into_bytes());
         bytes.push(b'\n');
+        requests += 1;
         write_cut(&mut port, &bytes, &mut random);
         if stalls {
             emulator.control(&json!({"cmd": "sleep", "ms": 1 + random.below(400)}));
             emulator.control(&json!({"cmd": "reading", "value": true}));
         }
+        let mut logs = 0;
         loop {
             let answer = next(&mut port);
+            if answer["method"] == "log" {
+                logs += logs_in(&answer);
+                continue;
+            }
+            if let Some(other) = other.take_if(|other| answer["id"] == other.id) {
+                other.check(&answer, logs);
+                answered += 1;
+                continue;
+            }
             if answer["id"] == json!(id) {
+                assert!(other.is_none(), "out of order: {answer}");
+                answered += 1;
                 let calls = answer["result"]["outputs"]["calls"].as_str().and_then(|calls| calls.parse().ok());
                 let calls: usize = calls.unwrap_or_else(|| panic!("{answer}"));
                 (least, most) = (least + 1, most + 1);
@@ -134,7 +221,9 @@ fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
                 (least, most) = (calls, calls);
                 break;
             }
-            assert_eq!(answer["id"], Value::Null, "{answer}");
+            // A changed byte may end the object early: then it has its id.
+            assert!(answer["id"].is_null() || answer["id"] == json!(HOSTILE), "{answer}");
+            assert!(answer.get("error").is_some(), "{answer}");
             assert!(hostile_lines > 0, "{answer}");
             hostile_lines -= 1;
         }
@@ -142,10 +231,17 @@ fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
             early_peak = emulator.stats()["stack"]["peak"].as_u64();
         }
     }
+    assert_silent(&mut port);
     let stats = emulator.stats();
+    println!(
+        "USB: {requests} valid requests, {answered} answered once each, {lost} connections lost, {stalled} stalls of the reader, \
+         {hostiles} hostile lines, {:.0?}",
+        begun.elapsed()
+    );
     assert_eq!((&stats["resets"], &stats["faults"]), (&json!(0), &json!(0)));
     let peak = stats["stack"]["peak"].as_u64().unwrap();
     assert!(peak <= early_peak.unwrap_or(peak) + 512, "the stack grows: {early_peak:?}, {peak}");
+    println!("USB: peak stack {early_peak:?} B after a third, {peak} B in the end; all other RAM is static");
 }
 
 fn lose(emulator: &Emulator, random: &mut Random) {
@@ -175,7 +271,18 @@ fn no_damaged_frame_runs_and_every_request_on_the_link_runs_once() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut link = LinkHost::open(emulator.uart(), 7);
     let requests = u32::try_from(rounds(150)).unwrap();
-    let mut damaged = 0;
+    let begun = Instant::now();
+    let mut flipped = Flipped::default();
+    let mut sent = 0;
+    // One reply in three is damaged on its way back.
+    let back = Rc::new(RefCell::new((Random(0x0bad_c0de), Flipped::default())));
+    let on_the_way_back = Rc::clone(&back);
+    link.receive_through(move |bytes| {
+        let (random, flipped) = &mut *on_the_way_back.borrow_mut();
+        if random.below(3) == 0 {
+            flipped.damage(bytes, 1 + random.below(2), random);
+        }
+    });
     for sequence in 1..=requests {
         let id = usize::try_from(sequence).unwrap();
         let request = frame(Kind::Request, sequence, count(id).as_bytes());
@@ -186,18 +293,14 @@ fn no_damaged_frame_runs_and_every_request_on_the_link_runs_once() {
             let mut bytes = request.clone();
             // The first is always damaged, by one bit or two, anywhere in the frame: its end and COBS's codes included.
             let flips = if tries == 1 { 1 + random.below(2) } else { random.below(3) };
-            for _ in 0..flips {
-                let bit = random.below(bytes.len() * 8);
-                bytes[bit / 8] ^= 1 << (bit % 8);
-            }
-            damaged += u32::from(bytes != request);
+            flipped.damage(&mut bytes, flips, &mut random);
             bytes.push(0);
             link.send_raw(&bytes);
+            sent += 1;
             // All that comes of it; without an answer it is sent again.
             let mut answer = None;
             while let Some((kind, number, payload)) = link.next_within(QUIET) {
-                // A third of the replies is lost on the way back.
-                if kind == Kind::Reply && number == sequence && random.below(3) > 0 {
+                if kind == Kind::Reply && number == sequence {
                     answer = Some(payload);
                 }
             }
@@ -208,5 +311,60 @@ fn no_damaged_frame_runs_and_every_request_on_the_link_runs_once() {
         let reply: Value = serde_json::from_str(&reply).unwrap();
         assert_eq!(reply["result"]["outputs"]["calls"], json!(sequence.to_string()), "after {tries} tries");
     }
-    assert!(damaged >= requests);
+    assert!(flipped.frames >= requests);
+    let stats = emulator.stats();
+    assert_eq!((&stats["resets"], &stats["faults"]), (&json!(0), &json!(0)));
+    println!(
+        "UART: {requests} requests, each run once, in {sent} frames, of which damaged: {flipped}; on the way back: {}; {:.0?}",
+        back.borrow().1,
+        begun.elapsed()
+    );
+}
+
+/// What was damaged.
+#[derive(Default)]
+struct Flipped {
+    frames: u32,
+    single: u32,
+    double: u32,
+    /// Flips in the zero at a frame's end, and in COBS's code bytes.
+    ends: u32,
+    codes: u32,
+}
+
+impl Flipped {
+    /// Flips so many bits of a frame, no two of them the same.
+    fn damage(&mut self, frame: &mut [u8], flips: usize, random: &mut Random) {
+        let is_code = codes(frame);
+        let bits = frame.len() * 8;
+        let first = random.below(bits);
+        let second = (first + 1 + random.below(bits - 1)) % bits;
+        for bit in [first, second].into_iter().take(flips) {
+            let place = bit / 8;
+            self.ends += u32::from(place + 1 == frame.len());
+            self.codes += u32::from(is_code[place]);
+            frame[place] ^= 1 << (bit % 8);
+        }
+        self.frames += u32::from(flips > 0);
+        self.single += u32::from(flips == 1);
+        self.double += u32::from(flips == 2);
+    }
+}
+
+/// By place: whether a code byte of COBS stands there. A frame ends with its zero.
+fn codes(frame: &[u8]) -> Vec<bool> {
+    let mut codes = vec![false; frame.len()];
+    let mut place = 0;
+    while place + 1 < frame.len() && frame[place] != 0 {
+        codes[place] = true;
+        place += usize::from(frame[place]);
+    }
+    codes
+}
+
+impl fmt::Display for Flipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, single, double, ends, codes } = self;
+        write!(f, "{frames} ({single} by one bit, {double} by two; {ends} flips in delimiters, {codes} in COBS codes)")
+    }
 }

@@ -1,6 +1,4 @@
-//! The rig's hardware behind embassy's HAL, and its clock; [`pinmap`](crate::pinmap) is the wiring.
-
-use core::task::Waker;
+//! The rig's hardware behind embassy's HAL; [`pinmap`](crate::pinmap) is the wiring.
 
 use embassy_rp::Peri;
 use embassy_rp::adc::{self, Async, Channel};
@@ -8,8 +6,6 @@ use embassy_rp::gpio::{Input, Level, Output, Pull};
 use embassy_rp::peripherals::{
     ADC_TEMP_SENSOR, PIN_2, PIN_3, PIN_6, PIN_7, PIN_10, PIN_11, PIN_14, PIN_15, PIN_26, PIN_27, PIN_28,
 };
-use rigline::context;
-use rigline::{Clock, Instant};
 
 use crate::board::{Adc, Identity, Wired};
 use crate::pinmap::{LAYOUT, channel_value};
@@ -67,31 +63,5 @@ impl Adc for PicoAdc {
     async fn read(&mut self, channel: usize) -> Result<i32, adc::Error> {
         let Some(input) = self.channels.get_mut(channel) else { return Err(adc::Error::ConversionFailed) };
         Ok(channel_value(channel, self.adc.read(input).await?))
-    }
-}
-
-/// embassy's clock: microseconds since the reset. Its wakers must be those of embassy's executor.
-///
-/// Logs that have no line of their own go out over RTT, by defmt.
-#[derive(Debug, Clone, Copy)]
-pub struct EmbassyClock;
-
-impl Clock for EmbassyClock {
-    fn now(&self) -> Instant {
-        Instant::from_nanos(embassy_time::Instant::now().as_micros().wrapping_mul(1000))
-    }
-
-    fn wake_at(&self, at: Instant, waker: &Waker) {
-        let at = embassy_time::Instant::from_micros(at.as_nanos().div_ceil(1000));
-        embassy_time_driver::schedule_wake(at.as_ticks(), waker);
-    }
-
-    fn aside(&self, level: context::Level, text: &str) {
-        match level {
-            context::Level::Debug => defmt::debug!("{=str}", text),
-            context::Level::Info => defmt::info!("{=str}", text),
-            context::Level::Warn => defmt::warn!("{=str}", text),
-            context::Level::Error => defmt::error!("{=str}", text),
-        }
     }
 }

@@ -15,11 +15,10 @@
 //! - A panic or a hard fault resets the chip; its message outlives the reset, and `identify` tells it as `last_panic`.
 //! - A handler that keeps the processor for [`WATCHDOG`] without awaiting lets the watchdog reset the chip: `identify` then
 //!   gives `watchdog` as `reset`. Only this loop feeds it, so anything that stops the executor counts.
-//! - A host that does not read: a log line that cannot begin within [`LOG_LIMIT`] is dropped whole, see [`logs`].
+//! - A host that does not read: a log line that cannot begin within [`LOG_LIMIT`] is dropped whole, see [`LogsMayBeLost`].
 
 pub mod crash;
 pub mod hal;
-pub mod logs;
 
 use core::future::pending;
 
@@ -40,13 +39,14 @@ use rigline::frame::LineEnds;
 use rigline::link;
 use rigline::serve::Transport;
 use rigline::serve::asynch::serve;
+use rigline_embassy::rp2040::{self, Endpoints};
+use rigline_embassy::usb_cdc::{self, Port};
+use rigline_embassy::{EmbassyClock, LogsMayBeLost};
 use static_cell::StaticCell;
 
-use self::hal::{EmbassyClock, PicoBoard};
-use self::logs::LogsMayBeLost;
-use crate::usb_cdc::{self, Port, Rp2040Endpoints};
+use self::hal::PicoBoard;
+use crate::pinmap;
 use crate::wires::{OnWire, Wire, Wires};
-use crate::{board_id, pinmap};
 
 /// Lines as they come in: one may have 4095 bytes, its end apart.
 pub const REQUEST: usize = 4096;
@@ -60,6 +60,8 @@ pub const FRAME: usize = link::encoded_size(REQUEST - 1);
 pub const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// How long the executor may stand still before the chip is reset. The watchdog can wait 8.3 s at most.
 pub const WATCHDOG: Duration = Duration::from_secs(8);
+/// What USB calls the rig.
+pub const PRODUCT: &str = "rigline rig";
 /// The speed of UART0, in baud.
 pub const BAUD: u32 = 115_200;
 
@@ -95,7 +97,7 @@ pub async fn run<E: Extension>(
     watchdog.pause_on_debug(true);
     watchdog.start(WATCHDOG);
 
-    let id = board_id::hex(board_id::read(p.FLASH), SERIAL.init([0; 16]));
+    let id = rp2040::board_id(p.FLASH, SERIAL.init([0; 16]));
     defmt::info!("rig {=str} on board {=str}, reset: {=str}", env!("CARGO_PKG_VERSION"), id, reset);
     if let Some(text) = last_panic {
         defmt::warn!("before the reset: {=str}", text);
@@ -116,8 +118,8 @@ pub async fn run<E: Extension>(
     let (on_usb, on_uart) = (wires.on(Wire::Usb), wires.on(Wire::Uart));
 
     let mut builder = usb_builder(Driver::new(p.USB, interrupts), id);
-    static STATE: StaticCell<usb_cdc::State<'_, Rp2040Endpoints>> = StaticCell::new();
-    let port = Port::new(&mut builder, STATE.init_with(usb_cdc::State::new), Rp2040Endpoints::first());
+    static STATE: StaticCell<usb_cdc::State<'_, Endpoints>> = StaticCell::new();
+    let port = Port::new(&mut builder, STATE.init_with(usb_cdc::State::new), Endpoints::first());
     let mut device = builder.build();
 
     static UART: StaticCell<([u8; 64], [u8; 256])> = StaticCell::new();
@@ -126,17 +128,12 @@ pub async fn run<E: Extension>(
     config.baudrate = BAUD;
     let uart = BufferedUart::new(p.UART0, p.PIN_0, p.PIN_1, interrupts, out, into, config);
 
-    join4(
-        usb_cdc::run(&mut device, Rp2040Endpoints::first()),
-        serve_usb(port, on_usb),
-        serve_uart(uart, on_uart),
-        async {
-            loop {
-                watchdog.feed(WATCHDOG);
-                Timer::after_secs(1).await;
-            }
-        },
-    )
+    join4(usb_cdc::run(&mut device, Endpoints::first()), serve_usb(port, on_usb), serve_uart(uart, on_uart), async {
+        loop {
+            watchdog.feed(WATCHDOG);
+            Timer::after_secs(1).await;
+        }
+    })
     .await;
 }
 
@@ -146,7 +143,7 @@ fn usb_builder<'d>(driver: Driver<'d, USB>, serial: &'d str) -> Builder<'d, Driv
     static CONTROL: StaticCell<[u8; 64]> = StaticCell::new();
     Builder::new(
         driver,
-        usb_cdc::config(serial),
+        usb_cdc::config(PRODUCT, serial),
         CONFIG.init_with(|| [0; 128]),
         BOS.init_with(|| [0; 16]),
         &mut [],

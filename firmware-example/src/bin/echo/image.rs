@@ -8,7 +8,8 @@ use embassy_rp::usb::{Driver, InterruptHandler};
 use embassy_usb::Builder;
 use embedded_io_async::{Read, Write};
 use panic_halt as _;
-use rigline_rig::usb_cdc::{self, Port, Rp2040Endpoints, State};
+use rigline_embassy::rp2040::Endpoints;
+use rigline_embassy::usb_cdc::{self, Port, State};
 use static_cell::StaticCell;
 
 bind_interrupts!(struct Interrupts {
@@ -20,7 +21,7 @@ const LINE: usize = 1024;
 
 #[embassy_executor::main]
 async fn main(_spawner: Spawner) {
-    static STATE: StaticCell<State<'_, Rp2040Endpoints>> = StaticCell::new();
+    static STATE: StaticCell<State<'_, Endpoints>> = StaticCell::new();
     static CONFIG: StaticCell<[u8; 128]> = StaticCell::new();
     static BOS: StaticCell<[u8; 16]> = StaticCell::new();
     static CONTROL: StaticCell<[u8; 64]> = StaticCell::new();
@@ -29,16 +30,16 @@ async fn main(_spawner: Spawner) {
     let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
     let mut builder = Builder::new(
         Driver::new(peripherals.USB, Interrupts),
-        usb_cdc::config("ECHO"),
+        usb_cdc::config("rigline rig", "ECHO"),
         CONFIG.init_with(|| [0; 128]),
         BOS.init_with(|| [0; 16]),
         &mut [],
         CONTROL.init_with(|| [0; 64]),
     );
-    let mut port = Port::new(&mut builder, STATE.init_with(State::new), Rp2040Endpoints::first());
+    let mut port = Port::new(&mut builder, STATE.init_with(State::new), Endpoints::first());
     let mut device = builder.build();
     let line = BUFFER.init_with(|| [0; LINE]);
-    join(device.run(), async {
+    join(usb_cdc::run(&mut device, Endpoints::first()), async {
         loop {
             let (reader, writer) = port.connected().await;
             let _ = echo(line, reader, writer).await;

@@ -13,8 +13,9 @@ use rigline::engine::{Engine, Memory};
 use rigline::serve::Transport;
 use rigline::serve::asynch::serve;
 use rigline::{Clock, Extension, Instant};
+use rigline_embassy::rp2040::Endpoints;
+use rigline_embassy::usb_cdc::{self, Port, State};
 use rigline_rig::bench::Kubernetes;
-use rigline_rig::usb_cdc::{self, Port, Rp2040Endpoints, State};
 use static_cell::StaticCell;
 
 bind_interrupts!(struct Interrupts {
@@ -38,7 +39,7 @@ impl Clock for Microseconds {
 
 #[embassy_executor::main]
 async fn main(_spawner: Spawner) {
-    static STATE: StaticCell<State<'_, Rp2040Endpoints>> = StaticCell::new();
+    static STATE: StaticCell<State<'_, Endpoints>> = StaticCell::new();
     static CONFIG: StaticCell<[u8; 128]> = StaticCell::new();
     static BOS: StaticCell<[u8; 16]> = StaticCell::new();
     static CONTROL: StaticCell<[u8; 64]> = StaticCell::new();
@@ -47,18 +48,18 @@ async fn main(_spawner: Spawner) {
     let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
     let mut builder = Builder::new(
         Driver::new(peripherals.USB, Interrupts),
-        usb_cdc::config("ENGINE"),
+        usb_cdc::config("rigline rig", "ENGINE"),
         CONFIG.init_with(|| [0; 128]),
         BOS.init_with(|| [0; 16]),
         &mut [],
         CONTROL.init_with(|| [0; 64]),
     );
-    let mut port = Port::new(&mut builder, STATE.init_with(State::new), Rp2040Endpoints::first());
+    let mut port = Port::new(&mut builder, STATE.init_with(State::new), Endpoints::first());
     let mut device = builder.build();
     let (request, rest) = BUFFER.init_with(|| [0; BUFFERS]).split_at_mut(LINE);
     let (reply, logs) = rest.split_at_mut(LINE);
     let Ok(mut engine) = Engine::new(Kubernetes.manifest(), Memory { request, reply }) else { return };
-    join(device.run(), async {
+    join(usb_cdc::run(&mut device, Endpoints::first()), async {
         loop {
             let (reader, writer) = port.connected().await;
             let (transport, never) = (Transport::Wire, pending());

@@ -16,8 +16,8 @@ use embassy_usb::Builder;
 use embedded_io_async::{Read, Write};
 use heapless::String;
 use panic_halt as _;
-use rigline_rig::board_id;
-use rigline_rig::usb_cdc::{self, Error, Port, Reader, Rp2040Endpoints, State, Writer};
+use rigline_embassy::rp2040::{self, Endpoints};
+use rigline_embassy::usb_cdc::{self, Error, Port, Reader, State, Writer};
 use static_cell::StaticCell;
 
 bind_interrupts!(struct Interrupts {
@@ -49,7 +49,7 @@ struct Hardware {
 
 #[embassy_executor::main]
 async fn main(_spawner: Spawner) {
-    static STATE: StaticCell<State<'_, Rp2040Endpoints>> = StaticCell::new();
+    static STATE: StaticCell<State<'_, Endpoints>> = StaticCell::new();
     static CONFIG: StaticCell<[u8; 128]> = StaticCell::new();
     static BOS: StaticCell<[u8; 16]> = StaticCell::new();
     static CONTROL: StaticCell<[u8; 64]> = StaticCell::new();
@@ -57,16 +57,16 @@ async fn main(_spawner: Spawner) {
     static UART: StaticCell<([u8; 64], [u8; 64])> = StaticCell::new();
 
     let p = embassy_rp::init(embassy_rp::config::Config::default());
-    let serial = board_id::hex(board_id::read(p.FLASH), SERIAL.init([0; 16]));
+    let serial = rp2040::board_id(p.FLASH, SERIAL.init([0; 16]));
     let mut builder = Builder::new(
         Driver::new(p.USB, Interrupts),
-        usb_cdc::config(serial),
+        usb_cdc::config("rigline rig", serial),
         CONFIG.init_with(|| [0; 128]),
         BOS.init_with(|| [0; 16]),
         &mut [],
         CONTROL.init_with(|| [0; 64]),
     );
-    let mut port = Port::new(&mut builder, STATE.init_with(State::new), Rp2040Endpoints::first());
+    let mut port = Port::new(&mut builder, STATE.init_with(State::new), Endpoints::first());
     let mut device = builder.build();
     let (tx, rx) = UART.init(([0; 64], [0; 64]));
     let mut uart = BufferedUart::new(p.UART0, p.PIN_0, p.PIN_1, Interrupts, tx, rx, uart::Config::default());
@@ -99,7 +99,7 @@ async fn main(_spawner: Spawner) {
             }
         }
     };
-    join3(device.run(), usb, echo).await;
+    join3(usb_cdc::run(&mut device, Endpoints::first()), usb, echo).await;
 }
 
 async fn serve(

@@ -12,22 +12,53 @@ use std::process::ExitCode;
 pub(crate) struct Arguments {
     /// The extension's name, and the folder's: lower-case letters, digits and dashes
     name: String,
+    /// A firmware besides, from the same extension: a workspace with the desktop program and the board's image
+    #[arg(long, value_name = "BOARD")]
+    firmware: Option<Board>,
     /// The checkout of rigline to depend on
     #[arg(long, value_name = "CHECKOUT")]
     path: Option<PathBuf>,
 }
 
-/// The files of a desktop extension: where they go, and their text with `NAME`, `TYPE` and `CHECKOUT` to be filled in.
-const DESKTOP: &[(&str, &str)] = &[
-    ("Cargo.toml", include_str!("new/Cargo.toml.in")),
-    ("src/main.rs", include_str!("new/main.rs.in")),
+/// A board that a firmware can be written for.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Board {
+    /// Raspberry Pi Pico, with embassy
+    Rp2040,
+}
+
+/// Files: where they go, and their text with `NAME`, `CRATE`, `TYPE`, `OPERATIONS` and `CHECKOUT` to be filled in.
+type Files = &'static [(&'static str, &'static str)];
+
+/// What stands beside the extension, whatever it runs on.
+const COMMON: Files = &[
     ("tests/one_shot.rs", include_str!("new/one_shot.rs.in")),
     ("evals/eval.yaml", include_str!("new/eval.yaml.in")),
     ("evals/tasks/greet.yaml", include_str!("new/task.yaml.in")),
     ("hosts/module.json", include_str!("new/module.json.in")),
     ("hosts/tools.yaml", include_str!("new/tools.yaml.in")),
-    ("README.md", include_str!("new/README.md.in")),
     (".gitignore", "/target\n"),
+];
+
+/// A desktop program.
+const DESKTOP: Files = &[
+    ("Cargo.toml", include_str!("new/Cargo.toml.in")),
+    ("src/main.rs", include_str!("new/main.rs.in")),
+    ("README.md", include_str!("new/README.md.in")),
+];
+
+/// A desktop program and an RP2040's firmware.
+const RP2040: Files = &[
+    ("Cargo.toml", include_str!("new/rp2040/Cargo.toml.in")),
+    ("src/lib.rs", include_str!("new/rp2040/lib.rs.in")),
+    ("src/main.rs", include_str!("new/rp2040/main.rs.in")),
+    ("firmware/Cargo.toml", include_str!("new/rp2040/firmware.toml.in")),
+    ("firmware/build.rs", include_str!("new/rp2040/build.rs.in")),
+    ("firmware/memory.x", include_str!("new/rp2040/memory.x")),
+    ("firmware/src/main.rs", include_str!("new/rp2040/firmware.rs.in")),
+    (".cargo/config.toml", include_str!("new/rp2040/config.toml.in")),
+    ("udev/60-rigline.rules", include_str!("new/rp2040/udev.rules")),
+    ("README.md", include_str!("new/rp2040/README.md.in")),
 ];
 
 impl Arguments {
@@ -35,7 +66,8 @@ impl Arguments {
         match create(self) {
             Ok(folder) => {
                 println!("wrote {}", folder.display());
-                println!("next: cd {} && cargo test", folder.display());
+                let firmware = if self.firmware.is_some() { " && cargo firmware" } else { "" };
+                println!("next: cd {} && cargo test{firmware}", folder.display());
                 ExitCode::SUCCESS
             }
             Err(error) => {
@@ -48,6 +80,10 @@ impl Arguments {
 
 fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     let name = &arguments.name;
+    let (files, operations) = match arguments.firmware {
+        None => (DESKTOP, r#""greet""#),
+        Some(Board::Rp2040) => (RP2040, r#""greet", "light""#),
+    };
     if !is_package_name(name) {
         return Err(format!(
             "`{name}` cannot be a package's name: take lower-case letters, digits and dashes, a letter first"
@@ -67,11 +103,14 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
         io::ErrorKind::AlreadyExists => format!("{} exists already; nothing was changed", folder.display()),
         _ => format!("{}: {error}", folder.display()),
     })?;
-    for (file, text) in DESKTOP {
+    let type_name = type_name(name, files);
+    for (file, text) in files.iter().chain(COMMON) {
         let path = folder.join(file);
         let text = text
             .replace("{{NAME}}", name)
-            .replace("{{TYPE}}", &type_name(name))
+            .replace("{{CRATE}}", &name.replace('-', "_"))
+            .replace("{{TYPE}}", &type_name)
+            .replace("{{OPERATIONS}}", operations)
             .replace("{{CHECKOUT}}", &checkout.display().to_string().replace('\\', "/"));
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
@@ -95,6 +134,7 @@ fn is_package_name(name: &str) -> bool {
         "self",
         "crate",
         "rigline",
+        "rigline-embassy",
         "rigline-macros",
         "rigline-std",
     ];
@@ -104,8 +144,8 @@ fn is_package_name(name: &str) -> bool {
         && !TAKEN.contains(&name)
 }
 
-/// `power-meter` as `PowerMeter`; with `Extension` behind it where the program uses that name already, as it does `Context`.
-fn type_name(name: &str) -> String {
+/// `power-meter` as `PowerMeter`; with `Extension` behind it where a program uses that name already, as it does `Context`.
+fn type_name(name: &str, files: Files) -> String {
     let mut camel_case: String = name
         .split('-')
         .flat_map(|word| {
@@ -113,8 +153,9 @@ fn type_name(name: &str) -> String {
             chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars)
         })
         .collect();
-    let program = include_str!("new/main.rs.in");
-    if program.split(|char: char| !char.is_ascii_alphanumeric()).any(|word| word == camel_case) {
+    let mut programs = files.iter().filter(|(file, _)| file.ends_with(".rs")).map(|(_, text)| text);
+    let uses = |text: &&str| text.split(|char: char| !char.is_ascii_alphanumeric()).any(|word| word == camel_case);
+    if programs.any(uses) {
         camel_case.push_str("Extension");
     }
     camel_case

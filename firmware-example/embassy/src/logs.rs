@@ -1,5 +1,3 @@
-//! Log lines that may be lost, so that a host which does not read does not hold the rig.
-
 use core::fmt::Write as _;
 use core::task::Poll;
 

@@ -20,8 +20,8 @@
 //!
 //! Run [`run`], the reader and the writer on one executor: the packet memory is shared without a lock.
 //!
-//! `src/bin/echo/image.rs` is a complete program: make a [`Port`], run the device beside a loop that awaits
-//! [`Port::connected`] and serves the reader and writer that it gives until either fails.
+//! A program makes a [`Port`], and runs the device beside a loop that awaits [`Port::connected`] and serves the reader and
+//! writer that it gives until either fails; the image `echo` of `rigline-rig` is a small complete one.
 
 use core::cell::Cell;
 use core::fmt;
@@ -46,11 +46,12 @@ pub const PRODUCT_ID: u16 = 0x27dd;
 pub const PACKET: usize = MAX_PACKET_SIZE as usize;
 const MAX_PACKET_SIZE: u16 = 64;
 
-/// The USB identity of the rig: 16C0:27DD, `rigline`, `rigline rig`, and the board's id as the serial number.
-pub fn config(serial: &str) -> Config<'_> {
+/// The USB identity of a rigline device: 16C0:27DD, manufacturer `rigline`, this product, and the board's own number as the
+/// serial number. Hosts find the device by its manufacturer (`serial:auto`), as does the udev rule that keeps ModemManager off.
+pub fn config<'a>(product: &'a str, serial: &'a str) -> Config<'a> {
     let mut config = Config::new(VENDOR_ID, PRODUCT_ID);
     config.manufacturer = Some("rigline");
-    config.product = Some("rigline rig");
+    config.product = Some(product);
     config.serial_number = Some(serial);
     config
 }
@@ -327,65 +328,6 @@ impl<'d, D: Driver<'d>> Write for Writer<'d, D> {
             self.packet(&[]).await?;
         }
         Ok(())
-    }
-}
-
-/// The bulk endpoints of an RP2040's USB device controller (datasheet §4.1.2.5 and §4.1.4).
-#[derive(Debug, Clone, Copy)]
-pub struct Rp2040Endpoints {
-    out_endpoint: usize,
-    in_endpoint: usize,
-}
-
-impl Rp2040Endpoints {
-    /// Those of the first CDC function of a device: embassy gives IN 1 to its notifications, then OUT 1 and IN 2 to its data.
-    pub const fn first() -> Self {
-        Self { out_endpoint: 1, in_endpoint: 2 }
-    }
-
-    /// Those of these numbers, which must be below 16.
-    pub const fn new(out_endpoint: usize, in_endpoint: usize) -> Self {
-        Self { out_endpoint, in_endpoint }
-    }
-}
-
-impl Endpoints for Rp2040Endpoints {
-    fn out_is_full(&self) -> bool {
-        let control = embassy_rp::pac::USB_DPRAM.ep_out_buffer_control(self.out_endpoint).read();
-        control.full(0) && !control.available(0)
-    }
-
-    fn retract_in(&self) {
-        let usb = embassy_rp::pac::USB;
-        let control = embassy_rp::pac::USB_DPRAM.ep_in_buffer_control(self.in_endpoint);
-        if !control.read().available(0) {
-            return;
-        }
-        // Erratum RP2040-E2: on B0 and B1 silicon an abort never reports that it is done.
-        let abortable = embassy_rp::pac::SYSINFO.chip_id().read().revision() >= 2;
-        if abortable {
-            usb.ep_abort().write(|w| w.0 = 1 << (2 * self.in_endpoint));
-            while usb.ep_abort_done().read().0 & 1 << (2 * self.in_endpoint) == 0 {}
-        }
-        let waiting = control.read();
-        if waiting.available(0) {
-            // The driver turns the toggle over before each packet; turned back, the next one has the toggle of this one.
-            control.write(|w| w.set_pid(0, !waiting.pid(0)));
-        }
-        if abortable {
-            usb.ep_abort_done().write(|w| w.0 = 1 << (2 * self.in_endpoint));
-            usb.ep_abort().write(|w| w.0 = 0);
-        }
-    }
-
-    fn control_waits(&self) -> bool {
-        let status = embassy_rp::pac::USB.sie_status().read();
-        status.bus_reset() || status.setup_rec()
-    }
-
-    fn abandon_control(&self) {
-        embassy_rp::pac::USB_DPRAM.ep_in_buffer_control(0).modify(|w| w.set_available(0, false));
-        embassy_rp::pac::USB_DPRAM.ep_out_buffer_control(0).modify(|w| w.set_available(0, false));
     }
 }
 

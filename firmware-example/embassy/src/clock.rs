@@ -1,0 +1,33 @@
+use core::task::Waker;
+
+use rigline::{Clock, Instant};
+
+/// embassy's clock, since the reset. Its wakers must be those of embassy's executor.
+///
+/// With feature `defmt`, logs that have no line of their own (those of Amplifier and namel3ss calls) go out by defmt;
+/// without it they are dropped.
+#[derive(Debug, Clone, Copy)]
+pub struct EmbassyClock;
+
+impl Clock for EmbassyClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(embassy_time::Instant::now().as_micros().wrapping_mul(1000))
+    }
+
+    fn wake_at(&self, at: Instant, waker: &Waker) {
+        let at = embassy_time::Instant::from_micros(at.as_nanos().div_ceil(1000));
+        embassy_time_driver::schedule_wake(at.as_ticks(), waker);
+    }
+
+    #[cfg(feature = "defmt")]
+    fn aside(&self, level: rigline::Level, text: &str) {
+        use rigline::Level;
+
+        match level {
+            Level::Debug => defmt::debug!("{=str}", text),
+            Level::Info => defmt::info!("{=str}", text),
+            Level::Warn => defmt::warn!("{=str}", text),
+            Level::Error => defmt::error!("{=str}", text),
+        }
+    }
+}
