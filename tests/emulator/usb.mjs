@@ -163,6 +163,7 @@ export class UsbHost {
         manufacturer: await string(device[14]),
         product: await string(device[15]),
         serial_number: await string(device[16]),
+        control_protocol: this.ports.protocol,
       };
       this.toggle = { in: 0, out: 0 };
       await this.#control([0x00, 9, 1, 0, 0, 0, 0, 0]);

@@ -83,7 +83,8 @@ impl Emulator {
         Ok(Self { child, ready, control })
     }
 
-    /// The USB identity that the host read: `vendor_id`, `product_id`, `manufacturer`, `product`, `serial_number`.
+    /// The USB identity that the host read: `vendor_id`, `product_id`, `manufacturer`, `product`, `serial_number`,
+    /// `control_protocol`.
     pub fn identity(&self) -> &Value {
         &self.ready["usb"]
     }

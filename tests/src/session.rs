@@ -1,15 +1,8 @@
 //! Sessions with the rig, and what of their lines may differ between a desktop and a board.
 
-use std::convert::Infallible;
-use std::time::{Duration, Instant as StdInstant};
-
-use embedded_io::{ErrorType, Read, Write};
-use rigline::engine::{Engine, Memory};
-use rigline::serve::Transport;
-use rigline::serve::blocking::serve;
-use rigline::{Clock, Extension, Instant};
-use rigline_rig::Rig;
-use rigline_rig::sim::SimBoard;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// The gevals text's example session, adapted to the rig, and what may go wrong in one. A busy computer does not change its
 /// lines: the board under test is up before it is waited for.
@@ -35,31 +28,42 @@ pub const SESSION: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":19,"method":"shutdown","params":{}}"#,
 ];
 
-/// What the rig on a simulated board answers to these lines, on this computer's clock.
+/// What `rigline rig`, the rig on a simulated board, answers to these lines.
 ///
 /// # Panics
-/// When the rig does.
-pub fn on_the_desktop(lines: &[&str], limits: (usize, usize)) -> Vec<String> {
-    let mut rig = Rig::new(SimBoard::new(WallClock::new(), 1), limits);
-    let (mut request, mut reply, mut log) = (vec![0; limits.0 + 1], vec![0; limits.1 + 1], vec![0; 2048]);
-    let mut engine =
-        Engine::new(rig.manifest(), Memory { request: &mut request, reply: &mut reply }).expect("large enough");
+/// When it cannot be run, or fails.
+pub fn on_the_desktop(lines: &[&str]) -> Vec<String> {
+    let mut rig =
+        Command::new(rigline()).arg("rig").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
     let input: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-    let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
-    let clock = WallClock::new();
-    serve(&mut rig, &mut engine, &mut pipe, Transport::Process, &mut log, &clock).expect("a pipe does not fail");
-    String::from_utf8(pipe.output).expect("JSON is UTF-8").lines().map(str::to_owned).collect()
+    rig.stdin.take().expect("it has a stdin").write_all(input.as_bytes()).expect("it reads");
+    let output = rig.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", output.status);
+    String::from_utf8(output.stdout).expect("JSON is UTF-8").lines().map(str::to_owned).collect()
 }
 
-/// The lines without what may differ, and byte for byte as they are but for that: `~` in place of measured values and times,
-/// `@` in place of who the board is; the logs left out whose number depends on how long a wait takes. Limits are the same,
-/// where the desktop was given the board's.
+/// The command `rigline` of this build, built if it is not there yet.
+///
+/// # Panics
+/// When it cannot be built.
+pub fn rigline() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let program = test.ancestors().nth(2).expect("it is in target/debug/deps").join("rigline");
+    if !program.is_file() {
+        let built = Command::new(env!("CARGO")).args(["build", "-p", "rigline-std", "--bin", "rigline"]).status();
+        assert!(built.is_ok_and(|status| status.success()) && program.is_file(), "no {}", program.display());
+    }
+    program
+}
+
+/// The lines without what may differ, and byte for byte as they are but for that: `~` in place of measured values, times
+/// and limits, `@` in place of who the board is; the logs left out whose number depends on how long a wait takes.
 pub fn comparable(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| mask(line)).filter(|line| !is_wait_going_on(line)).collect()
 }
 
-/// What stands before a measured value or time: in outputs and data, and in texts.
-const BEFORE_MEASURED: &[&str] = &[
+/// What stands before a measured value, a time or a limit: in outputs and data, and in texts.
+const BEFORE_NUMBER: &[&str] = &[
     r#""volts":""#,
     r#""celsius":""#,
     r#""min":""#,
@@ -68,6 +72,10 @@ const BEFORE_MEASURED: &[&str] = &[
     r#""waited_ms":""#,
     r#""waited_ms":"#,
     r#""uptime_ms":""#,
+    r#""limits":{"request":"#,
+    r#""limits":{"request":~,"reply":"#,
+    r#""request_limit":""#,
+    r#""reply_limit":""#,
     " is at ",
     " after ",
     ": passed, ",
@@ -87,7 +95,7 @@ fn mask(line: &str) -> String {
         let after = |marks: &[&str]| marks.iter().any(|mark| masked.ends_with(mark));
         let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').unwrap_or(rest.len());
         let word = rest.find('"').unwrap_or(rest.len());
-        if number > 0 && after(BEFORE_MEASURED) {
+        if number > 0 && after(BEFORE_NUMBER) {
             masked.push('~');
             rest = &rest[number..];
         } else if after(BEFORE_IDENTITY) {
@@ -109,59 +117,12 @@ fn is_wait_going_on(line: &str) -> bool {
         && [" is at ~ V after ~ ms", " is high after ~ ms", " is low after ~ ms"].iter().any(|text| line.contains(text))
 }
 
-#[derive(Debug)]
-struct WallClock(StdInstant);
-
-impl WallClock {
-    /// All of a process's clocks agree.
-    fn new() -> Self {
-        static START: std::sync::OnceLock<StdInstant> = std::sync::OnceLock::new();
-        Self(*START.get_or_init(StdInstant::now))
-    }
-}
-
-impl Clock for WallClock {
-    fn now(&self) -> Instant {
-        Instant::default().after(self.0.elapsed())
-    }
-
-    fn idle(&self) {
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-struct Pipe<'a> {
-    input: &'a [u8],
-    output: Vec<u8>,
-}
-
-impl ErrorType for Pipe<'_> {
-    type Error = Infallible;
-}
-
-impl Read for Pipe<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        self.input.read(buf)
-    }
-}
-
-impl Write for Pipe<'_> {
-    fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
-        self.output.extend_from_slice(buf);
-        Ok(buf.len())
-    }
-
-    fn flush(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::mask;
 
     #[test]
-    fn nothing_is_masked_but_measured_values_and_identity() {
+    fn nothing_is_masked_but_measured_values_limits_and_identity() {
         for (line, masked) in [
             (
                 r#"{"jsonrpc":"2.0","id":3,"result":{"success":true,"outputs":{"volts":"3.301","min":"3.299","max":"3.303","samples":"16"},"message":"3V3 is at 3.301 V"}}"#,
@@ -171,10 +132,11 @@ mod tests {
                 r#"{"message":"waiting for 5V0 to be from 4.75 to 5.25 V: it is at -0.001 V"}"#,
                 r#"{"message":"waiting for 5V0 to be from 4.75 to 5.25 V: it is at ~ V"}"#,
             ),
+            (r#"{"limits":{"request":4095,"reply":4096}}"#, r#"{"limits":{"request":~,"reply":~}}"#),
             (r#"{"message":"3V3 on: passed, 3.300 V","n":"1.5"}"#, r#"{"message":"3V3 on: passed, ~ V","n":"1.5"}"#),
             (
-                r#"{"outputs":{"firmware":"0.1.0","git":"cfec4a8d","board":"E66","uptime_ms":"17","buttons":["RESET"],"reset":"power on"},"message":"rig 0.1.0 on board E66"}"#,
-                r#"{"outputs":{"firmware":"0.1.0","git":"@","board":"@","uptime_ms":"~","buttons":["RESET"]},"message":"rig 0.1.0 on board @"}"#,
+                r#"{"outputs":{"firmware":"0.1.0","git":"cfec4a8d","board":"E66","uptime_ms":"17","request_limit":"4095","buttons":["RESET"],"reset":"power on"},"message":"rig 0.1.0 on board E66"}"#,
+                r#"{"outputs":{"firmware":"0.1.0","git":"@","board":"@","uptime_ms":"~","request_limit":"~","buttons":["RESET"]},"message":"rig 0.1.0 on board @"}"#,
             ),
         ] {
             assert_eq!(mask(line), masked);

@@ -54,6 +54,7 @@ fn the_host_reads_the_identity_of_the_device() {
     let expected = json!({
         "vendor_id": 0x16c0, "product_id": 0x27dd, "manufacturer": "rigline", "product": "rigline rig",
         "serial_number": "454D554C41544544", // the fallback, EMULATED
+        "control_protocol": 0, // FC-74: 1 would promise AT commands
     });
     assert_eq!(emulator.identity(), &expected);
 }

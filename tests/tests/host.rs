@@ -3,24 +3,13 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
 use rigline_tests::emulator::Emulator;
 use rigline_tests::pty::Pty;
-
-/// The command, built if it is not there yet.
-fn rigline() -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let program = test.ancestors().nth(2).expect("it is in target/debug/deps").join("rigline");
-    if !program.is_file() {
-        let built = Command::new(env!("CARGO")).args(["build", "-p", "rigline-std", "--bin", "rigline"]).status();
-        assert!(built.is_ok_and(|status| status.success()) && program.is_file(), "no {}", program.display());
-    }
-    program
-}
+use rigline_tests::session::rigline;
 
 fn run(arguments: &[&str]) -> Output {
     // The emulator is slower than a board.

@@ -72,6 +72,18 @@ fn millivolts(emulator: &Emulator, rail: &str) -> i64 {
     emulator.control(&json!({"cmd": "dut"}))["rails"][rail].as_i64().unwrap()
 }
 
+/// Sends bytes and waits until the device has them.
+#[track_caller]
+fn deliver(emulator: &Emulator, port: &mut TcpStream, bytes: &[u8]) {
+    let delivered = || emulator.stats()["usb"]["outBytes"].as_u64().unwrap();
+    let before = delivered();
+    port.write_all(bytes).unwrap();
+    while delivered() < before + bytes.len() as u64 {
+        thread::sleep(Duration::from_millis(2));
+    }
+    sleep(emulator, 5);
+}
+
 #[track_caller]
 fn wait_for_reset(emulator: &Emulator, count: u64) {
     let begun = Instant::now();
@@ -85,7 +97,7 @@ fn wait_for_reset(emulator: &Emulator, count: u64) {
 
 #[track_caller]
 fn assert_are_the_desktops(lines: &[String]) {
-    let (ours, desktops) = (comparable(lines), comparable(&on_the_desktop(SESSION, (LIMIT, LIMIT))));
+    let (ours, desktops) = (comparable(lines), comparable(&on_the_desktop(SESSION)));
     for (ours, desktops) in ours.iter().zip(&desktops) {
         assert_eq!(ours, desktops);
     }
@@ -278,6 +290,51 @@ fn probes_noise_and_telnet_cost_a_bounded_number_of_short_errors() {
             assert!(errors <= 1, "{errors} errors after noise {i}");
         }
     }
+    assert_silent(&mut port);
+}
+
+/// FC-10, FC-30.
+#[test]
+fn a_line_without_end_costs_one_error_and_is_forgotten_with_its_connection() {
+    let Some(emulator) = Emulator::start_fast("rig") else { return };
+    let mut port = emulator.usb();
+    for byte in [b'x', b' ', b'[', 0, 0xff] {
+        port.write_all(&vec![byte; 100_000]).unwrap();
+        port.write_all(b"\n").unwrap();
+        let answer = next(&mut port);
+        assert!(answer["error"]["message"].as_str().unwrap().contains("100000 bytes"), "{answer}");
+        assert_alive(&mut port);
+
+        deliver(&emulator, &mut port, &vec![byte; 100_000]);
+        emulator.control(&json!({"cmd": "dtr", "value": false}));
+        emulator.control(&json!({"cmd": "dtr", "value": true}));
+        assert_alive(&mut port);
+    }
+    assert_silent(&mut port);
+}
+
+/// FC-21. Requests pile up while nobody reads: all are answered to who reads on, and none to who opens the port anew.
+#[test]
+fn what_nobody_read_waits_for_its_reader_and_for_nobody_else() {
+    let Some(emulator) = Emulator::start_fast("rig-bench") else { return };
+    let mut port = emulator.usb();
+    let many: String = (0..40).map(|id| execute(id, "say", &json!({"length": 500})) + "\n").collect();
+    emulator.control(&json!({"cmd": "reading", "value": false}));
+    port.write_all(many.as_bytes()).unwrap();
+    sleep(&emulator, 5000);
+    emulator.control(&json!({"cmd": "reading", "value": true}));
+    for id in 0..40 {
+        let answer = reply(&mut port);
+        assert_eq!((&answer["id"], answer["result"]["message"].as_str().unwrap().len()), (&json!(id), 500));
+    }
+    emulator.control(&json!({"cmd": "reading", "value": false}));
+    port.write_all(many.as_bytes()).unwrap();
+    sleep(&emulator, 100);
+    drop(port);
+    sleep(&emulator, 500);
+    emulator.control(&json!({"cmd": "reading", "value": true}));
+    let mut port = emulator.usb();
+    assert_alive(&mut port);
     assert_silent(&mut port);
 }
 
@@ -548,6 +605,25 @@ fn the_first_session_holds_the_rig_and_the_other_wire_is_told() {
     drop(port);
     sleep(&emulator, 300);
     assert!(over_link(&mut link, INITIALIZE).get("result").is_some());
+}
+
+#[test]
+fn noise_on_one_wire_does_not_reach_the_other() {
+    let Some(emulator) = Emulator::start("rig") else { return };
+    let (mut port, mut uart) = (emulator.usb(), emulator.uart());
+    let noise: [&[u8]; 5] =
+        [&[0; 200], &[0xff; 200], &[1; 200], INITIALIZE.as_bytes(), b"\x05\x02\x01AT\r\x00\x03ab\x00"];
+    for id in 0..30 {
+        uart.write_all(noise[id % noise.len()]).unwrap();
+        send(&mut port, &execute(u32::try_from(id).unwrap(), "measure", &json!({"channel": "TEMP", "samples": 2})));
+        assert_eq!(reply(&mut port)["id"], id);
+    }
+    assert_silent(&mut port);
+    drop(uart);
+    sleep(&emulator, 20);
+    let mut link = LinkHost::open(emulator.uart(), 9);
+    assert!(link.ask(INITIALIZE)[0].contains(r#""result""#));
+    assert_eq!(emulator.stats()["uart_overruns"], 0);
 }
 
 #[test]

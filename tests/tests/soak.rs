@@ -227,7 +227,7 @@ fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
             assert!(hostile_lines > 0, "{answer}");
             hostile_lines -= 1;
         }
-        if id == rounds / 3 {
+        if id >= rounds / 3 && early_peak.is_none() {
             early_peak = emulator.stats()["stack"]["peak"].as_u64();
         }
     }
@@ -241,7 +241,10 @@ fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
     assert_eq!((&stats["resets"], &stats["faults"]), (&json!(0), &json!(0)));
     let peak = stats["stack"]["peak"].as_u64().unwrap();
     assert!(peak <= early_peak.unwrap_or(peak) + 512, "the stack grows: {early_peak:?}, {peak}");
-    println!("USB: peak stack {early_peak:?} B after a third, {peak} B in the end; all other RAM is static");
+    println!(
+        "USB: peak stack {} B after a third, {peak} B in the end; all other RAM is static",
+        early_peak.unwrap_or(peak)
+    );
 }
 
 fn lose(emulator: &Emulator, random: &mut Random) {
