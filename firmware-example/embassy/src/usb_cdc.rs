@@ -345,7 +345,7 @@ struct Status {
 }
 
 impl Status {
-    fn connected(&self) -> bool {
+    fn connected(self) -> bool {
         self.configured && !self.suspended && self.dtr
     }
 }
