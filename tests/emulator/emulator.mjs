@@ -47,7 +47,7 @@ let uartSocket = null;
 /** The host's wish, by the control port; the port is read when this and an open port agree. */
 let reading = true;
 
-const machine = new Machine(readImage(positionals[0]), {
+const machine = new Machine(image(positionals[0]), {
   fast: options.fast,
   log,
   onUartByte: (byte) => uartSocket?.write(Buffer.of(byte)),
@@ -259,6 +259,14 @@ const limit = setTimeout(
 await enumeration.promise.catch((error) => fail(error.message));
 clearTimeout(limit);
 console.log(JSON.stringify({ usb_port, uart_port, control_port, usb: machine.usb.identity }));
+
+function image(path) {
+  try {
+    return readImage(path);
+  } catch (error) {
+    return fail(error.message);
+  }
+}
 
 function fail(reason) {
   console.error(`emulator: ${reason}`);

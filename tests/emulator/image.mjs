@@ -9,9 +9,28 @@ export function readImage(path) {
   const file = fs.readFileSync(path);
   if (file.length < 0x108) throw new Error(`${path}: too short for an RP2040 image`);
   if (file.readUInt32BE(0) !== 0x7f454c46) {
-    return { path, segments: [{ address: FLASH.start, bytes: file }], sizes: null, symbols: null };
+    return bootable({ path, segments: [{ address: FLASH.start, bytes: file }], sizes: null, symbols: null });
   }
-  return readElf(path, file);
+  return bootable(readElf(path, file));
+}
+
+/** Refuses an image that the boot ROM would not start: its first 252 bytes need a CRC-32 after them (datasheet §2.8.1.3.1). */
+function bootable(image) {
+  const stage = image.segments.find(({ address, bytes }) => address === FLASH.start && bytes.length >= 256)?.bytes;
+  if (!stage || stage.readUInt32LE(252) !== checksum(stage.subarray(0, 252))) {
+    throw new Error(`${image.path}: does not start by itself: no second-stage boot loader at its begin, or a damaged one`);
+  }
+  return image;
+}
+
+/** CRC-32/MPEG-2. */
+function checksum(bytes) {
+  let crc = 0xffffffff;
+  for (const byte of bytes) {
+    crc ^= byte << 24;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 0x80000000 ? (crc << 1) ^ 0x04c11db7 : crc << 1;
+  }
+  return crc >>> 0;
 }
 
 function readElf(path, file) {

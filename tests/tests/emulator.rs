@@ -1,11 +1,13 @@
 //! The USB port of `rigline_embassy::usb_cdc`, and the emulator itself, with the images `echo` and `probe`.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use rigline_tests::emulator::{Emulator, assert_silent, read_line};
+use object::{Object, ObjectSection};
+use rigline_tests::emulator::{Emulator, assert_silent, firmware_directory, read_line};
 use serde_json::{Value, json};
 
 fn line(length: usize) -> Vec<u8> {
@@ -57,6 +59,21 @@ fn the_host_reads_the_identity_of_the_device() {
         "control_protocol": 0, // FC-74: 1 would promise AT commands
     });
     assert_eq!(emulator.identity(), &expected);
+}
+
+/// The emulator begins where the second-stage boot loader ends, but the boot ROM looks at its checksum.
+#[test]
+fn an_image_that_the_boot_rom_would_refuse_is_refused() {
+    if Emulator::start("echo").is_none() {
+        return;
+    }
+    let mut image = fs::read(firmware_directory().join("echo")).unwrap();
+    let boot2 = object::File::parse(&*image).unwrap().section_by_name(".boot2").unwrap().file_range().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged");
+    image[usize::try_from(boot2.0).unwrap() + 100] ^= 1;
+    fs::write(&path, image).unwrap();
+    assert!(Emulator::of(&path, &[]).is_err());
 }
 
 /// FC-09. A line that ends on a full packet is followed by an empty one.
