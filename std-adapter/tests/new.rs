@@ -20,38 +20,36 @@ fn a_new_extension_builds_and_passes_its_tests() {
     let folder = empty_folder("new");
     let made = new(&folder, &["power-meter"]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    // Offline: all that it needs was needed here too.
-    let tested = Command::new(env!("CARGO"))
-        .args(["test", "--offline"])
-        .current_dir(folder.join("power-meter"))
-        .env("CARGO_TARGET_DIR", folder.join("target"))
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .output()
-        .unwrap();
+    let tested = cargo(&folder.join("power-meter"), &["test", "--offline"]);
     let text = String::from_utf8_lossy(&tested.stdout);
     assert!(tested.status.success(), "{text}{}", String::from_utf8_lossy(&tested.stderr));
     assert!(text.contains("2 passed"), "{text}");
 }
 
-/// Both halves of the starter, with the checkout's own versions of what they depend on, and where they are built already.
+/// Runs cargo in a project, with this checkout's versions of what it depends on, and where they are built already. All that it
+/// needs was needed here too.
+fn cargo(project: &Path, arguments: &[&str]) -> Output {
+    let lock = project.join("Cargo.lock");
+    if !lock.exists() {
+        std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock"), lock).unwrap();
+    }
+    Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(project)
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap())
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .output()
+        .unwrap()
+}
+
 #[test]
 fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let folder = empty_folder("new-firmware");
     let made = new(&folder, &["power-switch", "--firmware", "rp2040"]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let project = folder.join("power-switch");
-    std::fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
-    let cargo = |arguments: &[&str]| {
-        Command::new(env!("CARGO"))
-            .args(arguments)
-            .current_dir(&project)
-            .env("CARGO_TARGET_DIR", target)
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
-            .output()
-            .unwrap()
-    };
+    let cargo = |arguments: &[&str]| cargo(&project, arguments);
     // Not as this checkout, which may be around the folder.
     std::fs::write(folder.join("rustfmt.toml"), "").unwrap();
     let formatted = cargo(&["fmt", "--all", "--check"]);
@@ -68,8 +66,8 @@ fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
     }
     let built = cargo(&["firmware", "--offline"]);
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let image = target.join("thumbv6m-none-eabi/firmware/power-switch-firmware");
-    greets_in_the_emulator(&root, &image);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    greets_in_the_emulator(&root, &target.join("thumbv6m-none-eabi/firmware/power-switch-firmware"));
 }
 
 /// Why the firmware cannot be built on this computer, if it cannot.
