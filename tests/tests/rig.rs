@@ -626,6 +626,48 @@ fn noise_on_one_wire_does_not_reach_the_other() {
     assert_eq!(emulator.stats()["uart_overruns"], 0);
 }
 
+/// Both in a hurry: each call is answered by the rig or with who holds it, and each session that began runs to its end.
+#[test]
+fn two_hosts_at_once_take_turns() {
+    let Some(emulator) = Emulator::start("rig-bench") else { return };
+    let sessions = |ask: &mut dyn FnMut(&str) -> Value| {
+        let (mut held, mut refused) = (0, 0);
+        for round in 0..40 {
+            let begun = ask(INITIALIZE);
+            if begun.get("result").is_none() {
+                assert!(begun["error"]["message"].as_str().unwrap().contains("in use over"), "{begun}");
+                refused += 1;
+                continue;
+            }
+            held += 1;
+            let args = json!({"pin": "GP14", "high": round % 2 == 0});
+            for (operation, args) in
+                [("gpio-write", args), ("log", json!({"count": 3, "every_ms": 2})), ("count", json!({}))]
+            {
+                let answer = ask(&execute(2, operation, &args));
+                assert_eq!(answer["result"]["success"], true, "{operation}: {answer}");
+            }
+            assert_eq!(ask(SHUTDOWN)["result"], json!({}));
+        }
+        (held, refused)
+    };
+    let (over_usb, over_uart) = thread::scope(|scope| {
+        let usb = scope.spawn(|| {
+            let mut port = emulator.usb();
+            sessions(&mut |line| ask(&mut port, line))
+        });
+        let uart = scope.spawn(|| {
+            let mut link = LinkHost::open(emulator.uart(), 3);
+            sessions(&mut |line| serde_json::from_str(link.ask(line).last().unwrap()).unwrap())
+        });
+        (usb.join().unwrap(), uart.join().unwrap())
+    });
+    assert!(over_usb.0 > 0 && over_uart.0 > 0, "{over_usb:?} {over_uart:?}");
+    assert!(over_usb.1 + over_uart.1 > 0, "they never met");
+    let calls = ask(&mut emulator.usb(), &execute(1, "count", &json!({})))["result"]["outputs"]["calls"].clone();
+    assert_eq!(calls, (over_usb.0 + over_uart.0 + 1).to_string());
+}
+
 #[test]
 fn thirty_seconds_of_silence_give_the_rig_to_the_other_wire() {
     let Some(emulator) = Emulator::start_fast("rig") else { return };
