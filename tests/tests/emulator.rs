@@ -246,19 +246,23 @@ fn log_lines_that_nobody_reads_are_dropped_whole() {
     assert_eq!(read_line(&mut port), b"log 4\n");
 }
 
-/// FC-76. The probe reads 8 bytes at a time.
+/// FC-76. With buffers smaller than a packet, as large, and larger.
 #[test]
 fn reads_that_are_given_up_lose_and_repeat_nothing() {
     let Some(emulator) = Emulator::start("probe") else { return };
     let mut port = emulator.usb();
-    ask(&mut port, "hurry 3000");
-    let numbers = 1..=400;
-    let lines = numbers.clone().map(|number| format!("sleep 0 {number:0>width$}\n", width = number % 60));
-    port.write_all(lines.collect::<Vec<_>>().concat().as_bytes()).unwrap();
-    for number in numbers {
-        assert_eq!(read_line(&mut port), b"sleep 0\n", "reply {number}");
+    for buffer in [1, 8, 63, 64, 65, 128] {
+        ask(&mut port, &format!("buffer {buffer}"));
+        ask(&mut port, "hurry 1000");
+        let numbers = 1..=100;
+        let lines = numbers.clone().map(|number| format!("echo {number} {:0>width$}\n", 0, width = number % 60));
+        port.write_all(lines.collect::<Vec<_>>().concat().as_bytes()).unwrap();
+        for number in numbers {
+            assert_eq!(read_line(&mut port), format!("echo {number}\n").into_bytes(), "buffer of {buffer}");
+        }
     }
     assert_silent(&mut port);
+    assert_no_packet_was_lost(&emulator);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rigline_tests::emulator::Emulator;
+use rigline_tests::emulator::{Emulator, firmware_directory};
 use rigline_tests::pty::Pty;
 use rigline_tests::session::rigline;
 
@@ -56,6 +56,29 @@ fn a_board_behind_tcp() {
 fn a_board_on_the_binary_link() {
     let Some(emulator) = Emulator::start("rig") else { return };
     everything_passes(&format!("tcp:127.0.0.1:{}?link=cobs", emulator.uart_port()));
+}
+
+/// `cargo emulator`.
+#[test]
+fn one_command_gives_a_board_with_serial_ports() {
+    if Emulator::start("rig").is_none() {
+        return;
+    }
+    let image = firmware_directory().join("rig");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_emulator"));
+    let mut emulator = command.arg(image).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(emulator.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut path = |wire: &str| {
+        let line = lines.next().unwrap();
+        let mut words = line.split_whitespace();
+        assert_eq!(words.next(), Some(wire), "{line}");
+        words.next().unwrap().to_owned()
+    };
+    let (usb, uart) = (path("USB"), path("UART0"));
+    passes(&["call", &format!("serial:{usb}"), "self-test"], &["all 6 checks passed"]);
+    passes(&["call", &format!("serial:{uart}?link=cobs"), "self-test"], &["all 6 checks passed"]);
+    emulator.kill().unwrap();
+    emulator.wait().unwrap();
 }
 
 /// What a terminal program does, and what it does not: opening raises DTR, closing drops it and forgets half a line.

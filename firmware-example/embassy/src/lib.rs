@@ -5,22 +5,10 @@
 //! - [`EmbassyClock`]: embassy's time as the core's [`Clock`](rigline::Clock);
 //! - `rp2040` (feature of that name, bare metal only): what `usb_cdc` wants of an RP2040, and the board's number.
 //!
-//! `rigline new NAME --firmware rp2040` writes a firmware that uses all of it. In short:
-//!
-//! ```ignore
-//! let mut port = Port::new(&mut builder, STATE.init_with(State::new), rp2040::Endpoints::first());
-//! let mut device = builder.build();
-//! let serving = async {
-//!     let presence = port.presence();
-//!     loop {
-//!         let (reader, writer) = port.connected().await;
-//!         let mut writer = LogsMayBeLost::new(writer, Duration::from_millis(100));
-//!         let (transport, lost) = (Transport::Wire, presence.lost());
-//!         let _ = serve(&mut extension, &mut engine, reader, &mut writer, transport, logs, &EmbassyClock, lost).await;
-//!     }
-//! };
-//! join(usb_cdc::run(&mut device, rp2040::Endpoints::first()), serving).await;
-//! ```
+//! `rigline new NAME --firmware rp2040` writes a firmware that uses all of it, and a test builds and runs that; the image
+//! `engine` of `rigline-rig` is one without defmt and watchdog. In short: make a [`usb_cdc::Port`]; run [`usb_cdc::run`] beside a
+//! loop that awaits [`connected`](usb_cdc::Port::connected), puts [`LogsMayBeLost`] over the writer, and serves both with
+//! [`serve`](rigline::serve::asynch::serve) until [`lost`](usb_cdc::Presence::lost).
 
 #![no_std]
 

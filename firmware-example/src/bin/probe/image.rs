@@ -108,19 +108,21 @@ async fn serve(
     writer: &mut Writer<'static, Usb>,
 ) -> Result<(), Error> {
     let mut line = String::<80>::new();
-    // Smaller than a packet: the reader hands out the rest.
-    let mut bytes = [0; 8];
+    let mut bytes = [0; 2 * usb_cdc::PACKET];
+    // Smaller than a packet, if not said otherwise: the reader hands out the rest.
+    let mut size = 8;
     // So many reads are given up when nothing comes at once, and begun again.
     let mut hurried = 0;
     loop {
+        let room = bytes.get_mut(..size).unwrap_or_default();
         let length = if hurried > 0 {
             hurried -= 1;
-            match with_timeout(HURRY, reader.read(&mut bytes)).await {
+            match with_timeout(HURRY, reader.read(room)).await {
                 Ok(read) => read?,
                 Err(TimeoutError) => continue,
             }
         } else {
-            reader.read(&mut bytes).await?
+            reader.read(room).await?
         };
         for &byte in bytes.iter().take(length) {
             if byte != b'\n' {
@@ -132,8 +134,10 @@ async fn serve(
             let mut number = || words.next().and_then(|word| word.parse::<u32>().ok()).unwrap_or_default();
             let (first, second) = (number(), number());
             let mut reply = String::<80>::new();
-            if command == "hurry" {
-                hurried = first;
+            match command {
+                "hurry" => hurried = first,
+                "buffer" => size = usize::try_from(first).unwrap_or_default().clamp(1, 2 * usb_cdc::PACKET),
+                _ => {}
             }
             answer(hardware, writer, command, first, second, &mut reply).await?;
             let _ = reply.push('\n');
@@ -196,7 +200,7 @@ async fn answer(
             }
         }
         "fault" => cortex_m::asm::udf(),
-        "hurry" => first,
+        "buffer" | "echo" | "hurry" => first,
         "log" => log(writer, first).await?,
         _ => u32::MAX,
     };
