@@ -2,7 +2,7 @@
 //
 //   npm ci && node emulator.mjs IMAGE [--usb-port N] [--uart-port N] [--control-port N] [--dtr connect|manual] [--fast] [--quiet] [--until-eof]
 //
-// IMAGE is the ELF that cargo makes, or a raw image from flash offset 0. Each port is a TCP port of 127.0.0.1; 0 or none is
+// IMAGE is the ELF that cargo makes, a UF2, or a raw image from flash offset 0. Each port is a TCP port of 127.0.0.1; 0 or none is
 // any. When the device is enumerated, one JSON line on stdout tells the ports and the USB identity. `nc 127.0.0.1 PORT`
 // then talks to the board. README.md has the commands of the control port and what is emulated.
 import net from 'node:net';

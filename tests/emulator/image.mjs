@@ -1,13 +1,14 @@
-// Reads an RP2040 image: the ELF that cargo makes, or raw bytes from flash offset 0 (boot2, vector table, code).
+// Reads an RP2040 image: the ELF that cargo makes, a UF2 made of it, or raw bytes from flash offset 0 (boot2, vector table, code).
 import fs from 'node:fs';
 
 export const FLASH = { start: 0x10000000, size: 16 * 1024 * 1024 };
 export const RAM = { start: 0x20000000, size: 264 * 1024 };
 
-/** { segments: [{ address, bytes }], sizes, symbols }; sizes and symbols are null for a raw image. */
+/** { segments: [{ address, bytes }], sizes, symbols }; sizes and symbols are null for what is no ELF. */
 export function readImage(path) {
   const file = fs.readFileSync(path);
   if (file.length < 0x108) throw new Error(`${path}: too short for an RP2040 image`);
+  if (file.readUInt32LE(0) === UF2_MAGIC[0]) return bootable(readUf2(path, file));
   if (file.readUInt32BE(0) !== 0x7f454c46) {
     return bootable({ path, segments: [{ address: FLASH.start, bytes: file }], sizes: null, symbols: null });
   }
@@ -31,6 +32,24 @@ function checksum(bytes) {
     for (let bit = 0; bit < 8; bit++) crc = crc & 0x80000000 ? (crc << 1) ^ 0x04c11db7 : crc << 1;
   }
   return crc >>> 0;
+}
+
+const UF2_MAGIC = [0x0a324655, 0x9e5d5157, 0x0ab16f30];
+const UF2_RP2040 = 0xe48bff56;
+
+/** Blocks of 512 bytes: https://github.com/microsoft/uf2. They need not be in order. */
+function readUf2(path, file) {
+  const blocks = [];
+  for (let at = 0; at + 512 <= file.length; at += 512) {
+    const word = (n) => file.readUInt32LE(at + 4 * n);
+    const [length, family] = [word(4), word(7)];
+    const magic = [word(0), word(1), file.readUInt32LE(at + 508)];
+    if (magic.some((value, i) => value !== UF2_MAGIC[i]) || length > 476 || family !== UF2_RP2040) {
+      throw new Error(`${path}: not a UF2 file for the RP2040`);
+    }
+    blocks.push({ address: word(3), bytes: file.subarray(at + 32, at + 32 + length) });
+  }
+  return { path, segments: blocks, sizes: null, symbols: null };
 }
 
 function readElf(path, file) {

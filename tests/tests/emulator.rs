@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use object::{Object, ObjectSection};
+use object::read::elf::{ElfFile32, ProgramHeader};
+use object::{Endianness, Object, ObjectSection};
 use rigline_tests::emulator::{Emulator, assert_silent, firmware_directory, read_line};
 use serde_json::{Value, json};
 
@@ -74,6 +75,37 @@ fn an_image_that_the_boot_rom_would_refuse_is_refused() {
     image[usize::try_from(boot2.0).unwrap() + 100] ^= 1;
     fs::write(&path, image).unwrap();
     assert!(Emulator::of(&path, &[]).is_err());
+}
+
+/// What is copied to the drive that a board shows in BOOTSEL mode.
+#[test]
+fn a_uf2_runs_as_the_image_that_it_was_made_of() {
+    if Emulator::start("echo").is_none() {
+        return;
+    }
+    let image = fs::read(firmware_directory().join("echo")).unwrap();
+    let elf = ElfFile32::<Endianness>::parse(&*image).unwrap();
+    let mut blocks: Vec<(u32, &[u8])> = Vec::new();
+    for header in elf.elf_program_headers().iter().filter(|header| header.p_filesz(elf.endian()) > 0) {
+        let bytes = header.data(elf.endian(), &*image).unwrap().chunks(256);
+        blocks.extend((header.p_paddr(elf.endian())..).step_by(256).zip(bytes));
+    }
+    let count = u32::try_from(blocks.len()).unwrap();
+    let mut uf2 = Vec::new();
+    for (number, (address, bytes)) in (0..).zip(blocks) {
+        let length = u32::try_from(bytes.len()).unwrap();
+        let head = [0x0a32_4655, 0x9e5d_5157, 0x2000, address, length, number, count, 0xe48b_ff56];
+        let mut block: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+        block.extend(bytes);
+        block.resize(508, 0);
+        block.extend(0x0ab1_6f30_u32.to_le_bytes());
+        uf2.extend(block);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("echo.uf2");
+    fs::write(&path, uf2).unwrap();
+    let emulator = Emulator::of(&path, &[]).unwrap();
+    assert_echo(&mut emulator.usb(), b"hello\n");
 }
 
 /// FC-09. A line that ends on a full packet is followed by an empty one.
