@@ -34,13 +34,16 @@
 //! The host sends one request at a time and sends it again, the same bytes, when it sees *damaged* or nothing for a while. The
 //! device runs a sequence number once, keeps its reply, and sends that reply again when the number comes again. A hello with
 //! another session number forgets the reply, cancels what runs, and starts the sequence at 1; one with the same number is only
-//! answered again. After a reset in mid-call the device has no session and answers *unknown*.
+//! answered again. After a reset in mid-call the device has no session and answers *unknown*. A request that comes while the one
+//! before it is not answered yet is ignored; so is a repeated one: its answer comes when it is there.
 //!
 //! Logs are sent once and may be lost.
 
 #[cfg(feature = "async")]
 use core::cell::Cell;
 
+#[cfg(feature = "async")]
+use crate::json::{self, Json, check::check};
 #[cfg(feature = "async")]
 use crate::rpc;
 
@@ -326,6 +329,8 @@ pub struct Shared {
     replied: Cell<bool>,
     /// The last request is a notification: its reply is empty.
     silent: Cell<bool>,
+    /// The last request was cut off, and whether it ran is not known.
+    cut: Cell<bool>,
     /// What waits to be sent when the shell comes by.
     hello: Cell<bool>,
     damaged: Cell<bool>,
@@ -343,6 +348,7 @@ impl Shared {
             last: Cell::new(0),
             replied: Cell::new(false),
             silent: Cell::new(false),
+            cut: Cell::new(false),
             hello: Cell::new(false),
             damaged: Cell::new(false),
             too_long: Cell::new(None),
@@ -360,6 +366,17 @@ impl Shared {
             || self.unknown.get().is_some()
     }
 
+    /// Whether a request waits for its reply.
+    fn is_running(&self) -> bool {
+        self.last.get() != 0 && !self.replied.get() && !self.cut.get()
+    }
+
+    /// The wire failed, and with it the call.
+    fn fail<E>(&self, error: E) -> device::LinkError<E> {
+        self.cut.set(self.cut.get() || self.is_running());
+        device::LinkError::Wire(error)
+    }
+
     /// What a frame means to the device.
     fn take(&self, frame: &Frame<'_>) -> Taken {
         let Frame { kind, sequence, payload } = *frame;
@@ -373,6 +390,7 @@ impl Shared {
                 self.session.set(Some(sequence));
                 self.last.set(0);
                 self.replied.set(false);
+                self.cut.set(false);
                 self.again.set(false);
                 self.unknown.set(None);
                 Taken::Reset
@@ -381,15 +399,24 @@ impl Shared {
                 self.unknown.set(Some(sequence));
                 Taken::Nothing
             }
+            (Kind::Request, Some(_)) if is_last && self.cut.get() => {
+                self.unknown.set(Some(sequence));
+                Taken::Nothing
+            }
             (Kind::Request, Some(_)) if is_last => {
                 self.again.set(self.replied.get());
                 Taken::Nothing
             }
             (Kind::Request, Some(_)) if sequence == self.last.get().wrapping_add(1) => {
+                if self.is_running() {
+                    // The reply that comes next would be taken for its own.
+                    return Taken::Nothing;
+                }
                 self.last.set(sequence);
                 self.replied.set(false);
                 self.silent.set(false);
-                if !rpc::is_answered(payload) {
+                self.cut.set(false);
+                if !is_answered(payload) {
                     // Nobody will write a reply to it: it is acknowledged now.
                     self.replied.set(true);
                     self.silent.set(true);
@@ -406,7 +433,7 @@ impl Shared {
             }
             (Kind::Cancel, Some(_)) if is_last && !self.replied.get() => {
                 self.unknown.set(Some(sequence));
-                Taken::Reset
+                if self.cut.replace(true) { Taken::Nothing } else { Taken::Reset }
             }
             (Kind::Cancel, Some(_)) if is_last => {
                 self.again.set(true);
@@ -415,6 +442,32 @@ impl Shared {
             // The other kinds are a device's own words.
             _ => Taken::Nothing,
         }
+    }
+}
+
+/// Whether the engine answers a line. It takes a byte-order mark off, and blanks for nothing, as the framer does; lines of the
+/// other protocols are always answered, and so is a batch that is too long.
+#[cfg(feature = "async")]
+fn is_answered(payload: &[u8]) -> bool {
+    let line = payload.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(payload);
+    if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
+        return false;
+    }
+    if check(line).is_err() {
+        return true;
+    }
+    let json = Json::of_checked(line);
+    let has = |name| json.get(name).is_some();
+    let is_others = || {
+        !has("jsonrpc")
+            && (has("method")
+                || cfg!(feature = "amplifier") && has("op")
+                || cfg!(feature = "namel3ss") && has("protocol_version"))
+    };
+    match json.kind() {
+        json::Kind::Object => is_others() || rpc::is_answered(line),
+        json::Kind::Array => json.elements().count() > rpc::MAX_BATCH || rpc::is_answered(line),
+        _ => true,
     }
 }
 
@@ -536,7 +589,7 @@ mod device {
                     }
                 }
                 if self.given.is_none() && !self.shared.has_word() && self.at >= self.end {
-                    let count = self.reader.read(&mut self.bytes).await.map_err(LinkError::Wire)?;
+                    let count = self.reader.read(&mut self.bytes).await.map_err(|error| self.shared.fail(error))?;
                     if count == 0 {
                         return Ok(0);
                     }
@@ -597,6 +650,10 @@ mod device {
             let sequence = self.shared.last.get();
             let kind = if rpc::is_log_line(payload) { Kind::Log } else { Kind::Reply };
             if kind == Kind::Reply {
+                if self.shared.silent.get() {
+                    // It was answered as a notification, and each request is answered once.
+                    return Ok(line.len());
+                }
                 self.length = payload.len();
                 for (to, from) in self.reply.iter_mut().zip(payload) {
                     *to = *from;

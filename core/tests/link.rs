@@ -43,10 +43,10 @@ impl Extension for Button {
 fn against_a_device<T>(presses: Rc<Cell<u32>>, host: impl FnOnce(Wire, Wire, &mut dyn FnMut()) -> T) -> T {
     let (to_device, to_host) = (Wire::default(), Wire::default());
     let shared = Shared::new();
-    let (mut frames, mut kept) = ([0; 1024], [0; 1024]);
+    let (mut frames, mut kept) = ([0; 4096], [0; 1024]);
     let (mut reader, mut writer) = split(&shared, to_device.clone(), to_host.clone(), &mut frames, &mut kept);
     let mut device = pin!(async {
-        let (mut request, mut reply, mut log) = ([0; 1024], [0; 1024], [0; 1200]);
+        let (mut request, mut reply, mut log) = ([0; 4096], [0; 1024], [0; 1200]);
         let mut button = Button { presses };
         let memory = Memory { request: &mut request, reply: &mut reply };
         let mut engine = Engine::new(button.manifest(), memory).unwrap();
@@ -160,6 +160,102 @@ fn without_a_session_or_after_a_cancel_the_answer_is_unknown() {
         assert_eq!(say(b"\0noise\0".to_vec()), [(Kind::Damaged, 0, String::new())]);
     });
     assert_eq!(presses.get(), 1);
+}
+
+#[test]
+fn a_request_waits_for_the_end_of_the_one_before_it() {
+    let presses = Rc::new(Cell::new(0));
+    against_a_device(presses.clone(), |to_device, to_host, turn| {
+        let mut say = |bytes: Vec<u8>| {
+            to_device.0.borrow_mut().extend(bytes);
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        let unknown = |sequence| vec![(Kind::Unknown, sequence, String::new())];
+        let press = frame(Kind::Request, 2, execute("press", 2).as_bytes());
+        let wait = frame(Kind::Request, 1, execute("wait", 1).as_bytes());
+        say(frame(Kind::Hello, 3, b""));
+        assert_eq!(say(wait.clone()), []);
+        assert_eq!(say(press.clone()), [], "the reply that comes next is another's");
+        assert_eq!(say(wait.clone()), []);
+        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1));
+        assert_eq!(say(wait.clone()), unknown(1), "that was lost");
+        assert_eq!(say(frame(Kind::Cancel, 1, b"")), unknown(1), "so was this");
+        let got = say(press.clone());
+        assert_eq!(got.last().map(|(kind, sequence, _)| (*kind, *sequence)), Some((Kind::Reply, 2)));
+        assert_eq!(say(press), got[1..]);
+    });
+    assert_eq!(presses.get(), 1);
+}
+
+/// A host that got no reply would ask for ever, and one that got two would take the second for the next request's.
+#[test]
+fn every_request_has_one_reply_be_it_what_it_may() {
+    let many = |count: usize| format!("[{}]", vec![r#"{"jsonrpc":"2.0","method":"x"}"#; count].join(","));
+    let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"x"}}"#, "x".repeat(500));
+    let (fits, over, deep) = (many(3), many(65), "[".repeat(200));
+    let lines: &[&str] = &[
+        "",
+        " \t ",
+        "\r\n\r",
+        "\u{feff}",
+        "\u{feff} ",
+        "\u{feff}{\"jsonrpc\":\"2.0\",\"method\":\"x\"}",
+        "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}",
+        "\u{c}",
+        "\0",
+        "{",
+        "[",
+        &deep,
+        "{}",
+        "[]",
+        "3",
+        "null",
+        "[1]",
+        "[[]]",
+        r#"{"jsonrpc":"2.0"}"#,
+        r#"{"jsonrpc":"2.0","method":1}"#,
+        r#"{"jsonrpc":"2.0","id":[],"method":"x"}"#,
+        r#"{"jsonrpc":"1.0","method":"x"}"#,
+        r#"{"jsonrpc":"2.0","method":"x"} x"#,
+        r#"{"jsonrpc":"2.0","method":"log","params":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"shutdown"}"#,
+        r#"{"jsonrpc":"2.\u0030","\u006dethod":"x"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#,
+        r#"{"id":1,"result":5}"#,
+        r#"{"id":1,"method":"x","result":5}"#,
+        r#"{"error":{"code":-32700,"message":"x"}}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#,
+        r#"[{"op":"x","result":1}]"#,
+        r#"[{"op":"x"}]"#,
+        &fits,
+        &over,
+        &long,
+        r#"{"op":"health"}"#,
+        r#"{"op":"press","result":1}"#,
+        r#"{"op":1,"error":1}"#,
+        r#"{"result":1}"#,
+        r#"{"protocol_version":1,"tool":"press","payload":{}}"#,
+        r#"{"protocol_version":1,"tool":"x","error":1}"#,
+        r#"{"error":1}"#,
+    ];
+    against_a_device(Rc::new(Cell::new(0)), |to_device, to_host, turn| {
+        let mut say = |bytes: Vec<u8>| {
+            to_device.0.borrow_mut().extend(bytes);
+            turn();
+            frames(to_host.0.borrow_mut().drain(..))
+        };
+        say(frame(Kind::Hello, 3, b""));
+        for (sequence, line) in (1..).zip(lines) {
+            let mut got = say(frame(Kind::Request, sequence, line.as_bytes()));
+            got.retain(|(kind, ..)| *kind != Kind::Log);
+            assert_eq!(got.len(), 1, "{line}: {got:?}");
+            assert_eq!((got[0].0, got[0].1), (Kind::Reply, sequence), "{line}");
+            assert_eq!(say(frame(Kind::Request, sequence, line.as_bytes())), got, "{line} again");
+        }
+    });
 }
 
 #[test]
