@@ -153,7 +153,7 @@ fn type_name(name: &str, files: Files) -> String {
             chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars)
         })
         .collect();
-    let mut programs = files.iter().filter(|(file, _)| file.ends_with(".rs")).map(|(_, text)| text);
+    let mut programs = files.iter().filter(|(file, _)| file.contains("src/")).map(|(_, text)| text);
     let uses = |text: &&str| text.split(|char: char| !char.is_ascii_alphanumeric()).any(|word| word == camel_case);
     if programs.any(uses) {
         camel_case.push_str("Extension");
