@@ -61,13 +61,18 @@ fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
 
     if let Some(missing) = no_firmware_here(&cargo) {
         assert!(std::env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{missing}");
-        writeln!(std::io::stderr(), "skipped: {missing}").unwrap();
+        skipped(missing);
         return;
     }
     let built = cargo(&["firmware", "--offline"]);
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     greets_in_the_emulator(&root, &target.join("thumbv6m-none-eabi/firmware/power-switch-firmware"));
+}
+
+/// Not by eprintln!, which the test harness keeps to itself when a test passes.
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Why the firmware cannot be built on this computer, if it cannot.
@@ -85,7 +90,7 @@ fn no_firmware_here(cargo: &dyn Fn(&[&str]) -> Output) -> Option<&'static str> {
 fn greets_in_the_emulator(root: &Path, image: &Path) {
     let emulator = root.join("tests/emulator");
     if !emulator.join("node_modules/rp2040js").is_dir() {
-        writeln!(std::io::stderr(), "skipped: no emulator for the new firmware: npm ci in tests/emulator").unwrap();
+        skipped("the new firmware is not run, since there is no emulator: npm ci in tests/emulator");
         return;
     }
     let mut board = Command::new("node")
