@@ -607,11 +607,15 @@ impl<'t> ExecuteResult<'t> {
     pub fn new(result: Json<'t>) -> Self {
         let (mut members, mut in_any_case) = ([None; 4], [None; 4]);
         for (key, value) in result.members() {
+            let plain = key.as_str();
             for ((name, exact), other) in RESULT_MEMBERS.iter().zip(&mut members).zip(&mut in_any_case) {
-                if key == **name {
-                    *exact = Some(value);
-                } else if is_in_any_case(key, name) {
-                    *other = Some(value);
+                let (is_exact, is_alike) = match plain {
+                    Some(key) => (key == *name, key.eq_ignore_ascii_case(name)),
+                    None => (key == **name, is_in_any_case(key, name)),
+                };
+                if is_alike {
+                    *(if is_exact { exact } else { other }) = Some(value);
+                    break;
                 }
             }
         }

@@ -14,7 +14,7 @@ use rigline::frame::{Frame, Framer, LineEnds};
 use rigline::json::write;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc, watch};
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -22,6 +22,7 @@ use super::child::Child;
 use super::error::{Details, Exit, HostError, RpcFailure};
 use super::event::{Event, EventKind, Log};
 use super::manifest::{Manifest, value};
+use super::reading::Reading;
 use super::result::Answer;
 use super::wire::{Control, Manners, Reader, Wire, Writer};
 use super::{Direction, Options, shown};
@@ -41,7 +42,8 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     child: Option<Child>,
     manners: Manners,
-    /// What reads. It ends with the connection.
+    reading: Arc<Reading>,
+    /// What reads, and watches. It ends with the connection.
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -55,11 +57,15 @@ struct Shared {
     errors_read: watch::Sender<bool>,
     ended: watch::Sender<bool>,
     heard: AtomicBool,
+    /// A request is out that is due before [`State::next_due`].
+    sooner: Notify,
 }
 
 struct State {
     client: Client,
-    waiting: Vec<(u32, mpsc::UnboundedSender<Fate>)>,
+    waiting: Vec<Waiting>,
+    /// When [`watch_deadlines`] looks next.
+    next_due: Option<Instant>,
     end: Option<End>,
     /// `initialize` is out on a shared wire: errors that name no request may be about what was there before.
     booting: bool,
@@ -70,12 +76,41 @@ struct State {
     hint: Option<String>,
 }
 
+/// A request that is out.
+struct Waiting {
+    id: u32,
+    /// It is an `execute` of the host's own.
+    is_call: bool,
+    /// When it is given up, unless its asker sees to that.
+    due: Option<Instant>,
+    asker: Asker,
+}
+
+/// Who wants to know what becomes of a request.
+enum Asker {
+    One(oneshot::Sender<Fate>),
+    /// Somebody who has several out, and takes the first answer.
+    OfSeveral(mpsc::UnboundedSender<Fate>),
+}
+
+impl Asker {
+    /// Somebody who has given up is not told.
+    fn tell(self, fate: Fate) {
+        match self {
+            Self::One(asker) => drop(asker.send(fate)),
+            Self::OfSeveral(asker) => drop(asker.send(fate)),
+        }
+    }
+}
+
 /// What becomes of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Fate {
     Answer(Answer),
     /// The line that must have been its reply was over the limit.
     TooLong(u64),
+    /// It was not answered in time.
+    Late,
     End(End),
 }
 
@@ -104,6 +139,7 @@ impl Connection {
         let state = State {
             client: if options.strict { client.strict() } else { client },
             waiting: Vec::new(),
+            next_due: None,
             end: None,
             booting: wire.manners.shared,
             stderr: VecDeque::new(),
@@ -122,16 +158,21 @@ impl Connection {
             errors_read: watch::channel(wire.stderr.is_none()).0,
             ended: watch::channel(false).0,
             heard: AtomicBool::new(false),
+            sooner: Notify::new(),
         });
+        let output = read_output(Arc::clone(&shared), wire.reader, wire.manners.ends, wire.child.clone());
+        let reading = Arc::new(Reading::new(output));
         let mut tasks = JoinSet::new();
-        tasks.spawn(read_output(Arc::clone(&shared), wire.reader, wire.manners.ends, wire.child.clone()));
+        let all = Arc::clone(&reading);
+        tasks.spawn(async move { all.all().await });
+        tasks.spawn(watch_deadlines(Arc::clone(&shared)));
         if let Some(stderr) = wire.stderr {
             tasks.spawn(read_errors(Arc::clone(&shared), stderr));
         }
         if let Some(child) = wire.child.clone() {
             tasks.spawn(watch_child(Arc::clone(&shared), child));
         }
-        Self { shared, child: wire.child, manners: wire.manners, tasks: Mutex::new(tasks) }
+        Self { shared, child: wire.child, manners: wire.manners, reading, tasks: Mutex::new(tasks) }
     }
 
     pub(super) fn child(&self) -> Option<&Child> {
@@ -154,6 +195,7 @@ impl Connection {
             child.kill();
         }
         lock(&self.tasks).abort_all();
+        self.reading.close();
         self.shared.release();
     }
 
@@ -181,9 +223,9 @@ impl Connection {
                 self.shared.forget(oldest);
             }
             let boundary: &[u8] = if self.manners.shared { b"\n" } else { b"" };
-            let started =
-                self.shared.begin(request, boundary, &sender).map_err(|trouble| self.error(trouble, "", after));
-            let (id, line) = started?;
+            let asker = Asker::OfSeveral(sender.clone());
+            let started = self.shared.begin(request, request.measure(), boundary, None, asker);
+            let (id, line) = started.map_err(|trouble| self.error(trouble, "", after))?;
             out.push_back(id);
             if let Err(trouble) = self.shared.send(line, deadline).await {
                 // Its last words may say more than the broken pipe.
@@ -222,17 +264,27 @@ impl Connection {
 
     /// Sends a request and waits for what becomes of it.
     pub(super) async fn request(&self, request: &Request<'_>, deadline: Instant) -> Result<Fate, Trouble> {
-        let (sender, mut fates) = mpsc::unbounded_channel();
-        let (id, line) = self.shared.begin(request, b"", &sender)?;
+        self.request_of(request, request.measure(), deadline).await
+    }
+
+    /// The same, with a request that was measured already.
+    pub(super) async fn request_of(
+        &self,
+        request: &Request<'_>,
+        size: usize,
+        deadline: Instant,
+    ) -> Result<Fate, Trouble> {
+        let (asker, fate) = oneshot::channel();
+        let (id, line) = self.shared.begin(request, size, b"", Some(deadline), Asker::One(asker))?;
         let _forget = Forget(&self.shared, id);
         if let Err(trouble) = self.shared.send(line, deadline).await {
             return Err(self.after_all(trouble).await);
         }
-        match timeout_at(deadline, fates.recv()).await {
-            Ok(Some(Fate::End(end))) => Err(Trouble::End(end)),
-            Ok(Some(fate)) => Ok(fate),
-            Ok(None) => Err(Trouble::End(End::Gone("the connection is closed".into()))),
-            Err(_) => Err(Trouble::Late),
+        match self.reading.until(fate).await {
+            Ok(Fate::End(end)) => Err(Trouble::End(end)),
+            Ok(Fate::Late) => Err(Trouble::Late),
+            Ok(fate) => Ok(fate),
+            Err(_) => Err(Trouble::End(End::Gone("the connection is closed".into()))),
         }
     }
 
@@ -321,6 +373,7 @@ impl Connection {
                 limit: self.shared.options.line_limit,
                 details: self.details(None),
             },
+            Fate::Late => self.error(Trouble::Late, "initialize", after),
             Fate::End(end) => self.error(Trouble::End(end), "initialize", after),
         }
     }
@@ -356,17 +409,19 @@ impl Shared {
     fn forget(&self, id: u32) {
         let mut state = self.lock();
         state.client.forget(id);
-        state.waiting.retain(|(waiting, _)| *waiting != id);
+        state.waiting.retain(|waiting| waiting.id != id);
     }
 
     /// Makes a request's line, and a place for its fate.
     fn begin(
         &self,
         request: &Request<'_>,
+        size: usize,
         boundary: &[u8],
-        sender: &mpsc::UnboundedSender<Fate>,
+        due: Option<Instant>,
+        asker: Asker,
     ) -> Result<(u32, Vec<u8>), Trouble> {
-        let mut memory = vec![0; request.measure()];
+        let mut memory = vec![0; size];
         let mut out = write::Writer::new(&mut memory);
         let mut state = self.lock();
         if let Some(end) = &state.end {
@@ -380,8 +435,12 @@ impl Shared {
             // What was odd about an earlier call explains nothing about this one.
             state.hint = None;
         }
-        state.waiting.push((id, sender.clone()));
+        state.waiting.push(Waiting { id, is_call: matches!(request, Request::Execute { .. }), due, asker });
+        let is_sooner = due.is_some_and(|due| state.next_due.is_none_or(|next| due < next));
         drop(state);
+        if is_sooner {
+            self.sooner.notify_one();
+        }
         let length = out.len();
         memory.truncate(length);
         if !boundary.is_empty() {
@@ -438,8 +497,8 @@ impl Shared {
             End::Gone(why) => self.tell(EventKind::Gone(why.clone())),
             End::Cancelled | End::ShutDown => {}
         }
-        for (_, waiting) in waiting {
-            let _ = waiting.send(Fate::End(end.clone()));
+        for waiting in waiting {
+            waiting.asker.tell(Fate::End(end.clone()));
         }
         if matches!(end, End::Gone(_)) {
             self.release();
@@ -484,7 +543,7 @@ impl Shared {
     fn too_long(&self, length: u64) {
         let mut state = self.lock();
         if !state.booting
-            && let [(id, _)] = *state.waiting
+            && let [Waiting { id, .. }] = *state.waiting
         {
             state.finish(id, Fate::TooLong(length));
         } else {
@@ -538,9 +597,8 @@ impl Shared {
 impl State {
     fn finish(&mut self, id: u32, fate: Fate) {
         self.client.forget(id);
-        if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == id) {
-            let (_, waiting) = self.waiting.swap_remove(at);
-            let _ = waiting.send(fate);
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) {
+            self.waiting.swap_remove(at).asker.tell(fate);
         }
     }
 
@@ -562,7 +620,10 @@ impl State {
     /// Gives the refusal of a request, if the message was one.
     fn take_in(&mut self, received: &Received<'_>, events: &mut Vec<EventKind>) -> Option<Vec<u8>> {
         match received.incoming {
-            Incoming::Reply(reply) => self.finish(reply.id, Fate::Answer(Answer::of(reply.body))),
+            Incoming::Reply(reply) => {
+                let is_call = self.waiting.iter().any(|waiting| waiting.id == reply.id && waiting.is_call);
+                self.finish(reply.id, Fate::Answer(Answer::of(reply.body, is_call)));
+            }
             Incoming::Broken(broken) => {
                 let why = broken.to_string();
                 self.hint = Some(format!("a damaged message came: {why}"));
@@ -625,6 +686,27 @@ async fn at_once(writer: &mut OwnedMutexGuard<Writer>, line: &[u8]) -> Option<io
         Poll::Pending => Poll::Ready(None),
     })
     .await
+}
+
+/// Fails the requests that are due. One timer does for all of them, and is left as it is while every new request is due later
+/// than an old one was: most are answered long before.
+async fn watch_deadlines(shared: Arc<Shared>) {
+    loop {
+        let next = {
+            let mut state = shared.lock();
+            let now = Instant::now();
+            while let Some(late) = state.waiting.iter().find(|waiting| waiting.due.is_some_and(|due| due <= now)) {
+                let id = late.id;
+                state.finish(id, Fate::Late);
+            }
+            state.next_due = state.waiting.iter().filter_map(|waiting| waiting.due).min();
+            state.next_due
+        };
+        match next {
+            Some(next) => drop(timeout_at(next, shared.sooner.notified()).await),
+            None => shared.sooner.notified().await,
+        }
+    }
 }
 
 async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, child: Option<Child>) {

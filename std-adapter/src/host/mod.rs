@@ -49,6 +49,7 @@
 //!   once.
 //! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Dial`],
 //!   by which a host runs over any pair of streams ([`Host::over`]).
+//! - [`local`] has extensions in this very process.
 //! - [`ports`] lists serial ports.
 //!
 //! # Bounds
@@ -60,8 +61,10 @@ mod connection;
 mod error;
 mod event;
 mod link;
+pub mod local;
 mod manifest;
 pub mod ports;
+mod reading;
 mod result;
 mod serial;
 pub mod wire;
@@ -327,8 +330,8 @@ impl Host {
         {
             return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
         }
-        match connection.request(&request, deadline(started, after)).await {
-            Ok(Fate::Answer(Answer::Result(text))) => Ok(CallResult::of_result(text)),
+        match connection.request_of(&request, size, deadline(started, after)).await {
+            Ok(Fate::Answer(Answer::Called(result))) => Ok(*result),
             Ok(Fate::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
             Ok(fate) => Err(connection.fate_error(fate, after)),
             Err(trouble) => Err(connection.error(trouble, operation, after)),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rigline::client::{self, Body, ExecuteResult};
+use rigline::client::{self, Body, ExecuteResult, Plain};
 use rigline::json::Json;
 use serde::de::value::{MapDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
@@ -71,11 +71,10 @@ impl CallResult {
         T::deserialize(MapDeserializer::<_, serde_json::Error>::new(members))
     }
 
-    pub(super) fn of_result(text: String) -> Self {
-        let json = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
+    fn of_result(json: Json<'_>) -> Self {
         let result = ExecuteResult::new(json);
-        let message = result.message().map(|message| message.to_string());
-        let error = result.error().map(|error| error.to_string());
+        let message = result.message().map(owned);
+        let error = result.error().map(owned);
         let outcome = match result.success() {
             Ok(true) => Outcome::Success,
             Ok(false) => Outcome::Failed(
@@ -88,9 +87,9 @@ impl CallResult {
                 None => why.to_owned(),
             }),
         };
-        let outputs = result.outputs().map(|(name, value)| (name.to_cow().into_owned(), value.to_string())).collect();
+        let outputs = result.outputs().map(|(name, value)| (name.to_cow().into_owned(), owned(value))).collect();
         let faults = result.outputs_fault().map(str::to_owned).into_iter().collect();
-        Self { outcome, message, outputs, faults, raw: text }
+        Self { outcome, message, outputs, faults, raw: json.as_str().to_owned() }
     }
 
     pub(super) fn of_error(error: RpcFailure, raw: String) -> Self {
@@ -115,9 +114,16 @@ impl RpcFailure {
     }
 }
 
+/// A value as a person reads it: in one piece where it has no escapes.
+fn owned(plain: Plain<'_>) -> String {
+    plain.0.text().map_or_else(|| plain.to_string(), |text| text.to_cow().into_owned())
+}
+
 /// A reply's body, owned.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
+    /// To a call, which is read at once: its line has been checked just now.
+    Called(Box<CallResult>),
     Result(String),
     /// The error, and its text.
     Error(RpcFailure, String),
@@ -126,8 +132,10 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn of(body: Body<'_>) -> Self {
+    /// `is_call`: to `execute` with this host's own request.
+    pub(super) fn of(body: Body<'_>, is_call: bool) -> Self {
         match body {
+            Body::Result(result) if is_call => Self::Called(Box::new(CallResult::of_result(result))),
             Body::Result(result) => Self::Result(result.as_str().to_owned()),
             Body::Error(error) => Self::Error(RpcFailure::of(error), error.json().as_str().to_owned()),
             Body::Invalid(why) => Self::Bad(why.to_owned(), String::new()),
@@ -235,6 +243,10 @@ mod tests {
     use super::*;
     use serde::Deserialize;
 
+    fn of_text(text: &str) -> CallResult {
+        CallResult::of_result(Json::parse(text.as_bytes()).unwrap())
+    }
+
     #[test]
     fn outputs_are_read_as_the_type_has_them() {
         #[derive(Debug, PartialEq, Deserialize)]
@@ -259,8 +271,8 @@ mod tests {
             #[serde(default)]
             missing: u8,
         }
-        let result = CallResult::of_result(
-            r#"{"success":true,"outputs":{"volts":"3.3","count":12,"text":"3V3 \"x\"","digits":"007","ok":"true","list":"[1, 2]","state":"on","point":"[1,-1]","none":null,"some":"4","more":"x"}}"#.to_owned(),
+        let result = of_text(
+            r#"{"success":true,"outputs":{"volts":"3.3","count":12,"text":"3V3 \"x\"","digits":"007","ok":"true","list":"[1, 2]","state":"on","point":"[1,-1]","none":null,"some":"4","more":"x"}}"#,
         );
         let outputs: Outputs = result.outputs_as().unwrap();
         assert_eq!(
@@ -301,7 +313,7 @@ mod tests {
             ("null", "invalid result: the result is not an object"),
         ];
         for (text, failure) in table {
-            assert_eq!(CallResult::of_result(text.to_owned()).failure().as_deref(), Some(failure), "{text}");
+            assert_eq!(of_text(text).failure().as_deref(), Some(failure), "{text}");
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Standard input and output on Unix.
 //!
 //! `O_NONBLOCK` belongs to the open file description, which other processes share: setting it on a terminal breaks the shell.
-//! So the descriptors stay as they are, and nothing is read or written before `poll` says that it will not wait.
+//! So the descriptors stay as they are. Linux is told with each read and write not to wait (`RWF_NOWAIT`), where a descriptor has
+//! that; elsewhere nothing is read or written before `poll` says that it will not wait.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use embedded_io_async::{ErrorType, Read};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,7 +26,7 @@ pub(crate) fn take() -> io::Result<(Input, Output)> {
     let output = fcntl_dupfd_cloexec(io::stdout(), FIRST_FREE)?;
     rustix::stdio::dup2_stdin(nothing()?)?;
     rustix::stdio::dup2_stdout(io::stderr())?;
-    Ok((Input(input), Output(output)))
+    Ok((Input(input), Output { fd: output, way: Way::default() }))
 }
 
 /// Something to read from that is at its end.
@@ -50,7 +52,7 @@ impl Input {
         #[allow(deprecated, reason = "its fault, a type whose descriptor changes, is none of OwnedFd's")]
         let registered = AsyncFd::try_with_interest(self.0, Interest::READABLE);
         match registered {
-            Ok(fd) => Ok(Reader::Polled(fd)),
+            Ok(fd) => Ok(Reader::Polled(fd, Way::default())),
             Err(error) => match error.into_parts() {
                 // Regular files and the null device cannot be polled (epoll_ctl(2): EPERM), and never wait.
                 (fd, error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => Ok(Reader::Direct(fd)),
@@ -63,7 +65,7 @@ impl Input {
 /// Standard input. A read that is dropped has taken nothing: bytes are moved in the step that ends it.
 #[derive(Debug)]
 pub(crate) enum Reader {
-    Polled(AsyncFd<OwnedFd>),
+    Polled(AsyncFd<OwnedFd>, Way),
     Direct(OwnedFd),
 }
 
@@ -75,36 +77,36 @@ impl Read for Reader {
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         // A flood of input must not keep signals and other tasks from their turn.
         tokio::task::coop::consume_budget().await;
-        let fd = match self {
-            Self::Polled(fd) => &*fd,
+        let (fd, way) = match self {
+            Self::Polled(fd, way) => (&*fd, &*way),
             Self::Direct(fd) => return Ok(retry_on_intr(|| rustix::io::read(&*fd, &mut *buf))?),
         };
         loop {
             let mut ready = fd.readable().await?;
             // The runtime learns of edges only. It is asked again, not believed: others may read from the same pipe.
-            if is_ready(fd, PollFlags::IN) {
-                match retry_on_intr(|| rustix::io::read(fd, &mut *buf)) {
-                    Err(Errno::AGAIN) => {}
-                    result => return Ok(result?),
-                }
+            match way.read(fd.as_fd(), buf) {
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                result => return Ok(result?),
             }
-            ready.clear_ready();
         }
     }
 }
 
 /// Standard output.
 #[derive(Debug)]
-pub(crate) struct Output(OwnedFd);
+pub(crate) struct Output {
+    fd: OwnedFd,
+    way: Way,
+}
 
 impl Output {
     /// Writes as much of `line` as goes without waiting. A pipe takes all or nothing of what is not longer than `PIPE_BUF`,
     /// and has room for as much when it is ready (pipe(7)); longer lines are left alone.
     pub(super) fn write_now(&self, line: &[u8]) -> io::Result<usize> {
-        if line.len() > PIPE_BUF || !is_ready(&self.0, PollFlags::OUT) {
+        if line.len() > PIPE_BUF {
             return Ok(0);
         }
-        match retry_on_intr(|| rustix::io::write(&self.0, line)) {
+        match self.way.write(self.fd.as_fd(), line) {
             Err(Errno::AGAIN) => Ok(0),
             result => Ok(result?),
         }
@@ -113,17 +115,92 @@ impl Output {
     /// Writes all of `bytes`, and waits as long as it takes.
     pub(crate) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match retry_on_intr(|| rustix::io::write(&self.0, bytes)) {
+            match retry_on_intr(|| rustix::io::write(&self.fd, bytes)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
                 // Somebody else has set O_NONBLOCK.
                 Err(Errno::AGAIN) => {
-                    let _ = poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None);
+                    let _ = poll(&mut [PollFd::new(&self.fd, PollFlags::OUT)], None);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
+    }
+}
+
+/// How a descriptor is read from or written to without waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    /// The system, or this kind of descriptor, has no word for it: terminals have none, pipes have one since Linux 6.4.
+    must_ask: AtomicBool,
+}
+
+impl Way {
+    /// [`Errno::AGAIN`] if there is nothing.
+    fn read(&self, fd: BorrowedFd<'_>, buf: &mut [u8]) -> Result<usize, Errno> {
+        match self.unless_must_ask(|| system_says::read(fd, buf)) {
+            Some(result) => result,
+            None if is_ready(fd, PollFlags::IN) => retry_on_intr(|| rustix::io::read(fd, &mut *buf)),
+            None => Err(Errno::AGAIN),
+        }
+    }
+
+    /// [`Errno::AGAIN`] if there is no room.
+    fn write(&self, fd: BorrowedFd<'_>, line: &[u8]) -> Result<usize, Errno> {
+        match self.unless_must_ask(|| system_says::write(fd, line)) {
+            Some(result) => result,
+            None if is_ready(fd, PollFlags::OUT) => retry_on_intr(|| rustix::io::write(fd, line)),
+            None => Err(Errno::AGAIN),
+        }
+    }
+
+    fn unless_must_ask(&self, mut attempt: impl FnMut() -> Result<usize, Errno>) -> Option<Result<usize, Errno>> {
+        if self.must_ask.load(Ordering::Relaxed) {
+            return None;
+        }
+        match retry_on_intr(&mut attempt) {
+            // PERM and NOSYS are what sandboxes say to calls that they do not know.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::SPIPE) => {
+                self.must_ask.store(true, Ordering::Relaxed);
+                None
+            }
+            result => Some(result),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system_says {
+    use std::io::{IoSlice, IoSliceMut};
+    use std::os::fd::BorrowedFd;
+
+    use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
+
+    /// Where the descriptor stands, if it stands anywhere.
+    const HERE: u64 = u64::MAX;
+
+    pub(super) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> Result<usize, Errno> {
+        preadv2(fd, &mut [IoSliceMut::new(buf)], HERE, ReadWriteFlags::NOWAIT)
+    }
+
+    pub(super) fn write(fd: BorrowedFd<'_>, line: &[u8]) -> Result<usize, Errno> {
+        pwritev2(fd, &[IoSlice::new(line)], HERE, ReadWriteFlags::NOWAIT)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system_says {
+    use std::os::fd::BorrowedFd;
+
+    use rustix::io::Errno;
+
+    pub(super) fn read(_: BorrowedFd<'_>, _: &mut [u8]) -> Result<usize, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    pub(super) fn write(_: BorrowedFd<'_>, _: &[u8]) -> Result<usize, Errno> {
+        Err(Errno::NOSYS)
     }
 }
 

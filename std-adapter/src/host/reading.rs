@@ -1,0 +1,318 @@
+//! Who reads a connection's output: whoever waits for it.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use tokio::sync::oneshot;
+
+/// The reading of a connection's output, as a future that has no task of its own.
+///
+/// One task runs it all the time ([`all`](Self::all)). A caller that waits for a reply runs it too ([`until`](Self::until)), so
+/// that its reply comes without a detour by way of that task. Whoever of the two is slow, or gone, holds up nobody: each
+/// time there is something to read, both are woken.
+pub(super) struct Reading {
+    future: Mutex<Option<Boxed>>,
+    is_closed: AtomicBool,
+    wakers: Arc<Wakers>,
+    waker: Waker,
+}
+
+type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Who is woken when there is something to read.
+#[derive(Default)]
+struct Wakers {
+    /// The caller that asked last; any other is woken by its reply.
+    caller: Mutex<Option<Waker>>,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Reading {
+    pub(super) fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        let wakers = Arc::<Wakers>::default();
+        let waker = Waker::from(Arc::clone(&wakers));
+        Self { future: Mutex::new(Some(Box::pin(future))), is_closed: AtomicBool::new(false), wakers, waker }
+    }
+
+    /// Reads until the end.
+    pub(super) async fn all(&self) {
+        poll_fn(|cx| {
+            set(&self.wakers.task, cx.waker());
+            // It waits for a caller that reads just now: what comes meanwhile, that caller may leave lying.
+            self.read(lock(&self.future))
+        })
+        .await;
+    }
+
+    /// Waits for what a reply is to bring, and reads meanwhile.
+    pub(super) async fn until<T>(&self, reply: oneshot::Receiver<T>) -> Result<T, oneshot::error::RecvError> {
+        let _gone = Gone(&self.wakers.caller);
+        let mut reply = pin!(reply);
+        let mut was_woken = false;
+        poll_fn(|cx| {
+            set(&self.wakers.caller, cx.waker());
+            // So soon after its request, there is nothing to read yet.
+            if std::mem::replace(&mut was_woken, true) {
+                // While this reads it need not be woken by what it reads.
+                if let Poll::Ready(reply) = reply.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    return Poll::Ready(reply);
+                }
+                match self.future.try_lock() {
+                    Ok(future) => drop(self.read(future)),
+                    Err(TryLockError::Poisoned(future)) => drop(self.read(future.into_inner())),
+                    // Whoever reads will wake this one with its reply.
+                    Err(TryLockError::WouldBlock) => {}
+                }
+            }
+            reply.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Lets go of what is read from. Whoever reads just now does so when it is done.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        if let Ok(mut future) = self.future.try_lock() {
+            let future = future.take();
+            drop(future);
+        }
+        self.waker.wake_by_ref();
+    }
+
+    fn read(&self, mut future: MutexGuard<'_, Option<Boxed>>) -> Poll<()> {
+        // A listener that panics leaves nothing behind to be polled again.
+        let Some(mut reading) = future.take() else { return Poll::Ready(()) };
+        let read = reading.as_mut().poll(&mut Context::from_waker(&self.waker));
+        if read.is_pending() {
+            *future = Some(reading);
+        }
+        drop(future);
+        if self.is_closed.load(Ordering::SeqCst) {
+            let future = lock(&self.future).take();
+            drop(future);
+            return Poll::Ready(());
+        }
+        read
+    }
+}
+
+impl Wake for Wakers {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        for waker in [&self.caller, &self.task] {
+            let waker = lock(waker).clone();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// A caller that waits no more.
+struct Gone<'w>(&'w Mutex<Option<Waker>>);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        *lock(self.0) = None;
+    }
+}
+
+fn set(slot: &Mutex<Option<Waker>>, waker: &Waker) {
+    let mut slot = lock(slot);
+    match &mut *slot {
+        Some(there) => there.clone_from(waker),
+        None => *slot = Some(waker.clone()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    type Replies = Arc<Mutex<Vec<(u32, oneshot::Sender<u32>)>>>;
+
+    /// A peer that sends numbers; each is the reply to whoever waits for it.
+    struct Bed {
+        reading: Arc<Reading>,
+        peer: mpsc::UnboundedSender<u32>,
+        replies: Replies,
+        read: Arc<AtomicUsize>,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let (peer, mut numbers) = mpsc::unbounded_channel();
+            let (replies, read) = (Replies::default(), Arc::<AtomicUsize>::default());
+            let (waiting, count) = (Arc::clone(&replies), Arc::clone(&read));
+            let reading = Reading::new(async move {
+                while let Some(number) = numbers.recv().await {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let mut waiting = lock(&waiting);
+                    if let Some(at) = waiting.iter().position(|(waits, _)| *waits == number) {
+                        let _ = waiting.swap_remove(at).1.send(number);
+                    }
+                }
+            });
+            Self { reading: Arc::new(reading), peer, replies, read }
+        }
+
+        fn spawn_reader(&self) -> tokio::task::JoinHandle<()> {
+            let reading = Arc::clone(&self.reading);
+            tokio::spawn(async move { reading.all().await })
+        }
+
+        fn call(&self, number: u32) -> impl Future<Output = Option<u32>> + Send + use<> {
+            let (sender, reply) = oneshot::channel();
+            lock(&self.replies).push((number, sender));
+            let reading = Arc::clone(&self.reading);
+            async move { timeout(Duration::from_secs(5), reading.until(reply)).await.ok()?.ok() }
+        }
+
+        fn read(&self) -> usize {
+            self.read.load(Ordering::SeqCst)
+        }
+    }
+
+    /// Polls a call once, so that it waits.
+    async fn begin<F: Future + Unpin>(call: &mut F) {
+        poll_fn(|cx| {
+            assert!(Pin::new(&mut *call).poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_caller_reads_for_itself() {
+        // Nobody else does.
+        let bed = Bed::new();
+        let call = bed.call(1);
+        let (reply, ()) = tokio::join!(call, async { bed.peer.send(1).unwrap() });
+        assert_eq!(reply, Some(1));
+    }
+
+    #[tokio::test]
+    async fn what_comes_while_nobody_waits_is_read() {
+        let bed = Bed::new();
+        bed.spawn_reader();
+        for number in 0..100 {
+            bed.peer.send(number).unwrap();
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bed.read(), 100);
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_gives_up_leaves_the_reading_to_others() {
+        let bed = Bed::new();
+        bed.spawn_reader();
+        let (mut gone, mut stays) = (Box::pin(bed.call(1)), Box::pin(bed.call(2)));
+        // In both orders: the one that asked last is the one that is woken.
+        begin(&mut stays).await;
+        begin(&mut gone).await;
+        // It is woken, and dropped before it looks.
+        bed.peer.send(7).unwrap();
+        drop(gone);
+        bed.peer.send(2).unwrap();
+        assert_eq!(stays.await, Some(2));
+        let (mut gone, mut stays) = (Box::pin(bed.call(3)), Box::pin(bed.call(4)));
+        begin(&mut gone).await;
+        begin(&mut stays).await;
+        bed.peer.send(4).unwrap();
+        drop(gone);
+        assert_eq!(stays.await, Some(4));
+        // And with nobody left who waits.
+        let mut gone = Box::pin(bed.call(5));
+        begin(&mut gone).await;
+        drop(gone);
+        bed.peer.send(5).unwrap();
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        assert_eq!(bed.read(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_is_never_polled_again_holds_up_nobody() {
+        let bed = Bed::new();
+        bed.spawn_reader();
+        let mut asleep = Box::pin(bed.call(1));
+        let mut other = Box::pin(bed.call(2));
+        begin(&mut other).await;
+        begin(&mut asleep).await;
+        bed.peer.send(1).unwrap();
+        bed.peer.send(2).unwrap();
+        assert_eq!(other.await, Some(2));
+        assert_eq!(asleep.await, Some(1));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_reply_is_left_lying_among_threads() {
+        let bed = Arc::new(Bed::new());
+        let reader = bed.spawn_reader();
+        let mut callers = tokio::task::JoinSet::new();
+        for caller in 0..8_u32 {
+            let bed = Arc::clone(&bed);
+            callers.spawn(async move {
+                for round in 0..500 {
+                    let number = caller * 1000 + round;
+                    let mut call = Box::pin(bed.call(number));
+                    if number % 3 == 0 {
+                        // Given up at some point or other.
+                        bed.peer.send(number).unwrap();
+                        let _ = timeout(Duration::from_micros(u64::from(number % 50)), call).await;
+                        continue;
+                    }
+                    if number % 2 == 0 {
+                        begin(&mut call).await;
+                    }
+                    bed.peer.send(number).unwrap();
+                    assert_eq!(call.await, Some(number));
+                }
+            });
+        }
+        while let Some(ended) = callers.join_next().await {
+            ended.unwrap();
+        }
+        bed.reading.close();
+        reader.await.unwrap();
+        assert!(bed.peer.is_closed(), "what was read from is let go of");
+    }
+
+    #[tokio::test]
+    async fn closing_from_within_the_reading_lets_go_too() {
+        let (peer, mut numbers) = mpsc::unbounded_channel::<Arc<Reading>>();
+        let reading = Arc::new(Reading::new(async move {
+            while let Some(reading) = numbers.recv().await {
+                reading.close();
+            }
+        }));
+        peer.send(Arc::clone(&reading)).unwrap();
+        timeout(Duration::from_secs(5), async {
+            tokio::select! {
+                () = reading.all() => {}
+                () = peer.closed() => {}
+            }
+        })
+        .await
+        .unwrap();
+        assert!(peer.is_closed());
+    }
+}
