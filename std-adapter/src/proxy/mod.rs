@@ -40,6 +40,7 @@ use tokio::sync::watch;
 
 pub use session::{End, Transport};
 
+use crate::host::wire::{self, Dial};
 use crate::host::{Direction, Event, EventKind, Host, HostError, Log, Options};
 use crate::target::Target;
 
@@ -63,13 +64,16 @@ impl Default for Limits {
 
 /// One extension for several callers. See the [module](self).
 pub struct Proxy {
-    target: Target,
+    dialers: Dialers,
     options: Options,
     limits: Limits,
     /// Whoever has it may call.
     turn: tokio::sync::Mutex<Option<Host>>,
     shared: Arc<Mutex<Shared>>,
 }
+
+/// Makes what dials the extension, anew for each session with it.
+type Dialers = Box<dyn Fn(&Options) -> Result<Box<dyn Dial>, HostError> + Send + Sync>;
 
 /// Gets a log line, without its newline.
 type Caller = Arc<dyn Fn(&str) + Send + Sync>;
@@ -98,13 +102,22 @@ struct Refusal {
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy").field("target", &self.target).field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Proxy").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
 impl Proxy {
     /// A proxy for an extension, which is not connected to yet. The options' `config` is what callers get that bring none.
-    pub fn new(target: Target, mut options: Options, limits: Limits) -> Arc<Self> {
+    pub fn new(target: Target, options: Options, limits: Limits) -> Arc<Self> {
+        Self::over(move |options| wire::dialer(&target, options), options, limits)
+    }
+
+    /// As [`new`](Self::new), for an extension that the caller knows how to dial; asked once for each session with it.
+    pub fn over(
+        dialers: impl Fn(&Options) -> Result<Box<dyn Dial>, HostError> + Send + Sync + 'static,
+        mut options: Options,
+        limits: Limits,
+    ) -> Arc<Self> {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let (listener, traffic) = (options.listener.take(), options.traffic.take());
         let seen = Arc::clone(&shared);
@@ -123,7 +136,7 @@ impl Proxy {
                 listener(event);
             }
         }));
-        Arc::new(Self { target, options, limits, turn: tokio::sync::Mutex::new(None), shared })
+        Arc::new(Self { dialers: Box::new(dialers), options, limits, turn: tokio::sync::Mutex::new(None), shared })
     }
 
     /// Ends the session with the extension in good order: hardware stays as it is.
@@ -234,11 +247,11 @@ impl Proxy {
         options.config.clone_from(&config);
         let mut at_once = options.clone();
         at_once.wait = Duration::ZERO;
-        let host = match Host::connect(&self.target, at_once).await {
+        let host = match self.host(at_once).await {
             Err(error @ (HostError::Busy { .. } | HostError::NoDevice { .. })) if !options.wait.is_zero() => {
                 let text = format!("{error}; waiting up to {:?}", options.wait);
                 self.tell("warn", &text);
-                Host::connect(&self.target, options).await
+                self.host(options).await
             }
             host => host,
         }
@@ -256,6 +269,10 @@ impl Proxy {
         drop(shared);
         *turn = Some(host);
         Ok(())
+    }
+
+    async fn host(&self, options: Options) -> Result<Host, HostError> {
+        Host::over((self.dialers)(&options)?, options).await
     }
 
     /// Runs a call; gives its result's text. Ends it when `gone` says that the caller is.
@@ -279,7 +296,7 @@ impl Proxy {
             }
         }
         let Some(host) = turn.as_ref() else { return Err(Refusal::internal("there is no connection")) };
-        let mut text = if params.is_null() { "{}".to_owned() } else { params.as_str().replace(['\r', '\n'], " ") };
+        let mut text = if params.is_null() { "{}".to_owned() } else { on_one_line(params.as_str()) };
         let limit = lock(&self.shared).request_limit;
         if let Some(limit) = limit {
             self.fit(&mut text, limit)?;
@@ -341,6 +358,15 @@ impl Proxy {
         if let Some(caller) = caller {
             caller(&line.to_string());
         }
+    }
+}
+
+/// JSON text without the ends of lines that it has between tokens.
+fn on_one_line(text: &str) -> String {
+    if text.bytes().any(|byte| matches!(byte, b'\r' | b'\n')) {
+        text.replace(['\r', '\n'], " ")
+    } else {
+        text.to_owned()
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
-use super::{Proxy, Refusal, lock};
+use super::{Proxy, Refusal, lock, on_one_line};
 use crate::not_http::{Opening, is_http};
 
 /// How many requests of a caller wait; what it sends beyond is left in the stream.
@@ -94,7 +94,7 @@ impl Session<'_> {
         let mut memory = vec![0; self.proxy.limits.request.saturating_add(1)];
         let ends = LineEnds::Lf;
         let mut framer = Framer::new(&mut memory).with_mode(ends);
-        let mut waiting: VecDeque<Vec<u8>> = VecDeque::new();
+        let mut waiting: VecDeque<Asked> = VecDeque::new();
         let mut working: Option<Working<'_>> = None;
         let mut gone = self.out.gone();
         let mut opening = Opening::default();
@@ -102,8 +102,8 @@ impl Session<'_> {
         loop {
             if working.is_none() {
                 match waiting.pop_front() {
-                    Some(line) => {
-                        working = Some(Box::pin(work(Arc::clone(self.proxy), line, self.is_open, self.out.clone())));
+                    Some(asked) => {
+                        working = Some(Box::pin(work(Arc::clone(self.proxy), asked, self.is_open, self.out.clone())));
                     }
                     None if input_ended => return End::Input,
                     None => {}
@@ -165,9 +165,9 @@ impl Session<'_> {
                             }
                         }
                         // What needs no turn is answered at once.
-                        let (calls, reply) = look(line, self.proxy.limits.reply);
-                        if calls > 0 {
-                            waiting.push_back(line.to_vec());
+                        let (requests, reply) = look(line, self.proxy.limits.reply);
+                        if !requests.is_empty() {
+                            waiting.push_back(Asked { line: line.to_vec(), requests });
                         } else if let Some(reply) = reply {
                             self.out.send(reply);
                         }
@@ -178,28 +178,46 @@ impl Session<'_> {
     }
 }
 
-/// How many requests and notifications a line has, and the reply if there are none.
-fn look(line: &[u8], limit: usize) -> (usize, Option<Vec<u8>>) {
-    let mut calls = 0;
-    let mut memory = vec![0; limit.min(64 * 1024) + 1];
-    let reply = rpc::answer(line, &mut memory, &mut |_, _| calls += 1).map(<[u8]>::to_vec);
-    (calls, reply)
+/// A line with something to do.
+struct Asked {
+    line: Vec<u8>,
+    requests: Vec<Request>,
+}
+
+/// A request or a notification.
+struct Request {
+    method: String,
+    params: String,
+    is_notification: bool,
+}
+
+/// What is room enough for the line's errors, and for what goes around its results.
+fn room_around(line: &[u8]) -> usize {
+    // A batch has up to 64 members.
+    if line.trim_ascii_start().first() == Some(&b'[') { 64 * 1024 } else { 1024 }
+}
+
+/// What a line asks for, and the reply if that is nothing.
+fn look(line: &[u8], limit: usize) -> (Vec<Request>, Option<Vec<u8>>) {
+    let mut requests = Vec::new();
+    let mut memory = vec![0; limit.min(room_around(line)) + 1];
+    let reply = rpc::answer(line, &mut memory, &mut |incoming, _| {
+        requests.push(Request {
+            method: incoming.method.to_cow().into_owned(),
+            params: incoming.params.as_str().to_owned(),
+            is_notification: incoming.is_notification,
+        });
+    });
+    let reply = reply.filter(|_| requests.is_empty()).map(<[u8]>::to_vec);
+    (requests, reply)
 }
 
 /// Does what a line asks for.
-async fn work(proxy: Arc<Proxy>, line: Vec<u8>, mut is_open: bool, out: Out) -> Done {
-    let mut requests = Vec::new();
-    let mut memory = vec![0; 64 * 1024];
-    let _ = rpc::answer(&line, &mut memory, &mut |incoming, _| {
-        requests.push((
-            incoming.method.to_cow().into_owned(),
-            incoming.params.as_str().to_owned(),
-            incoming.is_notification,
-        ));
-    });
+async fn work(proxy: Arc<Proxy>, asked: Asked, mut is_open: bool, out: Out) -> Done {
+    let Asked { line, requests } = asked;
     let mut bodies = Vec::with_capacity(requests.len());
     let mut shut = false;
-    for (method, params, is_notification) in requests {
+    for Request { method, params, is_notification } in requests {
         let params = Json::parse(params.as_bytes()).unwrap_or(Json::NULL);
         let body = match method.as_str() {
             "initialize" if !is_notification => proxy.initialize(params, is_open).await.map(|manifest| {
@@ -225,12 +243,12 @@ async fn work(proxy: Arc<Proxy>, line: Vec<u8>, mut is_open: bool, out: Out) -> 
             }),
         };
         bodies.push(match body {
-            Ok(result) => format!(",\"result\":{}}}", result.replace(['\r', '\n'], " ")),
+            Ok(result) => format!(",\"result\":{}}}", on_one_line(&result)),
             Err(refusal) => refusal.body(),
         });
     }
     let limit = proxy.limits.reply;
-    let needed = bodies.iter().map(|body| body.len() + 1024).sum::<usize>().saturating_add(64 * 1024);
+    let needed = bodies.iter().map(|body| body.len() + 1024).sum::<usize>().saturating_add(room_around(&line));
     let mut memory = vec![0; limit.min(needed).saturating_add(1)];
     let mut bodies = bodies.into_iter();
     let reply = rpc::answer(&line, &mut memory, &mut |_, writer| {

@@ -1,12 +1,20 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use rigline_rig::Rig;
+use rigline_rig::sim::SimBoard;
+use rigline_std::host::local::in_process;
 use rigline_std::proxy::{Limits, Proxy, Transport};
+use rigline_std::target::Target;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, LocalSet};
 
 use crate::connect::{self, Connection, Failure};
+
+/// How long the built-in rig has to bring about its safe state at the end.
+const SAFE_STATE: Duration = Duration::from_secs(2);
 
 /// Serve an extension to several TCP clients
 ///
@@ -17,7 +25,7 @@ use crate::connect::{self, Connection, Failure};
 /// There is no password: whoever reaches the port may call every operation. So it listens on the loopback address unless
 /// another one is named.
 ///
-/// Exit codes: 0 after Ctrl-C or SIGTERM, 2 usage, 3 the address cannot be listened on.
+/// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 the address cannot be listened on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000")]
 pub(crate) struct Arguments {
@@ -55,7 +63,18 @@ impl Arguments {
         if !address.ip().is_loopback() {
             connect::complain("rigline: whoever reaches this address may call every operation");
         }
-        let proxy = Proxy::new(self.connection.target.clone(), self.connection.options(), Limits::default());
+        // The built-in rig needs no process of its own.
+        let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
+        let (target, options) = (self.connection.target.clone(), self.connection.options());
+        let proxy = match target {
+            Target::Sim => Proxy::over(move |_| Ok(Box::new(sim.clone())), options, Limits::default()),
+            target => {
+                drop(sim);
+                Proxy::new(target, options, Limits::default())
+            }
+        };
+        let local = LocalSet::new();
+        local.spawn_local(rigs);
         let mut clients = JoinSet::new();
         let accept = async {
             loop {
@@ -65,7 +84,7 @@ impl Arguments {
                 }
                 let Ok((stream, _)) = listener.accept().await else {
                     // Out of file descriptors, most likely: some will be given back.
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };
                 let _ = stream.set_nodelay(true);
@@ -74,12 +93,23 @@ impl Arguments {
                 clients.spawn(async move { proxy.serve(reader, writer, Transport::Socket).await });
             }
         };
-        tokio::select! {
-            () = accept => {}
-            _ = connect::interrupted() => {}
-        }
-        clients.shutdown().await;
-        proxy.abandon().await;
+        local
+            .run_until(async {
+                tokio::select! {
+                    () = accept => {}
+                    _ = connect::interrupted() => {}
+                }
+            })
+            .await;
+        local
+            .run_until(async {
+                clients.shutdown().await;
+                proxy.abandon().await;
+            })
+            .await;
+        // A rig that nobody can reach any more ends, in its safe state.
+        drop(proxy);
+        let _ = tokio::time::timeout(SAFE_STATE, local).await;
         Ok(connect::SUCCESS)
     }
 }

@@ -1,0 +1,113 @@
+//! An extension in this very process, for servers that carry their own: no child, no pipes.
+
+use std::future::{Future, pending};
+use std::io;
+
+use embedded_io_async::{ErrorType, Read, Write};
+use rigline::Extension;
+use rigline::engine::{Engine, Memory};
+use rigline::serve::{Transport, asynch};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex, split};
+use tokio::sync::mpsc;
+
+use super::error::HostError;
+use super::wire::{Dial, Dialing, Manners, Wire};
+use crate::clock::TokioClock;
+use crate::requires::RequirePath;
+
+/// The longest request and reply, in bytes without the newline.
+const LINE: usize = 8 << 20;
+/// Logs that wait, in bytes.
+const LOGS: usize = 2 << 20;
+/// What is on the way in each direction, in bytes.
+const IN_FLIGHT: usize = 64 * 1024;
+
+/// Dials an extension in this process. Made by [`in_process`].
+#[derive(Debug, Clone)]
+pub struct InProcess {
+    name: String,
+    connections: mpsc::UnboundedSender<DuplexStream>,
+}
+
+/// An extension in this process, to be connected to by way of the first value, while the second one runs.
+///
+/// Each connection gets a new extension from `make`, which is given the clock it is served with and the longest request and
+/// reply, as [`Stdio::limits`](crate::stdio::Stdio::limits) has them. One connection is served after the other; one that is dropped in
+/// a session has the extension bring about its safe state. A handler that panics takes the future with it.
+///
+/// The future ends when all dialers and their connections are gone. It stays on the thread it is polled on.
+pub fn in_process<E: Extension>(
+    name: impl Into<String>,
+    mut make: impl FnMut(TokioClock, (usize, usize)) -> E,
+) -> (InProcess, impl Future<Output = ()>) {
+    let (connections, mut dialled) = mpsc::unbounded_channel();
+    let running = async move {
+        while let Some(stream) = dialled.recv().await {
+            let clock = TokioClock::new();
+            let extension = RequirePath::new(make(clock.clone(), (LINE, LINE)));
+            serve(extension, &clock, stream).await;
+        }
+    };
+    (InProcess { name: name.into(), connections }, running)
+}
+
+impl Dial for InProcess {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn dial(&self) -> Dialing<'_> {
+        Box::pin(async {
+            let (ours, theirs) = duplex(IN_FLIGHT);
+            if self.connections.send(theirs).is_err() {
+                return Err(HostError::Open { what: self.name(), source: io::ErrorKind::ConnectionRefused.into() });
+            }
+            let (reader, writer) = split(ours);
+            Ok(Wire::new(reader, writer, Manners::CHILD))
+        })
+    }
+}
+
+async fn serve<E: Extension>(mut extension: E, clock: &TokioClock, stream: DuplexStream) {
+    let (mut request, mut reply, mut log) = (vec![0; LINE + 1], vec![0; LINE + 1], vec![0; LOGS]);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    // A manifest that does not fit is one that nobody can read: the connection closes.
+    let Ok(mut engine) = Engine::new(extension.manifest(), memory) else { return };
+    let (reader, writer) = split(stream);
+    let (mut reader, mut writer) = (Half(reader), Half(writer));
+    let serving = asynch::serve(
+        &mut extension,
+        &mut engine,
+        &mut reader,
+        &mut writer,
+        Transport::Wire,
+        &mut log,
+        clock,
+        pending(),
+    );
+    // That the host is gone is how this ends.
+    let _ = clock.drive(serving).await;
+}
+
+/// A stream of tokio's as one of embedded-io's.
+struct Half<S>(S);
+
+impl<S> ErrorType for Half<S> {
+    type Error = io::Error;
+}
+
+impl<S: AsyncRead + Unpin> Read for Half<S> {
+    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf).await
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Half<S> {
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().await
+    }
+}
