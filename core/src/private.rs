@@ -76,19 +76,27 @@ impl Visitor<'_> for Names {
 }
 
 /// Decodes a value, and checks it while the decoder still knows where it stands.
-pub struct Checked<T, F>(F, PhantomData<fn() -> T>);
+pub struct Checked<T, F> {
+    expected: Option<Rule>,
+    check: F,
+    of: PhantomData<fn() -> T>,
+}
 
-/// A [`Checked`]; `check` gives the rule that the value breaks.
-pub fn checked<'de, T: Deserialize<'de>, F: FnOnce(&T) -> Option<Rule>>(check: F) -> Checked<T, F> {
-    Checked(check, PhantomData)
+/// A [`Checked`]; `check` gives the rule that the value breaks. What is no `T` is answered with what is `expected`, for types
+/// without parts.
+pub fn checked<'de, T: Deserialize<'de>, F: FnOnce(&T) -> Option<Rule>>(
+    expected: Option<Rule>,
+    check: F,
+) -> Checked<T, F> {
+    Checked { expected, check, of: PhantomData }
 }
 
 impl<'de, T: Deserialize<'de>, F: FnOnce(&T) -> Option<Rule>> DeserializeSeed<'de> for Checked<T, F> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        let value = T::deserialize(deserializer)?;
-        match (self.0)(&value) {
+        let value = T::deserialize(deserializer).map_err(|error| self.expected.map_or(error, expected))?;
+        match (self.check)(&value) {
             None => Ok(value),
             Some(broken) => Err(rule(broken)),
         }
@@ -133,6 +141,18 @@ pub enum NumberKind {
     Integer { minimum: i128, maximum: u128 },
     Decimal { places: u8 },
     Float { maximum: f64 },
+}
+
+impl NumberKind {
+    /// A rule for integers only.
+    pub const fn if_integer(self, rule: Rule) -> Option<Rule> {
+        if let Self::Integer { .. } = self { Some(rule) } else { None }
+    }
+
+    /// A rule for unsigned integers only.
+    pub const fn if_from_0(self, rule: Rule) -> Option<Rule> {
+        if let Self::Integer { minimum: 0, .. } = self { Some(rule) } else { None }
+    }
 }
 
 impl Limit {

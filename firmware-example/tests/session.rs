@@ -101,7 +101,7 @@ fn the_config_sets_how_long_a_rail_settles() {
         (r#"{"settle_ms":0}"#, Ok(0)),
         (r#"{"settle_ms":5000,"other":[]}"#, Ok(5000)),
         (r#"{"settle_ms":5001}"#, Err("config.settle_ms: 5001 is above the maximum 5000")),
-        (r#"{"settle_ms":"50"}"#, Err("config.settle_ms: expected an integer from 0 to 4294967295")),
+        (r#"{"settle_ms":"50"}"#, Err("config.settle_ms: expected an integer from 0 to 5000")),
     ] {
         let (mut rig, clock) = sim(0);
         let initialize = format!(

@@ -477,9 +477,21 @@ fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
         let test = quote_spanned!(most.span()=> <#ty as __private::Length>::length(value).is_some_and(|length| length > #most));
         rule(test, format!("is above the maximum {}", most.base10_digits()));
     }
+    // The type's own error would name the type's bounds.
+    let expected = match (&member.minimum, &member.maximum) {
+        (Some(minimum), Some(maximum)) => {
+            let text = format!("an integer from {} to {}", minimum.text, maximum.text);
+            quote!(const { <#ty as __private::Number>::KIND.if_integer(&[#text]) })
+        }
+        (None, Some(maximum)) => {
+            let text = format!("an integer from 0 to {}", maximum.text);
+            quote!(const { <#ty as __private::Number>::KIND.if_from_0(&[#text]) })
+        }
+        _ => quote!(::core::option::Option::None),
+    };
     (!code.is_empty()).then(|| {
         quote! {
-            __private::checked(|value: &#ty| {
+            __private::checked(#expected, |value: &#ty| {
                 #code
                 ::core::option::Option::None
             })

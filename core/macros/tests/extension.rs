@@ -280,6 +280,10 @@ fn calls_reach_their_methods() {
         ),
         (execute("measure", r#"{"channel":"x","samples":0}"#), error(-32602, "args.samples: 0 is below the minimum 1")),
         (
+            execute("measure", r#"{"samples":"x","channel":"x"}"#),
+            error(-32602, "args.samples: expected an integer from 1 to 1000"),
+        ),
+        (
             execute("measure", r#"{"samples":1001,"channel":"x"}"#),
             error(-32602, "args.samples: 1001 is above the maximum 1000"),
         ),
@@ -409,6 +413,8 @@ fn rules_are_enforced_and_named() {
         (r#"{"low":0}"#, "low: 0 is above the maximum -1"),
         (r#"{"low":-4}"#, "low: -4 is below the minimum -3"),
         (r#"{"low":-3}"#, ""),
+        (r#"{"low":[]}"#, "low: expected an integer from -3 to -1"),
+        (r#"{"volts":[]}"#, "volts: expected a number from -2147483.648 to 2147483.647 with at most 3 decimals"),
         (r#"{"volts":3.134}"#, "volts: 3.134 is below the minimum 3.135"),
         (r#"{"volts":3.135}"#, ""),
         (r#"{"volts":34e-1}"#, ""),
