@@ -83,7 +83,7 @@ pub async fn run<H>(
         told(&result);
         results.push(result);
     }
-    Report { target: target.into(), results }
+    Report { target: target.into(), results, unopened: None }
 }
 
 /// Judges an answer by `wanted`, which says what is wrong with it.

@@ -64,6 +64,7 @@ use tokio::sync::Semaphore;
 use self::body::Fault;
 use self::guard::Guard;
 use self::worker::{Refused, Worker};
+use crate::signals::Signals;
 
 pub use self::worker::Surroundings;
 
@@ -312,25 +313,10 @@ impl Server {
 }
 
 /// Ready at a signal to stop.
-#[cfg(unix)]
 fn signal() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = Signals::new()?;
     Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-#[cfg(not(unix))]
-#[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
-fn signal() -> io::Result<impl Future<Output = ()>> {
-    Ok(async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
-        }
+        let _ = signals.next().await;
     })
 }
 

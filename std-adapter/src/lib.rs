@@ -60,6 +60,7 @@ pub mod path;
 #[cfg(feature = "host")]
 pub mod proxy;
 pub mod requires;
+pub mod signals;
 pub mod stdio;
 #[cfg(feature = "host")]
 pub mod target;

@@ -18,6 +18,7 @@
 //! | a panic, in a handler or on any other thread | 101 |
 //! | SIGTERM | 143 |
 //! | SIGINT (elsewhere Ctrl-C) | 130 |
+//! | SIGHUP, unless the program was started with it ignored (`nohup`) | 129 |
 //!
 //! [`safe_state`](Extension::safe_state) has run before the process ends if a session that began with `initialize` was open,
 //! or if a call was cut off. There are three exceptions. A second signal ends the process at once. So does a signal, or a panic

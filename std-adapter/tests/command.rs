@@ -29,6 +29,11 @@ fn exit_codes() {
         (&["call", "sim", "measure", "--args", r#"{"chanel":"3V3"}"#], 2, "did you mean `channel`?"),
         (&["call", "sim", "mesure"], 2, "no operation `mesure`; did you mean `measure`?"),
         (&["call", "sim", "measure", "3V3"], 2, "`3V3`: expected NAME=VALUE"),
+        (&["call", "sim", "measure", "=3V3"], 2, "`=3V3`: expected NAME=VALUE"),
+        (&["call", "sim", "measure", "channel=3V3", "channel=5V0"], 2, "`channel` is given more than once"),
+        (&["call", "sim", "identify", "colour=red"], 0, "identify knows no argument `colour`; it is sent all the same"),
+        (&["call", "sim", "identify", "--config", r#"{"settle_ms":-1}"#], 2, "expected an integer from 0 to 5000"),
+        (&["call", "sim", "identify", "--config", "[1]"], 2, "config: expected an object"),
         (&["call", "sim", "measure", "--args", "[1]"], 2, "--args: expected a JSON object"),
         (&["call", "sim", "measure", "--args", "{"], 2, "not JSON"),
         (&["call", "sim", "measure", "--args", "@/no/such/file"], 2, "/no/such/file"),
@@ -51,6 +56,10 @@ fn exit_codes() {
         (&["call", "tcp:127.0.0.1:1", "go"], 3, "cannot be opened"),
         (&["call", "serial:/no/such/port", "go"], 3, "cannot be opened"),
         (&["describe", "sim"], 0, ""),
+        (&["describe", "exec:cat", "--start-timeout", "200ms"], 124, "(a request came back: the line echoes)"),
+        (&["check", "no-such-program"], 1, "there is no program `no-such-program` in PATH"),
+        (&["check", "tcp:127.0.0.1:1"], 1, "cannot be opened: Connection refused"),
+        (&["check", "exec:false", "--case", "handshake"], 1, ""),
         (&["describe", "exec:true"], 3, "exit status 0"),
         (&["describe", "exec:sleep 30", "--start-timeout", "200ms"], 124, "it has written nothing at all"),
         (&["describe", "tcp:nowhere"], 2, "tcp:HOST:PORT"),
@@ -234,9 +243,12 @@ fn an_interruption_leaves_nothing_behind() {
     let write = format!("echo $$ > {}", pids.display());
     let in_a_call = shell("{}", &format!("{write}; sleep 60 & wait"));
     let at_its_start = format!("exec:sh -c '{write}; sleep 60'");
-    for (target, signal, code) in
-        [(&in_a_call, Signal::INT, 130), (&in_a_call, Signal::TERM, 143), (&at_its_start, Signal::INT, 130)]
-    {
+    for (target, signal, code) in [
+        (&in_a_call, Signal::INT, 130),
+        (&in_a_call, Signal::TERM, 143),
+        (&in_a_call, Signal::HUP, 129),
+        (&at_its_start, Signal::INT, 130),
+    ] {
         let _ = fs::remove_file(&pids);
         let mut child = command(&["call", target, "go"]).stderr(Stdio::null()).spawn().unwrap();
         let pid = loop {
@@ -270,22 +282,32 @@ fn a_manifest_as_a_table() {
 #[test]
 fn without_a_command_it_looks_for_the_one_rig() {
     let root = tempfile::tempdir().unwrap();
-    let look = || {
-        let mut command = command(&[]);
+    let look_by = |arguments: &[&str]| {
+        let mut command = command(arguments);
         command.env("RIGLINE_ROOT", root.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        texts(&command.output().unwrap())
+        let output = command.output().unwrap();
+        let (out, errors) = texts(&output);
+        (out, errors, output.status.code())
     };
-    let (out, _) = look();
+    let look = || look_by(&[]);
+    for command in
+        [&["call", "serial:auto", "measure"][..], &["describe", "serial:auto/123"], &["check", "serial:auto"]]
+    {
+        let (_, errors, code) = look_by(command);
+        assert!(errors.contains("plugged in") && errors.contains("rigline call sim"), "{command:?}: {errors}");
+        assert_eq!(code, Some(if command[0] == "check" { 1 } else { 3 }), "{command:?}");
+    }
+    let (out, ..) = look();
     assert!(out.contains("No rig is plugged in") && out.contains("rigline describe sim"), "{out}");
     device(root.path(), "ttyACM0", "1-1", "Some modem");
-    let (out, _) = look();
+    let (out, ..) = look();
     assert!(out.contains("do not look like one") && out.contains("Some modem"), "{out}");
     device(root.path(), "ttyACM1", "1-2", "rigline rig");
-    let (out, errors) = look();
+    let (out, errors, _) = look();
     // It is the one, and there is no such port to open.
     assert!(out.contains("ttyACM1") && errors.contains("cannot be opened"), "{out}{errors}");
     device(root.path(), "ttyACM2", "1-3", "rigline rig");
-    let (_, errors) = look();
+    let (_, errors, _) = look();
     assert!(errors.contains("several rigline devices") && errors.contains("usb 1-3"), "{errors}");
 }
 

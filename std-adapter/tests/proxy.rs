@@ -1,7 +1,7 @@
 //! `rigline bridge` and `rigline serve`: one extension for callers that cannot get there themselves.
 #![cfg(unix)]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
@@ -14,6 +14,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
+
+/// A call that takes a minute.
+const WAIT: &str = r#"{"jsonrpc":"2.0","id":3,"method":"execute","params":{"operation":"wait-for","args":{"channel":"3V3","min":9,"max":10,"within_ms":60000},"context":{}}}"#;
 
 #[test]
 fn a_host_in_another_language_drives_the_rig_and_a_bridge() {
@@ -287,7 +290,7 @@ fn a_lost_client_cancels_its_call_and_the_last_one_leaves_a_safe_rig() {
     client.ask(INITIALIZE);
     client.send(r#"{"jsonrpc":"2.0","id":2,"method":"execute","params":{"operation":"power","args":{"rail":"3V3","on":true},"context":{}}}"#);
     assert!(client.line().contains("switching") && client.line().contains("success"));
-    client.send(r#"{"jsonrpc":"2.0","id":3,"method":"execute","params":{"operation":"wait-for","args":{"channel":"3V3","min":9,"max":10,"within_ms":60000},"context":{}}}"#);
+    client.send(WAIT);
     thread::sleep(Duration::from_millis(300));
     client.reset();
     let started = Instant::now();
@@ -347,10 +350,42 @@ fn it_listens_on_the_loopback_address_and_ends_in_good_order() {
     server.client().ask(INITIALIZE);
     kill_process(Pid::from_child(&server.child), Signal::TERM).unwrap();
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    // In a call, too, and when its terminal is closed.
+    let mut server = Server::start(&[]);
+    let mut client = server.client();
+    client.ask(INITIALIZE);
+    client.send(WAIT);
+    assert!(client.line().contains("waiting"), "its log");
+    kill_process(Pid::from_child(&server.child), Signal::HUP).unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     assert_eq!(rigline(&["serve", "sim", "--tcp", &port]).status.code(), Some(3));
     assert_eq!(rigline(&["serve", "sim", "--tcp", "nowhere"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_signal_ends_a_bridge_and_leaves_its_extension_safe() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let folder = tempfile::tempdir().unwrap();
+        let safe = folder.path().join("safe");
+        // It is asked to end, and can put things in order.
+        let script = format!(
+            "trap 'echo safe > {}; exit 0' TERM; read line; \
+            echo '{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{{\"name\":\"fake\"}}}}'; \
+            read line; while :; do sleep 0.05; done",
+            safe.display()
+        );
+        let program = folder.path().join("program.sh");
+        fs::write(&program, script).unwrap();
+        let mut bridge = Bridge::start(&format!("exec:sh {}", program.display()), &[]);
+        assert_eq!(bridge.ask(INITIALIZE)["result"]["name"], "fake");
+        bridge.send(WAIT);
+        thread::sleep(Duration::from_millis(300));
+        kill_process(Pid::from_child(&bridge.child), signal).unwrap();
+        assert_eq!(bridge.exit(), Some(code));
+        assert_eq!(fs::read_to_string(&safe).unwrap_or_default(), "safe\n", "{signal:?}");
+    }
 }
 
 fn rigline(arguments: &[&str]) -> Output {

@@ -423,7 +423,7 @@ fn fc_83_sessions_out_of_order() {
 
 #[test]
 fn signals_cancel_bring_about_the_safe_state_and_exit() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
         let mut child = Session::start(extension());
         child.send(INITIALIZE);
         child.next_reply();
@@ -445,6 +445,20 @@ fn signals_cancel_bring_about_the_safe_state_and_exit() {
             assert_eq!((ended.status.code(), ended.stderr.contains("safe state")), (Some(code), is_safe));
         }
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_program_started_by_nohup_outlives_its_terminal() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\""]).arg(extension_path());
+    let mut child = Session::start(command);
+    child.send(INITIALIZE);
+    child.next_reply();
+    child.signal(Signal::HUP);
+    child.send(&execute(2, "echo", json!({"text": "still here"})));
+    assert!(child.next_reply().contains("still here"));
+    assert!(child.end().status.success());
 }
 
 #[test]

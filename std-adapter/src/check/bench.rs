@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rigline::client::member;
@@ -37,6 +38,9 @@ pub struct Bench {
     /// Why there is no session: what has failed once, before any has worked, is not tried again.
     hopeless: RefCell<Option<String>>,
     reached: Cell<bool>,
+    opened: Cell<bool>,
+    /// Why nothing was ever opened.
+    unopened: RefCell<Option<Arc<HostError>>>,
 }
 
 /// What was seen.
@@ -72,6 +76,8 @@ impl Bench {
             manifest: None,
             hopeless: RefCell::default(),
             reached: Cell::new(false),
+            opened: Cell::new(false),
+            unopened: RefCell::default(),
         })
     }
 
@@ -113,7 +119,7 @@ impl Bench {
     /// Opens a connection: a new process, the port, the socket.
     pub async fn connect(&self) -> Result<Peer, Stop> {
         if let Some(why) = &*self.hopeless.borrow() {
-            return Err(Stop::Skip(format!("there is no session: {why}")));
+            return Err(Stop::Skip(format!("{}: {why}", super::NO_SESSION)));
         }
         self.dial().await.map_err(|stop| self.give_up(stop))
     }
@@ -126,20 +132,28 @@ impl Bench {
     }
 
     async fn dial(&self) -> Result<Peer, Stop> {
-        let until = Instant::now() + self.options.wait.max(self.options.start_timeout);
+        let began = Instant::now();
+        // The last case's connection may not be quite gone.
+        let grace = if self.reached.get() { self.options.start_timeout } else { Duration::ZERO };
+        let (until, last) = (began + self.options.wait.max(grace), began + self.options.start_timeout);
         let wire = loop {
-            match timeout_at(until, self.dialer.dial()).await {
+            let error = match timeout_at(until.max(last), self.dialer.dial()).await {
                 Ok(Ok(wire)) => break wire,
-                // The last case's connection may not be quite gone.
-                Ok(Err(HostError::Busy { .. } | HostError::Open { .. } | HostError::NoDevice { .. }))
-                    if self.is_live() && Instant::now() < until =>
-                {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                Ok(Err(error)) => error,
+                Err(_) => HostError::Open { what: self.dialer.name(), source: std::io::ErrorKind::TimedOut.into() },
+            };
+            let is_passing =
+                matches!(error, HostError::Busy { .. } | HostError::Open { .. } | HostError::NoDevice { .. });
+            if !is_passing || !self.is_live() || Instant::now() >= until {
+                let why = error.to_string();
+                if !self.opened.get() {
+                    *self.unopened.borrow_mut() = Some(Arc::new(error));
                 }
-                Ok(Err(error)) => return Err(Stop::Fail(error.to_string())),
-                Err(_) => return Err(Stop::Fail("it cannot be opened in time".to_owned())),
+                return Err(Stop::Fail(why));
             }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         };
+        self.opened.set(true);
         Ok(Peer::new(wire, Rc::clone(&self.notes), self.patience))
     }
 
@@ -209,6 +223,11 @@ impl Bench {
             return Ok(vec![("identify".to_owned(), Value::Object(serde_json::Map::new()))]);
         }
         Err(Stop::Skip("no operation may run: name one by --call".to_owned()))
+    }
+
+    /// Why there was nothing to check, if nothing was ever opened.
+    pub fn unopened(&self) -> Option<Arc<HostError>> {
+        self.unopened.borrow().clone()
     }
 
     pub(super) fn begin(&mut self) {

@@ -38,13 +38,17 @@ pub mod waza;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 pub use bench::{Bench, Peer, Reply};
 
-use crate::host::Direction;
+use crate::host::{Direction, HostError};
+
+/// How the text of a case begins that was skipped because no session can be had.
+pub const NO_SESSION: &str = "there is no session";
 
 /// One fact about an extension.
 #[derive(Clone, Copy)]
@@ -127,6 +131,8 @@ pub struct Report {
     pub target: String,
     /// The cases in their order.
     pub results: Vec<CaseResult>,
+    /// Why there was nothing to check, if no connection could be opened.
+    pub unopened: Option<Arc<HostError>>,
 }
 
 impl Report {
@@ -195,5 +201,5 @@ pub async fn run(cases: &[Case], mut bench: Bench, mut told: impl FnMut(&CaseRes
         told(&result);
         results.push(result);
     }
-    Report { target: bench.target().to_string(), results }
+    Report { target: bench.target().to_string(), results, unopened: bench.unopened() }
 }

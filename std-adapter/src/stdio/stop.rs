@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::output::Output;
 use super::{SAFE_STATE_AFTER_PANIC, complain};
+use crate::signals::Signals;
 
 /// The exit code of a Rust program that panicked.
 pub(super) const PANICKED: u8 = 101;
@@ -117,46 +118,5 @@ async fn end_of_patience(stop: &Stop, mut signals: Signals) -> u8 {
     tokio::select! {
         code = signals.next() => code,
         () = patience => code,
-    }
-}
-
-#[cfg(unix)]
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn new() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// The exit code that says which signal came: 128 and its number, as shells have it.
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            Some(()) = self.terminate.recv() => 128 + 15,
-            Some(()) = self.interrupt.recv() => 128 + 2,
-            else => std::future::pending().await,
-        }
-    }
-}
-
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
-    fn new() -> io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn next(&mut self) -> u8 {
-        match tokio::signal::ctrl_c().await {
-            Ok(()) => 128 + 2,
-            Err(_) => std::future::pending().await,
-        }
     }
 }

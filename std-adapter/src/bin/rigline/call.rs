@@ -138,10 +138,15 @@ impl Arguments {
             Some(_) => return Err(Failure::usage("--args: expected a JSON object")),
         };
         let properties = operation.params.get("properties").and_then(Value::as_object);
+        let mut given = Vec::new();
         for pair in &self.values {
-            let Some((name, text)) = pair.split_once('=') else {
+            let Some((name, text)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
                 return Err(Failure::usage(format!("`{pair}`: expected NAME=VALUE")));
             };
+            if given.contains(&name) {
+                return Err(Failure::usage(format!("{}: `{name}` is given more than once", self.operation)));
+            }
+            given.push(name);
             let schema = properties.and_then(|properties| properties.get(name));
             args.insert(name.to_owned(), typed(text, schema));
         }
@@ -161,6 +166,12 @@ impl Arguments {
                     "{}: there is no argument `{name}`{near}\n{there_are}",
                     self.operation
                 )));
+            }
+            if says_nothing_of_others(&operation.params) && !self.connection.quiet {
+                connect::complain(format_args!(
+                    "rigline: {} knows no argument `{name}`; it is sent all the same",
+                    self.operation
+                ));
             }
         }
         let args = Value::Object(args);
@@ -223,6 +234,14 @@ fn typed(text: &str, schema: Option<&Value>) -> Value {
         }
         Err(_) => Value::String(text.to_owned()),
     }
+}
+
+/// Whether a schema lets names pass that it does not have, without having said so.
+fn says_nothing_of_others(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "object")
+        && ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"]
+            .iter()
+            .all(|keyword| schema.get(keyword).is_none())
 }
 
 /// Checks arguments against a schema, each fault by its argument.

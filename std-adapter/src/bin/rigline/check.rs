@@ -18,7 +18,7 @@ use crate::connect::{self, Connection, Failure};
 /// the operations run that --call names, and `identify`, if the manifest has it, where nothing is named; cases that need more
 /// are skipped. In a program, operations may also be called with arguments that their own schema refuses.
 ///
-/// Exit codes: 0 all cases passed or were skipped, 1 one failed, 2 usage.
+/// Exit codes: 0 all cases passed or were skipped, 1 one failed, or nothing can be started or opened, 2 usage.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'"
@@ -117,7 +117,11 @@ impl Arguments {
     }
 
     fn tell(&self, result: &CaseResult) {
-        if !(self.json || self.connection.quiet && result.outcome != Outcome::Fail) {
+        // One reason for all of them was told already.
+        let is_hopeless = result.outcome == Outcome::Skip && result.text.starts_with(check::NO_SESSION);
+        let is_left_out =
+            self.connection.quiet && result.outcome != Outcome::Fail || is_hopeless && !self.connection.verbose;
+        if !(self.json || is_left_out) {
             connect::print(&as_text(result, self.connection.verbose));
         }
     }
@@ -139,7 +143,11 @@ impl Arguments {
             let xml = junit(report).to_string().map_err(|error| failed(error.to_string()))?;
             std::fs::write(file, xml).map_err(|error| failed(error.to_string()))?;
         }
-        Ok(if report.count(Outcome::Fail) == 0 { connect::SUCCESS } else { connect::FAILED })
+        match &report.unopened {
+            Some(error) => Err(Failure { code: connect::FAILED, ..Failure::of(error) }),
+            None if report.count(Outcome::Fail) == 0 => Ok(connect::SUCCESS),
+            None => Ok(connect::FAILED),
+        }
     }
 
     /// An argument that begins with `{` belongs to the operation before it.

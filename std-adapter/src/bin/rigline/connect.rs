@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use rigline::{GoDuration, Level};
 use rigline_std::host::ports::Roots;
 use rigline_std::host::{Event, EventKind, Host, HostError, Options};
+use rigline_std::signals::Signals;
 use rigline_std::target::Target;
 use serde_json::Value;
 
@@ -22,6 +23,9 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const NO_ANSWER: u8 = 3;
 /// Its time was up.
 pub(crate) const TIMED_OUT: u8 = 124;
+
+/// For whoever has no board at hand.
+const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; with --wait 60s a device is waited for";
 
 /// How to reach a target.
 #[derive(Debug, Clone, clap::Args)]
@@ -65,7 +69,13 @@ impl Connection {
     }
 
     pub(crate) async fn open(&self, options: Options) -> Result<Host, Failure> {
-        Host::connect(&self.target, options).await.map_err(|error| Failure::of(&error))
+        Host::connect(&self.target, options).await.map_err(|error| match &error {
+            // Its settings are arguments too.
+            HostError::Refused { error: why, .. } if self.config.is_some() && why.code == Some(-32602) => {
+                Failure::usage(error.to_string())
+            }
+            error => Failure::of(error),
+        })
     }
 }
 
@@ -82,11 +92,12 @@ impl Failure {
     }
 
     pub(crate) fn of(error: &HostError) -> Self {
-        Self { code: if error.is_timeout() { TIMED_OUT } else { NO_ANSWER }, text: error.to_string() }
+        let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
+        Self { code: if error.is_timeout() { TIMED_OUT } else { NO_ANSWER }, text: format!("{error}{advice}") }
     }
 }
 
-/// Runs a command to its exit code. Ctrl-C and SIGTERM drop it, which ends the programs that it has started.
+/// Runs a command to its exit code. Ctrl-C, SIGTERM and SIGHUP drop it, which ends the programs that it has started.
 pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCode {
     run_alone(async {
         tokio::select! {
@@ -118,21 +129,18 @@ pub(crate) fn run_alone<F: Future<Output = Result<u8, Failure>>>(command: F) -> 
     }
 }
 
-/// Waits for Ctrl-C or SIGTERM, and gives what a command then ends with: 128 and the signal's number, as a shell has it.
+/// Waits for a signal to end, and gives what a command then ends with: 128 and the signal's number, as a shell has it.
 pub(crate) async fn interrupted() -> Failure {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => return Failure { code: 143, text: "terminated".to_owned() },
-            }
-            return Failure { code: 130, text: "interrupted".to_owned() };
-        }
-    }
-    let _ = tokio::signal::ctrl_c().await;
-    Failure { code: 130, text: "interrupted".to_owned() }
+    let code = match Signals::new() {
+        Ok(mut signals) => signals.next().await,
+        Err(_) => std::future::pending().await,
+    };
+    let text = match code {
+        129 => "hung up",
+        143 => "terminated",
+        _ => "interrupted",
+    };
+    Failure { code, text: text.to_owned() }
 }
 
 /// Where serial ports are looked for: below `RIGLINE_ROOT`, for containers and tests, if that is set.

@@ -17,11 +17,11 @@ use rigline_std::eval::run::{Event, OnEvent, Outcome, Progress, TaskRecord};
 use rigline_std::eval::runs::{Request, Runs, StartError};
 use rigline_std::eval::service::report;
 use rigline_std::eval::{Overrides, Spec, load};
+use rigline_std::signals::Signals;
 use serde_json::Value;
 
 use crate::connect::{complain, print};
 use crate::jsonrpc::{runs, runtime};
-use crate::signals::Signals;
 
 /// Run evals, list and check them
 #[derive(Debug, Args)]

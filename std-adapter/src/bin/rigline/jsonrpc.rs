@@ -8,11 +8,11 @@ use rigline_std::eval::runs::Runs;
 use rigline_std::eval::server;
 use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
+use rigline_std::signals::Signals;
 use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::complain;
-use crate::signals::Signals;
 
 /// Serve evals to IDEs: JSON-RPC on standard input and output, or over TCP
 #[derive(Debug, Args)]

@@ -24,7 +24,6 @@ mod replay;
 mod rig;
 mod serve;
 mod shim;
-mod signals;
 mod transcript;
 
 #[derive(Debug, Parser)]
