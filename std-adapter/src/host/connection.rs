@@ -267,7 +267,7 @@ impl Connection {
         self.request_of(request, request.measure(), deadline).await
     }
 
-    /// The same, with a request that was measured already.
+    /// The same, with a request that has room in `size` bytes.
     pub(super) async fn request_of(
         &self,
         request: &Request<'_>,
@@ -276,11 +276,14 @@ impl Connection {
     ) -> Result<Fate, Trouble> {
         let (asker, fate) = oneshot::channel();
         let (id, line) = self.shared.begin(request, size, b"", Some(deadline), Asker::One(asker))?;
-        let _forget = Forget(&self.shared, id);
+        let forget = Forget(&self.shared, id);
         if let Err(trouble) = self.shared.send(line, deadline).await {
             return Err(self.after_all(trouble).await);
         }
-        match self.reading.until(fate).await {
+        let fate = self.reading.until(fate).await;
+        // Whoever told it has forgotten it.
+        std::mem::forget(forget);
+        match fate {
             Ok(Fate::End(end)) => Err(Trouble::End(end)),
             Ok(Fate::Late) => Err(Trouble::Late),
             Ok(fate) => Ok(fate),
@@ -671,7 +674,10 @@ impl State {
                 client::write_refusal(&request, &mut out);
                 return out.finish().ok().map(|line| line.to_vec());
             }
-            Incoming::Echo => events.push(EventKind::Echo),
+            Incoming::Echo => {
+                self.hint = Some("a request came back: the line echoes".to_owned());
+                events.push(EventKind::Echo);
+            }
             Incoming::Noise(noise) => self.skip(noise.text, noise.why.to_string(), events),
             _ => {}
         }

@@ -312,7 +312,7 @@ impl Host {
         };
         let workdir = context.workdir.as_deref().unwrap_or(&self.workdir);
         let env: Vec<(&str, &str)> = context.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let args = args.to_string();
+        let args = serde_json::to_string(args).unwrap_or_default();
         let request = Request::Execute {
             operation,
             args: RawJson::from_checked_str(&args).unwrap_or(RawJson::NULL),
@@ -324,10 +324,13 @@ impl Host {
                 agent: context.agent.as_ref().map(|agent| (agent.prompt.as_str(), agent.output.as_str())),
             },
         };
-        let size = request.measure();
-        if let Some(limit) = self.describe().request_limit
-            && size > limit.saturating_add(1)
-        {
+        // Room for it however many escapes it needs, where measuring would take longer.
+        let agent = context.agent.as_ref().map_or(0, |agent| agent.prompt.len() + agent.output.len());
+        let texts = env.iter().map(|(name, value)| name.len() + value.len() + 1).sum::<usize>();
+        let room = (operation.len() + workdir.len() + texts + agent).saturating_mul(6).saturating_add(args.len() + 400);
+        let limit = self.describe().request_limit.unwrap_or(usize::MAX);
+        let size = if room > limit.min(4096) { request.measure() } else { room };
+        if size > limit.saturating_add(1) {
             return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
         }
         match connection.request_of(&request, size, deadline(started, after)).await {

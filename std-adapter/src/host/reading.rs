@@ -2,17 +2,21 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
 
 /// The reading of a connection's output, as a future that has no task of its own.
 ///
-/// One task runs it all the time ([`all`](Self::all)). A caller that waits for a reply runs it too ([`until`](Self::until)), so
-/// that its reply comes without a detour by way of that task. Whoever of the two is slow, or gone, holds up nobody: each
-/// time there is something to read, both are woken.
+/// A caller that waits for a reply runs it ([`until`](Self::until)), so that its reply comes without a detour by way of another
+/// task. While nobody waits, one task runs it ([`all`](Self::all)). Three things keep what comes from being left lying:
+/// every caller that waits is woken; whoever leaves without having looked at what it was woken for wakes the others; and the task looks
+/// now and then after callers that are not polled.
 pub(super) struct Reading {
     future: Mutex<Option<Boxed>>,
     is_closed: AtomicBool,
@@ -22,12 +26,24 @@ pub(super) struct Reading {
 
 type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// How long a caller that was woken and is not polled can hold up others.
+const LOOK_AFTER: Duration = Duration::from_millis(100);
+
 /// Who is woken when there is something to read.
 #[derive(Default)]
 struct Wakers {
-    /// The caller that asked last; any other is woken by its reply.
-    caller: Mutex<Option<Waker>>,
+    callers: Mutex<Callers>,
     task: Mutex<Option<Waker>>,
+    /// There is something to read, as far as is known, and nobody has begun to.
+    is_owed: AtomicBool,
+    /// The task looks after the callers.
+    is_watched: AtomicBool,
+}
+
+#[derive(Default)]
+struct Callers {
+    waiting: Vec<(u64, Waker)>,
+    next: u64,
 }
 
 impl Reading {
@@ -37,34 +53,53 @@ impl Reading {
         Self { future: Mutex::new(Some(Box::pin(future))), is_closed: AtomicBool::new(false), wakers, waker }
     }
 
-    /// Reads until the end.
+    /// Reads until the end, whatever else there is to wait for.
     pub(super) async fn all(&self) {
+        let mut look = pin!(sleep(LOOK_AFTER));
+        let mut is_set = false;
         poll_fn(|cx| {
-            set(&self.wakers.task, cx.waker());
-            // It waits for a caller that reads just now: what comes meanwhile, that caller may leave lying.
-            self.read(lock(&self.future))
+            self.wakers.set_task(cx.waker());
+            if self.read(lock(&self.future)).is_ready() {
+                return Poll::Ready(());
+            }
+            while self.wakers.is_watched.load(SeqCst) {
+                if !std::mem::replace(&mut is_set, true) {
+                    look.as_mut().reset(Instant::now() + LOOK_AFTER);
+                }
+                if look.as_mut().poll(cx).is_pending() {
+                    break;
+                }
+                is_set = false;
+                self.wakers.is_watched.store(false, SeqCst);
+                if self.wakers.has_callers() {
+                    self.wakers.is_watched.store(true, SeqCst);
+                }
+            }
+            Poll::Pending
         })
         .await;
     }
 
     /// Waits for what a reply is to bring, and reads meanwhile.
     pub(super) async fn until<T>(&self, reply: oneshot::Receiver<T>) -> Result<T, oneshot::error::RecvError> {
-        let _gone = Gone(&self.wakers.caller);
         let mut reply = pin!(reply);
-        let mut was_woken = false;
+        let mut caller: Option<Caller<'_>> = None;
         poll_fn(|cx| {
-            set(&self.wakers.caller, cx.waker());
-            // So soon after its request, there is nothing to read yet.
-            if std::mem::replace(&mut was_woken, true) {
-                // While this reads it need not be woken by what it reads.
-                if let Poll::Ready(reply) = reply.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                    return Poll::Ready(reply);
-                }
-                match self.future.try_lock() {
-                    Ok(future) => drop(self.read(future)),
-                    Err(TryLockError::Poisoned(future)) => drop(self.read(future.into_inner())),
-                    // Whoever reads will wake this one with its reply.
-                    Err(TryLockError::WouldBlock) => {}
+            match &caller {
+                // So soon after its request, there is nothing to read yet.
+                None => caller = Some(Caller::new(&self.wakers, cx.waker())),
+                Some(caller) => {
+                    caller.set(cx.waker());
+                    // While this reads it need not be woken by what it reads.
+                    if let Poll::Ready(reply) = reply.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                        return Poll::Ready(reply);
+                    }
+                    match self.future.try_lock() {
+                        Ok(future) => drop(self.read(future)),
+                        Err(TryLockError::Poisoned(future)) => drop(self.read(future.into_inner())),
+                        // Whoever reads looks for what was owed meanwhile.
+                        Err(TryLockError::WouldBlock) => {}
+                    }
                 }
             }
             reply.as_mut().poll(cx)
@@ -74,26 +109,31 @@ impl Reading {
 
     /// Lets go of what is read from. Whoever reads just now does so when it is done.
     pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::SeqCst);
+        self.is_closed.store(true, SeqCst);
         if let Ok(mut future) = self.future.try_lock() {
             let future = future.take();
             drop(future);
         }
-        self.waker.wake_by_ref();
+        self.wakers.wake_all();
     }
 
     fn read(&self, mut future: MutexGuard<'_, Option<Boxed>>) -> Poll<()> {
         // A listener that panics leaves nothing behind to be polled again.
         let Some(mut reading) = future.take() else { return Poll::Ready(()) };
+        self.wakers.is_owed.store(false, SeqCst);
         let read = reading.as_mut().poll(&mut Context::from_waker(&self.waker));
         if read.is_pending() {
             *future = Some(reading);
         }
         drop(future);
-        if self.is_closed.load(Ordering::SeqCst) {
+        if self.is_closed.load(SeqCst) {
             let future = lock(&self.future).take();
             drop(future);
             return Poll::Ready(());
+        }
+        // Somebody may have been woken for it, and have found this one reading.
+        if self.wakers.is_owed.load(SeqCst) {
+            self.wakers.wake_all();
         }
         read
     }
@@ -105,29 +145,85 @@ impl Wake for Wakers {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        for waker in [&self.caller, &self.task] {
-            let waker = lock(waker).clone();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+        self.is_owed.store(true, SeqCst);
+        if !self.wake_callers() {
+            self.wake_task();
         }
     }
 }
 
-/// A caller that waits no more.
-struct Gone<'w>(&'w Mutex<Option<Waker>>);
+impl Wakers {
+    fn wake_all(&self) {
+        self.wake_callers();
+        self.wake_task();
+    }
 
-impl Drop for Gone<'_> {
-    fn drop(&mut self) {
-        *lock(self.0) = None;
+    /// Gives whether there are any.
+    fn wake_callers(&self) -> bool {
+        let callers = lock(&self.callers);
+        let (first, more) = match &*callers.waiting {
+            [] => return false,
+            [(_, first), more @ ..] => (first.clone(), more.iter().map(|(_, waker)| waker.clone()).collect::<Vec<_>>()),
+        };
+        drop(callers);
+        first.wake();
+        more.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    fn wake_task(&self) {
+        let task = lock(&self.task).clone();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    fn set_task(&self, waker: &Waker) {
+        let mut task = lock(&self.task);
+        match &mut *task {
+            Some(there) => there.clone_from(waker),
+            None => *task = Some(waker.clone()),
+        }
+    }
+
+    fn has_callers(&self) -> bool {
+        !lock(&self.callers).waiting.is_empty()
     }
 }
 
-fn set(slot: &Mutex<Option<Waker>>, waker: &Waker) {
-    let mut slot = lock(slot);
-    match &mut *slot {
-        Some(there) => there.clone_from(waker),
-        None => *slot = Some(waker.clone()),
+/// A caller that waits.
+struct Caller<'w> {
+    wakers: &'w Wakers,
+    id: u64,
+}
+
+impl<'w> Caller<'w> {
+    fn new(wakers: &'w Wakers, waker: &Waker) -> Self {
+        let mut callers = lock(&wakers.callers);
+        let id = callers.next;
+        callers.next = id.wrapping_add(1);
+        callers.waiting.push((id, waker.clone()));
+        drop(callers);
+        if !wakers.is_watched.swap(true, SeqCst) {
+            wakers.wake_task();
+        }
+        Self { wakers, id }
+    }
+
+    fn set(&self, waker: &Waker) {
+        let mut callers = lock(&self.wakers.callers);
+        if let Some((_, there)) = callers.waiting.iter_mut().find(|(id, _)| *id == self.id) {
+            there.clone_from(waker);
+        }
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        lock(&self.wakers.callers).waiting.retain(|(id, _)| *id != self.id);
+        if self.wakers.is_owed.load(SeqCst) {
+            self.wakers.wake_all();
+        }
     }
 }
 
@@ -138,8 +234,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
-    use std::time::Duration;
-
     use tokio::sync::mpsc;
     use tokio::time::timeout;
 
@@ -162,7 +256,7 @@ mod tests {
             let (waiting, count) = (Arc::clone(&replies), Arc::clone(&read));
             let reading = Reading::new(async move {
                 while let Some(number) = numbers.recv().await {
-                    count.fetch_add(1, Ordering::SeqCst);
+                    count.fetch_add(1, SeqCst);
                     let mut waiting = lock(&waiting);
                     if let Some(at) = waiting.iter().position(|(waits, _)| *waits == number) {
                         let _ = waiting.swap_remove(at).1.send(number);
@@ -185,7 +279,7 @@ mod tests {
         }
 
         fn read(&self) -> usize {
-            self.read.load(Ordering::SeqCst)
+            self.read.load(SeqCst)
         }
     }
 
@@ -200,11 +294,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_reads_for_itself() {
-        // Nobody else does.
         let bed = Bed::new();
+        // The task has begun to, and is busy.
+        let mut task = Box::pin(bed.reading.all());
+        begin(&mut task).await;
         let call = bed.call(1);
+        let called = Instant::now();
         let (reply, ()) = tokio::join!(call, async { bed.peer.send(1).unwrap() });
         assert_eq!(reply, Some(1));
+        assert!(called.elapsed() < LOOK_AFTER);
     }
 
     #[tokio::test]
@@ -247,6 +345,14 @@ mod tests {
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         assert_eq!(bed.read(), 4);
+        // Or with one that was woken, and did not look.
+        let mut gone = Box::pin(bed.call(6));
+        begin(&mut gone).await;
+        bed.peer.send(6).unwrap();
+        drop(gone);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        assert_eq!(bed.read(), 5);
     }
 
     #[tokio::test]
@@ -261,6 +367,15 @@ mod tests {
         bed.peer.send(2).unwrap();
         assert_eq!(other.await, Some(2));
         assert_eq!(asleep.await, Some(1));
+        // What is nobody's reply is read all the same.
+        let read = bed.read();
+        let mut asleep = Box::pin(bed.call(3));
+        begin(&mut asleep).await;
+        bed.peer.send(7).unwrap();
+        tokio::time::sleep(LOOK_AFTER * 3).await;
+        assert_eq!(bed.read(), read + 1);
+        bed.peer.send(3).unwrap();
+        assert_eq!(asleep.await, Some(3));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

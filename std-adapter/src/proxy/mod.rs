@@ -437,6 +437,10 @@ fn without(params: &str, name: &str) -> Option<String> {
 
 /// A line that is a log as the real host wants it, to be passed as it is.
 fn raw_log(line: &[u8]) -> Option<String> {
+    // Replies, most of them, are not looked at any further.
+    if !line.windows(5).any(|part| part == b"\"log\"") {
+        return None;
+    }
     let json = Json::parse(line).ok()?;
     let params = json.get("params")?;
     let is = |member: Option<Json<'_>>, text: &str| {

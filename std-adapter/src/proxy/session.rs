@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rigline::frame::{Frame, Framer, LineEnds};
@@ -59,7 +60,7 @@ impl Proxy {
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let out = Out::new(writer, self.limits.reply);
+        let out = Out::new(writer, self.limits.reply, transport);
         let mut session = Session { proxy: self, out: &out, is_open: false, transport };
         let end = session.run(reader).await;
         let is_open = session.is_open;
@@ -282,6 +283,9 @@ fn without_telnet(mut line: &[u8]) -> &[u8] {
 /// Lines to a caller, whole and in order.
 #[derive(Clone)]
 struct Out {
+    writer: Arc<tokio::sync::Mutex<Writer>>,
+    /// Lines go at once where they can. Standard output takes them by way of a thread in any case.
+    is_direct: bool,
     lines: mpsc::UnboundedSender<Option<Vec<u8>>>,
     state: Arc<OutState>,
     limit: usize,
@@ -295,8 +299,12 @@ struct OutState {
     dropped_logs: Mutex<u64>,
 }
 
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
 impl Out {
-    fn new<W: AsyncWrite + Send + Unpin + 'static>(mut writer: W, limit: usize) -> Self {
+    fn new<W: AsyncWrite + Send + Unpin + 'static>(writer: W, limit: usize, transport: Transport) -> Self {
+        let writer: Arc<tokio::sync::Mutex<Writer>> = Arc::new(tokio::sync::Mutex::new(Box::new(writer)));
+        let task_writer = Arc::clone(&writer);
         let (lines, mut waiting) = mpsc::unbounded_channel::<Option<Vec<u8>>>();
         let state = Arc::new(OutState {
             unread: AtomicUsize::new(0),
@@ -308,17 +316,17 @@ impl Out {
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
             while let Some(Some(line)) = waiting.recv().await {
-                if !whole(&mut writer, &line).await {
+                if !whole(&mut *task_writer.lock().await, &line).await {
                     shared.gone.send_replace(true);
                     break;
                 }
                 shared.unread.fetch_sub(line.len(), Ordering::Relaxed);
                 shared.changed.notify_one();
             }
-            let _ = timeout(STALLED, writer.shutdown()).await;
+            let _ = timeout(STALLED, task_writer.lock().await.shutdown()).await;
             shared.drained.send_replace(true);
         });
-        Self { lines, state, limit }
+        Self { writer, is_direct: transport == Transport::Socket, lines, state, limit }
     }
 
     fn gone(&self) -> watch::Receiver<bool> {
@@ -338,11 +346,27 @@ impl Out {
     }
 
     /// A reply: it is never left out.
-    fn send(&self, line: Vec<u8>) {
+    fn send(&self, mut line: Vec<u8>) {
+        let mut held = None;
+        // Behind lines that wait there is no overtaking.
+        if self.is_direct
+            && self.unread() == 0
+            && let Ok(mut writer) = self.writer.try_lock()
+        {
+            match Pin::new(&mut **writer).poll_write(&mut Context::from_waker(Waker::noop()), &line) {
+                Poll::Ready(Ok(sent)) if sent == line.len() => return,
+                // The rest is to be the next that is written.
+                Poll::Ready(Ok(sent)) => drop(line.drain(..sent)),
+                // The task sees the fault too.
+                Poll::Ready(Err(_)) | Poll::Pending => {}
+            }
+            held = Some(writer);
+        }
         if self.state.unread.fetch_add(line.len(), Ordering::Relaxed) > MAX_UNREAD {
             self.lose();
         }
         let _ = self.lines.send(Some(line));
+        drop(held);
     }
 
     /// A log, without its newline: one that does not fit is left out, and counted.

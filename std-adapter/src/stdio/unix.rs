@@ -5,12 +5,14 @@
 //! that; elsewhere nothing is read or written before `poll` says that it will not wait.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use embedded_io_async::{ErrorType, Read};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::pipe::PIPE_BUF;
 use tokio::io::Interest;
@@ -52,7 +54,10 @@ impl Input {
         #[allow(deprecated, reason = "its fault, a type whose descriptor changes, is none of OwnedFd's")]
         let registered = AsyncFd::try_with_interest(self.0, Interest::READABLE);
         match registered {
-            Ok(fd) => Ok(Reader::Polled(fd, Way::default())),
+            Ok(fd) => {
+                let is_pipe = fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+                Ok(Reader::Polled { fd, way: Way::default(), is_pipe })
+            }
             Err(error) => match error.into_parts() {
                 // Regular files and the null device cannot be polled (epoll_ctl(2): EPERM), and never wait.
                 (fd, error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => Ok(Reader::Direct(fd)),
@@ -65,7 +70,7 @@ impl Input {
 /// Standard input. A read that is dropped has taken nothing: bytes are moved in the step that ends it.
 #[derive(Debug)]
 pub(crate) enum Reader {
-    Polled(AsyncFd<OwnedFd>, Way),
+    Polled { fd: AsyncFd<OwnedFd>, way: Way, is_pipe: bool },
     Direct(OwnedFd),
 }
 
@@ -75,18 +80,28 @@ impl ErrorType for Reader {
 
 impl Read for Reader {
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        // A flood of input must not keep signals and other tasks from their turn.
-        tokio::task::coop::consume_budget().await;
-        let (fd, way) = match self {
-            Self::Polled(fd, way) => (&*fd, &*way),
-            Self::Direct(fd) => return Ok(retry_on_intr(|| rustix::io::read(&*fd, &mut *buf))?),
+        let (fd, way, is_pipe) = match self {
+            // Asking whether it is ready counts towards the task's budget.
+            Self::Polled { fd, way, is_pipe } => (&*fd, &*way, *is_pipe),
+            Self::Direct(fd) => {
+                // A flood of input must not keep signals and other tasks from their turn.
+                tokio::task::coop::consume_budget().await;
+                return Ok(retry_on_intr(|| rustix::io::read(&*fd, &mut *buf))?);
+            }
         };
         loop {
-            let mut ready = fd.readable().await?;
+            let mut ready = poll_fn(|task| fd.poll_read_ready(task)).await?;
             // The runtime learns of edges only. It is asked again, not believed: others may read from the same pipe.
             match way.read(fd.as_fd(), buf) {
                 Err(Errno::AGAIN) => ready.clear_ready(),
-                result => return Ok(result?),
+                result => {
+                    // A pipe that gives less than there is room for is empty, and what comes later is an edge (epoll(7),
+                    // "Questions and answers" 9). A terminal gives a line at a time, however many there are.
+                    if is_pipe && matches!(result, Ok(count) if (1..buf.len()).contains(&count)) {
+                        ready.clear_ready();
+                    }
+                    return Ok(result?);
+                }
             }
         }
     }

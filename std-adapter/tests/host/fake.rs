@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `read` | reads a request, and remembers its id |
 //! | `say TEXT`, `print TEXT` | writes a line, or bytes without a newline; `$id` is the last id, `$1` the first, `\xNN` a byte |
+//! | `from PATH` | the steps in a file, for long ones |
 //! | `trickle TEXT` | `say`, each byte on its own |
 //! | `init`, `ok`, `ack` | `read`, and the reply to `initialize`, `execute`, `shutdown` |
 //! | `padded N` | `read`, and a reply of exactly N bytes |
@@ -44,6 +45,10 @@ pub(crate) fn main(script: &str) -> io::Result<()> {
                 }
                 let id = line.split("\"id\":").nth(1).unwrap_or_default();
                 ids.push(id.chars().take_while(char::is_ascii_digit).collect());
+            }
+            "from" => {
+                let more = std::fs::read_to_string(rest)?;
+                steps.extend(more.lines().rev().map(str::to_owned));
             }
             "say" => say(&bytes(&format!("{rest}\n"), &ids))?,
             "print" => say(&bytes(rest, &ids))?,

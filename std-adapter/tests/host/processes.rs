@@ -137,6 +137,82 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(tokio::time::timeout(Duration::from_millis(50), call).await.is_err());
             assert_eq!(message(go(&host).await), "ok 3");
         }),
+        trial("a caller that gives up leaves the reading to those who wait", a_caller_gives_up),
+        trial("the same on several threads", || async {
+            let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+            let ran = threads.spawn(a_caller_gives_up());
+            ran.await.unwrap();
+            threads.shutdown_background();
+        }),
+        trial("what comes while nobody waits is read at once", || async {
+            let (options, seen) = options();
+            // More than a pipe holds.
+            let log = format!(
+                "say {{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{{\"message\":\"{}\"}}}}\n",
+                "x".repeat(50_000)
+            );
+            let script = format!(
+                "init\n{}say {{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{{\"message\":\"last\"}}}}\nok\nforever",
+                log.repeat(8)
+            );
+            let path = std::env::temp_dir().join(format!("rigline-logs-{}", std::process::id()));
+            fs::write(&path, script).unwrap();
+            let host = Host::connect(&fake(&format!("from {}", path.display())), options).await.unwrap();
+            let _ = fs::remove_file(&path);
+            let until = Instant::now() + Duration::from_secs(5);
+            while !seen.has("last") {
+                assert!(Instant::now() < until, "it is not read");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(message(go(&host).await), "ok 2");
+        }),
+        trial("each call has its own deadline, and its late reply is nobody's", || async {
+            let (options, seen) = options();
+            let script = "init\nread\nread\nread\nsleep 500\nsay {\"jsonrpc\":\"2.0\",\"id\":$4,\"result\":{\"success\":true,\"message\":\"late\"}}\nsay {\"jsonrpc\":\"2.0\",\"id\":$2,\"result\":{\"success\":true,\"message\":\"first\"}}\nok\nforever";
+            let host = Host::connect(&fake(script), options).await.unwrap();
+            let within = |millis| {
+                let context = CallContext { timeout: Some(Duration::from_millis(millis)), ..CallContext::default() };
+                let (host, started) = (&host, Instant::now());
+                async move { (message(host.call("go", &json!({}), context).await), started.elapsed()) }
+            };
+            // The latest one first: the others are due before anybody looks for it.
+            let ((first, _), (second, after), (third, sooner)) = tokio::join!(within(20_000), within(150), within(50));
+            assert_eq!(first, "first");
+            for (found, after, least) in [(second, after, 350), (third, sooner, 250)] {
+                assert!(found.starts_with("error: fake did not answer `go` within"), "{found}");
+                assert!(after >= Duration::from_millis(least) && after < Duration::from_secs(1), "{after:?}");
+            }
+            assert_eq!(message(go(&host).await), "ok 5");
+            assert!(seen.has("late reply"), "{:?}", seen.lines());
+        }),
+        trial("a death fails all that wait", || async {
+            let (options, _) = options();
+            let host = Host::connect(&fake("init\nread\nread\nread\nerror boom\nexit 3"), options).await.unwrap();
+            let started = Instant::now();
+            let (first, second, third) = tokio::join!(go(&host), go(&host), go(&host));
+            for found in [first, second, third].map(message) {
+                assert!(found.starts_with("error: fake has ended: exit status 3") && found.contains("boom"), "{found}");
+            }
+            assert!(started.elapsed() < Duration::from_secs(1));
+        }),
+        trial("fc60 a reply of any depth", || async {
+            for depth in [100, 120, 100_000] {
+                let (options, _) = options();
+                let data = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+                let script = format!(
+                    "init\nread\nsay {{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{{\"success\":true,\"message\":\"deep\",\"outputs\":{{\"x\":{data}}}}}}}\nok\nforever"
+                );
+                let path = std::env::temp_dir().join(format!("rigline-deep-{}-{depth}", std::process::id()));
+                fs::write(&path, script).unwrap();
+                let host = Host::connect(&fake(&format!("from {}", path.display())), options).await.unwrap();
+                let found = message(go(&host).await);
+                let _ = fs::remove_file(&path);
+                let expected =
+                    if depth > 125 { "error: fake answered with something that cannot be used" } else { "deep" };
+                assert!(found.starts_with(expected), "{depth}: {found:.200}");
+                assert_eq!(message(go(&host).await), "ok 3");
+            }
+        }),
         trial("a request that the peer has no room for is not sent", || async {
             let (options, _) = options();
             let script = "read\nsay {\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"name\":\"fake\",\"limits\":{\"request\":300}}}\nok\nforever";
@@ -176,6 +252,22 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert_eq!(message(go(&host).await), "ok 2");
         }),
     ]
+}
+
+async fn a_caller_gives_up() {
+    let (options, _) = options();
+    let script = "init\nread\nread\nread\nsleep 200\nsay {\"jsonrpc\":\"2.0\",\"id\":$2,\"result\":{\"success\":true,\"message\":\"first\"}}\nsleep 100\nsay {\"jsonrpc\":\"2.0\",\"id\":$3,\"result\":{\"success\":true,\"message\":\"second\"}}\nsleep 100\nsay {\"jsonrpc\":\"2.0\",\"id\":$4,\"result\":{\"success\":true,\"message\":\"third\"}}\nok\nforever";
+    let host = Host::connect(&fake(script), options).await.unwrap();
+    let given_up = |millis| {
+        let host = &host;
+        async move { tokio::time::timeout(Duration::from_millis(millis), go(host)).await }
+    };
+    // One goes before anything has come, one between two replies; who asked last is woken first.
+    let (gone, stays, gone_too) = tokio::join!(given_up(250), go(&host), given_up(50));
+    assert_eq!(message(gone.unwrap()), "first");
+    assert_eq!(message(stays), "second");
+    assert!(gone_too.is_err());
+    assert_eq!(message(go(&host).await), "ok 5");
 }
 
 async fn gone_soon(ids: &[u32]) {
