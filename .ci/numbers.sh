@@ -8,10 +8,10 @@ built=$out/thumbv6m-none-eabi/firmware
 mkdir -p "$images"
 build() { cargo build -q -p rigline-rig --profile firmware --target thumbv6m-none-eabi "$@"; }
 
-build --features bench-images --bin echo-bare --bin echo --bin engine --bin cycles
+build --no-default-features --features bench-images --bin echo-bare --bin echo --bin engine --bin cycles
 cp "$built"/{echo-bare,echo,engine,cycles} "$images"
-for protocol in amplifier namel3ss; do
-  build --features "bench-images,rigline/$protocol" --bin engine
+for protocol in amplifier namel3ss waza; do
+  build --no-default-features --features "bench-images,rigline/$protocol" --bin engine
   cp "$built/engine" "$images/engine-$protocol"
 done
 build --features firmware --bin rig

@@ -18,6 +18,7 @@
 //!
 //! The converter has 12 bits and a reference of 3.3 V: one step is 1.6 mV at a rail, and 0.47 °C of `TEMP`.
 
+#[cfg(feature = "waza")]
 use rigline::protocol::waza::{BoardEval, BoardTask};
 
 use crate::board::{Boot, Channel, Layout, Loopback, Rail, Unit};
@@ -67,6 +68,7 @@ pub fn channel_value(channel: usize, steps: u16) -> i32 {
 }
 
 /// The board's evals: its self-test, a task for each of [`Rig::checks`](crate::Rig::checks), in their order.
+#[cfg(feature = "waza")]
 pub const EVALS: &[BoardEval] = &[BoardEval::new(
     "self-test",
     "rig",
@@ -88,6 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(feature = "waza")]
     fn the_evals_tasks_are_the_checks() {
         let rig = crate::Rig::new(crate::sim::SimBoard::new(NoTime, 0), (0, 0));
         let checks: std::vec::Vec<_> = rig.checks().map(|check| std::format!("{}", check.in_layout(&LAYOUT))).collect();

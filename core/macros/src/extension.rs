@@ -137,6 +137,12 @@ struct Methods {
 struct Passed {
     ident: Ident,
     is_async: bool,
+    cfg: Vec<Attribute>,
+}
+
+/// What `#[cfg]` says of a method, for what is written in its stead.
+fn conditions(function: &ImplItemFn) -> Vec<Attribute> {
+    function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect()
 }
 
 impl Passed {
@@ -210,7 +216,11 @@ impl Methods {
                     faults.add(syn::Error::new_spanned(attribute, format_args!("an extension has one #[{name}]")));
                 }
                 let signature = &function.sig;
-                *place = Some(Passed { ident: signature.ident.clone(), is_async: signature.asyncness.is_some() });
+                *place = Some(Passed {
+                    ident: signature.ident.clone(),
+                    is_async: signature.asyncness.is_some(),
+                    cfg: conditions(function),
+                });
             }
             for (name, place) in [("configure", &mut this.configure), ("safe_state", &mut this.safe_state)] {
                 let Some(attribute) = take_attribute(function, name) else { continue };
@@ -257,16 +267,18 @@ impl Methods {
             }
         });
         let on_event = self.on_event.as_ref().map(|method| {
-            let code = method.with(&quote!(event, cx));
+            let (code, cfg) = (method.with(&quote!(event, cx)), &method.cfg);
             quote! {
+                #(#cfg)*
                 async fn on_event(&mut self, event: __private::Event<'_>, cx: &mut __private::Context<'_>) {
                     #code
                 }
             }
         });
         let run_task = self.run_task.as_ref().map(|method| {
-            let code = method.with(&quote!(eval, task, cx));
+            let (code, cfg) = (method.with(&quote!(eval, task, cx)), &method.cfg);
             quote! {
+                #(#cfg)*
                 async fn run_task(
                     &mut self,
                     eval: usize,
@@ -443,7 +455,7 @@ impl Operation {
             description: text::description(&function.attrs),
             outputs: None,
             method: Method::read(function)?,
-            cfg: function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect(),
+            cfg: conditions(function),
         };
         if this.method.returns.is_none() {
             return Err(syn::Error::new(

@@ -75,7 +75,8 @@ mod text;
 ///     is [`Failure`], or anything that converts into one.
 /// - `#[configure]`: takes the configuration that a host sends when it starts a session: a [`Config<'_>`][Config], or a
 ///   type that implements [`Params`], as an operation's arguments do; and the context. It returns `Result<(), Failure>`.
-/// - `#[on_event]` and `#[run_task]`: these methods of [`Extension`], with its own parameters, all of them.
+/// - `#[on_event]` and `#[run_task]`: these methods of [`Extension`], with its own parameters, all of them. A `#[cfg]` on them
+///   goes with them: `run_task` is there only where rigline's feature `waza` is on.
 /// - `#[safe_state]`: brings what the extension drives into a state that is safe when nobody watches.
 ///
 /// Amplifier has operations of its own called `health`, `describe` and `invoke`: one of the extension's with such a
