@@ -124,6 +124,17 @@ pub enum Step<'s> {
     End,
 }
 
+/// A [`Step`] without what is in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Next {
+    Read,
+    /// The reply region, up to here.
+    Write(usize),
+    Run,
+    Shutdown,
+    End,
+}
+
 /// Something to run, in parts that can be used side by side.
 #[derive(Debug)]
 pub struct Run<'s> {
@@ -169,6 +180,9 @@ enum State {
     /// [`Step::Write`] was handed out.
     Writing,
     Running(Running),
+    /// An eval's run has its turn.
+    #[cfg(feature = "waza")]
+    Eval,
     /// What ran has ended, with this.
     Completed(Done),
 }
@@ -350,6 +364,21 @@ impl<'m> Engine<'m> {
     ///
     /// What [`Step::Write`] gave out counts as written; what [`Step::Run`] gave out and was not completed, as cancelled.
     pub fn step(&mut self) -> Step<'_> {
+        match self.next() {
+            Next::Read => Step::Read,
+            Next::Write(end) => Step::Write(self.line(end)),
+            Next::Run => match self.run() {
+                Some(run) => Step::Run(run),
+                None => Step::Read,
+            },
+            Next::Shutdown => Step::Shutdown,
+            Next::End => Step::End,
+        }
+    }
+
+    /// [`step`](Self::step) for the shells: what is to be done, in a word. What a [`Run`] is made of is large, and made by
+    /// [`run`](Self::run) where it stays.
+    pub(crate) fn next(&mut self) -> Next {
         if let State::Running(_) = self.state {
             self.complete(Err(Failure::CANCELLED));
         }
@@ -363,7 +392,7 @@ impl<'m> Engine<'m> {
             }
             State::Writing if self.session.is_shutting_down() => {
                 self.session = Session::Ended;
-                return Step::Shutdown;
+                return Next::Shutdown;
             }
             _ => None,
         };
@@ -374,42 +403,46 @@ impl<'m> Engine<'m> {
                 None if self.batch.is_some() => Some(self.next_member()),
                 // A run that was started has its turn before what came after it.
                 #[cfg(feature = "waza")]
-                None if self.evals.waiting().is_some() => return self.run_eval(),
+                None if self.evals.waiting().is_some() => {
+                    self.state = State::Eval;
+                    return Next::Run;
+                }
                 None => self.next_line(),
             };
             match next {
                 // `shutdown` came as a notification: there is no acknowledgement to wait for.
                 Some(Done::Nothing) if self.batch.is_none() && self.session.is_shutting_down() => {
                     self.session = Session::Ended;
-                    return Step::Shutdown;
+                    return Next::Shutdown;
                 }
-                None if self.finished => return Step::End,
-                None => return Step::Read,
+                None if self.finished => return Next::End,
+                None => return Next::Read,
                 Some(Done::Nothing) => {}
-                Some(Done::Run) => break,
+                Some(Done::Run) => return Next::Run,
                 Some(Done::Reply(end)) => {
                     self.state = State::Writing;
-                    return Step::Write(end_line(self.memory, end));
+                    return Next::Write(end);
                 }
             }
         }
-        match self.run() {
-            Some(run) => Step::Run(run),
-            None => Step::Read,
-        }
+    }
+
+    /// The line that [`Next::Write`] has told of.
+    pub(crate) fn line(&mut self, end: usize) -> &[u8] {
+        end_line(self.memory, end)
     }
 
     #[cfg(feature = "waza")]
-    fn run_eval(&mut self) -> Step<'_> {
+    fn run_eval(&mut self) -> Option<Run<'_>> {
         // Its line is done with.
         let _ = self.framer.space();
         self.reply.silent(0);
         let (_, tail) = self.framer.held();
-        let Some(run) = self.evals.waiting() else { return Step::Read };
+        let run = self.evals.waiting()?;
         self.state = State::Completed(Done::Nothing);
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
         let background = Background { tail, protocol: self.protocol, pinned: self.pinned, evals: &self.evals };
-        Step::Run(Run { work: Work::Eval(run), scratch, background })
+        Some(Run { work: Work::Eval(run), scratch, background })
     }
 
     /// Takes what came of [`Step::Run`].
@@ -682,7 +715,11 @@ impl<'m> Engine<'m> {
     }
 
     /// What [`State::Running`] says, as parts of the memory.
-    fn run(&mut self) -> Option<Run<'_>> {
+    pub(crate) fn run(&mut self) -> Option<Run<'_>> {
+        #[cfg(feature = "waza")]
+        if let State::Eval = self.state {
+            return self.run_eval();
+        }
         let State::Running(Running { request, message, members, timeout_nanos }) = &self.state else { return None };
         let (request, message, timeout_nanos) = (*request, *message, *timeout_nanos);
         let (line, tail) = self.framer.held();

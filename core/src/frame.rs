@@ -722,7 +722,23 @@ fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b' ' | b'\t' | &CR))
 }
 
+/// Moves `n` bytes at `from` down to `to`. Byte by byte: on a microcontroller a `memmove` for this alone would be a
+/// kilobyte.
+#[cfg(not(target_pointer_width = "64"))]
+fn move_down(buf: &mut [u8], from: usize, to: usize, n: usize) {
+    if from <= to {
+        return;
+    }
+    for offset in 0..n {
+        let byte = buf.get(from.wrapping_add(offset)).copied().unwrap_or_default();
+        if let Some(place) = buf.get_mut(to.wrapping_add(offset)) {
+            *place = byte;
+        }
+    }
+}
+
 /// Moves `n` bytes at `from` down to `to`.
+#[cfg(target_pointer_width = "64")]
 fn move_down(buf: &mut [u8], from: usize, to: usize, n: usize) {
     let by = from.saturating_sub(to);
     if by > 0

@@ -136,32 +136,26 @@ struct Found {
 impl Found {
     const NONE: Self = Self { text: [0; MAX_FOUND], length: 0 };
 
-    fn new(parts: [&[u8]; 2]) -> Self {
+    #[cold]
+    fn new(text: &[u8]) -> Self {
         let mut found = Self::NONE;
-        for &byte in parts.into_iter().flatten() {
-            let Some(place) = found.text.get_mut(usize::from(found.length)) else { return Self::NONE };
-            *place = byte;
-            found.length += 1;
+        let mut out = Writer::new(&mut found.text);
+        out.raw(text);
+        if out.fits() {
+            found.length = u8::try_from(text.len()).unwrap_or_default();
         }
         found
     }
 
     /// `length 12`.
+    #[cold]
     fn length(length: usize) -> Self {
-        let mut digits = [0; 10];
-        let mut start = digits.len();
-        let mut rest = u32::try_from(length).unwrap_or(u32::MAX);
-        loop {
-            start = start.wrapping_sub(1);
-            if let Some(place) = digits.get_mut(start) {
-                *place = b'0' | (rest % 10) as u8;
-            }
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        Self::new([b"length ", digits.get(start..).unwrap_or_default()])
+        let mut found = Self::NONE;
+        let mut out = Writer::new(&mut found.text);
+        out.raw(b"length ");
+        out.usize(length);
+        found.length = u8::try_from(out.len()).unwrap_or_default();
+        found
     }
 
     fn as_str(&self) -> &str {
@@ -231,7 +225,7 @@ impl DecodeError {
     /// A value that breaks a rule of its field: `rule` goes on where the value ends, as "is below the minimum 1" does.
     /// `found` is the value as text, or `length 3`; one longer than [`MAX_FOUND`] bytes is not shown.
     pub fn rule(rule: &'static str, found: &str) -> Self {
-        Self { found: Found::new([found.as_bytes(), b""]), ..Self::new(Kind::Rule(rule)) }
+        Self { found: Found::new(found.as_bytes()), ..Self::new(Kind::Rule(rule)) }
     }
 
     /// The same error of the whole in which this value is the part `segment`.
@@ -549,8 +543,9 @@ impl Last<'_> {
     fn found(self) -> Found {
         match self {
             Self::None => Found::NONE,
-            Self::Text(text) => Found::new([text, b""]),
-            Self::String(text) => Found::length(text.chars().count()),
+            Self::Text(text) => Found::new(text),
+            // Characters, counted by the bytes that begin one: `chars().count()` is made for long texts.
+            Self::String(text) => Found::length(text.bytes().filter(|byte| byte & 0xC0 != 0x80).count()),
             Self::Count(count) => Found::length(count as usize),
         }
     }
@@ -567,6 +562,7 @@ impl<'de> Decoder<'de> {
     }
 
     #[cold]
+    #[inline(never)]
     fn skip_white_space(&mut self) -> Result<u8, Fault> {
         let blank = self.rest.iter().take_while(|byte| is_white_space(**byte)).count();
         self.take(blank)?;
@@ -685,6 +681,7 @@ impl<'de> Decoder<'de> {
     }
 
     /// Steps over a value of any depth, without recursion, and returns its text.
+    #[inline(never)]
     fn raw(&mut self) -> Result<&'de mut [u8], Fault> {
         self.peek()?;
         let length = value_length(self.rest).ok_or(Fault::NotJson)?;

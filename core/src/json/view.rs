@@ -246,15 +246,22 @@ impl<'a> Text<'a> {
 
     /// The text without a copy, if it has no escapes.
     pub fn as_str(&self) -> Option<&'a str> {
-        if self.raw.contains(&b'\\') { None } else { Some(self.raw()) }
+        if has_escapes(self.raw) { None } else { Some(self.raw()) }
     }
 
     /// Whether the text is `name`; cheaper than comparing with a `str` where the other side is bytes already.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
-        if !self.raw.contains(&b'\\') {
+        if !has_escapes(self.raw) {
             return self.raw == name;
         }
-        core::str::from_utf8(name).is_ok_and(|name| self.chars().eq(name.chars()))
+        let mut rest = name;
+        for char in self.chars() {
+            match rest.strip_prefix(char.encode_utf8(&mut [0; 4]).as_bytes()) {
+                Some(after) => rest = after,
+                None => return false,
+            }
+        }
+        rest.is_empty()
     }
 
     /// Whether nothing stands between the quotes.
@@ -264,7 +271,7 @@ impl<'a> Text<'a> {
 
     /// The decoded characters.
     pub fn chars(&self) -> Chars<'a> {
-        Chars { rest: self.raw().chars() }
+        Chars { rest: self.raw }
     }
 
     /// Decodes into `memory`; fails with nothing useful written if it has no room.
@@ -327,51 +334,80 @@ impl fmt::Debug for Text<'_> {
     }
 }
 
+/// Whether a string has escapes in it. A loop: `contains` is made for long texts.
+pub(crate) fn has_escapes(raw: &[u8]) -> bool {
+    raw.iter().any(|byte| *byte == b'\\')
+}
+
 /// The decoded characters of a [`Text`].
 #[derive(Debug, Clone)]
 pub struct Chars<'a> {
-    rest: core::str::Chars<'a>,
+    /// UTF-8 that was checked.
+    rest: &'a [u8],
 }
 
 impl Iterator for Chars<'_> {
     type Item = char;
 
     fn next(&mut self) -> Option<char> {
-        let char = self.rest.next()?;
-        if char != '\\' {
-            return Some(char);
-        }
-        // RFC 8259 §7.
-        Some(match self.rest.next()? {
-            'b' => '\u{8}',
-            'f' => '\u{c}',
-            'n' => '\n',
-            'r' => '\r',
-            't' => '\t',
-            'u' => self.unit_escape(),
-            char => char,
-        })
+        let byte = self.byte()?;
+        let code = match byte {
+            // RFC 8259 §7.
+            b'\\' => match self.byte()? {
+                b'b' => 0x08,
+                b'f' => 0x0C,
+                b'n' => 0x0A,
+                b'r' => 0x0D,
+                b't' => 0x09,
+                b'u' => self.unit_escape(),
+                byte => u32::from(byte),
+            },
+            0..0x80 => u32::from(byte),
+            // RFC 3629 §3: as many ones at the front as there are bytes. Each that follows has six bits, and takes one of
+            // the first's.
+            _ => {
+                let (mut code, mut mask, mut ones) = (u32::from(byte), 0x3F, byte);
+                while ones & 0x40 != 0 {
+                    code = code << 6 | u32::from(self.byte()? & 0x3F);
+                    mask = mask << 5 | 0x1F;
+                    ones <<= 1;
+                }
+                code & mask
+            }
+        };
+        Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 }
 
 impl Chars<'_> {
-    fn unit_escape(&mut self) -> char {
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*byte)
+    }
+
+    fn unit_escape(&mut self) -> u32 {
         let high = self.hex();
-        if (0xD800..0xDC00).contains(&high) {
-            let mut ahead = self.clone();
-            if ahead.rest.next() == Some('\\') && ahead.rest.next() == Some('u') {
-                let low = ahead.hex();
-                if (0xDC00..0xE000).contains(&low) {
-                    *self = ahead;
-                    let code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-                    return char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-                }
+        if (0xD800..0xDC00).contains(&high)
+            && let [b'\\', b'u', digits @ ..] = self.rest
+        {
+            let mut ahead = Chars { rest: digits };
+            let low = ahead.hex();
+            if (0xDC00..0xE000).contains(&low) {
+                self.rest = ahead.rest;
+                return 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
             }
         }
-        char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER)
+        high
     }
 
     fn hex(&mut self) -> u32 {
-        self.rest.by_ref().take(4).fold(0, |code, digit| code << 4 | digit.to_digit(16).unwrap_or_default())
+        let mut code = 0;
+        for _ in 0..4 {
+            let digit = self.byte().unwrap_or_default();
+            // The low bits of a letter count from one; its bit 6 tells it from a digit.
+            code = code << 4 | u32::from((digit & 0xF).wrapping_add((digit >> 6) * 9));
+        }
+        code
     }
 }

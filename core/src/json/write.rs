@@ -78,6 +78,15 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
+    #[cfg(not(target_pointer_width = "64"))]
+    pub fn str(&mut self, text: &str) {
+        self.byte(b'"');
+        self.content(text.as_bytes());
+        self.byte(b'"');
+    }
+
+    /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
+    #[cfg(target_pointer_width = "64")]
     pub fn str(&mut self, text: &str) {
         let mut rest = text.as_bytes();
         let whole = rest.len().wrapping_add(2);

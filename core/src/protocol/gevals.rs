@@ -14,7 +14,7 @@ use crate::context::Level as LogLevel;
 use crate::duration::GoDuration;
 use crate::extension::{Agent, CallContext, FailureKind, Phase};
 use crate::json::check::{Key, Level, Span};
-use crate::json::view::{Json, Text};
+use crate::json::view::{Json, Text, has_escapes};
 use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
 use crate::protocol::Request;
@@ -104,7 +104,8 @@ pub(crate) fn is_initialize(text: &[u8], spans: &Spans) -> bool {
 }
 
 /// Whether the JSON string `value` is `name`, which must have nothing to escape in it.
-#[inline(always)]
+#[cfg_attr(target_pointer_width = "64", inline(always))]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn is(value: &[u8], name: &str) -> bool {
     match value {
         [b'"', raw @ .., b'"'] => raw == name.as_bytes() || Text::of_checked(raw) == *name,
@@ -208,7 +209,7 @@ pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal
         [b'"', raw @ .., b'"'] => raw,
         _ => return Err(fault("expected a duration such as \"1m30s\"")),
     };
-    let timeout = if raw.contains(&b'\\') {
+    let timeout = if has_escapes(raw) {
         match Text::of_checked(raw).decode_into(&mut [0; LONGEST]) {
             Ok(text) => GoDuration::parse(text),
             Err(_) => return Err(fault("has escapes and is longer than 64 bytes")),

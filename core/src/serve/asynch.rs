@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
-use core::task::Poll;
+use core::task::{self, Poll};
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
@@ -11,7 +11,7 @@ use super::{End, ServeError, Transport, run, write_dropped};
 use crate::Extension;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
-use crate::engine::{Background, Engine, Run, Step};
+use crate::engine::{Background, Engine, Next, Run};
 use crate::extension::{Failure, Outcome};
 
 /// Serves one connection until it ends, or until `stop` is ready ([`core::future::pending`] for never).
@@ -102,8 +102,9 @@ enum Safety {
 }
 
 /// Why a call's run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ran {
-    Ended(Result<Outcome, Failure>),
+    Ended,
     Late,
     Stopped,
 }
@@ -116,25 +117,22 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
     ) -> Result<End, ServeError<R::Error>> {
         let mut stopped = false;
         loop {
-            match engine.step() {
-                Step::Read if stopped => return Ok(End::Stopped),
-                Step::Read => match unless(self.stop.as_mut(), self.reader.read(engine.space())).await {
+            match engine.next() {
+                Next::Read if stopped => return Ok(End::Stopped),
+                Next::Read => match unless(self.stop.as_mut(), self.reader.read(engine.space())).await {
                     None => return Ok(End::Stopped),
                     Some(Ok(0)) if self.kind == Transport::Wire => return Ok(End::Input),
                     Some(Ok(0)) => engine.finish(),
                     Some(Ok(count)) => engine.commit(count),
-                    Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {
-                        self.writer.flush().await.map_err(ServeError::Write)?;
-                    }
-                    Some(Err(error)) => return Err(ServeError::Read(error)),
+                    Some(Err(error)) => flush_if_interrupted(self.writer, error).await?,
                 },
-                Step::Write(line) => {
-                    write_line(self.writer, line).await?;
+                Next::Write(end) => {
+                    write_line(self.writer, engine.line(end)).await?;
                     if stopped {
                         return Ok(End::Stopped);
                     }
                 }
-                Step::Run(step) => {
+                Next::Run => {
                     // Handlers that never await would hear of it only when the last of them has ended.
                     stopped = stopped || is_ready(self.stop.as_mut()).await;
                     if stopped {
@@ -146,162 +144,178 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         continue;
                     }
                     let mut input_ended = false;
+                    let mut result = Err(Failure::CANCELLED);
                     self.safety = Safety::Missing;
-                    let ran = self.run_call(extension, step, &mut input_ended).await?;
+                    stopped = self.run_call(extension, engine, &mut input_ended, &mut result).await?;
                     if input_ended {
                         if self.kind == Transport::Wire {
                             return Ok(End::Input);
                         }
                         engine.finish();
                     }
-                    let result = match ran {
-                        Ran::Ended(result) => result,
-                        Ran::Late => Err(Failure::TIMEOUT),
-                        Ran::Stopped => Err(Failure::CANCELLED),
-                    };
-                    stopped = matches!(ran, Ran::Stopped);
                     self.safety = if stopped { Safety::Given } else { Safety::Unasked };
                     engine.complete(result);
                 }
-                Step::Shutdown if self.kind == Transport::Process => return Ok(End::Shutdown),
-                Step::Shutdown => {}
-                Step::End => return Ok(End::Input),
+                Next::Shutdown if self.kind == Transport::Process => return Ok(End::Shutdown),
+                Next::Shutdown => {}
+                Next::End => return Ok(End::Input),
             }
         }
     }
 
-    /// Runs a call to its end, its deadline or the loss of the connection, and everything around it meanwhile.
+    /// Runs a call to its end, its deadline or the loss of the connection, and everything around it meanwhile. Gives whether
+    /// it was told to stop.
     async fn run_call<E: Extension>(
         &mut self,
         extension: &mut E,
-        step: Run<'_>,
+        engine: &mut Engine<'_>,
         input_ended: &mut bool,
-    ) -> Result<Ran, ServeError<R::Error>> {
-        let Run { work, scratch, background } = step;
-        let Self { reader, writer, kind, clock, queue, stop, send_log, .. } = self;
+        result: &mut Result<Outcome, Failure>,
+    ) -> Result<bool, ServeError<R::Error>> {
+        let Some(Run { work, scratch, background }) = engine.run() else { return Ok(false) };
+        let Self { reader, writer, kind, clock, queue, stop, send_log, safety, .. } = self;
         let clock = *clock;
         let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
         let mut sink = QueueSink { queue, send_log: *send_log, held: None };
         let mut cx = Context::new(scratch, &mut sink, clock, deadline);
-        let (over, ended, nudged) = (Cell::new(false), Cell::new(false), Cell::new(false));
-        let safety = Cell::new(Safety::Missing);
-        let mut ran = None;
-        let result = {
-            let mut work = pin!(async {
-                let ran = {
-                    let mut handler = pin!(run(&mut *extension, work, &mut cx));
-                    poll_fn(|task| {
-                        // A handler that slept past its deadline does not wake up.
-                        if is_late() {
-                            return Poll::Ready(Ran::Late);
-                        }
-                        match handler.as_mut().poll(task) {
-                            _ if is_late() => Poll::Ready(Ran::Late),
-                            Poll::Ready(result) => Poll::Ready(Ran::Ended(result)),
-                            Poll::Pending if stop.as_mut().poll(task).is_ready() => Poll::Ready(Ran::Stopped),
-                            Poll::Pending => {
-                                if let Some(deadline) = deadline {
-                                    clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
-                                }
-                                Poll::Pending
-                            }
-                        }
-                    })
-                    .await
-                };
-                // At once: a transport that nobody reads may hold back the reply for as long as it likes.
-                if !matches!(ran, Ran::Ended(_)) {
-                    extension.safe_state().await;
-                    safety.set(Safety::Given);
-                }
-                ran
-            });
-            let mut around = pin!(around_call(background, *reader, *writer, queue, *kind, &over, &ended, &nudged));
+        let around = Around { over: Cell::new(false), ended: Cell::new(false), nudged: Cell::new(false) };
+        let mut ran = Ran::Stopped;
+        let mut outside = pin!(around.call(background, *reader, *writer, queue, *kind));
+        let mut lost = None;
+        {
+            let mut handler = pin!(run(&mut *extension, work, &mut cx));
             poll_fn(|task| {
-                if ran.is_none()
-                    && let Poll::Ready(end) = work.as_mut().poll(task)
-                {
-                    ran = Some(end);
-                    over.set(true);
+                // A handler that slept past its deadline does not wake up.
+                let polled = if is_late() { Poll::Pending } else { handler.as_mut().poll(task) };
+                if is_late() {
+                    *result = Err(Failure::TIMEOUT);
+                    ran = Ran::Late;
+                    return Poll::Ready(());
                 }
-                let around = around.as_mut().poll(task);
-                if nudged.take() {
-                    // What was answered may concern the handler: a run of its may be cancelled.
-                    task.waker().wake_by_ref();
+                match polled {
+                    Poll::Ready(ended) => {
+                        *result = ended;
+                        ran = Ran::Ended;
+                        return Poll::Ready(());
+                    }
+                    Poll::Pending if stop.as_mut().poll(task).is_ready() => return Poll::Ready(()),
+                    Poll::Pending => {
+                        if let Some(deadline) = deadline {
+                            clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+                        }
+                    }
                 }
-                around
+                around.poll(outside.as_mut(), task).map(|end| lost = Some(end))
             })
-            .await
+            .await;
+        }
+        // At once: a transport that nobody reads may hold back the reply for as long as it likes.
+        if lost.is_none() && ran != Ran::Ended {
+            let mut safe_state = pin!(extension.safe_state());
+            poll_fn(|task| {
+                if safe_state.as_mut().poll(task).is_ready() {
+                    *safety = Safety::Given;
+                    return Poll::Ready(());
+                }
+                around.poll(outside.as_mut(), task).map(|end| lost = Some(end))
+            })
+            .await;
+        }
+        around.over.set(true);
+        let end = match lost {
+            Some(end) => end,
+            None => poll_fn(|task| around.poll(outside.as_mut(), task)).await,
         };
-        self.safety = safety.get();
-        result?;
-        *input_ended = ended.get();
-        Ok(ran.unwrap_or(Ran::Stopped))
+        end?;
+        *input_ended = around.ended.get();
+        Ok(ran == Ran::Stopped)
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "each is a different part of the surroundings")]
-/// Reads, sends logs and answers what cannot wait while a handler runs, until it is `over` and all its logs are out, or the
-/// connection is lost.
-async fn around_call<R: Read, W: Write<Error = R::Error>>(
-    mut background: Background<'_>,
-    reader: &mut R,
-    writer: &mut W,
-    queue: &Queue<'_>,
-    kind: Transport,
-    over: &Cell<bool>,
-    ended: &Cell<bool>,
-    nudged: &Cell<bool>,
-) -> Result<(), ServeError<R::Error>> {
-    loop {
-        while let Some(mut filled) = queue.swap() {
-            for line in filled.lines() {
-                write_line(writer, line).await?;
+/// What goes on around a call.
+struct Around {
+    /// The call is over.
+    over: Cell<bool>,
+    /// The input has ended.
+    ended: Cell<bool>,
+    /// Something was answered.
+    nudged: Cell<bool>,
+}
+
+impl Around {
+    /// Reads, sends logs and answers what cannot wait while a handler runs, until it is over and all its logs are out, or the
+    /// connection is lost.
+    async fn call<R: Read, W: Write<Error = R::Error>>(
+        &self,
+        mut background: Background<'_>,
+        reader: &mut R,
+        writer: &mut W,
+        queue: &Queue<'_>,
+        kind: Transport,
+    ) -> Result<(), ServeError<R::Error>> {
+        loop {
+            while let Some(mut filled) = self.lines(queue, &mut background) {
+                while filled.length > 0 {
+                    for line in filled.lines() {
+                        write_line(writer, line).await?;
+                    }
+                    filled.length = queue.write_dropped(filled.memory);
+                }
+                queue.put_back(filled);
             }
-            let dropped = queue.dropped.take();
-            if dropped > 0
-                && let Some(length) = write_dropped(filled.memory, dropped)
-            {
-                write_line(writer, filled.memory.get(..length).unwrap_or_default()).await?;
+            if self.ended.get() && kind == Transport::Wire || self.over.get() && queue.is_empty() {
+                return Ok(());
             }
-            filled.length = 0;
-            queue.spare.set(Some(filled));
-            queue.sending.set(false);
+            let read = {
+                let space = background.space();
+                let has_space = !space.is_empty() && !self.ended.get();
+                let mut read = pin!(reader.read(space));
+                poll_fn(|task| match () {
+                    () if self.over.get() || !queue.is_empty() => Poll::Ready(None),
+                    () if has_space => read.as_mut().poll(task).map(Some),
+                    () => Poll::Pending,
+                })
+                .await
+            };
+            match read {
+                None => {}
+                Some(Ok(0)) => {
+                    self.ended.set(true);
+                    background.finish();
+                }
+                Some(Ok(count)) => background.commit(count),
+                Some(Err(error)) => flush_if_interrupted(writer, error).await?,
+            }
         }
-        if let Some(spare) = queue.spare.take() {
-            while let Some(line) = background.answer(spare.memory) {
-                write_line(writer, line).await?;
-                nudged.set(true);
-            }
-            queue.spare.set(Some(spare));
+    }
+
+    /// Polls [`call`](Self::call).
+    fn poll<F: Future>(&self, call: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
+        let polled = call.poll(task);
+        if self.nudged.take() {
+            // What was answered may concern the handler: a run of its may be cancelled.
+            task.waker().wake_by_ref();
         }
-        if ended.get() && kind == Transport::Wire || over.get() && queue.is_empty() {
-            return Ok(());
-        }
-        let read = {
-            let space = background.space();
-            let has_space = !space.is_empty() && !ended.get();
-            let mut read = pin!(reader.read(space));
-            poll_fn(|task| match () {
-                () if over.get() || !queue.is_empty() => Poll::Ready(None),
-                () if has_space => read.as_mut().poll(task).map(Some),
-                () => Poll::Pending,
-            })
-            .await
-        };
-        match read {
-            None => {}
-            Some(Ok(0)) => {
-                ended.set(true);
-                background.finish();
+        polled
+    }
+
+    /// Lines to be sent: logs, or else an answer to a line that need not wait; none if there is neither.
+    fn lines<'m>(&self, queue: &Queue<'m>, background: &mut Background<'_>) -> Option<Buffer<'m>> {
+        if let Some(mut filled) = queue.swap() {
+            if filled.length == 0 {
+                filled.length = queue.write_dropped(filled.memory);
             }
-            Some(Ok(count)) => background.commit(count),
-            Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {
-                writer.flush().await.map_err(ServeError::Write)?;
-            }
-            Some(Err(error)) => return Err(ServeError::Read(error)),
+            return Some(filled);
         }
+        let mut spare = queue.spare.take()?;
+        spare.length = background.answer(spare.memory).map_or(0, <[u8]>::len);
+        if spare.length == 0 {
+            queue.put_back(spare);
+            return None;
+        }
+        self.nudged.set(true);
+        Some(spare)
     }
 }
 
@@ -331,6 +345,14 @@ async fn write_line<W: Write>(writer: &mut W, mut line: &[u8]) -> Result<(), Ser
         }
     }
     writer.flush().await.map_err(ServeError::Write)
+}
+
+/// A reader that gives an error of the kind `Interrupted` wants the writer flushed, and is asked again.
+async fn flush_if_interrupted<W: Write>(writer: &mut W, error: W::Error) -> Result<(), ServeError<W::Error>> {
+    if error.kind() != ErrorKind::Interrupted {
+        return Err(ServeError::Read(error));
+    }
+    write_line(writer, &[]).await
 }
 
 /// Log lines between a handler and its transport: one buffer fills while the other is sent. Both are moved, not shared.
@@ -384,6 +406,21 @@ impl<'m> Queue<'m> {
         self.length.set(0);
         self.sending.set(true);
         self.filling.replace(Some(spare))
+    }
+
+    /// What was sent is done with.
+    fn put_back(&self, mut sent: Buffer<'m>) {
+        sent.length = 0;
+        self.spare.set(Some(sent));
+        self.sending.set(false);
+    }
+
+    /// Writes how many lines were dropped since it was told last; gives the length of that line, or 0.
+    fn write_dropped(&self, memory: &mut [u8]) -> usize {
+        match self.dropped.take() {
+            0 => 0,
+            dropped => write_dropped(memory, dropped).unwrap_or_default(),
+        }
     }
 }
 
