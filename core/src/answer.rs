@@ -148,12 +148,12 @@ fn member(
     }
     let (needed, capacity) = (out.needed().saturating_sub(start), out.capacity().saturating_sub(start));
     out.truncate(head);
-    rpc::write_error(&mut out, rpc::INTERNAL_ERROR, |out| {
-        out.text_part("reply too large: it needs ");
-        out.usize(needed);
-        out.text_part(" bytes, there is room for ");
-        out.usize(capacity);
-    });
+    rpc::begin_error(&mut out, rpc::INTERNAL_ERROR);
+    out.raw(b"reply too large: it needs ");
+    out.usize(needed);
+    out.raw(b" bytes, there is room for ");
+    out.usize(capacity);
+    rpc::end_error(&mut out);
     Some(out.len())
 }
 

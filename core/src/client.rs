@@ -448,10 +448,10 @@ impl RequestContext<'_> {
 pub fn write_refusal(request: &PeerRequest<'_>, out: &mut Writer<'_>) {
     let id = request.id.as_bytes();
     rpc::write_head(out, if id.len() <= rpc::MAX_ID { id } else { b"null" });
-    rpc::write_error(out, rpc::METHOD_NOT_FOUND, |out| {
-        out.text_part("Unknown method: ");
-        rpc::Quoted(request.method).write_escaped(out);
-    });
+    rpc::begin_error(out, rpc::METHOD_NOT_FOUND);
+    out.raw(b"Unknown method: ");
+    rpc::Quoted(request.method).write_escaped(out);
+    rpc::end_error(out);
     out.byte(b'\n');
 }
 

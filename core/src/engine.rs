@@ -7,7 +7,7 @@ use crate::context::Scratch;
 use crate::event::Event;
 use crate::extension::{Call, CallContext, Config, Failure, Outcome, Value};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
-use crate::json::check::{Span, SyntaxError, SyntaxErrorKind};
+use crate::json::check::{Parts, Span, SyntaxError, SyntaxErrorKind};
 use crate::json::view::Json;
 #[cfg(feature = "waza")]
 use crate::json::view::Text;
@@ -462,7 +462,7 @@ impl<'m> Engine<'m> {
 
     fn initialized(&mut self) -> usize {
         let (manifest, limits) = (self.manifest, self.limits());
-        let end = self.reply.answer(self.memory, |out| gevals::write_manifest(out, manifest, limits));
+        let end = self.reply.answer(self.memory, &mut |out| gevals::write_manifest(out, manifest, limits));
         if self.reply.is_error() {
             self.not_initialized();
         } else {
@@ -602,7 +602,7 @@ impl<'m> Engine<'m> {
         #[cfg(feature = "waza")]
         if let Some((method, params)) = waza_request(text, spans).filter(|_| !self.evals.is_empty()) {
             let evals = &self.evals;
-            let end = self.reply.answer(self.memory, |out| waza::answer_from(evals, method, params, out));
+            let end = self.reply.answer(self.memory, &mut |out| waza::answer_from(evals, method, params, out));
             return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
         }
         let request = if self.session.is_shutting_down() || self.session == Session::Ended {
@@ -638,9 +638,9 @@ impl<'m> Engine<'m> {
                 if let Some(gate) = self.gate {
                     gate.close();
                 }
-                self.reply.answer(self.memory, |out| out.raw(b",\"result\":{}}"))
+                self.reply.answer(self.memory, &mut |out| out.raw(b",\"result\":{}}"))
             }
-            Err(refusal) => self.reply.answer(self.memory, |out| gevals::write_refusal(out, refusal, text, spans)),
+            Err(refusal) => self.reply.answer(self.memory, &mut |out| gevals::write_refusal(out, refusal, text, spans)),
         };
         if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
     }
@@ -658,13 +658,13 @@ impl<'m> Engine<'m> {
                 let nanos = 1_000_000_000 * amplifier::TIMEOUT.as_secs();
                 return self.start(request, 0, length, Members::Amplifier(spans), Some(nanos));
             }
-            Ok(Request::Health) => self.reply.answer(self.memory, |out| out.raw(b"\"status\":\"ok\"}")),
+            Ok(Request::Health) => self.reply.answer(self.memory, &mut |out| out.raw(b"\"status\":\"ok\"}")),
             Ok(Request::Describe) => {
                 let manifest = self.manifest;
-                self.reply.answer(self.memory, |out| amplifier::write_description(out, manifest))
+                self.reply.answer(self.memory, &mut |out| amplifier::write_description(out, manifest))
             }
             Ok(request) => {
-                let end = self.reply.answer(self.memory, |out| out.raw(b"\"ok\":true,\"result\":{}}"));
+                let end = self.reply.answer(self.memory, &mut |out| out.raw(b"\"ok\":true,\"result\":{}}"));
                 self.start(request, 0, length, Members::Amplifier(spans), None);
                 // The acknowledgement goes first.
                 if let State::Running(running) = core::mem::replace(&mut self.state, State::Idle) {
@@ -672,7 +672,9 @@ impl<'m> Engine<'m> {
                 }
                 end
             }
-            Err(refusal) => self.reply.answer(self.memory, |out| amplifier::write_refusal(out, refusal, text, &spans)),
+            Err(refusal) => {
+                self.reply.answer(self.memory, &mut |out| amplifier::write_refusal(out, refusal, text, &spans))
+            }
         };
         Done::Reply(end)
     }
@@ -731,25 +733,19 @@ impl<'m> Engine<'m> {
             Request::Event { event } => event,
             _ => empty_object(text, members, &self.spans)?,
         };
-        let (before, rest) = text.split_at_mut_checked(taken.start as usize)?;
-        let (value, after) = rest.split_at_mut_checked((taken.end as usize).checked_sub(taken.start as usize)?)?;
-        let (before, after) = (&*before, &*after);
-        // What is left of the message, by its offsets in the whole of it.
-        let part = move |span: Span| match (span.start.checked_sub(taken.end), span.end.checked_sub(taken.end)) {
-            (Some(start), Some(end)) => after.get(start as usize..end as usize).unwrap_or_default(),
-            _ => before.get(span.start as usize..span.end as usize).unwrap_or_default(),
-        };
+        let (value, line) = Parts::take(text, taken)?;
         let work = match request {
             Request::Execute { index, .. } => {
                 let context = match members {
-                    Members::Gevals => gevals::context(&self.spans, part),
+                    Members::Gevals => gevals::context(&self.spans, &line),
                     #[cfg(feature = "amplifier")]
-                    Members::Amplifier(spans) => {
-                        CallContext { session_id: rpc::string(part(spans.session_in(part))), ..CallContext::default() }
-                    }
+                    Members::Amplifier(spans) => CallContext {
+                        session_id: rpc::string(line.of(spans.session_in(&line))),
+                        ..CallContext::default()
+                    },
                     #[cfg(feature = "namel3ss")]
                     Members::Namel3ss(spans) => {
-                        CallContext { namel3ss: spans.surroundings(part), ..CallContext::default() }
+                        CallContext { namel3ss: spans.surroundings(&line), ..CallContext::default() }
                     }
                 };
                 let context = CallContext { timeout_nanos, ..context };
@@ -883,7 +879,9 @@ impl Background<'_> {
                             waza::answer_from(self.evals, method, params, &mut out);
                             if !out.fits() {
                                 out.truncate(start);
-                                rpc::write_error(&mut out, rpc::INTERNAL_ERROR, |out| out.text_part("reply too large"));
+                                rpc::begin_error(&mut out, rpc::INTERNAL_ERROR);
+                                out.raw(b"reply too large");
+                                rpc::end_error(&mut out);
                             }
                             out.len()
                         })
@@ -931,12 +929,12 @@ pub(crate) fn reserve_for(member: &[u8]) -> usize {
 }
 
 pub(crate) fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
-    protocol.write_fault(out, b"", rpc::PARSE_ERROR, |out| {
-        out.text_part("line too long: ");
-        out.usize(dropped);
-        out.text_part(" bytes, the limit is ");
-        out.usize(limit);
-    });
+    protocol.begin_fault(out, b"", rpc::PARSE_ERROR);
+    out.raw(b"line too long: ");
+    out.usize(dropped);
+    out.raw(b" bytes, the limit is ");
+    out.usize(limit);
+    rpc::end_error(out);
     out.len()
 }
 
@@ -945,25 +943,25 @@ pub(crate) fn parse_error(
     protocol: Protocol,
     SyntaxError { kind, offset }: SyntaxError,
 ) -> usize {
-    protocol.write_fault(out, b"", rpc::PARSE_ERROR, |out| {
-        out.text_part("Parse error: ");
-        out.text_part(kind.text());
-        if let SyntaxErrorKind::TooDeep { limit } = kind {
-            out.byte(b' ');
-            out.usize(limit);
-        }
-        out.text_part(" at byte ");
-        out.usize(offset);
-    });
+    protocol.begin_fault(out, b"", rpc::PARSE_ERROR);
+    out.raw(b"Parse error: ");
+    out.text_part(kind.text());
+    if let SyntaxErrorKind::TooDeep { limit } = kind {
+        out.byte(b' ');
+        out.usize(limit);
+    }
+    out.raw(b" at byte ");
+    out.usize(offset);
+    rpc::end_error(out);
     out.len()
 }
 
 pub(crate) fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> usize {
     rpc::write_head(out, id);
-    rpc::write_error(out, rpc::INVALID_REQUEST, |out| {
-        out.text_part("Invalid Request: ");
-        out.text_part(fault);
-    });
+    rpc::begin_error(out, rpc::INVALID_REQUEST);
+    out.raw(b"Invalid Request: ");
+    out.text_part(fault);
+    rpc::end_error(out);
     out.len()
 }
 

@@ -83,7 +83,7 @@ impl Reply {
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
-        self.protocol
+        self.protocol.spoken()
     }
 
     pub(crate) fn output(
@@ -110,7 +110,7 @@ impl Reply {
         let end = out.len();
         self.stage = Stage::InOutputs;
         self.has_message |= name == "message";
-        let as_string = end <= self.limit && self.protocol == Protocol::Gevals;
+        let as_string = end <= self.limit && self.protocol() == Protocol::Gevals;
         self.end = if as_string { stringify(memory, start, end, self.limit) } else { end };
         if self.end > self.limit {
             self.at_least = true;
@@ -125,7 +125,7 @@ impl Reply {
         }
         self.text = None;
         let mut out = writer(memory, self.end, self.limit);
-        if self.protocol == Protocol::Gevals {
+        if self.protocol() == Protocol::Gevals {
             out.raw(if self.stage == Stage::InOutputs { b"},\"message\":\"" } else { b",\"message\":\"" });
         } else if self.has_message {
             self.stage = Stage::Closed;
@@ -151,13 +151,18 @@ impl Reply {
     }
 
     /// Answers otherwise than with an outcome: `write` goes on behind the head.
-    pub(crate) fn answer(&mut self, memory: &mut [u8], write: impl FnOnce(&mut Writer<'_>)) -> usize {
+    pub(crate) fn answer(&mut self, memory: &mut [u8], write: &mut dyn FnMut(&mut Writer<'_>)) -> usize {
         if self.is_silent() {
             return self.start;
         }
         let mut out = writer(memory, self.head, self.limit);
         write(&mut out);
         self.end = out.len();
+        self.or_too_large(memory)
+    }
+
+    /// In place of a reply that did not fit goes an error.
+    fn or_too_large(&mut self, memory: &mut [u8]) -> usize {
         if self.end > self.limit {
             let failure = self.too_large(self.end);
             self.end = self.error(memory, &failure);
@@ -184,11 +189,7 @@ impl Reply {
             Err(_) if self.end > self.limit => self.succeed(memory),
             Err(failure) => self.error(memory, &failure),
         };
-        if self.end > self.limit {
-            let failure = self.too_large(self.end);
-            self.end = self.error(memory, &failure);
-        }
-        self.end
+        self.or_too_large(memory)
     }
 
     /// Ends the reply with an error, whatever kind of failure it was.
@@ -199,21 +200,21 @@ impl Reply {
 
     fn succeed(&mut self, memory: &mut [u8]) -> usize {
         let mut out = writer(memory, self.end, self.limit);
-        let in_outputs = self.stage == Stage::InOutputs && self.protocol == Protocol::Gevals;
+        let in_outputs = self.stage == Stage::InOutputs && self.protocol() == Protocol::Gevals;
         out.raw(if in_outputs { b"}}}" } else { self.closing() });
         out.len()
     }
 
     /// The operation's own logic failed: what was written as a success becomes a failure that keeps the outputs.
     fn fail(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
-        if self.protocol != Protocol::Gevals && (self.body == self.end || self.protocol != Protocol::Amplifier) {
+        if self.protocol() != Protocol::Gevals && (self.body == self.end || self.protocol() != Protocol::Amplifier) {
             return self.error(memory, failure);
         }
         // The text goes to its place first: what goes before it may be longer than what it was written behind.
         let prefix = self.protocol.failure_with_outputs();
         let shift = self.head.saturating_add(prefix.len()).saturating_sub(self.body);
         let middle = |out: &mut Writer<'_>| {
-            if self.protocol == Protocol::Gevals {
+            if self.protocol() == Protocol::Gevals {
                 out.raw(if self.stage == Stage::InOutputs { b"},\"error\":\"" } else { b",\"error\":\"" });
             } else {
                 out.raw(b"},\"code\":\"");

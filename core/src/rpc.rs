@@ -124,7 +124,13 @@ pub(crate) fn classify(text: &[u8], spans: &Spans) -> Envelope {
 
 /// The JSON text of a message's id; empty where there is none.
 pub(crate) fn id<'t>(text: &'t [u8], spans: &Spans) -> &'t [u8] {
-    spans.get(ID).map_or(&[], |span| span.of(text))
+    member(text, spans, ID)
+}
+
+/// The JSON text of a member's value; empty where there is none.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+pub(crate) fn member<'t>(text: &'t [u8], spans: &Spans, slot: usize) -> &'t [u8] {
+    spans.get(slot).map_or(&[], |span| span.of(text))
 }
 
 /// Whether a line brings a reply, in whatever protocol: all do but notifications, replies, and batches of these.
@@ -174,12 +180,15 @@ pub(crate) fn write_head(out: &mut Writer<'_>, id: &[u8]) {
     out.raw(if id.is_empty() { b"null" } else { id });
 }
 
-/// `,"error":{…}}`: what makes an error reply of [`write_head`].
-pub(crate) fn write_error(out: &mut Writer<'_>, code: i32, text: impl FnOnce(&mut Writer<'_>)) {
+/// `,"error":{"code":…,"message":"`: what makes an error reply of [`write_head`], up to where its text goes.
+pub(crate) fn begin_error(out: &mut Writer<'_>, code: i32) {
     out.raw(b",\"error\":{\"code\":");
     out.i32(code);
     out.raw(b",\"message\":\"");
-    text(out);
+}
+
+/// What closes an error reply behind its text.
+pub(crate) fn end_error(out: &mut Writer<'_>) {
     out.raw(b"\"}}");
 }
 

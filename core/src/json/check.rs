@@ -121,8 +121,38 @@ impl Span {
         if self.is_absent() { 0 } else { text.get(self.start as usize).copied().unwrap_or_default() }
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn of(self, text: &[u8]) -> &[u8] {
         text.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
+/// A message out of which one value was taken. What is left is found by its offsets in the whole.
+pub(crate) struct Parts<'t> {
+    before: &'t [u8],
+    after: &'t [u8],
+    /// Where `after` begins.
+    end: usize,
+}
+
+impl<'t> Parts<'t> {
+    /// Takes the value at `taken` out of `text`.
+    pub(crate) fn take(text: &'t mut [u8], taken: Span) -> Option<(&'t mut [u8], Self)> {
+        let end = taken.end as usize;
+        let (head, after) = text.split_at_mut_checked(end)?;
+        let (before, value) = head.split_at_mut_checked(taken.start as usize)?;
+        Some((value, Self { before, after, end }))
+    }
+
+    /// The text of another value; empty where there is none, or where it reached over the one that was taken.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn of(&self, span: Span) -> &'t [u8] {
+        let (start, end) = (span.start as usize, span.end as usize);
+        let part = match start.checked_sub(self.end) {
+            Some(start) => self.after.get(start..end.wrapping_sub(self.end)),
+            None => self.before.get(start..end),
+        };
+        part.unwrap_or_default()
     }
 }
 
@@ -479,6 +509,7 @@ impl<'t> Scanner<'t> {
         Some(rest)
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn digits(&mut self, from: &'t [u8]) -> Option<&'t [u8]> {
         let mut rest = from;
         while let [b'0'..=b'9', after @ ..] = rest {
@@ -516,9 +547,9 @@ impl<'t> Scanner<'t> {
         match rest {
             [] => self.fault(SyntaxErrorKind::UnexpectedEnd, rest),
             [b'\\', escape @ ..] => self.escape(escape),
-            [0x80..=0xFF, ..] => match utf8_length(rest).and_then(|length| rest.get(length..)) {
-                Some(rest) => Some(rest),
-                None => self.fault(SyntaxErrorKind::NotUtf8, rest),
+            [0x80..=0xFF, ..] => match foreign(rest) {
+                Ok(rest) => Some(rest),
+                Err(rest) => self.fault(SyntaxErrorKind::NotUtf8, rest),
             },
             _ => self.fault(SyntaxErrorKind::ControlCharacter, rest),
         }
@@ -547,7 +578,7 @@ impl<'t> Scanner<'t> {
     fn end(&mut self, rest: Option<&'t [u8]>) -> Result<(), SyntaxError> {
         match rest.map(space) {
             Some([]) => return Ok(()),
-            Some(rest @ [0x80..=0xFF, ..]) => self.unexpected(rest),
+            Some(rest @ [0x80..=0xFF, ..]) => self.unexpected(rest).map(|_| ()),
             Some(rest) => self.fault(SyntaxErrorKind::TrailingData, rest),
             None => None::<()>,
         };
@@ -555,9 +586,11 @@ impl<'t> Scanner<'t> {
     }
 
     #[inline(never)]
-    fn unexpected<T>(&mut self, rest: &[u8]) -> Option<T> {
+    fn unexpected(&mut self, rest: &[u8]) -> Option<&'t [u8]> {
         let kind = match rest {
-            [0x80..=0xFF, ..] if utf8_length(rest).is_none() => SyntaxErrorKind::NotUtf8,
+            [0x80..=0xFF, ..] if foreign(rest).is_err_and(|fault| fault.len() == rest.len()) => {
+                SyntaxErrorKind::NotUtf8
+            }
             [_, ..] => SyntaxErrorKind::UnexpectedByte,
             [] if self.text.is_empty() => SyntaxErrorKind::Empty,
             [] => SyntaxErrorKind::UnexpectedEnd,
@@ -682,16 +715,12 @@ static PLAIN: [bool; 256] = {
     table
 };
 
-/// The length of the well-formed UTF-8 sequence beyond ASCII that `bytes` starts with (Unicode 15, table 3-7).
-pub(crate) fn utf8_length(bytes: &[u8]) -> Option<usize> {
-    let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    let (&first, &second) = (bytes.first()?, bytes.get(1)?);
-    match (first, second) {
-        (0xC2..=0xDF, 0x80..=0xBF) => Some(2),
-        (0xE0, 0xA0..=0xBF) | (0xE1..=0xEC | 0xEE..=0xEF, 0x80..=0xBF) | (0xED, 0x80..=0x9F) if continues(2) => Some(3),
-        (0xF0, 0x90..=0xBF) | (0xF1..=0xF3, 0x80..=0xBF) | (0xF4, 0x80..=0x8F) if continues(2) && continues(3) => {
-            Some(4)
-        }
-        _ => None,
+/// What follows the bytes beyond ASCII that `text` starts with, if they are UTF-8 (Unicode 15, table 3-7); else what begins
+/// with the first sequence that is none.
+fn foreign(text: &[u8]) -> Result<&[u8], &[u8]> {
+    let length = text.iter().take_while(|byte| **byte >= 0x80).count();
+    match core::str::from_utf8(text.get(..length).unwrap_or_default()) {
+        Ok(_) => Ok(text.get(length..).unwrap_or_default()),
+        Err(error) => Err(text.get(error.valid_up_to()..).unwrap_or_default()),
     }
 }

@@ -55,7 +55,7 @@
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod float;
 
-use super::{number, raw::RAW_TOKEN, write::Writer};
+use super::{number, raw::RAW_TOKEN, view::escape, write::Writer};
 use core::{fmt, mem};
 use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected,
@@ -1385,8 +1385,9 @@ fn plain_length(text: &[u8]) -> usize {
     text.len() - rest.len() + rest.iter().take_while(|byte| !matches!(**byte, b'"' | b'\\')).count()
 }
 
-/// The length of the value at the start of `text`, which is no white space.
-fn value_length(text: &[u8]) -> Option<usize> {
+/// The length of the value at the start of `text`, which is no white space; none if there is no value, or no end of it.
+/// Containers are counted, not remembered: in checked text their brackets are known to match.
+pub(super) fn value_length(text: &[u8]) -> Option<usize> {
     match text.first()? {
         b'"' | b'{' | b'[' => {}
         _ => return Some(scalar_length(text)).filter(|length| *length > 0),
@@ -1412,15 +1413,6 @@ fn value_length(text: &[u8]) -> Option<usize> {
 }
 
 /// Decodes the escapes of a string (RFC 8259 §7) in place.
-///
-/// ```text
-/// char = unescaped /
-///     escape (
-///         %x22 / %x5C / %x2F /    ; "  \  /
-///         %x62 / %x66 / %x6E /    ; b  f  n
-///         %x72 / %x74 /           ; r  t
-///         %x75 4HEXDIG )          ; uXXXX
-/// ```
 fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], Fault> {
     let mut read = plain;
     let mut written = plain;
@@ -1430,36 +1422,12 @@ fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], Fault> {
             read += 1;
             continue;
         }
-        let escape = body.get(read + 1).copied().ok_or(Fault::NotJson)?;
-        read += 2;
-        let byte = match escape {
-            b'"' | b'\\' | b'/' => escape,
-            b'b' => 0x08,
-            b'f' => 0x0c,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'u' => {
-                let mut code = hex4(body, read)?;
-                read += 4;
-                if code & 0xf800 == 0xd800 {
-                    // A high surrogate, then `\u` and a low one (RFC 8259 §7).
-                    let low = match body.get(read..) {
-                        Some([b'\\', b'u', ..]) if code < 0xdc00 => hex4(body, read + 2)?,
-                        _ => return Err(Fault::LoneSurrogate),
-                    };
-                    if low & 0xfc00 != 0xdc00 {
-                        return Err(Fault::LoneSurrogate);
-                    }
-                    read += 6;
-                    code = 0x1_0000 + ((code & 0x3ff) << 10) + (low & 0x3ff);
-                }
-                put_utf8(body, &mut written, code);
-                continue;
-            }
-            _ => return Err(Fault::NotJson),
-        };
-        put(body, &mut written, byte);
+        let (code, length) = escape(body.get(read..).unwrap_or_default()).ok_or(Fault::NotJson)?;
+        if code & !0x7FF == 0xD800 {
+            return Err(Fault::LoneSurrogate);
+        }
+        read += length;
+        put_utf8(body, &mut written, code);
     }
     body.get(..written).ok_or(Fault::NotJson)
 }
@@ -1489,21 +1457,6 @@ pub(super) fn put_utf8(body: &mut [u8], written: &mut usize, code: u32) {
         put(body, written, low(6));
     }
     put(body, written, low(0));
-}
-
-fn hex4(body: &[u8], at: usize) -> Result<u32, Fault> {
-    let (digits, _) = body.get(at..).and_then(|tail| tail.split_first_chunk::<4>()).ok_or(Fault::NotJson)?;
-    let mut code = 0;
-    for &digit in digits {
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            b'A'..=b'F' => digit - b'A' + 10,
-            _ => return Err(Fault::NotJson),
-        };
-        code = code << 4 | u32::from(value);
-    }
-    Ok(code)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use core::fmt::{self, Write as _};
 
-use super::check::{SyntaxError, check, plain};
+use super::check::{SyntaxError, check};
+use super::de::put_utf8;
 
 /// A JSON value, as a view over its text.
 ///
@@ -178,51 +179,14 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Takes the next value of checked text off `rest`, past the commas, colons and spaces before it. Containers are counted,
-/// not remembered: their brackets are known to match.
+/// Takes the next value of checked text off `rest`, past the commas, colons and spaces before it.
 fn take_value<'a>(rest: &mut &'a [u8]) -> Option<Json<'a>> {
-    let mut text = *rest;
-    while let [b' ' | b'\t' | b'\n' | b'\r' | b',' | b':', after @ ..] = text {
-        text = after;
+    while let [b' ' | b'\t' | b'\n' | b'\r' | b',' | b':', after @ ..] = *rest {
+        *rest = after;
     }
-    let mut after = text;
-    let mut open = 0_usize;
-    loop {
-        after = match after {
-            [b'"', string @ ..] => behind_string(string),
-            [b'{' | b'[', inside @ ..] => {
-                open += 1;
-                inside
-            }
-            [b'}' | b']', outside @ ..] if open > 0 => {
-                open -= 1;
-                outside
-            }
-            [b' ' | b'\t' | b'\n' | b'\r' | b',' | b':', more @ ..] if open > 0 => more,
-            [] | [b'}' | b']' | b',' | b':' | b' ' | b'\t' | b'\n' | b'\r', ..] => break,
-            [_, scalar @ ..] => {
-                after = scalar;
-                continue;
-            }
-        };
-        if open == 0 {
-            break;
-        }
-    }
-    let value = text.get(..text.len() - after.len())?;
+    let (value, after) = rest.split_at_checked(super::de::value_length(rest)?)?;
     *rest = after;
-    (!value.is_empty()).then_some(Json { text: value })
-}
-
-/// What follows the closing quote of a checked string, from behind its opening quote.
-fn behind_string(mut rest: &[u8]) -> &[u8] {
-    loop {
-        rest = match plain(rest) {
-            [b'"', after @ ..] => return after,
-            [b'\\', _, after @ ..] | [_, after @ ..] => after,
-            [] => return &[],
-        };
-    }
+    Some(Json { text: value })
 }
 
 /// A JSON string, as a view: it compares, prints and iterates as its decoded text does.
@@ -281,10 +245,7 @@ impl<'a> Text<'a> {
         let capacity = memory.len();
         let mut length = 0;
         for char in self.chars() {
-            if let Some(room) = memory.get_mut(length..length + char.len_utf8()) {
-                char.encode_utf8(room);
-            }
-            length += char.len_utf8();
+            put_utf8(memory, &mut length, u32::from(char));
         }
         match memory.get(..length) {
             Some(text) => Ok(core::str::from_utf8(text).unwrap_or_default()),
@@ -350,64 +311,76 @@ impl Iterator for Chars<'_> {
     type Item = char;
 
     fn next(&mut self) -> Option<char> {
-        let byte = self.byte()?;
-        let code = match byte {
-            // RFC 8259 §7.
-            b'\\' => match self.byte()? {
-                b'b' => 0x08,
-                b'f' => 0x0C,
-                b'n' => 0x0A,
-                b'r' => 0x0D,
-                b't' => 0x09,
-                b'u' => self.unit_escape(),
-                byte => u32::from(byte),
-            },
-            0..0x80 => u32::from(byte),
+        let (first, mut after) = self.rest.split_first()?;
+        let code = match first {
+            b'\\' => {
+                let (code, length) = escape(self.rest)?;
+                after = self.rest.get(length..)?;
+                code
+            }
+            0..0x80 => u32::from(*first),
             // RFC 3629 §3: as many ones at the front as there are bytes. Each that follows has six bits, and takes one of
             // the first's.
             _ => {
-                let (mut code, mut mask, mut ones) = (u32::from(byte), 0x3F, byte);
+                let (mut code, mut mask, mut ones) = (u32::from(*first), 0x3F, *first);
                 while ones & 0x40 != 0 {
-                    code = code << 6 | u32::from(self.byte()? & 0x3F);
+                    let next;
+                    (next, after) = after.split_first()?;
+                    code = code << 6 | u32::from(next & 0x3F);
                     mask = mask << 5 | 0x1F;
                     ones <<= 1;
                 }
                 code & mask
             }
         };
+        self.rest = after;
         Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 }
 
-impl Chars<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (byte, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(*byte)
-    }
-
-    fn unit_escape(&mut self) -> u32 {
-        let high = self.hex();
-        if (0xD800..0xDC00).contains(&high)
-            && let [b'\\', b'u', digits @ ..] = self.rest
-        {
-            let mut ahead = Chars { rest: digits };
-            let low = ahead.hex();
-            if (0xDC00..0xE000).contains(&low) {
-                self.rest = ahead.rest;
-                return 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+/// Reads the escape that `text` starts with, its reverse solidus included; gives the code point and the escape's length. Of
+/// a pair of surrogates it is one; half of one is given as it is.
+///
+/// ```text
+/// escape (
+///     %x22 / %x5C / %x2F /    ; "  \  /
+///     %x62 / %x66 / %x6E /    ; b  f  n
+///     %x72 / %x74 /           ; r  t
+///     %x75 4HEXDIG )          ; uXXXX      (RFC 8259 §7)
+/// ```
+#[cold]
+pub(super) fn escape(text: &[u8]) -> Option<(u32, usize)> {
+    let letter = *text.get(1)?;
+    let code = match letter {
+        b'"' | b'\\' | b'/' => letter,
+        b'b' => 0x08,
+        b'f' => 0x0C,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'u' => {
+            let high = unit(text)?;
+            if high & 0xFC00 == 0xD800
+                && let Some(rest @ [b'\\', b'u', ..]) = text.get(6..)
+                && let Some(low) = unit(rest)
+                && low & 0xFC00 == 0xDC00
+            {
+                return Some((0x1_0000 + ((high & 0x3FF) << 10) + (low & 0x3FF), 12));
             }
+            return Some((high, 6));
         }
-        high
-    }
+        _ => return None,
+    };
+    Some((u32::from(code), 2))
+}
 
-    fn hex(&mut self) -> u32 {
-        let mut code = 0;
-        for _ in 0..4 {
-            let digit = self.byte().unwrap_or_default();
-            // The low bits of a letter count from one; its bit 6 tells it from a digit.
-            code = code << 4 | u32::from((digit & 0xF).wrapping_add((digit >> 6) * 9));
-        }
-        code
+/// The value of the four digits in `\uXXXX`.
+fn unit(text: &[u8]) -> Option<u32> {
+    let mut code = 0;
+    for digit in text.get(2..6)? {
+        // The low bits of a letter count from one; its bit 6 tells it from a digit.
+        let value = (digit & 0xF).wrapping_add((digit >> 6).wrapping_mul(9));
+        code = code << 4 | u32::from(Some(value).filter(|_| digit.is_ascii_hexdigit())?);
     }
+    Some(code)
 }

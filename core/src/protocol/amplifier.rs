@@ -9,7 +9,7 @@ use core::time::Duration;
 use super::Request;
 use crate::event::{Event, EventError};
 use crate::extension::FailureKind;
-use crate::json::check::{self, Key, Level, Span, SyntaxError};
+use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
 use crate::json::view::{Json, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Kind, Manifest};
@@ -77,8 +77,8 @@ impl Spans {
     }
 
     /// [`session`](Self::session), found by `part` in what is left of the request's text.
-    pub(crate) fn session_in<'a>(&self, part: impl Fn(Span) -> &'a [u8]) -> Span {
-        self.session(rpc::string(part(self.get(OP))).is_some_and(|op| op == "invoke"))
+    pub(crate) fn session_in(&self, line: &Parts<'_>) -> Span {
+        self.session(rpc::string(line.of(self.get(OP))).is_some_and(|op| op == "invoke"))
     }
 
     /// A member that every call has and that is wanted no more once it runs: the operation's name.

@@ -13,7 +13,7 @@
 use crate::context::Level as LogLevel;
 use crate::duration::GoDuration;
 use crate::extension::{Agent, CallContext, FailureKind, Phase};
-use crate::json::check::{Key, Level, Span};
+use crate::json::check::{Key, Level, Parts, Span};
 use crate::json::view::{Json, Text, has_escapes};
 use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
@@ -85,7 +85,7 @@ pub(crate) enum Refusal {
 
 /// Reads a request whose envelope is in order.
 pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, Refusal> {
-    let method = spans.get(rpc::METHOD).map_or(&[][..], |span| span.of(text));
+    let method = rpc::member(text, spans, rpc::METHOD);
     if is(method, "execute") {
         execute(text, spans, manifest)
     } else if is(method, "initialize") {
@@ -100,7 +100,7 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
 
 /// Whether a request is one that starts a session.
 pub(crate) fn is_initialize(text: &[u8], spans: &Spans) -> bool {
-    is(spans.get(rpc::METHOD).map_or(&[][..], |span| span.of(text)), "initialize")
+    is(rpc::member(text, spans, rpc::METHOD), "initialize")
 }
 
 /// Whether the JSON string `value` is `name`, which must have nothing to escape in it.
@@ -115,7 +115,7 @@ fn is(value: &[u8], name: &str) -> bool {
 
 /// JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
 fn params_are_structured(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
-    match spans.get(rpc::PARAMS).map_or(&[][..], |span| span.of(text)) {
+    match rpc::member(text, spans, rpc::PARAMS) {
         [] | [b'{' | b'[' | b'n', ..] => Ok(()),
         _ => Err(Refusal::Params { member: "params", fault: "expected an object" }),
     }
@@ -132,7 +132,7 @@ fn params_are_members(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
 fn initialize(text: &[u8], spans: &Spans) -> Result<Request, Refusal> {
     params_are_members(text, spans)?;
     let config = spans.get(CONFIG).copied().unwrap_or_default();
-    match rpc::string(spans.get(PROTOCOL_VERSION).map_or(&[][..], |span| span.of(text))) {
+    match rpc::string(rpc::member(text, spans, PROTOCOL_VERSION)) {
         Some(version) if version == VERSION => {}
         _ => return Err(Refusal::UnsupportedVersion),
     }
@@ -145,7 +145,7 @@ fn initialize(text: &[u8], spans: &Spans) -> Result<Request, Refusal> {
 
 fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, Refusal> {
     params_are_members(text, spans)?;
-    let operation = match spans.get(OPERATION).map_or(&[][..], |span| span.of(text)) {
+    let operation = match rpc::member(text, spans, OPERATION) {
         [b'"', raw @ .., b'"'] => raw,
         [] => return Err(Refusal::Params { member: "operation", fault: "required, but missing" }),
         _ => return Err(Refusal::Params { member: "operation", fault: "expected a string" }),
@@ -172,31 +172,26 @@ fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, R
 
 /// Writes a refusal behind the head of its reply.
 pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: &Spans) {
-    let named = |out: &mut Writer<'_>, what, slot: usize| {
-        out.text_part(what);
-        if let Some(name) = rpc::string(spans.get(slot).map_or(&[][..], |span| span.of(text))) {
-            Quoted(name).write_escaped(out);
+    let (code, lead, fault, named) = match refusal {
+        Refusal::UnknownMethod => (rpc::METHOD_NOT_FOUND, "Unknown method: ", "", Some(rpc::METHOD)),
+        Refusal::UnknownOperation => (rpc::METHOD_NOT_FOUND, "Unknown operation: ", "", Some(OPERATION)),
+        Refusal::Params { member, fault } => (rpc::INVALID_PARAMS, member, fault, None),
+        Refusal::UnsupportedVersion => (rpc::INVALID_PARAMS, "protocolVersion", "only 0.0.1 is supported", None),
+        Refusal::AfterShutdown => {
+            (rpc::INVALID_REQUEST, "Invalid Request", "the session was shut down; initialize starts another", None)
         }
     };
-    match refusal {
-        Refusal::UnknownMethod => {
-            rpc::write_error(out, rpc::METHOD_NOT_FOUND, |out| named(out, "Unknown method: ", rpc::METHOD));
+    rpc::begin_error(out, code);
+    out.text_part(lead);
+    if let Some(slot) = named {
+        if let Some(name) = rpc::string(rpc::member(text, spans, slot)) {
+            Quoted(name).write_escaped(out);
         }
-        Refusal::UnknownOperation => {
-            rpc::write_error(out, rpc::METHOD_NOT_FOUND, |out| named(out, "Unknown operation: ", OPERATION));
-        }
-        Refusal::Params { member, fault } => rpc::write_error(out, rpc::INVALID_PARAMS, |out| {
-            out.text_part(member);
-            out.text_part(": ");
-            out.text_part(fault);
-        }),
-        Refusal::UnsupportedVersion => rpc::write_error(out, rpc::INVALID_PARAMS, |out| {
-            out.text_part("protocolVersion: only 0.0.1 is supported");
-        }),
-        Refusal::AfterShutdown => rpc::write_error(out, rpc::INVALID_REQUEST, |out| {
-            out.text_part("Invalid Request: the session was shut down; initialize starts another");
-        }),
+    } else {
+        out.raw(b": ");
+        out.text_part(fault);
     }
+    rpc::end_error(out);
 }
 
 /// Reads the context's timeout: absent, null and zero set no limit.
@@ -204,7 +199,7 @@ pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal
     /// Of a text with escapes in it, which has to be decoded somewhere; `µ` comes as one.
     const LONGEST: usize = 64;
     let fault = |fault| Refusal::Params { member: "context.timeout", fault };
-    let raw = match spans.get(TIMEOUT_MEMBER).map_or(&[][..], |span| span.of(text)) {
+    let raw = match rpc::member(text, spans, TIMEOUT_MEMBER) {
         [] | [b'n', ..] => return Ok(None),
         [b'"', raw @ .., b'"'] => raw,
         _ => return Err(fault("expected a duration such as \"1m30s\"")),
@@ -255,12 +250,9 @@ fn first(text: &[u8], spans: &Spans, slot: usize) -> u8 {
     spans.get(slot).map_or(0, |span| span.first(text))
 }
 
-/// The context of a call, whose members `part` finds in what is left of the line.
-pub(crate) fn context<'a>(spans: &Spans, part: impl Fn(Span) -> &'a [u8]) -> CallContext<'a> {
-    let part = |slot: usize| match spans.get(slot) {
-        Some(span) if !span.is_absent() => part(*span),
-        _ => &[],
-    };
+/// The context of a call, whose members stand in what is left of the line.
+pub(crate) fn context<'a>(spans: &Spans, line: &Parts<'a>) -> CallContext<'a> {
+    let part = |slot: usize| line.of(spans.get(slot).copied().unwrap_or_default());
     let env = part(ENV);
     CallContext {
         workdir: rpc::string(part(WORKDIR)),

@@ -62,9 +62,22 @@ pub(crate) enum Request {
 }
 
 impl Protocol {
+    /// The protocol itself if it is compiled in, else gevals: the compiler sees by it that the words of the others are not
+    /// needed.
+    #[inline(always)]
+    pub(crate) fn spoken(self) -> Self {
+        match self {
+            #[cfg(feature = "amplifier")]
+            Self::Amplifier => self,
+            #[cfg(feature = "namel3ss")]
+            Self::Namel3ss => self,
+            _ => Self::Gevals,
+        }
+    }
+
     /// Writes a reply's beginning, up to behind the id.
     pub(crate) fn write_head(self, out: &mut Writer<'_>, id: &[u8]) {
-        if self == Self::Gevals {
+        if self.spoken() == Self::Gevals {
             rpc::write_head(out, id);
         } else {
             out.byte(b'{');
@@ -78,7 +91,7 @@ impl Protocol {
 
     /// What follows the head of a success, up to where its outputs go.
     pub(crate) fn success(self) -> &'static [u8] {
-        match self {
+        match self.spoken() {
             Self::Gevals => b",\"result\":{\"success\":true",
             Self::Amplifier => b"\"ok\":true,\"result\":{",
             Self::Namel3ss => b"\"ok\":true,\"protocol_version\":1,\"result\":{",
@@ -86,12 +99,12 @@ impl Protocol {
     }
 
     pub(crate) fn first_output(self) -> &'static [u8] {
-        if self == Self::Gevals { b",\"outputs\":{" } else { b"" }
+        if self.spoken() == Self::Gevals { b",\"outputs\":{" } else { b"" }
     }
 
     /// What follows the head of a failure that keeps its outputs, up to where they go.
     pub(crate) fn failure_with_outputs(self) -> &'static [u8] {
-        match self {
+        match self.spoken() {
             Self::Gevals => b",\"result\":{\"success\":false",
             Self::Amplifier | Self::Namel3ss => b"\"ok\":false,\"error\":{\"details\":{",
         }
@@ -99,7 +112,7 @@ impl Protocol {
 
     /// The protocol's own name for a failure, where it has names for them.
     pub(crate) fn name_of(self, failure: &Failure) -> &'static str {
-        match (self, failure.code) {
+        match (self.spoken(), failure.code) {
             #[cfg(feature = "amplifier")]
             (Self::Amplifier, code) => code.unwrap_or(amplifier::code(failure.kind)),
             #[cfg(feature = "namel3ss")]
@@ -110,11 +123,8 @@ impl Protocol {
 
     /// Writes what follows the head of an error reply, up to where its text goes.
     pub(crate) fn write_error_start(self, out: &mut Writer<'_>, failure: &Failure) {
-        match self {
-            Self::Gevals => {
-                out.raw(b",\"error\":{\"code\":");
-                out.i32(gevals::code(failure.kind));
-            }
+        match self.spoken() {
+            Self::Gevals => return rpc::begin_error(out, gevals::code(failure.kind)),
             Self::Amplifier => {
                 out.raw(b"\"ok\":false,\"error\":{\"code\":\"");
                 out.text_part(self.name_of(failure));
@@ -131,23 +141,22 @@ impl Protocol {
 
     /// Writes what follows the text of an error reply, up to the brackets that close it.
     pub(crate) fn write_error_end(self, out: &mut Writer<'_>, kind: FailureKind) {
-        out.raw(match (self, kind) {
+        out.raw(match (self.spoken(), kind) {
             (Self::Namel3ss, FailureKind::Forbidden) => b"\",\"reason_code\":\"guarantee_blocked\"".as_slice(),
             _ => b"\"",
         });
     }
 
-    /// Writes an error reply to what could not be read as a request at all.
-    pub(crate) fn write_fault(self, out: &mut Writer<'_>, id: &[u8], code: i32, text: impl FnOnce(&mut Writer<'_>)) {
+    /// Begins an error reply to what could not be read as a request at all, up to where its text goes;
+    /// [`rpc::end_error`] ends it.
+    pub(crate) fn begin_fault(self, out: &mut Writer<'_>, id: &[u8], code: i32) {
         self.write_head(out, id);
-        match self {
-            Self::Gevals => return rpc::write_error(out, code, text),
+        match self.spoken() {
+            Self::Gevals => rpc::begin_error(out, code),
             Self::Amplifier => out.raw(b"\"ok\":false,\"error\":{\"code\":\"bad_request\",\"message\":\""),
             Self::Namel3ss => {
                 out.raw(b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"ProtocolError\",\"message\":\"");
             }
         }
-        text(out);
-        out.raw(b"\"}}");
     }
 }

@@ -8,7 +8,7 @@
 
 use super::Request;
 use crate::extension::FailureKind;
-use crate::json::check::{self, Key, Level, Span, SyntaxError};
+use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
 use crate::json::number::Digits;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message as _, Writer};
@@ -65,9 +65,10 @@ impl Spans {
     }
 
     /// What the host says about a call's surroundings, found by `part` in what is left of the request's text.
-    pub(crate) fn surroundings<'a>(&self, part: impl Fn(Span) -> &'a [u8]) -> Surroundings<'a> {
-        let string = |slot| rpc::string(part(self.get(slot)));
-        let object = |slot| match part(self.get(slot)) {
+    pub(crate) fn surroundings<'a>(&self, line: &Parts<'a>) -> Surroundings<'a> {
+        let part = |slot| line.of(self.get(slot));
+        let string = |slot| rpc::string(part(slot));
+        let object = |slot| match part(slot) {
             object @ [b'{', ..] => Some(Json::of_checked(object)),
             _ => None,
         };
@@ -75,7 +76,7 @@ impl Spans {
             entry: string(ENTRY),
             trace_id: string(TRACE_ID),
             kind: string(KIND),
-            sandbox: part(self.get(SANDBOX)) == b"true",
+            sandbox: part(SANDBOX) == b"true",
             capability_context: object(CAPABILITY_CONTEXT),
             project: object(PROJECT),
         }

@@ -224,16 +224,19 @@ pub(crate) fn answer_from(evals: &Evals, method: Text<'_>, params: Json<'_>, out
 /// Writes a refusal behind a reply's head.
 pub fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, method: Text<'_>) {
     match refusal {
-        Refusal::UnknownMethod => rpc::write_error(out, rpc::METHOD_NOT_FOUND, |out| {
-            out.text_part("Unknown method: ");
+        Refusal::UnknownMethod => {
+            rpc::begin_error(out, rpc::METHOD_NOT_FOUND);
+            out.raw(b"Unknown method: ");
             Quoted(method).write_escaped(out);
-        }),
-        Refusal::Params { member, fault } => rpc::write_error(out, rpc::INVALID_PARAMS, |out| {
+        }
+        Refusal::Params { member, fault } => {
+            rpc::begin_error(out, rpc::INVALID_PARAMS);
             out.text_part(member);
-            out.text_part(": ");
+            out.raw(b": ");
             out.text_part(fault);
-        }),
+        }
     }
+    rpc::end_error(out);
 }
 
 /// Where a service puts its answer.
