@@ -75,8 +75,9 @@ fn batch(
         return Some(parse_error(&mut reply::writer(memory, 0, limit), Protocol::Gevals, error));
     }
     let members = Json::of_checked(line).elements();
+    let mut spans = rpc::NO_SPANS;
     let (count, mut reserve) = members.clone().fold((0usize, 0), |(count, reserve), member| {
-        (count.wrapping_add(1), reserve + reserve_for(member.as_bytes()))
+        (count.wrapping_add(1), reserve + reserve_for(member.as_bytes(), &mut spans))
     });
     let fault = match count {
         0 => Some("an empty batch"),
@@ -91,7 +92,7 @@ fn batch(
     }
     let mut end = 0;
     for text in members {
-        reserve = reserve.saturating_sub(reserve_for(text.as_bytes()));
+        reserve = reserve.saturating_sub(reserve_for(text.as_bytes(), &mut spans));
         let start = end + 1;
         // The closing bracket goes behind the last.
         let most = limit.saturating_sub(reserve.saturating_add(1));
@@ -120,10 +121,10 @@ fn member(
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
     let mut out = reply::writer(memory, start, limit);
-    let spans = match rpc::scan(text) {
-        Ok(spans) => spans,
-        Err(error) => return Some(parse_error(&mut out, Protocol::Gevals, error)),
-    };
+    let mut spans = rpc::NO_SPANS;
+    if let Err(error) = rpc::scan(text, &mut spans) {
+        return Some(parse_error(&mut out, Protocol::Gevals, error));
+    }
     let id = rpc::id(text, &spans);
     let [_, _, method, params, ..] = spans;
     let is_notification = match rpc::classify(text, &spans) {

@@ -244,46 +244,44 @@ impl core::error::Error for ConvertDurationError {}
 const MIN: u64 = 1 << 63;
 
 struct Unit {
+    name: &'static [u8],
     nanos: u64,
     /// The largest number of these that is within [`MIN`].
     most: u64,
 }
 
 impl Unit {
-    const fn new(nanos: u64) -> Self {
-        Self { nanos, most: MIN / nanos }
-    }
-
-    fn from_name(name: &[u8]) -> Option<&'static Self> {
-        static NANOSECOND: Unit = Unit::new(1);
-        static MICROSECOND: Unit = Unit::new(1_000);
-        static MILLISECOND: Unit = Unit::new(1_000_000);
-        static SECOND: Unit = Unit::new(1_000_000_000);
-        static MINUTE: Unit = Unit::new(60_000_000_000);
-        static HOUR: Unit = Unit::new(3_600_000_000_000);
-        match name {
-            b"ns" => Some(&NANOSECOND),
-            // The last two are U+00B5 (micro sign) and U+03BC (Greek mu).
-            b"us" | b"\xC2\xB5s" | b"\xCE\xBCs" => Some(&MICROSECOND),
-            b"ms" => Some(&MILLISECOND),
-            b"s" => Some(&SECOND),
-            b"m" => Some(&MINUTE),
-            b"h" => Some(&HOUR),
-            _ => None,
-        }
+    const fn new(name: &'static [u8], nanos: u64) -> Self {
+        Self { name, nanos, most: MIN / nanos }
     }
 }
 
+static UNITS: [Unit; 8] = [
+    Unit::new(b"h", 3_600_000_000_000),
+    Unit::new(b"m", 60_000_000_000),
+    Unit::new(b"s", 1_000_000_000),
+    Unit::new(b"ms", 1_000_000),
+    Unit::new(b"us", 1_000),
+    // U+00B5 (micro sign) and U+03BC (Greek mu).
+    Unit::new(b"\xC2\xB5s", 1_000),
+    Unit::new(b"\xCE\xBCs", 1_000),
+    Unit::new(b"ns", 1),
+];
+
 /// One number with its unit, in nanoseconds of at most [`MIN`], and what stands behind it.
 fn component(text: &[u8]) -> Result<(u64, &[u8]), ParseDurationError> {
-    let (whole, mut rest) = leading_int(text)?;
-    let mut has_digits = rest.len() < text.len();
+    let whole = Digits::read(text);
+    let (mut rest, mut has_digits) = (whole.rest, whole.rest.len() < text.len());
+    if whole.overflow {
+        return Err(ParseDurationError::Overflow);
+    }
     let mut fraction = None;
     if let [b'.', behind @ ..] = rest {
-        let read;
-        (read, rest) = leading_fraction(behind);
+        // Digits that no longer fit are read and change nothing.
+        let digits = Digits::read(behind);
+        rest = digits.rest;
         has_digits |= rest.len() < behind.len();
-        fraction = Some(read);
+        fraction = Some(digits);
     }
     if !has_digits {
         return Err(ParseDurationError::Invalid);
@@ -293,70 +291,66 @@ fn component(text: &[u8]) -> Result<(u64, &[u8]), ParseDurationError> {
     if name.is_empty() {
         return Err(ParseDurationError::MissingUnit);
     }
-    let unit = Unit::from_name(name).ok_or(ParseDurationError::UnknownUnit)?;
-    if whole > unit.most {
+    let unit = UNITS.iter().find(|unit| unit.name == name).ok_or(ParseDurationError::UnknownUnit)?;
+    if whole.value > unit.most {
         return Err(ParseDurationError::Overflow);
     }
-    let nanos = whole.wrapping_mul(unit.nanos).saturating_add(fraction.map_or(0, |fraction| fraction.of(unit)));
+    let nanos = whole.value.wrapping_mul(unit.nanos);
+    let nanos = nanos.saturating_add(fraction.map_or(0, |fraction| fraction.as_fraction_of(unit)));
     if nanos > MIN {
         return Err(ParseDurationError::Overflow);
     }
     Ok((nanos, rest))
 }
 
-/// Go's `leadingInt`.
-fn leading_int(mut text: &[u8]) -> Result<(u64, &[u8]), ParseDurationError> {
-    let mut value = 0_u64;
-    while let [digit @ b'0'..=b'9', rest @ ..] = text {
-        if value > MIN / 10 {
-            return Err(ParseDurationError::Overflow);
+/// Go's `leadingInt` and `leadingFraction`: the digits that `text` starts with.
+struct Digits<'t> {
+    /// The number that the first of them make, as many as are within [`MIN`].
+    value: u64,
+    /// How many those are.
+    count: usize,
+    /// There are more.
+    overflow: bool,
+    rest: &'t [u8],
+}
+
+impl<'t> Digits<'t> {
+    fn read(text: &'t [u8]) -> Self {
+        let mut this = Self { value: 0, count: 0, overflow: false, rest: text };
+        while let [digit @ b'0'..=b'9', rest @ ..] = this.rest {
+            this.rest = rest;
+            let next = this.value.wrapping_mul(10).wrapping_add(u64::from(digit & 0xF));
+            this.overflow |= this.value > MIN / 10 || next > MIN;
+            if !this.overflow {
+                this.value = next;
+                this.count = this.count.wrapping_add(1);
+            }
         }
-        value = value.wrapping_mul(10).wrapping_add(u64::from(digit & 0xF));
-        if value > MIN {
-            return Err(ParseDurationError::Overflow);
-        }
-        text = rest;
+        this
     }
-    Ok((value, text))
-}
 
-/// Go's `leadingFraction`: digits that no longer fit are read and change nothing.
-fn leading_fraction(mut text: &[u8]) -> (Fraction, &[u8]) {
-    let mut fraction = Fraction { digits: 0, scale: Float::from_int(1) };
-    let mut full = false;
-    while let [digit @ b'0'..=b'9', rest @ ..] = text {
-        text = rest;
-        let next = fraction.digits.wrapping_mul(10).wrapping_add(u64::from(digit & 0xF));
-        full |= fraction.digits > (MIN - 1) / 10 || next > MIN;
-        if !full {
-            fraction.digits = next;
-            fraction.scale = fraction.scale.times_ten();
-        }
-    }
-    (fraction, text)
-}
-
-/// `digits / scale`, less than one.
-struct Fraction {
-    digits: u64,
-    scale: Float,
-}
-
-impl Fraction {
-    /// Go's `uint64(float64(f) * (float64(unit) / scale))`.
-    fn of(&self, unit: &Unit) -> u64 {
-        if self.digits == 0 {
+    /// Go's `uint64(float64(f) * (float64(unit) / scale))`, where the scale grew tenfold with each digit.
+    #[cold]
+    #[inline(never)]
+    fn as_fraction_of(&self, unit: &Unit) -> u64 {
+        if self.value == 0 {
             return 0;
         }
-        Float::from_int(self.digits).times(Float::from_int(unit.nanos).over(self.scale)).floor()
+        let mut scale = Float::from_int(1);
+        for _ in 0..self.count {
+            scale = scale.times_ten();
+        }
+        Float::from_int(self.value).times(Float::from_int(unit.nanos).over(scale)).floor()
     }
 }
 
 /// As much of IEEE 754 binary64 as Go's fractions need, in integers, bit for bit: positive numbers, rounded to nearest, ties
-/// to even. A microcontroller has no floating-point unit, and its soft-float library would cost some kilobytes.
+/// to even. A microcontroller has no floating-point unit, and its soft-float library would cost some kilobytes; for the same
+/// reason products and quotients are made a bit a turn.
 ///
-/// The value is `significand * 2^exponent`, and the significand has 53 bits. Numbers too large or too small for binary64
-/// do not turn into infinity and zero here; they come from more than 300 leading zeros, and end as 0 ns either way.
+/// The value is `significand * 2^exponent`; the significand's highest bit is set, and its 11 lowest are not, which leaves 53.
+/// Numbers too large or too small for binary64 do not turn into infinity and zero here; they come from more than 300 leading
+/// zeros, and end as 0 ns either way.
 #[derive(Clone, Copy)]
 struct Float {
     significand: u64,
@@ -371,68 +365,68 @@ impl Float {
         Self::rounded(value, 0, false)
     }
 
-    /// `(value + a little, if inexact) * 2^exponent`, rounded. Inexact values must have more than 53 bits.
-    fn rounded(value: u64, exponent: i32, inexact: bool) -> Self {
-        let bits = 64 - value.leading_zeros();
-        let Some(excess) = bits.checked_sub(SIGNIFICAND_BITS + 1) else {
-            let up = SIGNIFICAND_BITS.saturating_sub(bits);
-            return Self { significand: value.wrapping_shl(up), exponent: exponent.saturating_sub_unsigned(up) };
-        };
-        // One bit more than there is room for, the half, and whether anything stands behind it.
-        let halves = value.wrapping_shr(excess);
-        let inexact = inexact || halves.wrapping_shl(excess) != value;
-        let mut significand = halves >> 1;
-        let mut exponent = exponent.saturating_add_unsigned(excess).saturating_add(1);
-        if halves & 1 == 1 && (inexact || significand & 1 == 1) {
-            significand = significand.wrapping_add(1);
-            if significand >> SIGNIFICAND_BITS != 0 {
-                significand >>= 1;
-                exponent = exponent.saturating_add(1);
+    /// `(value + a little, if inexact) * 2^exponent`, rounded. Inexact values have more than 53 bits.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn rounded(mut value: u64, mut exponent: i32, inexact: bool) -> Self {
+        const UNIT: u64 = 1 << (64 - SIGNIFICAND_BITS);
+        while value & (1 << 63) == 0 && value != 0 {
+            value <<= 1;
+            exponent = exponent.wrapping_sub(1);
+        }
+        let behind = value & (UNIT - 1);
+        let mut significand = value & !(UNIT - 1);
+        if behind > UNIT / 2 || behind == UNIT / 2 && (inexact || significand & UNIT != 0) {
+            significand = significand.wrapping_add(UNIT);
+            if significand == 0 {
+                significand = 1 << 63;
+                exponent = exponent.wrapping_add(1);
             }
         }
         Self { significand, exponent }
     }
 
     fn times_ten(self) -> Self {
-        Self::rounded(self.significand.wrapping_mul(10), self.exponent, false)
+        Self::rounded((self.significand >> 11).wrapping_mul(10), self.exponent.wrapping_add(11), false)
     }
 
     fn times(self, other: Self) -> Self {
-        let (high, low) = widening_mul(self.significand << 11, other.significand << 11);
-        Self::rounded(high, self.exponent.saturating_add(other.exponent).saturating_add(64 - 22), low != 0)
+        // The upper 64 bits of the product, from the lowest bit of the other on.
+        let (mut product, mut bits, mut inexact) = (0_u64, other.significand, false);
+        for _ in 0..64 {
+            inexact |= product & 1 == 1;
+            product >>= 1;
+            if bits & 1 == 1 {
+                product = product.wrapping_add(self.significand >> 1);
+            }
+            bits >>= 1;
+        }
+        Self::rounded(product, self.exponent.wrapping_add(other.exponent).wrapping_add(64), inexact)
     }
 
     fn over(self, other: Self) -> Self {
-        // By hand, a bit a turn: 55 bits behind the point.
+        // 55 bits behind the point.
         const BITS: i32 = 55;
-        let (mut quotient, mut rest) = (0_u64, self.significand);
+        let (mut quotient, mut rest, divisor) = (0_u64, self.significand >> 1, other.significand >> 1);
         for _ in 0..=BITS {
             quotient <<= 1;
-            if let Some(less) = rest.checked_sub(other.significand) {
+            if let Some(less) = rest.checked_sub(divisor) {
                 rest = less;
                 quotient |= 1;
             }
             rest <<= 1;
         }
-        Self::rounded(quotient, self.exponent.saturating_sub(other.exponent).saturating_sub(BITS), rest != 0)
+        Self::rounded(quotient, self.exponent.wrapping_sub(other.exponent).wrapping_sub(BITS), rest != 0)
     }
 
     /// For values below 2^53.
     fn floor(self) -> u64 {
-        u32::try_from(self.exponent.saturating_neg()).ok().and_then(|n| self.significand.checked_shr(n)).unwrap_or(0)
+        let Self { mut significand, mut exponent } = self;
+        while exponent < 0 && significand != 0 {
+            significand >>= 1;
+            exponent = exponent.wrapping_add(1);
+        }
+        significand
     }
-}
-
-/// The upper and the lower 64 bits of a product.
-fn widening_mul(a: u64, b: u64) -> (u64, u64) {
-    const LOW: u64 = 0xFFFF_FFFF;
-    let (a_high, a_low, b_high, b_low) = (a >> 32, a & LOW, b >> 32, b & LOW);
-    let low = a_low.wrapping_mul(b_low);
-    // Neither sum can overflow: (2^32 - 1)^2 + 2 (2^32 - 1) is 2^64 - 1.
-    let middle = a_high.wrapping_mul(b_low).wrapping_add(low >> 32);
-    let other = a_low.wrapping_mul(b_high).wrapping_add(middle & LOW);
-    let high = a_high.wrapping_mul(b_high).wrapping_add(middle >> 32).wrapping_add(other >> 32);
-    (high, (other << 32) | (low & LOW))
 }
 
 /// The longest text is `-2562047h47m16.854775808s`.
@@ -819,8 +813,8 @@ mod tests {
             let (a, b) = (Float::from_int(a), Float::from_int(b));
             for (ours, theirs) in [(a, x), (b, y), (a.times(b), x * y), (a.over(b), x / y), (a.times_ten(), x * 10.0)] {
                 let bits = theirs.to_bits();
-                prop_assert_eq!(ours.significand, bits & ((1 << 52) - 1) | 1 << 52);
-                prop_assert_eq!(i64::from(ours.exponent), i64::try_from(bits >> 52).unwrap() - 1075);
+                prop_assert_eq!(ours.significand, (bits & ((1 << 52) - 1) | 1 << 52) << 11);
+                prop_assert_eq!(i64::from(ours.exponent), i64::try_from(bits >> 52).unwrap() - 1075 - 11);
             }
         }
     }

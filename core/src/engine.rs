@@ -441,7 +441,13 @@ impl<'m> Engine<'m> {
         let run = self.evals.waiting()?;
         self.state = State::Completed(Done::Nothing);
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
-        let background = Background { tail, protocol: self.protocol, pinned: self.pinned, evals: &self.evals };
+        let background = Background {
+            tail,
+            protocol: self.protocol,
+            pinned: self.pinned,
+            spans: &mut self.spans,
+            evals: &self.evals,
+        };
         Some(Run { work: Work::Eval(run), scratch, background })
     }
 
@@ -510,7 +516,7 @@ impl<'m> Engine<'m> {
         let (mut members, mut reserve) = (0, 0);
         for member in Json::of_checked(line).elements() {
             members += 1;
-            reserve += reserve_for(member.as_bytes());
+            reserve += reserve_for(member.as_bytes(), &mut self.spans);
         }
         let refusal = match members {
             0 => "an empty batch",
@@ -539,7 +545,8 @@ impl<'m> Engine<'m> {
             return Done::Reply(batch.end + 1);
         };
         batch.next = end;
-        batch.reserve = batch.reserve.saturating_sub(reserve_for(line.get(start..end).unwrap_or_default()));
+        let text = line.get(start..end).unwrap_or_default();
+        batch.reserve = batch.reserve.saturating_sub(reserve_for(text, &mut self.spans));
         self.batch = Some(batch);
         match self.message(start, end) {
             Done::Run => Done::Run,
@@ -569,7 +576,7 @@ impl<'m> Engine<'m> {
             None => (0, self.memory.len().saturating_sub(1)),
         };
         let protocol = self.protocol;
-        if let Err(error) = rpc::scan_into(text, &mut self.spans) {
+        if let Err(error) = rpc::scan(text, &mut self.spans) {
             return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
         }
         if self.batch.is_none() && !self.pinned {
@@ -760,6 +767,7 @@ impl<'m> Engine<'m> {
             tail,
             protocol: self.protocol,
             pinned: self.pinned,
+            spans: &mut self.spans,
             #[cfg(feature = "waza")]
             evals: &self.evals,
         };
@@ -819,6 +827,8 @@ pub struct Background<'s> {
     tail: Tail<'s>,
     protocol: Protocol,
     pinned: bool,
+    /// The members of the line that is looked at; those of the running call are not needed any more.
+    spans: &'s mut Spans,
     #[cfg(feature = "waza")]
     evals: &'s waza::Evals,
 }
@@ -850,6 +860,7 @@ impl Background<'_> {
         let limit = memory.len().saturating_sub(1);
         let (protocol, pinned) = (self.protocol, self.pinned);
         let protocol_of = |spans: &Spans| told(spans).filter(|_| !pinned).unwrap_or(protocol);
+        let spans = &mut *self.spans;
         let end = loop {
             let mut peeked = self.tail.peek()?;
             let text = &*peeked.line();
@@ -865,16 +876,16 @@ impl Background<'_> {
                 }
                 continue;
             }
-            let end = match rpc::scan(text) {
+            let end = match rpc::scan(text, spans) {
                 Err(error) => Some(parse_error(&mut out, protocol, error)),
                 #[cfg(feature = "amplifier")]
-                Ok(spans) if protocol_of(&spans) == Protocol::Amplifier => health(&mut out, text, &spans),
-                Ok(spans) if protocol_of(&spans) != Protocol::Gevals => None,
-                Ok(spans) => match rpc::classify(text, &spans) {
+                Ok(()) if protocol_of(spans) == Protocol::Amplifier => health(&mut out, text, spans),
+                Ok(()) if protocol_of(spans) != Protocol::Gevals => None,
+                Ok(()) => match rpc::classify(text, spans) {
                     #[cfg(feature = "waza")]
                     Envelope::Request => {
-                        waza_request(text, &spans).filter(|_| !self.evals.is_empty()).map(|(method, params)| {
-                            rpc::write_head(&mut out, rpc::id(text, &spans));
+                        waza_request(text, spans).filter(|_| !self.evals.is_empty()).map(|(method, params)| {
+                            rpc::write_head(&mut out, rpc::id(text, spans));
                             let start = out.len();
                             waza::answer_from(self.evals, method, params, &mut out);
                             if !out.fits() {
@@ -887,7 +898,7 @@ impl Background<'_> {
                         })
                     }
                     Envelope::Invalid { text: fault, id_is_usable } => {
-                        let id = if id_is_usable { rpc::id(text, &spans) } else { b"" };
+                        let id = if id_is_usable { rpc::id(text, spans) } else { b"" };
                         Some(invalid_request(&mut out, id, fault))
                     }
                     _ => None,
@@ -917,11 +928,13 @@ fn health(out: &mut Writer<'_>, text: &[u8], spans: &Spans) -> Option<usize> {
 }
 
 /// Room to keep for the reply to a batch's member, with the comma before it.
-pub(crate) fn reserve_for(member: &[u8]) -> usize {
-    let Ok(spans) = rpc::scan(member) else { return 0 };
-    match rpc::classify(member, &spans) {
+pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
+    if rpc::scan(member, spans).is_err() {
+        return 0;
+    }
+    match rpc::classify(member, spans) {
         Envelope::Request | Envelope::Invalid { id_is_usable: true, .. } => {
-            reply::LEAST + 1 + rpc::id(member, &spans).len()
+            reply::LEAST + 1 + rpc::id(member, spans).len()
         }
         Envelope::Invalid { .. } => reply::LEAST + 1,
         Envelope::Notification | Envelope::Reply => 0,

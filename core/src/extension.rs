@@ -97,7 +97,7 @@ impl<'a> Call<'a> {
     /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
     /// in `T` costs no copy; a second call finds nothing any more and fails.
     pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.args.take().map_err(|error| Failure { root: Root::Args, ..Failure::bad_arguments(error) })
+        self.args.take(|error| Failure { root: Root::Args, ..Failure::bad_arguments(error) })
     }
 
     /// The arguments as `T` by the crate serde-json-core instead of this one's decoder; see
@@ -120,7 +120,7 @@ pub struct Config<'a>(pub(crate) Value<'a>);
 impl<'a> Config<'a> {
     /// The configuration as `T`. Strings are decoded in place.
     pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.0.take().map_err(|error| Failure { root: Root::Config, ..Failure::bad_arguments(error) })
+        self.0.take(|error| Failure { root: Root::Config, ..Failure::bad_arguments(error) })
     }
 
     /// The configuration as `T` by the crate serde-json-core; see
@@ -141,8 +141,8 @@ impl<'a> Config<'a> {
 pub(crate) struct Value<'a>(pub(crate) &'a mut [u8]);
 
 impl<'a> Value<'a> {
-    fn take<T: Deserialize<'a>>(&mut self) -> Result<T, DecodeError> {
-        de::from_checked(core::mem::take(&mut self.0))
+    fn take<T: Deserialize<'a>>(&mut self, otherwise: fn(DecodeError) -> Failure) -> Result<T, Failure> {
+        de::from_checked_or(core::mem::take(&mut self.0), otherwise)
     }
 
     #[cfg(feature = "serde-json-core")]

@@ -535,7 +535,7 @@ fn locate(buf: &mut [u8], state: &mut State) -> Option<Found> {
 /// The first of the kept lines. They are clean; an LF parts them, which the last may lack.
 fn next_kept(buf: &[u8], state: &mut State) -> Found {
     let at = state.start;
-    let kept = buf.get(at..state.kept).unwrap_or_default();
+    let kept = part(buf, at, state.kept);
     let len = find(kept, LineEnds::Lf).unwrap_or(kept.len());
     state.start = at.saturating_add(len).saturating_add(1).min(state.kept);
     Found::Line { at, len }
@@ -592,7 +592,7 @@ fn advance(buf: &mut [u8], state: &mut State) -> Option<Found> {
             return Some(Found::TooLong(event));
         }
         state.begin_line(next);
-        let content = without_crs(buf.get(at..end).unwrap_or_default());
+        let content = without_crs(part(buf, at, end));
         if !is_blank(content) {
             return Some(Found::Line { at, len: content.len() });
         }
@@ -615,7 +615,7 @@ fn digest(buf: &mut [u8], state: &mut State) -> Option<usize> {
         }
     }
     if state.at_bom {
-        let line = buf.get(state.look..state.end).unwrap_or_default();
+        let line = part(buf, state.look, state.end);
         if line.first() != BOM.first() {
             state.at_bom = line.is_empty();
         } else if line.starts_with(&BOM) {
@@ -626,7 +626,7 @@ fn digest(buf: &mut [u8], state: &mut State) -> Option<usize> {
             state.at_bom = BOM.starts_with(line);
         }
     }
-    if let Some(n) = find(buf.get(state.scan..state.end).unwrap_or_default(), state.ends) {
+    if let Some(n) = find(part(buf, state.scan, state.end), state.ends) {
         state.scan = state.scan.saturating_add(n);
         return Some(state.scan);
     }
@@ -639,7 +639,7 @@ fn digest(buf: &mut [u8], state: &mut State) -> Option<usize> {
 
 /// The partial line has one byte more than the limit.
 fn overflow(buf: &[u8], state: &mut State) {
-    let line = buf.get(state.look..state.end).unwrap_or_default();
+    let line = part(buf, state.look, state.end);
     let content = without_crs(line).len();
     if state.at_bom {
         state.excess = Excess::Bom;
@@ -657,7 +657,7 @@ fn overflow(buf: &[u8], state: &mut State) {
 
 /// Drops a stretch of an over-long line, up to its end if that is there.
 fn skip_content(buf: &[u8], state: &mut State) -> Option<usize> {
-    let line = buf.get(state.look..state.end).unwrap_or_default();
+    let line = part(buf, state.look, state.end);
     let end = find(line, state.ends);
     let line = line.get(..end.unwrap_or(line.len())).unwrap_or_default();
     let content = without_crs(line).len();
@@ -674,7 +674,7 @@ fn skip_content(buf: &[u8], state: &mut State) -> Option<usize> {
 
 /// The rest of a byte-order mark whose first bytes did not fit the memory. Without a rest they are content, and too long.
 fn collect_bom(buf: &[u8], state: &mut State) {
-    while let Some(&byte) = buf.get(state.look..state.end).and_then(<[u8]>::first) {
+    while let Some(&byte) = part(buf, state.look, state.end).first() {
         state.at_bom = false;
         if BOM.get(state.dropped) != Some(&byte) {
             state.excess = Excess::Content;
@@ -694,7 +694,7 @@ fn collect_bom(buf: &[u8], state: &mut State) {
 /// More CRs behind a line that fills the memory with those counted before: any other byte but LF makes it too long.
 fn collect_crs(buf: &mut [u8], state: &mut State) {
     let State { look, scan, end, .. } = *state;
-    let rest = buf.get(scan..end).unwrap_or_default();
+    let rest = part(buf, scan, end);
     let n = rest.iter().take_while(|&&byte| byte == CR).count();
     let rest = rest.len().saturating_sub(n);
     move_down(buf, scan.saturating_add(n), scan, rest);
@@ -711,6 +711,12 @@ fn limit(buf: &[u8], state: &State) -> usize {
     buf.len().saturating_add(state.held).saturating_sub(1)
 }
 
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn part(buf: &[u8], from: usize, to: usize) -> &[u8] {
+    buf.get(from..to).unwrap_or_default()
+}
+
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn without_crs(mut bytes: &[u8]) -> &[u8] {
     while let [rest @ .., CR] = bytes {
         bytes = rest;
@@ -725,6 +731,7 @@ fn is_blank(bytes: &[u8]) -> bool {
 /// Moves `n` bytes at `from` down to `to`. Byte by byte: on a microcontroller a `memmove` for this alone would be a
 /// kilobyte.
 #[cfg(not(target_pointer_width = "64"))]
+#[inline(never)]
 fn move_down(buf: &mut [u8], from: usize, to: usize, n: usize) {
     if from <= to {
         return;

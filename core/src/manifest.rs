@@ -43,6 +43,11 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Where the operation of this name stands.
+    pub(crate) fn position(&self, name: crate::json::Text<'_>) -> Option<usize> {
+        self.operations.iter().position(|known| name == *known.name)
+    }
+
     /// A manifest without operations.
     ///
     /// # Panics

@@ -342,6 +342,7 @@ fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize
 }
 
 /// Moves `start..end` up by some bytes; gives the new end, which may be beyond the limit (then nothing was moved).
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize) -> usize {
     let new_end = end.saturating_add(by);
     if new_end <= limit {

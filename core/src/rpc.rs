@@ -64,14 +64,7 @@ pub(crate) type Spans = [Span; gevals::SLOTS];
 pub(crate) const NO_SPANS: Spans = [Span { start: 0, end: 0 }; gevals::SLOTS];
 
 /// Checks one message and finds its members.
-pub(crate) fn scan(text: &[u8]) -> Result<Spans, SyntaxError> {
-    let mut spans = NO_SPANS;
-    scan_into(text, &mut spans)?;
-    Ok(spans)
-}
-
-/// [`scan`] into memory that keeps them.
-pub(crate) fn scan_into(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
+pub(crate) fn scan(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
     *spans = NO_SPANS;
     check::scan(text, &ENVELOPE, spans)
 }
@@ -136,12 +129,14 @@ pub(crate) fn member<'t>(text: &'t [u8], spans: &Spans, slot: usize) -> &'t [u8]
 /// Whether a line brings a reply, in whatever protocol: all do but notifications, replies, and batches of these.
 #[cfg(all(feature = "postcard", feature = "async"))]
 pub(crate) fn is_answered(line: &[u8]) -> bool {
-    let one = |text: &[u8]| {
-        scan(text).is_ok_and(|spans| match spans {
-            // No JSON-RPC: the other protocols answer everything.
-            [jsonrpc, _, _, _, result, error, ..] if jsonrpc.is_absent() => result.is_absent() && error.is_absent(),
-            spans => !matches!(classify(text, &spans), Envelope::Notification | Envelope::Reply),
-        })
+    let mut spans = NO_SPANS;
+    let mut one = |text: &[u8]| {
+        scan(text, &mut spans).is_ok()
+            && match spans {
+                // No JSON-RPC: the other protocols answer everything.
+                [jsonrpc, _, _, _, result, error, ..] if jsonrpc.is_absent() => result.is_absent() && error.is_absent(),
+                _ => !matches!(classify(text, &spans), Envelope::Notification | Envelope::Reply),
+            }
     };
     if line.iter().all(u8::is_ascii_whitespace) {
         return false;
@@ -163,7 +158,7 @@ pub fn is_log_line(line: &[u8]) -> bool {
 
 /// Whether the JSON text of the member `jsonrpc` is the one that §4 and §5 ask for.
 pub(crate) fn is_version_2(value: &[u8]) -> bool {
-    value == b"\"2.0\"" || string(value).is_some_and(|version| version == "2.0")
+    string(value).is_some_and(|version| version == "2.0")
 }
 
 /// The string whose JSON text, quotes included, is `value`.
@@ -198,12 +193,11 @@ pub(crate) struct Quoted<'a>(pub(crate) Text<'a>);
 impl Message for Quoted<'_> {
     fn write_escaped(&self, out: &mut Writer<'_>) {
         const LONGEST: usize = 64;
-        for char in self.0.chars().take(LONGEST) {
-            let mut utf8 = [0; 4];
-            out.text_part(char.encode_utf8(&mut utf8));
-        }
-        if self.0.chars().nth(LONGEST).is_some() {
-            out.text_part("…");
+        for (count, char) in self.0.chars().enumerate() {
+            if count == LONGEST {
+                return out.text_part("…");
+            }
+            out.char(char);
         }
     }
 }

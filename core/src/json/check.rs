@@ -295,25 +295,21 @@ impl<'t> Scanner<'t> {
                 None => self.other_key(name, level)?,
             };
             let value = space(rest);
-            let slot;
+            let (mut slot, mut child) = (level.no_string.filter(|_| !matches!(value, [b'"', ..])), None);
             if let [key, others @ ..] = found {
                 expected = others;
                 slot = Some(key.slot);
-                if let Some(child) = key.child {
-                    if slots.get(usize::from(key.slot)).is_some_and(|span| !span.is_absent()) {
-                        clear(child, slots);
-                    }
-                    rest = match value {
-                        [b'{', members @ ..] => self.object(members, depth.wrapping_add(1), child, slots)?,
-                        _ => self.value(value, depth)?,
-                    };
-                } else {
-                    rest = self.short_value(value, depth)?;
+                child = key.child;
+                if let Some(child) = child
+                    && slots.get(usize::from(key.slot)).is_some_and(|span| !span.is_absent())
+                {
+                    clear(child, slots);
                 }
-            } else {
-                slot = level.no_string.filter(|_| !matches!(value, [b'"', ..]));
-                rest = self.short_value(value, depth)?;
             }
+            rest = match (child, value) {
+                (Some(child), [b'{', members @ ..]) => self.object(members, depth.wrapping_add(1), child, slots)?,
+                _ => self.short_value(value, depth)?,
+            };
             if let Some(slot) = slot
                 && let Some(span) = slots.get_mut(usize::from(slot))
             {
@@ -476,11 +472,14 @@ impl<'t> Scanner<'t> {
     }
 
     fn literal(&mut self, rest: &'t [u8], word: &'static [u8]) -> Option<&'t [u8]> {
-        if let Some(after) = strip(rest, word) {
-            return Some(after);
+        let mut rest = rest;
+        for byte in word {
+            match rest {
+                [same, after @ ..] if same == byte => rest = after,
+                _ => return self.unexpected(rest),
+            }
         }
-        let same = rest.iter().zip(word).take_while(|(a, b)| a == b).count();
-        self.unexpected(rest.get(same..).unwrap_or_default())
+        Some(rest)
     }
 
     /// `number = [ "-" ] int [ "." 1*DIGIT ] [ ( "e" / "E" ) [ "-" / "+" ] 1*DIGIT ]`, `int = "0" / ( digit1-9 *DIGIT )`

@@ -73,6 +73,16 @@ pub const MAX_PATH: usize = 3;
 /// The text is consumed: string escapes are decoded where they stand. Text that was never checked is safe too (an
 /// error or some value, never a panic), but not every fault in it is found.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, DecodeError> {
+    from_checked_or(text, |error| error)
+}
+
+/// [`from_checked`] with an error made of its own: in one place, whatever the type. A handler's stack need not hold what
+/// decoding takes.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
+    text: &'de mut [u8],
+    otherwise: fn(DecodeError) -> E,
+) -> Result<T, E> {
     let mut decoder = Decoder {
         rest: text,
         depth: MAX_DEPTH,
@@ -82,17 +92,7 @@ pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, 
         last: Last::None,
     };
     let value = T::deserialize(&mut decoder).and_then(|value| decoder.end().map(|()| value));
-    value.map_err(|fault| DecodeError {
-        kind: fault.into(),
-        path: decoder.path,
-        segments: decoder.segments,
-        cut: decoder.cut,
-        found: match fault {
-            Fault::Rule(_) | Fault::UnknownField(_) => decoder.last.found(),
-            Fault::Length(length @ 1..) => Found::length(length as usize),
-            _ => Found::NONE,
-        },
-    })
+    value.map_err(|fault| otherwise(decoder.error(fault)))
 }
 
 /// Decodes a value that was not given: a struct or a map as from `{}`, an `Option` as `None`, `()` as itself.
@@ -312,7 +312,7 @@ impl DecodeError {
     /// Hands out the text that [`display_in`](Self::display_in) shows, in pieces: nothing of `core::fmt` is linked.
     pub(crate) fn pieces(&self, root: &str, put: &mut dyn FnMut(&str)) {
         // A field that is missing or given twice is the last step of the path itself.
-        let last = match self.kind {
+        let mut last = match self.kind {
             Kind::MissingField(name) | Kind::DuplicateField(name) => Some(Segment::Field(name)),
             _ => None,
         };
@@ -322,7 +322,16 @@ impl DecodeError {
             put("...");
             start = true;
         }
-        for segment in self.path().chain(last) {
+        let mut left = usize::from(self.segments);
+        loop {
+            let segment = match left.checked_sub(1) {
+                Some(place) => {
+                    left = place;
+                    self.path.get(place).copied()
+                }
+                None => last.take(),
+            };
+            let Some(segment) = segment else { break };
             match segment {
                 Segment::Field(name) => {
                     if !start {
@@ -569,7 +578,25 @@ impl<'de> Decoder<'de> {
         self.rest.first().copied().ok_or(Fault::NotJson)
     }
 
+    /// What went wrong, and where.
+    #[cold]
+    #[inline(never)]
+    fn error(&self, fault: Fault) -> DecodeError {
+        DecodeError {
+            kind: fault.into(),
+            path: self.path,
+            segments: self.segments,
+            cut: self.cut,
+            found: match fault {
+                Fault::Rule(_) | Fault::UnknownField(_) => self.last.found(),
+                Fault::Length(length @ 1..) => Found::length(length as usize),
+                _ => Found::NONE,
+            },
+        }
+    }
+
     /// Nothing but white space may be left.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn end(&mut self) -> Result<(), Fault> {
         if self.rest.iter().all(|byte| is_white_space(*byte)) { Ok(()) } else { Err(Fault::NotJson) }
     }

@@ -215,12 +215,17 @@ impl<'a> Text<'a> {
 
     /// Whether the text is `name`; cheaper than comparing with a `str` where the other side is bytes already.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
+        if self.raw == name {
+            return true;
+        }
         if !has_escapes(self.raw) {
-            return self.raw == name;
+            return false;
         }
         let mut rest = name;
         for char in self.chars() {
-            match rest.strip_prefix(char.encode_utf8(&mut [0; 4]).as_bytes()) {
+            let (mut utf8, mut length) = ([0; 4], 0);
+            put_utf8(&mut utf8, &mut length, u32::from(char));
+            match rest.strip_prefix(utf8.get(..length).unwrap_or_default()) {
                 Some(after) => rest = after,
                 None => return false,
             }

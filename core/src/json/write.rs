@@ -116,6 +116,13 @@ impl<'b> Writer<'b> {
         self.content(text.as_bytes());
     }
 
+    /// Writes a character as a piece of a string's content.
+    pub(crate) fn char(&mut self, char: char) {
+        let (mut utf8, mut length) = ([0; 4], 0);
+        super::de::put_utf8(&mut utf8, &mut length, u32::from(char));
+        self.content(utf8.get(..length).unwrap_or_default());
+    }
+
     /// Writes `text`, whatever kind of [`Message`] it is, as a JSON string.
     #[inline]
     pub fn message<M: Message + ?Sized>(&mut self, text: &M) {
@@ -272,6 +279,13 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes the rest of a text, or of one of its characters.
+    #[cfg(not(target_pointer_width = "64"))]
+    fn content(&mut self, text: &[u8]) {
+        self.escaped(text);
+    }
+
+    /// Writes the rest of a text, or of one of its characters.
+    #[cfg(target_pointer_width = "64")]
     fn content(&mut self, text: &[u8]) {
         let mut rest = text;
         // The common case in one step: there is room, and nothing to escape.
@@ -399,7 +413,7 @@ impl<const N: usize> Message for [&str; N] {
 
 impl Message for char {
     fn write_escaped(&self, out: &mut Writer<'_>) {
-        out.text_part(self.encode_utf8(&mut [0; 4]));
+        out.char(*self);
     }
 }
 

@@ -125,7 +125,7 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
     if !spelt_out && op == "describe" {
         return Ok(Request::Describe);
     }
-    if let Some(index) = manifest.operations.iter().position(|known| op == *known.name) {
+    if let Some(index) = manifest.position(op) {
         return Ok(Request::Execute { index, args });
     }
     match (manifest.kind, args.of(text)) {

@@ -150,15 +150,7 @@ fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, R
         [] => return Err(Refusal::Params { member: "operation", fault: "required, but missing" }),
         _ => return Err(Refusal::Params { member: "operation", fault: "expected a string" }),
     };
-    let index = manifest
-        .operations
-        .iter()
-        .position(|known| known.name.as_bytes() == operation)
-        .or_else(|| {
-            let operation = Text::of_checked(operation);
-            manifest.operations.iter().position(|known| operation == *known.name)
-        })
-        .ok_or(Refusal::UnknownOperation)?;
+    let index = manifest.position(Text::of_checked(operation)).ok_or(Refusal::UnknownOperation)?;
     let args = spans.get(ARGS).copied().unwrap_or_default();
     if !matches!(args.first(text), 0 | b'{' | b'n') {
         return Err(Refusal::Params { member: "args", fault: "expected an object" });
@@ -245,7 +237,8 @@ pub(crate) fn check_context(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
 }
 
 /// The first byte of a member's value; 0 if it is absent.
-#[inline(always)]
+#[cfg_attr(target_pointer_width = "64", inline(always))]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn first(text: &[u8], spans: &Spans, slot: usize) -> u8 {
     spans.get(slot).map_or(0, |span| span.first(text))
 }

@@ -171,8 +171,8 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
             _ => return Err(Refusal::Timeout),
         },
     };
-    let exact = manifest.operations.iter().position(|known| tool == *known.name);
-    let index = exact
+    let index = manifest
+        .position(tool)
         .or_else(|| {
             manifest.operations.iter().position(|known| {
                 let dashed = tool.chars().map(|char| if matches!(char, '_' | ' ') { '-' } else { char });
