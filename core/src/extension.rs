@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::json::de::{self, DecodeError};
 use crate::json::view::{Json, Members, Text};
+use crate::json::write::{Message, Writer};
 use crate::manifest::{Manifest, Operation};
 
 /// An extension: a manifest, and a handler for the operations in it.
@@ -365,3 +366,20 @@ impl fmt::Display for Failure {
 }
 
 impl core::error::Error for Failure {}
+
+/// The sentence of its `Display`, without formatting code.
+impl Message for Failure {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        match &self.detail {
+            Detail::Static(text) => out.text_part(text),
+            Detail::Written => out.raw(b"see the reply"),
+            Detail::Decode(error) => error.pieces(self.root.name(), &mut |piece| out.text_part(piece)),
+            Detail::Size(needed, capacity) => {
+                out.usize(*needed);
+                out.raw(b" bytes do not fit the ");
+                out.usize(*capacity);
+                out.raw(b" there are");
+            }
+        }
+    }
+}

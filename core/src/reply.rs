@@ -252,8 +252,7 @@ impl Reply {
     fn write_text(&self, memory: &mut [u8], at: usize, failure: &Failure) -> usize {
         let mut out = writer(memory, at, self.limit);
         match failure.detail {
-            Detail::Static(text) => out.text_part(text),
-            Detail::Decode(error) => error.pieces(failure.root.name(), &mut |piece| out.text_part(piece)),
+            Detail::Static(_) | Detail::Decode(_) => failure.write_escaped(&mut out),
             Detail::Size(needed, capacity) => {
                 out.raw(b"reply too large: it needs ");
                 if self.at_least {

@@ -107,7 +107,7 @@ pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
 /// # Ok::<(), rigline::json::de::DecodeError>(())
 /// ```
 pub fn from_empty<'de, T: Deserialize<'de>>() -> Result<T, DecodeError> {
-    T::deserialize(Nothing).map_err(|fault| DecodeError::new(fault.into()))
+    T::deserialize(Nothing).map_err(DecodeError::of)
 }
 
 /// Why a value could not be decoded, and where it stands.
@@ -115,7 +115,7 @@ pub fn from_empty<'de, T: Deserialize<'de>>() -> Result<T, DecodeError> {
 /// It is displayed as `a[2].b: expected a string`; [`display_in`](Self::display_in) puts the name of the whole in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    kind: Kind,
+    fault: Fault,
     /// The innermost segment first.
     path: [Segment; MAX_PATH],
     segments: u8,
@@ -219,7 +219,11 @@ impl Segment {
 impl DecodeError {
     /// An error of the whole value; [`within`](Self::within) moves it to a part.
     pub const fn new(kind: Kind) -> Self {
-        Self { kind, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false, found: Found::NONE }
+        Self::of(Fault::of(kind))
+    }
+
+    const fn of(fault: Fault) -> Self {
+        Self { fault, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false, found: Found::NONE }
     }
 
     /// A value that breaks a rule of its field: `rule` goes on where the value ends, as "is below the minimum 1" does.
@@ -237,7 +241,7 @@ impl DecodeError {
 
     /// What is wrong.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.fault.into()
     }
 
     /// The value that breaks a rule, or the name of the unknown member; empty where it is longer than [`MAX_FOUND`] bytes.
@@ -298,7 +302,7 @@ impl fmt::Display for InRoot<'_> {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display(f, |put| self.pieces(put))
+        display(f, |put| Fault::of(*self).pieces(put))
     }
 }
 
@@ -312,8 +316,8 @@ impl DecodeError {
     /// Hands out the text that [`display_in`](Self::display_in) shows, in pieces: nothing of `core::fmt` is linked.
     pub(crate) fn pieces(&self, root: &str, put: &mut dyn FnMut(&str)) {
         // A field that is missing or given twice is the last step of the path itself.
-        let mut last = match self.kind {
-            Kind::MissingField(name) | Kind::DuplicateField(name) => Some(Segment::Field(name)),
+        let mut last = match self.fault {
+            Fault::MissingField(name) | Fault::DuplicateField(name) => Some(Segment::Field(name)),
             _ => None,
         };
         put(root);
@@ -350,27 +354,27 @@ impl DecodeError {
         if !start {
             put(": ");
         }
-        match (self.kind, self.found()) {
-            (Kind::Length, found) if !found.is_empty() => {
+        match (self.fault, self.found()) {
+            (Fault::Length(_), found) if !found.is_empty() => {
                 put(found);
                 return put(" does not fit");
             }
-            (Kind::Rule(_), "") => put("the value "),
-            (Kind::Rule(_), found) => {
+            (Fault::Rule(_), "") => put("the value "),
+            (Fault::Rule(_), found) => {
                 put(found);
                 put(" ");
             }
-            (Kind::UnknownField { .. }, found) if !found.is_empty() => {
+            (Fault::UnknownField(_), found) if !found.is_empty() => {
                 put(found);
                 put(" is an ");
             }
             _ => {}
         }
-        self.kind.pieces(put);
+        self.fault.pieces(put);
     }
 }
 
-impl Kind {
+impl Fault {
     fn pieces(&self, put: &mut dyn FnMut(&str)) {
         match *self {
             Self::NotJson => put("the text is not JSON"),
@@ -384,9 +388,9 @@ impl Kind {
             }
             Self::Refused => put("value refused"),
             Self::MissingField(_) => put("required, but missing"),
-            Self::UnknownField { expected: [] } => put("unknown member; none are expected here"),
-            Self::UnknownField { expected } => list(put, "unknown member; known: ", expected),
-            Self::UnknownVariant { expected } => list(put, "expected one of: ", expected),
+            Self::UnknownField([]) => put("unknown member; none are expected here"),
+            Self::UnknownField(expected) => list(put, "unknown member; known: ", expected),
+            Self::UnknownVariant(expected) => list(put, "expected one of: ", expected),
             Self::DuplicateField(_) => put("given more than once"),
             Self::LoneSurrogate => put("a lone surrogate"),
             Self::Elements(count) => {
@@ -394,7 +398,7 @@ impl Kind {
                 put_number(count, put);
                 put(" elements");
             }
-            Self::Length => put("the wrong length"),
+            Self::Length(_) => put("the wrong length"),
             Self::Depth => {
                 put("nested deeper than ");
                 put_number(u32::from(MAX_DEPTH), put);
@@ -432,7 +436,7 @@ fn push_segment(path: &mut [Segment; MAX_PATH], segments: &mut u8, cut: &mut boo
 
 /// What goes up through serde: three words, since every `Result` of every visitor carries it. The path stays behind in
 /// the decoder. serde's texts are dropped unformatted: they would link float formatting.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     NotJson,
     Expected(&'static str),
@@ -447,7 +451,27 @@ enum Fault {
     /// The length that a type refuses, or 0 where nobody says.
     Length(u32),
     Depth,
-    Rule(&'static &'static str),
+    Rule(&'static str),
+}
+
+impl Fault {
+    const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::NotJson => Self::NotJson,
+            Kind::Expected(what) => Self::Expected(what),
+            Kind::Unexpected(what) => Self::Unexpected(what),
+            Kind::Refused => Self::Refused,
+            Kind::MissingField(name) => Self::MissingField(name),
+            Kind::UnknownField { expected } => Self::UnknownField(expected),
+            Kind::UnknownVariant { expected } => Self::UnknownVariant(expected),
+            Kind::DuplicateField(name) => Self::DuplicateField(name),
+            Kind::LoneSurrogate => Self::LoneSurrogate,
+            Kind::Elements(count) => Self::Elements(count),
+            Kind::Length => Self::Length(0),
+            Kind::Depth => Self::Depth,
+            Kind::Rule(rule) => Self::Rule(rule),
+        }
+    }
 }
 
 impl From<Fault> for Kind {
@@ -563,19 +587,19 @@ impl Last<'_> {
 impl<'de> Decoder<'de> {
     /// The next byte that is not white space; it is not consumed.
     #[inline]
-    fn peek(&mut self) -> Result<u8, Fault> {
+    fn peek(&mut self) -> Option<u8> {
         match self.rest.first() {
-            Some(&byte) if byte > b' ' => Ok(byte),
+            Some(&byte) if byte > b' ' => Some(byte),
             _ => self.skip_white_space(),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn skip_white_space(&mut self) -> Result<u8, Fault> {
+    fn skip_white_space(&mut self) -> Option<u8> {
         let blank = self.rest.iter().take_while(|byte| is_white_space(**byte)).count();
         self.take(blank)?;
-        self.rest.first().copied().ok_or(Fault::NotJson)
+        self.rest.first().copied()
     }
 
     /// What went wrong, and where.
@@ -583,7 +607,7 @@ impl<'de> Decoder<'de> {
     #[inline(never)]
     fn error(&self, fault: Fault) -> DecodeError {
         DecodeError {
-            kind: fault.into(),
+            fault,
             path: self.path,
             segments: self.segments,
             cut: self.cut,
@@ -603,10 +627,10 @@ impl<'de> Decoder<'de> {
 
     /// Splits off the first `length` bytes.
     #[inline]
-    fn take(&mut self, length: usize) -> Result<&'de mut [u8], Fault> {
-        let (head, tail) = mem::take(&mut self.rest).split_at_mut_checked(length).ok_or(Fault::NotJson)?;
+    fn take(&mut self, length: usize) -> Option<&'de mut [u8]> {
+        let (head, tail) = mem::take(&mut self.rest).split_at_mut_checked(length)?;
         self.rest = tail;
-        Ok(head)
+        Some(head)
     }
 
     /// Consumes the byte that `peek` has shown.
@@ -618,29 +642,28 @@ impl<'de> Decoder<'de> {
     }
 
     #[inline]
-    fn consume(&mut self, byte: u8, otherwise: Fault) -> Result<(), Fault> {
-        if self.peek()? == byte {
+    fn consume(&mut self, byte: u8) -> bool {
+        let is_there = self.peek() == Some(byte);
+        if is_there {
             self.bump();
-            Ok(())
-        } else {
-            Err(otherwise)
         }
+        is_there
     }
 
     /// A number or a literal: all up to the next delimiter.
-    fn scalar(&mut self) -> Result<&'de [u8], Fault> {
+    fn scalar(&mut self) -> Option<&'de [u8]> {
         let length = scalar_length(self.rest);
-        Ok(self.take(length)?)
+        Some(self.take(length)?)
     }
 
     /// What follows the literal is the next token's affair.
     fn literal(&mut self, literal: &[u8]) -> Result<(), Fault> {
-        if self.take(literal.len())? == literal { Ok(()) } else { Err(Fault::NotJson) }
+        if self.take(literal.len()).is_some_and(|text| text == literal) { Ok(()) } else { Err(Fault::NotJson) }
     }
 
     /// The decoded bytes of the string at hand.
     fn string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
-        if self.peek()? != b'"' {
+        if self.peek() != Some(b'"') {
             return Err(Fault::Expected(what));
         }
         let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
@@ -668,14 +691,21 @@ impl<'de> Decoder<'de> {
     /// The name of a member and the colon behind it.
     fn key(&mut self) -> Result<&'de [u8], Fault> {
         let key = self.string(MEMBER_NAME)?;
-        self.consume(b':', Fault::NotJson)?;
-        Ok(key)
+        if self.consume(b':') { Ok(key) } else { Err(Fault::NotJson) }
+    }
+
+    /// [`key`](Self::key) of a struct. Half of a surrogate pair is in no field's name: it is as any other name that is not known.
+    fn field(&mut self) -> Result<&'de [u8], Fault> {
+        match self.key() {
+            Err(Fault::LoneSurrogate) if self.consume(b':') => Ok(NO_NAME),
+            key => key,
+        }
     }
 
     fn number(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b'-' | b'0'..=b'9' => {
-                let text = self.scalar()?;
+                let text = self.scalar().ok_or(Fault::NotJson)?;
                 self.last = Last::Text(text);
                 Ok(text)
             }
@@ -691,7 +721,7 @@ impl<'de> Decoder<'de> {
     ///
     /// Up to nine plain digits, which is nearly every integer there is, are read in one pass.
     fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Fault> {
-        let first = self.peek()?;
+        let first = self.peek().ok_or(Fault::NotJson)?;
         let mut value = 0u32;
         for (length, &byte) in self.rest.iter().take(10).enumerate() {
             let digit = byte.wrapping_sub(b'0');
@@ -699,7 +729,7 @@ impl<'de> Decoder<'de> {
                 if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
                     break;
                 }
-                self.last = Last::Text(self.take(length)?);
+                self.last = Last::Text(self.take(length).ok_or(Fault::NotJson)?);
                 return if value <= above { Ok(value) } else { Err(Fault::Expected(what)) };
             }
             value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
@@ -709,10 +739,27 @@ impl<'de> Decoder<'de> {
 
     /// Steps over a value of any depth, without recursion, and returns its text.
     #[inline(never)]
-    fn raw(&mut self) -> Result<&'de mut [u8], Fault> {
+    fn raw(&mut self) -> Option<&'de mut [u8]> {
         self.peek()?;
-        let length = value_length(self.rest).ok_or(Fault::NotJson)?;
+        let length = value_length(self.rest)?;
         self.take(length)
+    }
+
+    /// Whether another element or member follows, and the comma before it; at the container's end, which stays, it keeps how
+    /// many there were.
+    #[inline(always)]
+    fn next(&mut self, close: u8, count: &mut u32) -> Option<bool> {
+        match self.peek()? {
+            byte if byte == close => {
+                self.last = Last::Count(*count);
+                return Some(false);
+            }
+            b',' if *count > 0 => self.bump(),
+            _ if *count > 0 => return None,
+            _ => {}
+        }
+        *count = count.saturating_add(1);
+        Some(true)
     }
 
     /// Opens a container.
@@ -724,10 +771,17 @@ impl<'de> Decoder<'de> {
 
     fn leave(&mut self, close: u8, otherwise: Fault) -> Result<(), Fault> {
         self.depth = self.depth.saturating_add(1);
-        self.consume(close, otherwise)
+        if self.consume(close) { Ok(()) } else { Err(otherwise) }
     }
 
     #[cold]
+    #[inline(never)]
+    fn came_by_member(&mut self, fields: &'static [&'static str], key: &[u8]) {
+        self.came_by(static_name(fields, key).map_or(Segment::ANY_KEY, Segment::Field));
+    }
+
+    #[cold]
+    #[inline(never)]
     fn came_by(&mut self, segment: Segment) {
         push_segment(&mut self.path, &mut self.segments, &mut self.cut, segment);
     }
@@ -735,7 +789,7 @@ impl<'de> Decoder<'de> {
     fn sequence<V: Visitor<'de>>(&mut self, visitor: V, wrong_length: Fault) -> Result<V::Value, Fault> {
         self.enter()?;
         let segments = self.segments;
-        match visitor.visit_seq(Elements { decoder: self, index: 0 }) {
+        match visitor.visit_seq(Elements { decoder: self, count: 0 }) {
             // A length of this array, not of something inside it.
             Err(Fault::Length(_)) if self.segments == segments && !matches!(wrong_length, Fault::Length(_)) => {
                 Err(wrong_length)
@@ -760,7 +814,7 @@ impl<'de> Decoder<'de> {
     }
 
     fn structure<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b'{' => self.members(visitor, Some(fields)),
             b'[' => self.sequence(visitor, elements(fields.len())),
             _ => Err(Fault::Expected("an object")),
@@ -768,7 +822,7 @@ impl<'de> Decoder<'de> {
     }
 
     fn tuple<V: Visitor<'de>>(&mut self, length: usize, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b'[' => self.sequence(visitor, elements(length)),
             _ => Err(elements(length)),
         }
@@ -847,7 +901,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b'{' => self.members(visitor, None),
             b'[' => self.sequence(visitor, Fault::Length(0)),
             b'"' => self.deserialize_str(visitor),
@@ -859,11 +913,11 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
                 // As in `serde_json`: what is written as an integer is one, but `-0`, whose sign an integer would lose.
                 if digits.is_plain() && text != b"-0" {
                     if let Ok(value) = digits.to_u64() {
-                        self.scalar()?;
+                        self.scalar().ok_or(Fault::NotJson)?;
                         return visitor.visit_u64(value);
                     }
                     if let Ok(value) = digits.to_i64() {
-                        self.scalar()?;
+                        self.scalar().ok_or(Fault::NotJson)?;
                         return visitor.visit_i64(value);
                     }
                 }
@@ -874,7 +928,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b't' => {
                 self.literal(b"true")?;
                 visitor.visit_bool(true)
@@ -902,7 +956,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b'[' => self.sequence(visitor, Fault::Length(0)),
             _ => visitor.visit_borrowed_bytes(self.string("a string")?),
         }
@@ -913,7 +967,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if self.peek()? == b'n' {
+        if self.peek() == Some(b'n') {
             self.literal(b"null")?;
             visitor.visit_none()
         } else {
@@ -922,7 +976,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if self.peek()? != b'n' {
+        if self.peek() != Some(b'n') {
             return Err(Fault::Expected("null"));
         }
         self.literal(b"null")?;
@@ -938,7 +992,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     #[inline(always)]
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
         if name == RAW_TOKEN {
-            let text = super::raw::drop_line_breaks(self.raw()?);
+            let text = super::raw::drop_line_breaks(self.raw().ok_or(Fault::NotJson)?);
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
         } else {
@@ -947,7 +1001,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b'[' => self.sequence(visitor, Fault::Length(0)),
             _ => Err(Fault::Expected("an array")),
         }
@@ -967,7 +1021,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b'{' => self.members(visitor, None),
             _ => Err(Fault::Expected("an object")),
         }
@@ -988,11 +1042,11 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        match self.peek()? {
+        match self.peek().ok_or(Fault::NotJson)? {
             b'"' => visitor.visit_enum(Name { text: self.string("a string")?, as_bytes: true }),
             b'{' => {
                 self.enter()?;
-                if self.peek()? != b'"' {
+                if self.peek() != Some(b'"') {
                     return Err(Fault::Expected(ONE_MEMBER));
                 }
                 let name = self.key()?;
@@ -1015,7 +1069,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        self.raw()?;
+        self.raw().ok_or(Fault::NotJson)?;
         visitor.visit_unit()
     }
 }
@@ -1029,32 +1083,22 @@ const ONE_MEMBER: &str = "an object of one member";
 /// The elements of an array.
 struct Elements<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
-    index: u32,
+    /// How many there were so far.
+    count: u32,
 }
 
 impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     type Error = Fault;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
-        match self.decoder.peek()? {
-            b']' => {
-                self.decoder.last = Last::Count(self.index);
-                return Ok(None);
-            }
-            b',' if self.index > 0 => self.decoder.bump(),
-            _ if self.index > 0 => return Err(Fault::NotJson),
-            _ => {}
+        if !self.decoder.next(b']', &mut self.count).ok_or(Fault::NotJson)? {
+            return Ok(None);
         }
-        match seed.deserialize(&mut *self.decoder) {
-            Ok(value) => {
-                self.index = self.index.saturating_add(1);
-                Ok(Some(value))
-            }
-            Err(fault) => {
-                self.decoder.came_by(Segment::Index(self.index));
-                Err(fault)
-            }
+        let value = seed.deserialize(&mut *self.decoder);
+        if value.is_err() {
+            self.decoder.came_by(Segment::Index(self.count.wrapping_sub(1)));
         }
+        value.map(Some)
     }
 }
 
@@ -1072,22 +1116,10 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     type Error = Fault;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
-        match self.decoder.peek()? {
-            b'}' => {
-                self.decoder.last = Last::Count(self.count);
-                return Ok(None);
-            }
-            b',' if self.count > 0 => self.decoder.bump(),
-            _ if self.count > 0 => return Err(Fault::NotJson),
-            _ => {}
+        if !self.decoder.next(b'}', &mut self.count).ok_or(Fault::NotJson)? {
+            return Ok(None);
         }
-        self.count = self.count.saturating_add(1);
-        self.key = match self.decoder.string(MEMBER_NAME) {
-            // Half of a surrogate pair is in no field's name: a struct takes it as any other name that it does not know.
-            Err(Fault::LoneSurrogate) if self.fields.is_some() => NO_NAME,
-            name => name?,
-        };
-        self.decoder.consume(b':', Fault::NotJson)?;
+        self.key = if self.fields.is_some() { self.decoder.field()? } else { self.decoder.key()? };
         let key = seed.deserialize(Name { text: self.key, as_bytes: self.fields.is_some() });
         if key.is_err() {
             self.decoder.last = Last::Text(self.key);
@@ -1101,8 +1133,7 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
         let value = seed.deserialize(&mut *self.decoder);
         if value.is_err() {
-            let name = static_name(self.fields.unwrap_or_default(), self.key);
-            self.decoder.came_by(name.map_or(Segment::ANY_KEY, Segment::Field));
+            self.decoder.came_by_member(self.fields.unwrap_or_default(), self.key);
         }
         value
     }
@@ -1133,7 +1164,7 @@ impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
     type Error = Fault;
 
     fn unit_variant(self) -> Result<(), Fault> {
-        if self.decoder.peek()? != b'n' {
+        if self.decoder.peek() != Some(b'n') {
             return Err(Fault::Expected("null"));
         }
         self.decoder.literal(b"null")

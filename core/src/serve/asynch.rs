@@ -28,7 +28,7 @@ use crate::extension::{Failure, Outcome};
 /// The transport failed. The call in hand was then cancelled, and
 /// [`safe_state`](Extension::safe_state) has run if a session was open.
 #[allow(clippy::too_many_arguments, reason = "each is a different part of the surroundings")]
-pub async fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
+pub fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     extension: &mut E,
     engine: &mut Engine<'_>,
     reader: &mut R,
@@ -37,8 +37,8 @@ pub async fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     log: &mut [u8],
     clock: &dyn Clock,
     stop: impl Future<Output = ()>,
-) -> Result<End, ServeError<R::Error>> {
-    serve_with_logs(extension, engine, reader, writer, kind, log, clock, stop, &|_| false).await
+) -> impl Future<Output = Result<End, ServeError<R::Error>>> {
+    serve_with_logs(extension, engine, reader, writer, kind, log, clock, stop, &|_| false)
 }
 
 /// [`serve`] over a transport that can take a log line at once, so that a handler which does not await is heard too.

@@ -326,7 +326,7 @@ pub(crate) async fn run<E: Extension>(extension: &mut E, run: Run<'_>, cx: &mut 
             Some(Ok(_)) => Verdict::Passed,
             Some(Err(failure)) => {
                 if !failure.is_written() {
-                    cx.log(Level::Error, format_args!("{failure}"));
+                    cx.log(Level::Error, failure);
                 }
                 Verdict::Failed
             }
