@@ -380,7 +380,7 @@ impl<'m> Engine<'m> {
     /// [`run`](Self::run) where it stays.
     pub(crate) fn next(&mut self) -> Next {
         if let State::Running(_) = self.state {
-            self.complete(Err(Failure::CANCELLED));
+            self.conclude(&Err(Failure::CANCELLED));
         }
         let mut done = match core::mem::replace(&mut self.state, State::Idle) {
             State::Completed(done) => Some(done),
@@ -453,15 +453,20 @@ impl<'m> Engine<'m> {
 
     /// Takes what came of [`Step::Run`].
     pub fn complete(&mut self, result: Result<Outcome, Failure>) {
-        let State::Running(running) = self.state else { return };
-        let end = match (running.request, result) {
+        self.conclude(&result);
+    }
+
+    /// [`complete`](Self::complete) without a copy of what is large.
+    pub(crate) fn conclude(&mut self, result: &Result<Outcome, Failure>) {
+        let State::Running(Running { request, .. }) = &self.state else { return };
+        let end = match (request, result) {
             (Request::Initialize { .. }, Ok(_)) => self.initialized(),
             // The result of `initialize` is a manifest and nothing else.
             (Request::Initialize { .. }, Err(failure)) => {
                 self.not_initialized();
                 self.reply.refuse(self.memory, failure)
             }
-            (_, result) => self.reply.finish(self.memory, result),
+            _ => self.reply.finish(self.memory, result),
         };
         self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });
     }
@@ -612,34 +617,28 @@ impl<'m> Engine<'m> {
             let end = self.reply.answer(self.memory, &mut |out| waza::answer_from(evals, method, params, out));
             return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
         }
-        let request = if self.session.is_shutting_down() || self.session == Session::Ended {
-            if gevals::is_initialize(text, spans) {
-                gevals::request(text, spans, self.manifest).map(|request| (request, None))
-            } else {
-                Err(Refusal::AfterShutdown)
-            }
+        let is_over = self.session.is_shutting_down() || self.session == Session::Ended;
+        let mut timeout_nanos = None;
+        let request = if is_over && !gevals::is_initialize(text, spans) {
+            Err(&Refusal::AfterShutdown)
         } else {
-            gevals::request(text, spans, self.manifest).and_then(|request| match request {
-                Request::Execute { .. } => {
-                    gevals::check_context(text, spans)?;
-                    Ok((request, gevals::timeout(text, spans)?))
-                }
-                _ => Ok((request, None)),
-            })
-        };
-        let refused = match (&request, self.gate) {
-            (Ok((Request::Initialize { .. }, _)), Some(gate)) => gate.open().err(),
-            _ => None,
+            gevals::request(text, spans, self.manifest, &mut timeout_nanos)
         };
         let end = match request {
-            Ok(_) if refused.is_some() => self.reply.refuse(self.memory, refused.unwrap_or(Failure::CANCELLED)),
-            Ok((request @ Request::Execute { .. }, timeout_nanos)) => {
+            Ok(request @ Request::Execute { .. }) => {
                 return self.start(request, start, end, Members::Gevals, timeout_nanos);
             }
-            Ok((request @ Request::Initialize { config }, _)) if !config.is_absent() => {
-                return self.start(request, start, end, Members::Gevals, None);
+            Ok(request @ Request::Initialize { config }) => {
+                if let Some(gate) = self.gate
+                    && let Err(failure) = gate.open()
+                {
+                    self.reply.refuse(self.memory, &failure)
+                } else if config.is_absent() {
+                    self.initialized()
+                } else {
+                    return self.start(request, start, end, Members::Gevals, None);
+                }
             }
-            Ok((Request::Initialize { .. }, _)) => self.initialized(),
             Ok(_) => {
                 self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
                 if let Some(gate) = self.gate {

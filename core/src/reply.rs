@@ -165,37 +165,41 @@ impl Reply {
     fn or_too_large(&mut self, memory: &mut [u8]) -> usize {
         if self.end > self.limit {
             let failure = self.too_large(self.end);
-            self.end = self.error(memory, &failure);
+            self.end = self.error(memory, failure.kind, &failure);
         }
         self.end
     }
 
     /// Ends the reply; gives the end of what was written.
-    pub(crate) fn finish(&mut self, memory: &mut [u8], result: Result<Outcome, Failure>) -> usize {
+    pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>) -> usize {
         if self.is_silent() {
             return self.start;
         }
         self.end = match result {
-            Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, &failure),
-            _ if self.unwritable => self.error(memory, &UNWRITABLE),
+            Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, failure.kind, failure),
+            _ if self.unwritable => self.error(memory, UNWRITABLE.kind, &UNWRITABLE),
             Ok(outcome) => {
                 if let Some(message) = outcome.message {
                     self.message(memory, &message);
                 }
                 self.succeed(memory)
             }
-            Err(failure) if failure.kind == FailureKind::Failed => self.fail(memory, &failure),
+            Err(failure) if failure.kind == FailureKind::Failed => self.fail(memory, failure),
             // Most likely it is the failure that `output` gave; what else was to come is not known.
             Err(_) if self.end > self.limit => self.succeed(memory),
-            Err(failure) => self.error(memory, &failure),
+            Err(failure) => self.error(memory, failure.kind, failure),
         };
         self.or_too_large(memory)
     }
 
     /// Ends the reply with an error, whatever kind of failure it was.
-    pub(crate) fn refuse(&mut self, memory: &mut [u8], failure: Failure) -> usize {
+    pub(crate) fn refuse(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
+        if self.is_silent() {
+            return self.start;
+        }
         let kind = if failure.kind == FailureKind::Failed { FailureKind::Unreachable } else { failure.kind };
-        self.finish(memory, Err(Failure { kind, ..failure }))
+        self.end = self.error(memory, kind, failure);
+        self.or_too_large(memory)
     }
 
     fn succeed(&mut self, memory: &mut [u8]) -> usize {
@@ -208,7 +212,7 @@ impl Reply {
     /// The operation's own logic failed: what was written as a success becomes a failure that keeps the outputs.
     fn fail(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
         if self.protocol() != Protocol::Gevals && (self.body == self.end || self.protocol() != Protocol::Amplifier) {
-            return self.error(memory, failure);
+            return self.error(memory, failure.kind, failure);
         }
         // The text goes to its place first: what goes before it may be longer than what it was written behind.
         let prefix = self.protocol.failure_with_outputs();
@@ -218,7 +222,7 @@ impl Reply {
                 out.raw(if self.stage == Stage::InOutputs { b"},\"error\":\"" } else { b",\"error\":\"" });
             } else {
                 out.raw(b"},\"code\":\"");
-                out.text_part(self.protocol.name_of(failure));
+                out.text_part(self.protocol.name_of(failure.kind, failure.code));
                 out.raw(b"\",\"message\":\"");
             }
         };
@@ -233,13 +237,13 @@ impl Reply {
     }
 
     /// An error reply in place of all that was written behind the id.
-    fn error(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
+    fn error(&mut self, memory: &mut [u8], kind: FailureKind, failure: &Failure) -> usize {
         self.is_error = true;
-        let start = end_of(self.head, |out| self.protocol.write_error_start(out, failure));
+        let start = end_of(self.head, |out| self.protocol.write_error_start(out, kind, failure));
         let end = self.write_text(memory, start, failure);
-        self.protocol.write_error_start(&mut writer(memory, self.head, self.limit), failure);
+        self.protocol.write_error_start(&mut writer(memory, self.head, self.limit), kind, failure);
         let mut out = writer(memory, end, self.limit);
-        self.protocol.write_error_end(&mut out, failure.kind);
+        self.protocol.write_error_end(&mut out, kind);
         out.raw(self.closing());
         out.len()
     }

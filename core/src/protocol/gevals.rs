@@ -68,7 +68,8 @@ static ENVIRONMENT: Level = Level::of_strings(ENV_NO_STRING);
 
 static AGENT_MEMBERS: Level = Level::of(&[Key::new("prompt", PROMPT, None), Key::new("output", OUTPUT, None)]);
 
-/// Why a request is answered with an error before anything runs.
+/// Why a request is answered with an error before anything runs. All of them are constants, and handed on by reference: a
+/// result is then a word or two.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Refusal {
     UnknownMethod,
@@ -83,18 +84,26 @@ pub(crate) enum Refusal {
     AfterShutdown,
 }
 
-/// Reads a request whose envelope is in order.
-pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, Refusal> {
+/// Reads a request whose envelope is in order; `timeout` is what it sets in nanoseconds, if anything.
+pub(crate) fn request(
+    text: &[u8],
+    spans: &Spans,
+    manifest: &Manifest,
+    timeout: &mut Option<u64>,
+) -> Result<Request, &'static Refusal> {
     let method = rpc::member(text, spans, rpc::METHOD);
     if is(method, "execute") {
-        execute(text, spans, manifest)
+        let request = execute(text, spans, manifest)?;
+        check_context(text, spans)?;
+        *timeout = read_timeout(text, spans)?;
+        Ok(request)
     } else if is(method, "initialize") {
         initialize(text, spans)
     } else if is(method, "shutdown") {
         params_are_structured(text, spans)?;
         Ok(Request::Shutdown)
     } else {
-        Err(Refusal::UnknownMethod)
+        Err(&Refusal::UnknownMethod)
     }
 }
 
@@ -114,57 +123,57 @@ fn is(value: &[u8], name: &str) -> bool {
 }
 
 /// JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
-fn params_are_structured(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
+fn params_are_structured(text: &[u8], spans: &Spans) -> Result<(), &'static Refusal> {
     match rpc::member(text, spans, rpc::PARAMS) {
         [] | [b'{' | b'[' | b'n', ..] => Ok(()),
-        _ => Err(Refusal::Params { member: "params", fault: "expected an object" }),
+        _ => Err(&Refusal::Params { member: "params", fault: "expected an object" }),
     }
 }
 
-fn params_are_members(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
+fn params_are_members(text: &[u8], spans: &Spans) -> Result<(), &'static Refusal> {
     match first(text, spans, rpc::PARAMS) {
         b'{' => Ok(()),
-        0 | b'n' => Err(Refusal::Params { member: "params", fault: "required, but missing" }),
-        _ => Err(Refusal::Params { member: "params", fault: "expected an object" }),
+        0 | b'n' => Err(&Refusal::Params { member: "params", fault: "required, but missing" }),
+        _ => Err(&Refusal::Params { member: "params", fault: "expected an object" }),
     }
 }
 
-fn initialize(text: &[u8], spans: &Spans) -> Result<Request, Refusal> {
+fn initialize(text: &[u8], spans: &Spans) -> Result<Request, &'static Refusal> {
     params_are_members(text, spans)?;
     let config = spans.get(CONFIG).copied().unwrap_or_default();
     match rpc::string(rpc::member(text, spans, PROTOCOL_VERSION)) {
         Some(version) if version == VERSION => {}
-        _ => return Err(Refusal::UnsupportedVersion),
+        _ => return Err(&Refusal::UnsupportedVersion),
     }
     match config.of(text) {
         [] | [b'{', ..] => Ok(Request::Initialize { config }),
         [b'n', ..] => Ok(Request::Initialize { config: Span::default() }),
-        _ => Err(Refusal::Params { member: "config", fault: "expected an object" }),
+        _ => Err(&Refusal::Params { member: "config", fault: "expected an object" }),
     }
 }
 
-fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, Refusal> {
+fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, &'static Refusal> {
     params_are_members(text, spans)?;
     let operation = match rpc::member(text, spans, OPERATION) {
         [b'"', raw @ .., b'"'] => raw,
-        [] => return Err(Refusal::Params { member: "operation", fault: "required, but missing" }),
-        _ => return Err(Refusal::Params { member: "operation", fault: "expected a string" }),
+        [] => return Err(&Refusal::Params { member: "operation", fault: "required, but missing" }),
+        _ => return Err(&Refusal::Params { member: "operation", fault: "expected a string" }),
     };
-    let index = manifest.position(Text::of_checked(operation)).ok_or(Refusal::UnknownOperation)?;
+    let index = manifest.position(Text::of_checked(operation)).ok_or(&Refusal::UnknownOperation)?;
     let args = spans.get(ARGS).copied().unwrap_or_default();
     if !matches!(args.first(text), 0 | b'{' | b'n') {
-        return Err(Refusal::Params { member: "args", fault: "expected an object" });
+        return Err(&Refusal::Params { member: "args", fault: "expected an object" });
     }
     match first(text, spans, CONTEXT) {
         b'{' => Ok(Request::Execute { index, args }),
-        0 => Err(Refusal::Params { member: "context", fault: "required, but missing" }),
-        _ => Err(Refusal::Params { member: "context", fault: "expected an object" }),
+        0 => Err(&Refusal::Params { member: "context", fault: "required, but missing" }),
+        _ => Err(&Refusal::Params { member: "context", fault: "expected an object" }),
     }
 }
 
 /// Writes a refusal behind the head of its reply.
-pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: &Spans) {
-    let (code, lead, fault, named) = match refusal {
+pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: &Refusal, text: &[u8], spans: &Spans) {
+    let (code, lead, fault, named) = match *refusal {
         Refusal::UnknownMethod => (rpc::METHOD_NOT_FOUND, "Unknown method: ", "", Some(rpc::METHOD)),
         Refusal::UnknownOperation => (rpc::METHOD_NOT_FOUND, "Unknown operation: ", "", Some(OPERATION)),
         Refusal::Params { member, fault } => (rpc::INVALID_PARAMS, member, fault, None),
@@ -186,52 +195,57 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
     rpc::end_error(out);
 }
 
+/// A member of the context, and what is wrong with it.
+const fn in_context(member: &'static str, fault: &'static str) -> Refusal {
+    Refusal::Params { member, fault }
+}
+
 /// Reads the context's timeout: absent, null and zero set no limit.
-pub(crate) fn timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, Refusal> {
+fn read_timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, &'static Refusal> {
     /// Of a text with escapes in it, which has to be decoded somewhere; `µ` comes as one.
     const LONGEST: usize = 64;
-    let fault = |fault| Refusal::Params { member: "context.timeout", fault };
+    const NO_DURATION: &Refusal = &in_context("context.timeout", "expected a duration such as \"1m30s\"");
+    const TOO_LONG: &Refusal = &in_context("context.timeout", "has escapes and is longer than 64 bytes");
+    const NEGATIVE: &Refusal = &in_context("context.timeout", "must not be negative");
     let raw = match rpc::member(text, spans, TIMEOUT_MEMBER) {
         [] | [b'n', ..] => return Ok(None),
         [b'"', raw @ .., b'"'] => raw,
-        _ => return Err(fault("expected a duration such as \"1m30s\"")),
+        _ => return Err(NO_DURATION),
     };
-    let timeout = if has_escapes(raw) {
-        match Text::of_checked(raw).decode_into(&mut [0; LONGEST]) {
-            Ok(text) => GoDuration::parse(text),
-            Err(_) => return Err(fault("has escapes and is longer than 64 bytes")),
-        }
+    let duration = if has_escapes(raw) {
+        let mut decoded = [0; LONGEST];
+        GoDuration::parse(Text::of_checked(raw).decode_into(&mut decoded).map_err(|_| TOO_LONG)?)
     } else {
         GoDuration::parse_bytes(raw)
     };
-    match timeout.map(|timeout| u64::try_from(timeout.as_nanos())) {
+    match duration.map(|timeout| u64::try_from(timeout.as_nanos())) {
         Ok(Ok(0)) => Ok(None),
         Ok(Ok(nanos)) => Ok(Some(nanos)),
-        Ok(Err(_)) => Err(fault("must not be negative")),
-        Err(_) => Err(fault("expected a duration such as \"1m30s\"")),
+        Ok(Err(_)) => Err(NEGATIVE),
+        Err(_) => Err(NO_DURATION),
     }
 }
 
 /// Checks the types of the context's members; absent and null ones are fine.
-pub(crate) fn check_context(text: &[u8], spans: &Spans) -> Result<(), Refusal> {
+fn check_context(text: &[u8], spans: &Spans) -> Result<(), &'static Refusal> {
     const STRING: &str = "expected a string";
     const OBJECT: &str = "expected an object";
-    const TYPES: [(usize, &str, u8, &str); 6] = [
-        (WORKDIR, "context.workdir", b'"', STRING),
-        (PHASE, "context.phase", b'"', STRING),
-        (ENV, "context.env", b'{', OBJECT),
-        (AGENT, "context.agent", b'{', OBJECT),
-        (PROMPT, "context.agent.prompt", b'"', STRING),
-        (OUTPUT, "context.agent.output", b'"', STRING),
+    static TYPES: [(usize, u8, Refusal); 6] = [
+        (WORKDIR, b'"', in_context("context.workdir", STRING)),
+        (PHASE, b'"', in_context("context.phase", STRING)),
+        (ENV, b'{', in_context("context.env", OBJECT)),
+        (AGENT, b'{', in_context("context.agent", OBJECT)),
+        (PROMPT, b'"', in_context("context.agent.prompt", STRING)),
+        (OUTPUT, b'"', in_context("context.agent.output", STRING)),
     ];
-    for (slot, member, wanted, fault) in &TYPES {
+    for (slot, wanted, refusal) in &TYPES {
         let first = first(text, spans, *slot);
         if !(first == 0 || first == b'n' || first == *wanted) {
-            return Err(Refusal::Params { member, fault });
+            return Err(refusal);
         }
     }
     if first(text, spans, ENV_NO_STRING) != 0 {
-        return Err(Refusal::Params { member: "context.env", fault: "expected strings as values" });
+        return Err(&Refusal::Params { member: "context.env", fault: "expected strings as values" });
     }
     Ok(())
 }

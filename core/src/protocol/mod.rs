@@ -111,28 +111,29 @@ impl Protocol {
     }
 
     /// The protocol's own name for a failure, where it has names for them.
-    pub(crate) fn name_of(self, failure: &Failure) -> &'static str {
-        match (self.spoken(), failure.code) {
+    pub(crate) fn name_of(self, kind: FailureKind, code: Option<&'static str>) -> &'static str {
+        let _ = kind;
+        match (self.spoken(), code) {
             #[cfg(feature = "amplifier")]
-            (Self::Amplifier, code) => code.unwrap_or(amplifier::code(failure.kind)),
+            (Self::Amplifier, code) => code.unwrap_or(amplifier::code(kind)),
             #[cfg(feature = "namel3ss")]
-            (Self::Namel3ss, code) => code.unwrap_or(namel3ss::error_type(failure.kind)),
+            (Self::Namel3ss, code) => code.unwrap_or(namel3ss::error_type(kind)),
             _ => "",
         }
     }
 
     /// Writes what follows the head of an error reply, up to where its text goes.
-    pub(crate) fn write_error_start(self, out: &mut Writer<'_>, failure: &Failure) {
+    pub(crate) fn write_error_start(self, out: &mut Writer<'_>, kind: FailureKind, failure: &Failure) {
         match self.spoken() {
-            Self::Gevals => return rpc::begin_error(out, gevals::code(failure.kind)),
+            Self::Gevals => return rpc::begin_error(out, gevals::code(kind)),
             Self::Amplifier => {
                 out.raw(b"\"ok\":false,\"error\":{\"code\":\"");
-                out.text_part(self.name_of(failure));
+                out.text_part(self.name_of(kind, failure.code));
                 out.byte(b'"');
             }
             Self::Namel3ss => {
                 out.raw(b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"");
-                out.text_part(self.name_of(failure));
+                out.text_part(self.name_of(kind, failure.code));
                 out.byte(b'"');
             }
         }

@@ -140,7 +140,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                             return Ok(End::Stopped);
                         }
                         // The rest of a batch is cancelled too, so that its one line still goes out.
-                        engine.complete(Err(Failure::CANCELLED));
+                        engine.conclude(&Err(Failure::CANCELLED));
                         continue;
                     }
                     let mut input_ended = false;
@@ -154,7 +154,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         engine.finish();
                     }
                     self.safety = if stopped { Safety::Given } else { Safety::Unasked };
-                    engine.complete(result);
+                    engine.conclude(&result);
                 }
                 Next::Shutdown if self.kind == Transport::Process => return Ok(End::Shutdown),
                 Next::Shutdown => {}

@@ -67,7 +67,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
                     block_on(extension.safe_state(), clock);
                     *cut_off = false;
                 }
-                engine.complete(result);
+                engine.conclude(&result);
             }
             Step::Shutdown if kind == Transport::Process => return Ok(End::Shutdown),
             Step::Shutdown => {}
