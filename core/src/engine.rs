@@ -193,8 +193,13 @@ struct Running {
     /// Where the message stands in its line.
     message: Span,
     members: Members,
-    timeout_nanos: Option<u64>,
+    timeout: Option<Nanos>,
 }
+
+/// Aligned as all else here: else a microcontroller's image has copying and clearing functions for this alignment besides.
+#[derive(Debug, Clone, Copy)]
+#[repr(packed(4))]
+struct Nanos(u64);
 
 /// Where a request's members stand, by protocol.
 #[derive(Debug, Clone, Copy)]
@@ -514,7 +519,7 @@ impl<'m> Engine<'m> {
 
     /// JSON-RPC 2.0 §6.
     fn begin_batch(&mut self, bracket: usize) -> Done {
-        let (line, _) = self.framer.held();
+        let line = self.framer.line();
         if let Err(error) = crate::json::check::check(line) {
             return Done::Reply(parse_error(&mut self.writer_for_line(), Protocol::Gevals, error));
         }
@@ -537,7 +542,7 @@ impl<'m> Engine<'m> {
 
     fn next_member(&mut self) -> Done {
         let Some(mut batch) = self.batch else { return Done::Nothing };
-        let (line, _) = self.framer.held();
+        let line = self.framer.line();
         let Some((start, end)) = Json::next_element(line, batch.next) else {
             self.batch = None;
             if batch.end == 0 {
@@ -573,7 +578,7 @@ impl<'m> Engine<'m> {
 
     /// Takes a message, which stands at `start..end` of the line that is held.
     fn message(&mut self, start: usize, end: usize) -> Done {
-        let (line, _) = self.framer.held();
+        let line = self.framer.line();
         let text = line.get(start..end).unwrap_or_default();
         // In a batch a reply stands behind a bracket or comma, and before a closing bracket and the end of the line.
         let (reply_start, limit) = match self.batch {
@@ -595,7 +600,7 @@ impl<'m> Engine<'m> {
             Protocol::Namel3ss if self.batch.is_none() => return self.namel3ss(),
             _ => {}
         }
-        let (line, _) = self.framer.held();
+        let line = self.framer.line();
         let text = line.get(start..end).unwrap_or_default();
         let spans = &self.spans;
         let id = match rpc::classify(text, spans) {
@@ -655,8 +660,8 @@ impl<'m> Engine<'m> {
     #[cfg(feature = "amplifier")]
     fn amplifier(&mut self) -> Done {
         let limit = self.memory.len().saturating_sub(1);
-        let (line, _) = self.framer.held();
-        let (text, length) = (&*line, line.len());
+        let line = self.framer.line();
+        let (text, length) = (line, line.len());
         let Ok(spans) = amplifier::scan(text) else { return Done::Nothing };
         self.reply.begin(self.memory, 0, limit, Protocol::Amplifier, spans.id(text));
         let end = match amplifier::request(text, &spans, self.manifest) {
@@ -689,8 +694,8 @@ impl<'m> Engine<'m> {
     #[cfg(feature = "namel3ss")]
     fn namel3ss(&mut self) -> Done {
         let limit = self.memory.len().saturating_sub(1);
-        let (line, _) = self.framer.held();
-        let (text, length) = (&*line, line.len());
+        let line = self.framer.line();
+        let (text, length) = (line, line.len());
         let Ok(spans) = namel3ss::scan(text) else { return Done::Nothing };
         match namel3ss::request(text, &spans, self.manifest) {
             Ok((request, timeout_nanos)) => {
@@ -718,7 +723,7 @@ impl<'m> Engine<'m> {
         timeout_nanos: Option<u64>,
     ) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
-        self.state = State::Running(Running { request, message, members, timeout_nanos });
+        self.state = State::Running(Running { request, message, members, timeout: timeout_nanos.map(Nanos) });
         Done::Run
     }
 
@@ -728,8 +733,8 @@ impl<'m> Engine<'m> {
         if let State::Eval = self.state {
             return self.run_eval();
         }
-        let State::Running(Running { request, message, members, timeout_nanos }) = &self.state else { return None };
-        let (request, message, timeout_nanos) = (*request, *message, *timeout_nanos);
+        let State::Running(Running { request, message, members, timeout }) = &self.state else { return None };
+        let (request, message, timeout_nanos) = (*request, *message, timeout.map(|Nanos(nanos)| nanos));
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;
         let taken = match request {

@@ -176,6 +176,12 @@ impl<'b> Framer<'b> {
         (line.get_mut(held_at..).unwrap_or_default(), Tail { buf: tail, state: &mut self.state })
     }
 
+    /// The line that [`take`](Self::take) gave last, without the memory behind it; an empty line if it is consumed.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn line(&self) -> &[u8] {
+        self.buf.get(self.state.held_at..self.state.held).unwrap_or_default()
+    }
+
     /// End of input: what is there of a last line without an end becomes a line, or a [`TooLong`].
     ///
     /// Then [`next`](Self::next) gives what is left and after that `None`, and nothing more can be read until
@@ -448,6 +454,7 @@ impl State {
     }
 
     /// Restores what holds without kept lines, and goes back to the beginning when nothing is buffered.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn settle(&mut self) {
         if self.start >= self.kept {
             self.start = self.look;
@@ -458,6 +465,7 @@ impl State {
         }
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn shift_down(&mut self, by: usize) {
         self.start = self.start.saturating_sub(by);
         self.kept = self.kept.saturating_sub(by);

@@ -119,6 +119,7 @@ impl Reply {
         Ok(())
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn message(&mut self, memory: &mut [u8], message: &dyn Message) {
         if matches!(self.stage, Stage::Silent | Stage::Closed) {
             return;

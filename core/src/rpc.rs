@@ -162,6 +162,7 @@ pub(crate) fn is_version_2(value: &[u8]) -> bool {
 }
 
 /// The string whose JSON text, quotes included, is `value`.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(crate) fn string(value: &[u8]) -> Option<Text<'_>> {
     match value {
         [b'"', raw @ .., b'"'] => Some(Text::of_checked(raw)),
@@ -170,6 +171,7 @@ pub(crate) fn string(value: &[u8]) -> Option<Text<'_>> {
 }
 
 /// `{"jsonrpc":"2.0","id":…`, without an end.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(crate) fn write_head(out: &mut Writer<'_>, id: &[u8]) {
     out.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.raw(if id.is_empty() { b"null" } else { id });
