@@ -7,11 +7,11 @@ use crate::context::Scratch;
 use crate::event::Event;
 use crate::extension::{Call, CallContext, Config, Failure, Outcome, Value};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
-use crate::json::check::{Parts, Span, SyntaxError, SyntaxErrorKind};
+use crate::json::check::{Parts, Span, SyntaxError};
 use crate::json::view::Json;
 #[cfg(feature = "waza")]
 use crate::json::view::Text;
-use crate::json::write::Writer;
+use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
 #[cfg(feature = "amplifier")]
 use crate::protocol::amplifier;
@@ -962,11 +962,7 @@ pub(crate) fn parse_error(
 ) -> usize {
     protocol.begin_fault(out, b"", rpc::PARSE_ERROR);
     out.raw(b"Parse error: ");
-    out.text_part(kind.text());
-    if let SyntaxErrorKind::TooDeep { limit } = kind {
-        out.byte(b' ');
-        out.usize(limit);
-    }
+    kind.write_escaped(out);
     out.raw(b" at byte ");
     out.usize(offset);
     rpc::end_error(out);

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::json::view::{Json, Kind, Text};
+use crate::json::write::{Message, Writer};
 use crate::json::{Digits, check::SyntaxError};
 
 /// An event, checked, as a view over its text: what [`Extension::on_event`](crate::Extension::on_event) gets.
@@ -58,37 +59,22 @@ impl<'a> Event<'a> {
         if json.kind() != Kind::Object {
             return Err(EventError::NotAnObject);
         }
-        let text = |name: &'static str| {
-            let value = json.get(name).ok_or(EventError::Missing { member: name })?;
-            value.text().ok_or(EventError::WrongType { member: name, expected: "a string" })
-        };
-        let optional = |name| match json.get(name) {
-            None => Member::Absent,
-            Some(value) if value.is_null() => Member::Null,
-            Some(value) => Member::Value(value),
-        };
-        let optional_text = |name| optional(name).and_then(|value| value.text().ok_or(wrong(name, "a string or null")));
-        let optional_object = |name| {
-            optional(name).and_then(|value| match value.kind() {
-                Kind::Object => Ok(value),
-                _ => Err(wrong(name, "an object or null")),
-            })
-        };
-        let ts = json.get("ts").ok_or(EventError::Missing { member: "ts" })?;
+        let members = Members(json);
+        let optional_text = |name| Ok(members.optional(name, Kind::String, "a string or null")?.map(text));
         Ok(Self {
-            id: text("id")?,
-            ts: ts.number().ok_or(wrong("ts", "a number"))?,
-            event: text("event")?,
-            component: text("component")?,
+            id: text(members.required("id", Kind::String, "a string")?),
+            ts: digits(members.required("ts", Kind::Number, "a number")?),
+            event: text(members.required("event", Kind::String, "a string")?),
+            component: text(members.required("component", Kind::String, "a string")?),
             module: optional_text("module")?,
             status: optional_text("status")?,
-            // JSON Schema counts 1.0 as an integer (draft 2020-12, validation §6.1.1).
-            duration_ms: optional("duration_ms").and_then(|value| {
-                let digits = value.number().filter(|digits| digits.to_i128().is_ok());
-                digits.ok_or(wrong("duration_ms", "an integer or null"))
-            })?,
-            data: optional_object("data")?,
-            error: optional_object("error")?,
+            duration_ms: match members.optional("duration_ms", Kind::Number, INTEGER)?.map(digits) {
+                // JSON Schema counts 1.0 as an integer (draft 2020-12, validation §6.1.1).
+                Member::Value(digits) if !digits.is_integer() => return Err(wrong("duration_ms", INTEGER)),
+                duration => duration,
+            },
+            data: members.optional("data", Kind::Object, "an object or null")?,
+            error: members.optional("error", Kind::Object, "an object or null")?,
             session_id: optional_text("session_id")?,
             request_id: optional_text("request_id")?,
             span_id: optional_text("span_id")?,
@@ -100,6 +86,40 @@ impl<'a> Event<'a> {
     pub fn json(&self) -> Json<'a> {
         self.json
     }
+}
+
+const INTEGER: &str = "an integer or null";
+
+/// An object, by its members.
+struct Members<'a>(Json<'a>);
+
+impl<'a> Members<'a> {
+    fn required(&self, name: &'static str, kind: Kind, expected: &'static str) -> Result<Json<'a>, EventError> {
+        match self.0.get(name) {
+            None => Err(EventError::Missing { member: name }),
+            Some(value) if value.kind() == kind => Ok(value),
+            Some(_) => Err(wrong(name, expected)),
+        }
+    }
+
+    fn optional(&self, name: &'static str, kind: Kind, expected: &'static str) -> Result<Member<Json<'a>>, EventError> {
+        match self.0.get(name) {
+            None => Ok(Member::Absent),
+            Some(value) if value.is_null() => Ok(Member::Null),
+            Some(value) if value.kind() == kind => Ok(Member::Value(value)),
+            Some(_) => Err(wrong(name, expected)),
+        }
+    }
+}
+
+/// Of a string.
+fn text(json: Json<'_>) -> Text<'_> {
+    json.text().unwrap_or(Text::of_checked(b""))
+}
+
+/// Of a number.
+fn digits(json: Json<'_>) -> Digits<'_> {
+    json.number().unwrap_or(Digits::ZERO)
 }
 
 fn wrong(member: &'static str, expected: &'static str) -> EventError {
@@ -128,12 +148,12 @@ impl<T> Member<T> {
         }
     }
 
-    fn and_then<U, E>(self, read: impl FnOnce(T) -> Result<U, E>) -> Result<Member<U>, E> {
-        Ok(match self {
+    fn map<U>(self, read: impl FnOnce(T) -> U) -> Member<U> {
+        match self {
             Self::Absent => Member::Absent,
             Self::Null => Member::Null,
-            Self::Value(value) => Member::Value(read(value)?),
-        })
+            Self::Value(value) => Member::Value(read(value)),
+        }
     }
 }
 
@@ -181,3 +201,27 @@ impl fmt::Display for EventError {
 }
 
 impl core::error::Error for EventError {}
+
+/// The sentence of its `Display`, without formatting code.
+impl Message for EventError {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        match self {
+            Self::Syntax(SyntaxError { kind, offset }) => {
+                out.raw(b"not JSON: ");
+                kind.write_escaped(out);
+                out.raw(b" at byte ");
+                out.usize(*offset);
+            }
+            Self::NotAnObject => out.raw(b"an event must be an object"),
+            Self::Missing { member } => {
+                out.text_part(member);
+                out.raw(b": required, but missing");
+            }
+            Self::WrongType { member, expected } => {
+                out.text_part(member);
+                out.raw(b": expected ");
+                out.text_part(expected);
+            }
+        }
+    }
+}

@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+use super::write::{Message, Writer};
+
 /// How many containers may be open at once, unless said otherwise: the envelope's own count too.
 pub const DEPTH: usize = 32 * DEPTH_WORDS;
 const DEPTH_WORDS: usize = 4;
@@ -74,6 +76,17 @@ impl fmt::Display for SyntaxErrorKind {
             write!(f, " {limit}")?;
         }
         Ok(())
+    }
+}
+
+/// The sentence of its `Display`, without formatting code.
+impl Message for SyntaxErrorKind {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        out.text_part(self.text());
+        if let Self::TooDeep { limit } = self {
+            out.byte(b' ');
+            out.usize(*limit);
+        }
     }
 }
 

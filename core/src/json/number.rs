@@ -110,6 +110,13 @@ impl<'a> Digits<'a> {
         self.negative
     }
 
+    pub(crate) const ZERO: Self = Self { negative: false, whole: b"0", fraction: b"", exponent: 0, plain: true };
+
+    /// Whether the number is an integer, of whatever size.
+    pub(crate) fn is_integer(&self) -> bool {
+        self.significant().is_ok()
+    }
+
     /// Whether the number is written as an integer: neither a decimal point nor an exponent.
     pub fn is_plain(&self) -> bool {
         self.plain

@@ -154,7 +154,8 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
         }
         Refusal::Event(error) => {
             out.raw(b"bad_request\",\"message\":\"");
-            format_args!("args.{error}").write_escaped(out);
+            out.raw(b"args.");
+            error.write_escaped(out);
         }
     }
     out.raw(b"\"}}");
