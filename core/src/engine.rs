@@ -5,7 +5,9 @@ use core::fmt;
 
 use crate::context::Scratch;
 use crate::event::Event;
-use crate::extension::{Call, CallContext, Config, Failure, Outcome, Value};
+#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
+use crate::extension::CallContext;
+use crate::extension::{Call, Config, Failure, Outcome, Value};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{Parts, Span, SyntaxError};
 use crate::json::view::Json;
@@ -192,7 +194,7 @@ struct Running {
     request: Request,
     /// Where the message stands in its line.
     message: Span,
-    members: Members,
+    protocol: Protocol,
     timeout: Option<Nanos>,
 }
 
@@ -200,17 +202,6 @@ struct Running {
 #[derive(Debug, Clone, Copy)]
 #[repr(packed(4))]
 struct Nanos(u64);
-
-/// Where a request's members stand, by protocol.
-#[derive(Debug, Clone, Copy)]
-enum Members {
-    /// In the engine's own memory.
-    Gevals,
-    #[cfg(feature = "amplifier")]
-    Amplifier(amplifier::Spans),
-    #[cfg(feature = "namel3ss")]
-    Namel3ss(namel3ss::Spans),
-}
 
 /// A session runs from its first request to `shutdown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,6 +244,8 @@ enum Done {
 
 impl<'m> Engine<'m> {
     /// An engine for an extension with this manifest.
+    // In line it would clear its memory by a function for the alignment that its caller happens to have.
+    #[inline(never)]
     pub fn new(manifest: &'static Manifest, memory: Memory<'m>) -> Result<Self, TooSmall> {
         if memory.reply.len() < LEAST_REPLY {
             return Err(TooSmall { size: memory.reply.len() });
@@ -631,7 +624,7 @@ impl<'m> Engine<'m> {
         };
         let end = match request {
             Ok(request @ Request::Execute { .. }) => {
-                return self.start(request, start, end, Members::Gevals, timeout_nanos);
+                return self.start(request, start, end, Protocol::Gevals, timeout_nanos);
             }
             Ok(request @ Request::Initialize { config }) => {
                 if let Some(gate) = self.gate
@@ -641,7 +634,7 @@ impl<'m> Engine<'m> {
                 } else if config.is_absent() {
                     self.initialized()
                 } else {
-                    return self.start(request, start, end, Members::Gevals, None);
+                    return self.start(request, start, end, Protocol::Gevals, None);
                 }
             }
             Ok(_) => {
@@ -662,12 +655,15 @@ impl<'m> Engine<'m> {
         let limit = self.memory.len().saturating_sub(1);
         let line = self.framer.line();
         let (text, length) = (line, line.len());
-        let Ok(spans) = amplifier::scan(text) else { return Done::Nothing };
+        if amplifier::scan(text, &mut self.spans).is_err() {
+            return Done::Nothing;
+        }
+        let spans = amplifier::Spans(&self.spans);
         self.reply.begin(self.memory, 0, limit, Protocol::Amplifier, spans.id(text));
-        let end = match amplifier::request(text, &spans, self.manifest) {
+        let end = match amplifier::request(text, spans, self.manifest) {
             Ok(request @ Request::Execute { .. }) => {
                 let nanos = 1_000_000_000 * amplifier::TIMEOUT.as_secs();
-                return self.start(request, 0, length, Members::Amplifier(spans), Some(nanos));
+                return self.start(request, 0, length, Protocol::Amplifier, Some(nanos));
             }
             Ok(Request::Health) => self.reply.answer(self.memory, &mut |out| out.raw(b"\"status\":\"ok\"}")),
             Ok(Request::Describe) => {
@@ -676,7 +672,7 @@ impl<'m> Engine<'m> {
             }
             Ok(request) => {
                 let end = self.reply.answer(self.memory, &mut |out| out.raw(b"\"ok\":true,\"result\":{}}"));
-                self.start(request, 0, length, Members::Amplifier(spans), None);
+                self.start(request, 0, length, Protocol::Amplifier, None);
                 // The acknowledgement goes first.
                 if let State::Running(running) = core::mem::replace(&mut self.state, State::Idle) {
                     self.event = Some(running);
@@ -684,7 +680,7 @@ impl<'m> Engine<'m> {
                 end
             }
             Err(refusal) => {
-                self.reply.answer(self.memory, &mut |out| amplifier::write_refusal(out, refusal, text, &spans))
+                self.reply.answer(self.memory, &mut |out| amplifier::write_refusal(out, refusal, text, spans))
             }
         };
         Done::Reply(end)
@@ -696,18 +692,21 @@ impl<'m> Engine<'m> {
         let limit = self.memory.len().saturating_sub(1);
         let line = self.framer.line();
         let (text, length) = (line, line.len());
-        let Ok(spans) = namel3ss::scan(text) else { return Done::Nothing };
-        match namel3ss::request(text, &spans, self.manifest) {
+        if namel3ss::scan(text, &mut self.spans).is_err() {
+            return Done::Nothing;
+        }
+        let spans = namel3ss::Spans(&self.spans);
+        match namel3ss::request(text, spans, self.manifest) {
             Ok((request, timeout_nanos)) => {
                 self.reply.begin(self.memory, 0, limit, Protocol::Namel3ss, b"");
                 if spans.wants_checks(text) {
                     self.reply.with_checks();
                 }
-                self.start(request, 0, length, Members::Namel3ss(spans), timeout_nanos)
+                self.start(request, 0, length, Protocol::Namel3ss, timeout_nanos)
             }
             Err(refusal) => {
                 let mut out = reply::writer(self.memory, 0, limit);
-                namel3ss::write_refusal(&mut out, refusal, text, &spans, self.manifest);
+                namel3ss::write_refusal(&mut out, refusal, text, spans, self.manifest);
                 Done::Reply(out.len())
             }
         }
@@ -719,11 +718,11 @@ impl<'m> Engine<'m> {
         request: Request,
         start: usize,
         end: usize,
-        members: Members,
+        protocol: Protocol,
         timeout_nanos: Option<u64>,
     ) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
-        self.state = State::Running(Running { request, message, members, timeout: timeout_nanos.map(Nanos) });
+        self.state = State::Running(Running { request, message, protocol, timeout: timeout_nanos.map(Nanos) });
         Done::Run
     }
 
@@ -733,8 +732,8 @@ impl<'m> Engine<'m> {
         if let State::Eval = self.state {
             return self.run_eval();
         }
-        let State::Running(Running { request, message, members, timeout }) = &self.state else { return None };
-        let (request, message, timeout_nanos) = (*request, *message, timeout.map(|Nanos(nanos)| nanos));
+        let State::Running(Running { request, message, protocol, timeout }) = &self.state else { return None };
+        let (request, message, protocol) = (*request, *message, *protocol);
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;
         let taken = match request {
@@ -742,24 +741,25 @@ impl<'m> Engine<'m> {
             Request::Initialize { config } => config,
             #[cfg(feature = "amplifier")]
             Request::Event { event } => event,
-            _ => empty_object(text, members, &self.spans)?,
+            _ => empty_object(text, protocol, &self.spans)?,
         };
         let (value, line) = Parts::take(text, taken)?;
         let work = match request {
             Request::Execute { index, .. } => {
-                let context = match members {
-                    Members::Gevals => gevals::context(&self.spans, &line),
+                let mut context = match protocol.spoken() {
                     #[cfg(feature = "amplifier")]
-                    Members::Amplifier(spans) => CallContext {
-                        session_id: rpc::string(line.of(spans.session_in(&line))),
-                        ..CallContext::default()
-                    },
-                    #[cfg(feature = "namel3ss")]
-                    Members::Namel3ss(spans) => {
-                        CallContext { namel3ss: spans.surroundings(&line), ..CallContext::default() }
+                    Protocol::Amplifier => {
+                        let session = amplifier::Spans(&self.spans).session_in(&line);
+                        CallContext { session_id: rpc::string(line.of(session)), ..CallContext::default() }
                     }
+                    #[cfg(feature = "namel3ss")]
+                    Protocol::Namel3ss => {
+                        let namel3ss = namel3ss::Spans(&self.spans).surroundings(&line);
+                        CallContext { namel3ss, ..CallContext::default() }
+                    }
+                    _ => gevals::context(&self.spans, &line),
                 };
-                let context = CallContext { timeout_nanos, ..context };
+                context.timeout_nanos = timeout.map(|Nanos(nanos)| nanos);
                 Work::Call(Call { index, operation: self.manifest.operations.get(index)?, args: Value(value), context })
             }
             #[cfg(feature = "amplifier")]
@@ -809,15 +809,13 @@ fn told(spans: &Spans) -> Option<Protocol> {
 
 /// No arguments are an empty object. It is written in the place of a member that every request has, that has been read
 /// and is wanted no more.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "it is large where other protocols are compiled in")]
-fn empty_object(text: &mut [u8], members: &Members, gevals: &Spans) -> Option<Span> {
-    let [version, ..] = *gevals;
-    let Span { start, end } = match members {
-        Members::Gevals => version,
+fn empty_object(text: &mut [u8], protocol: Protocol, spans: &Spans) -> Option<Span> {
+    let Span { start, end } = match protocol.spoken() {
         #[cfg(feature = "amplifier")]
-        Members::Amplifier(spans) => spans.spent(),
+        Protocol::Amplifier => amplifier::Spans(spans).spent(),
         #[cfg(feature = "namel3ss")]
-        Members::Namel3ss(spans) => spans.spent(),
+        Protocol::Namel3ss => namel3ss::Spans(spans).spent(),
+        _ => spans.first().copied().unwrap_or_default(),
     };
     let place = text.get_mut(start as usize..end as usize)?.first_chunk_mut::<2>()?;
     *place = *b"{}";
@@ -922,11 +920,12 @@ impl Background<'_> {
 
 /// The answer to an Amplifier line that asks for health; none to any other.
 #[cfg(feature = "amplifier")]
-fn health(out: &mut Writer<'_>, text: &[u8], spans: &Spans) -> Option<usize> {
+fn health(out: &mut Writer<'_>, text: &[u8], spans: &mut Spans) -> Option<usize> {
     if !rpc::string(spans.get(rpc::OP)?.of(text)).is_some_and(|op| op == "health") {
         return None;
     }
-    Protocol::Amplifier.write_head(out, amplifier::scan(text).ok()?.id(text));
+    amplifier::scan(text, spans).ok()?;
+    Protocol::Amplifier.write_head(out, amplifier::Spans(spans).id(text));
     out.raw(b"\"status\":\"ok\"}");
     Some(out.len())
 }

@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use super::Request;
+use super::{Request, gevals};
 use crate::event::{Event, EventError};
 use crate::extension::FailureKind;
 use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
@@ -40,34 +40,39 @@ static INNER: Level = Level::of(&[
     Key::new("session_id", INNER_SESSION, None),
 ]);
 
+const _: () = assert!(SLOTS <= gevals::SLOTS, "the engine has memory for so many");
+
 /// Where the members of a request stand in its text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spans([Span; SLOTS]);
+pub(crate) struct Spans<'s>(pub(crate) &'s rpc::Spans);
 
 /// Checks a request and finds its members.
-pub(crate) fn scan(text: &[u8]) -> Result<Spans, SyntaxError> {
-    let mut spans = [Span::default(); SLOTS];
-    check::scan(text, &MEMBERS, &mut spans)?;
-    Ok(Spans(spans))
+pub(crate) fn scan(text: &[u8], spans: &mut rpc::Spans) -> Result<(), SyntaxError> {
+    *spans = rpc::NO_SPANS;
+    check::scan(text, &MEMBERS, spans)
 }
 
-impl Spans {
+impl Spans<'_> {
     fn get(&self, slot: usize) -> Span {
         self.0.get(slot).copied().unwrap_or_default()
     }
 
+    fn of<'t>(&self, text: &'t [u8], slot: usize) -> &'t [u8] {
+        rpc::member(text, self.0, slot)
+    }
+
     /// The id, if there is a usable one.
     pub(crate) fn id<'t>(&self, text: &'t [u8]) -> &'t [u8] {
-        let id = self.get(ID).of(text);
+        let id = self.of(text, ID);
         if id.len() <= MAX_ID { id } else { &[] }
     }
 
     fn is_spelt_out(&self, text: &[u8]) -> bool {
-        rpc::string(self.get(OP).of(text)).is_some_and(|op| op == "invoke")
+        rpc::string(self.of(text, OP)).is_some_and(|op| op == "invoke")
     }
 
     fn op<'t>(&self, text: &'t [u8]) -> Option<Text<'t>> {
-        rpc::string(self.get(if self.is_spelt_out(text) { INNER_OP } else { OP }).of(text))
+        rpc::string(self.of(text, if self.is_spelt_out(text) { INNER_OP } else { OP }))
     }
 
     /// Where the caller says its session.
@@ -97,15 +102,15 @@ pub(crate) enum Refusal {
 }
 
 /// Reads a request.
-pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, Refusal> {
+pub(crate) fn request(text: &[u8], spans: Spans<'_>, manifest: &Manifest) -> Result<Request, Refusal> {
     let spelt_out = spans.is_spelt_out(text);
-    if spans.get(ID).of(text).len() > MAX_ID {
+    if spans.of(text, ID).len() > MAX_ID {
         return Err(Refusal::BadRequest("id: longer than 400 bytes"));
     }
     if !matches!(spans.session(spelt_out).of(text), [] | [b'"' | b'n', ..]) {
         return Err(Refusal::BadRequest("session_id: expected a string"));
     }
-    if spelt_out && !matches!(spans.get(ARGS).of(text), [b'{', ..]) {
+    if spelt_out && !matches!(spans.of(text, ARGS), [b'{', ..]) {
         return Err(Refusal::BadRequest("args: expected an object with the member op"));
     }
     let op = match spans.op(text) {
@@ -139,7 +144,7 @@ pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result
 }
 
 /// Writes a refusal behind the head of its reply.
-pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: &Spans) {
+pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: Spans<'_>) {
     out.raw(b"\"ok\":false,\"error\":{\"code\":\"");
     match refusal {
         Refusal::UnsupportedOp => {

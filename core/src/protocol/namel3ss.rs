@@ -6,7 +6,7 @@
 //! `sandbox: true` is told to the handler and changes nothing else: it is the Python runner's own sandbox for Python code,
 //! and a native program is not run in it. What an extension does keep, it declares in [`Manifest::guarantees`].
 
-use super::Request;
+use super::{Request, gevals};
 use crate::extension::FailureKind;
 use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
 use crate::json::number::Digits;
@@ -48,20 +48,25 @@ static MEMBERS: Level = Level::of(&[
 
 static CONTEXT: Level = Level::of(&[Key::new("guarantees", GUARANTEES, None), Key::new("sources", SOURCES, None)]);
 
+const _: () = assert!(SLOTS <= gevals::SLOTS, "the engine has memory for so many");
+
 /// Where the members of a request stand in its text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spans([Span; SLOTS]);
+pub(crate) struct Spans<'s>(pub(crate) &'s rpc::Spans);
 
 /// Checks a request and finds its members.
-pub(crate) fn scan(text: &[u8]) -> Result<Spans, SyntaxError> {
-    let mut spans = [Span::default(); SLOTS];
-    check::scan(text, &MEMBERS, &mut spans)?;
-    Ok(Spans(spans))
+pub(crate) fn scan(text: &[u8], spans: &mut rpc::Spans) -> Result<(), SyntaxError> {
+    *spans = rpc::NO_SPANS;
+    check::scan(text, &MEMBERS, spans)
 }
 
-impl Spans {
+impl Spans<'_> {
     fn get(&self, slot: usize) -> Span {
         self.0.get(slot).copied().unwrap_or_default()
+    }
+
+    fn of<'t>(&self, text: &'t [u8], slot: usize) -> &'t [u8] {
+        rpc::member(text, self.0, slot)
     }
 
     /// What the host says about a call's surroundings, found by `part` in what is left of the request's text.
@@ -89,12 +94,12 @@ impl Spans {
 
     /// Whether the reply tells of capability checks: where the request has something to check.
     pub(crate) fn wants_checks(&self, text: &[u8]) -> bool {
-        matches!(self.get(CAPABILITY_CONTEXT).of(text), [b'{', ..])
+        matches!(self.of(text, CAPABILITY_CONTEXT), [b'{', ..])
     }
 
     /// The version that the request says, to be echoed.
     fn version<'t>(&self, text: &'t [u8]) -> &'t [u8] {
-        match self.get(PROTOCOL_VERSION).of(text) {
+        match self.of(text, PROTOCOL_VERSION) {
             version @ [b'-' | b'0'..=b'9', ..] if version.len() <= 32 => version,
             _ => b"1",
         }
@@ -135,8 +140,8 @@ pub(crate) enum Refusal {
 }
 
 /// Reads a request, and its time limit in nanoseconds.
-pub(crate) fn request(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<(Request, Option<u64>), Refusal> {
-    let of = |slot: usize| spans.get(slot).of(text);
+pub(crate) fn request(text: &[u8], spans: Spans<'_>, manifest: &Manifest) -> Result<(Request, Option<u64>), Refusal> {
+    let of = |slot: usize| spans.of(text, slot);
     if text.trim_ascii_start().first() != Some(&b'{') {
         return Err(Refusal::Malformed("a request must be an object"));
     }
@@ -206,7 +211,13 @@ fn required(guarantees: &[u8]) -> impl Iterator<Item = Guarantee> {
 }
 
 /// Writes a refusal, whole.
-pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: &Spans, manifest: &Manifest) {
+pub(crate) fn write_refusal(
+    out: &mut Writer<'_>,
+    refusal: Refusal,
+    text: &[u8],
+    spans: Spans<'_>,
+    manifest: &Manifest,
+) {
     out.raw(b"{\"ok\":false,\"protocol_version\":");
     out.raw(spans.version(text));
     out.raw(b",\"error\":{\"type\":\"");
@@ -224,7 +235,7 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
         Refusal::BadPayload => out.text_part("payload: expected an object"),
         Refusal::UnknownTool => {
             out.text_part("Unknown tool: ");
-            if let Some(tool) = rpc::string(spans.get(TOOL).of(text)) {
+            if let Some(tool) = rpc::string(spans.of(text, TOOL)) {
                 Quoted(tool).write_escaped(out);
             }
         }
@@ -249,7 +260,7 @@ pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8],
         _ if spans.wants_checks(text) => return out.raw(b"\"},\"capability_checks\":[]}"),
         _ => return out.raw(b"\"}}"),
     };
-    let source = Json::of_checked(spans.get(SOURCES).of(text)).get(name).and_then(|source| source.text());
+    let source = Json::of_checked(spans.of(text, SOURCES)).get(name).and_then(|source| source.text());
     out.raw(b"\",\"reason_code\":\"guarantee_blocked\"},\"capability_checks\":[{\"capability\":\"");
     out.raw(capability.as_bytes());
     out.raw(b"\",\"allowed\":false,\"guarantee_source\":\"");
