@@ -9,6 +9,12 @@ pub mod asynch;
 pub mod blocking;
 
 use core::fmt;
+#[cfg(feature = "waza")]
+use core::future::{Future, poll_fn};
+#[cfg(feature = "waza")]
+use core::pin::{Pin, pin};
+#[cfg(feature = "waza")]
+use core::task::{self, Poll};
 
 use crate::Extension;
 use crate::context::{Context, Level};
@@ -69,6 +75,13 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
 
 impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 
+/// Polls `future` with a stack frame of its own: what it needs is not there while others are polled.
+#[cfg(feature = "waza")]
+#[inline(never)]
+fn poll_apart<F: Future>(future: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
+    future.poll(task)
+}
+
 /// Runs what an engine hands out.
 async fn run<E: Extension>(extension: &mut E, work: Work<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
     match work {
@@ -79,7 +92,8 @@ async fn run<E: Extension>(extension: &mut E, work: Work<'_>, cx: &mut Context<'
         }
         #[cfg(feature = "waza")]
         Work::Eval(eval) => {
-            crate::protocol::waza::run_eval(extension, eval, cx).await;
+            let mut run = pin!(crate::protocol::waza::run_eval(extension, eval, cx));
+            poll_fn(|task| poll_apart(run.as_mut(), task)).await;
             Ok(Outcome::DONE)
         }
         Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
