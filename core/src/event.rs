@@ -60,6 +60,9 @@ impl<'a> Event<'a> {
             return Err(EventError::NotAnObject);
         }
         let members = Members(json);
+        if json.get("ts").is_none() {
+            return Err(EventError::Missing { member: "ts" });
+        }
         let optional_text = |name| Ok(members.optional(name, Kind::String, "a string or null")?.map(text));
         Ok(Self {
             id: text(members.required("id", Kind::String, "a string")?),
