@@ -278,10 +278,19 @@ impl<'b> Writer<'b> {
         self.len = self.len.saturating_add(bytes);
     }
 
-    /// Writes the rest of a text, or of one of its characters.
+    /// Writes the rest of a text, or of one of its characters. What does not fit is counted by the character, which takes
+    /// its time and no further code.
     #[cfg(not(target_pointer_width = "64"))]
-    fn content(&mut self, text: &[u8]) {
-        self.escaped(text);
+    #[inline(never)]
+    fn content(&mut self, mut rest: &[u8]) {
+        while !rest.is_empty() {
+            let plain = copy_plain(self.buf.get_mut(self.len..).unwrap_or_default(), rest);
+            self.len = self.len.wrapping_add(plain);
+            if plain == rest.len() {
+                return;
+            }
+            rest = self.escape_first(rest.get(plain..).unwrap_or_default());
+        }
     }
 
     /// Writes the rest of a text, or of one of its characters.
@@ -301,6 +310,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes a text in which there is something to escape, or that may not fit.
+    #[cfg(target_pointer_width = "64")]
     #[inline(never)]
     fn escaped(&mut self, mut rest: &[u8]) {
         while !rest.is_empty() {
@@ -489,6 +499,7 @@ impl fmt::Write for Escaped<'_, '_> {
 }
 
 /// Whether a string's byte may need an escape: the three bytes of RFC 8259 §7, and the lead of U+2028 and U+2029.
+#[cfg(target_pointer_width = "64")]
 #[inline]
 fn is_special(byte: u8) -> bool {
     // `^ 2` swaps the space with the quotation mark, and so puts the latter next to the control characters.
@@ -508,6 +519,7 @@ fn short_escape(byte: u8) -> Option<u8> {
 }
 
 /// How many bytes `text` takes when it is escaped.
+#[cfg(target_pointer_width = "64")]
 fn escaped_len(text: &[u8]) -> usize {
     let mut len = text.len();
     let mut rest = text;
