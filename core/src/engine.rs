@@ -200,7 +200,7 @@ struct Running {
 
 /// Aligned as all else here: else a microcontroller's image has copying and clearing functions for this alignment besides.
 #[derive(Debug, Clone, Copy)]
-#[repr(packed(4))]
+#[repr(C, packed(4))]
 struct Nanos(u64);
 
 /// A session runs from its first request to `shutdown`.

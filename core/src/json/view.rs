@@ -301,6 +301,7 @@ impl fmt::Debug for Text<'_> {
 }
 
 /// Whether a string has escapes in it. A loop: `contains` is made for long texts.
+#[allow(clippy::manual_contains, reason = "it links what finds bytes by the word")]
 pub(crate) fn has_escapes(raw: &[u8]) -> bool {
     raw.iter().any(|byte| *byte == b'\\')
 }

@@ -53,41 +53,41 @@ pub(crate) fn scan(text: &[u8], spans: &mut rpc::Spans) -> Result<(), SyntaxErro
 }
 
 impl Spans<'_> {
-    fn get(&self, slot: usize) -> Span {
+    fn get(self, slot: usize) -> Span {
         self.0.get(slot).copied().unwrap_or_default()
     }
 
-    fn of<'t>(&self, text: &'t [u8], slot: usize) -> &'t [u8] {
+    fn of(self, text: &[u8], slot: usize) -> &[u8] {
         rpc::member(text, self.0, slot)
     }
 
     /// The id, if there is a usable one.
-    pub(crate) fn id<'t>(&self, text: &'t [u8]) -> &'t [u8] {
+    pub(crate) fn id(self, text: &[u8]) -> &[u8] {
         let id = self.of(text, ID);
         if id.len() <= MAX_ID { id } else { &[] }
     }
 
-    fn is_spelt_out(&self, text: &[u8]) -> bool {
+    fn is_spelt_out(self, text: &[u8]) -> bool {
         rpc::string(self.of(text, OP)).is_some_and(|op| op == "invoke")
     }
 
-    fn op<'t>(&self, text: &'t [u8]) -> Option<Text<'t>> {
+    fn op(self, text: &[u8]) -> Option<Text<'_>> {
         rpc::string(self.of(text, if self.is_spelt_out(text) { INNER_OP } else { OP }))
     }
 
     /// Where the caller says its session.
-    fn session(&self, spelt_out: bool) -> Span {
+    fn session(self, spelt_out: bool) -> Span {
         let inner = self.get(INNER_SESSION);
         if spelt_out && !inner.is_absent() { inner } else { self.get(SESSION) }
     }
 
     /// [`session`](Self::session), found by `part` in what is left of the request's text.
-    pub(crate) fn session_in(&self, line: &Parts<'_>) -> Span {
+    pub(crate) fn session_in(self, line: &Parts<'_>) -> Span {
         self.session(rpc::string(line.of(self.get(OP))).is_some_and(|op| op == "invoke"))
     }
 
     /// A member that every call has and that is wanted no more once it runs: the operation's name.
-    pub(crate) fn spent(&self) -> Span {
+    pub(crate) fn spent(self) -> Span {
         if self.get(INNER_OP).is_absent() { self.get(OP) } else { self.get(INNER_OP) }
     }
 }

@@ -61,16 +61,16 @@ pub(crate) fn scan(text: &[u8], spans: &mut rpc::Spans) -> Result<(), SyntaxErro
 }
 
 impl Spans<'_> {
-    fn get(&self, slot: usize) -> Span {
+    fn get(self, slot: usize) -> Span {
         self.0.get(slot).copied().unwrap_or_default()
     }
 
-    fn of<'t>(&self, text: &'t [u8], slot: usize) -> &'t [u8] {
+    fn of(self, text: &[u8], slot: usize) -> &[u8] {
         rpc::member(text, self.0, slot)
     }
 
     /// What the host says about a call's surroundings, found by `part` in what is left of the request's text.
-    pub(crate) fn surroundings<'a>(&self, line: &Parts<'a>) -> Surroundings<'a> {
+    pub(crate) fn surroundings<'a>(self, line: &Parts<'a>) -> Surroundings<'a> {
         let part = |slot| line.of(self.get(slot));
         let string = |slot| rpc::string(part(slot));
         let object = |slot| match part(slot) {
@@ -88,17 +88,17 @@ impl Spans<'_> {
     }
 
     /// A member that every request has and that is wanted no more once it runs: the tool's name.
-    pub(crate) fn spent(&self) -> Span {
+    pub(crate) fn spent(self) -> Span {
         self.get(TOOL)
     }
 
     /// Whether the reply tells of capability checks: where the request has something to check.
-    pub(crate) fn wants_checks(&self, text: &[u8]) -> bool {
+    pub(crate) fn wants_checks(self, text: &[u8]) -> bool {
         matches!(self.of(text, CAPABILITY_CONTEXT), [b'{', ..])
     }
 
     /// The version that the request says, to be echoed.
-    fn version<'t>(&self, text: &'t [u8]) -> &'t [u8] {
+    fn version(self, text: &[u8]) -> &[u8] {
         match self.of(text, PROTOCOL_VERSION) {
             version @ [b'-' | b'0'..=b'9', ..] if version.len() <= 32 => version,
             _ => b"1",
