@@ -158,7 +158,7 @@ pub fn is_log_line(line: &[u8]) -> bool {
 
 /// Whether the JSON text of the member `jsonrpc` is the one that §4 and §5 ask for.
 pub(crate) fn is_version_2(value: &[u8]) -> bool {
-    string(value).is_some_and(|version| version == "2.0")
+    value == b"\"2.0\"" || string(value).is_some_and(|version| version == "2.0")
 }
 
 /// The string whose JSON text, quotes included, is `value`.

@@ -308,20 +308,23 @@ impl<'t> Scanner<'t> {
                 None => self.other_key(name, level)?,
             };
             let value = space(rest);
-            let (mut slot, mut child) = (level.no_string.filter(|_| !matches!(value, [b'"', ..])), None);
-            if let [key, others @ ..] = found {
-                expected = others;
-                slot = Some(key.slot);
-                child = key.child;
-                if let Some(child) = child
-                    && slots.get(usize::from(key.slot)).is_some_and(|span| !span.is_absent())
-                {
+            let (slot, child) = match found {
+                [key, others @ ..] => {
+                    expected = others;
+                    (Some(key.slot), key.child)
+                }
+                [] => (level.no_string.filter(|_| !matches!(value, [b'"', ..])), None),
+            };
+            rest = if let Some(child) = child {
+                if slot.and_then(|slot| slots.get(usize::from(slot))).is_some_and(|span| !span.is_absent()) {
                     clear(child, slots);
                 }
-            }
-            rest = match (child, value) {
-                (Some(child), [b'{', members @ ..]) => self.object(members, depth.wrapping_add(1), child, slots)?,
-                _ => self.short_value(value, depth)?,
+                match value {
+                    [b'{', members @ ..] => self.object(members, depth.wrapping_add(1), child, slots)?,
+                    _ => self.value(value, depth)?,
+                }
+            } else {
+                self.short_value(value, depth)?
             };
             if let Some(slot) = slot
                 && let Some(span) = slots.get_mut(usize::from(slot))
