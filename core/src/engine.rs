@@ -610,7 +610,9 @@ impl<'m> Engine<'m> {
             None => self.reply.silent(reply_start),
         }
         #[cfg(feature = "waza")]
-        if let Some((method, params)) = waza_request(text, spans).filter(|_| !self.evals.is_empty()) {
+        if !self.evals.is_empty()
+            && let Some((method, params)) = waza_request(text, spans)
+        {
             let evals = &self.evals;
             let end = self.reply.answer(self.memory, &mut |out| waza::answer_from(evals, method, params, out));
             return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
