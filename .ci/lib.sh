@@ -36,3 +36,17 @@ install_tools() {
   fi
   if command -v npm >/dev/null 2>&1; then (cd tests/emulator && npm ci --no-audit --no-fund --silent); fi
 }
+
+# The real namel3ss for its tests, which the README's `cargo test` runs among the others.
+step_namel3ss() {
+  local made log=${CARGO_TARGET_DIR:-target}/namel3ss.log
+  mkdir -p "${log%/*}"
+  if ! command -v python3 >/dev/null 2>&1; then
+    skip "the real namel3ss" "there is no python3"
+  elif made=$(.ci/namel3ss.sh 2>"$log"); then
+    export RIGLINE_NAMEL3SS_PYTHON=$made
+    printf '\n=== the real namel3ss: %s\n' "$RIGLINE_NAMEL3SS_PYTHON"
+  else
+    skip "the real namel3ss" "it cannot be installed: $(tail -n 1 "$log")"
+  fi
+}

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Makes the real namel3ss in target/namel3ss-venv, and prints the interpreter that has it:
+# Makes the real namel3ss in the target folder, and prints the interpreter that has it:
 #   RIGLINE_NAMEL3SS_PYTHON=$(.ci/namel3ss.sh) cargo test -p rigline-std --test namel3ss
 set -eu
 cd "$(dirname "$0")/.."
-venv=$PWD/target/namel3ss-venv
+mkdir -p "${CARGO_TARGET_DIR:-target}"
+venv=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/namel3ss-venv
 version=0.1.0a15
 if ! "$venv/bin/python" -c "import importlib.metadata as m; assert m.version('namel3ss') == '$version'" 2>/dev/null; then
     python3 -m venv --clear "$venv" >&2

@@ -32,6 +32,7 @@
 //! # Features
 //! - `http`: [`http`](mod@http), an extension behind HTTP, for Amplifier and namel3ss hosts.
 //! - `amplifier`, `namel3ss`: what the hosts of these protocols have: their files, their runners, their logs.
+//! - `amplifier` also has [`relay`], by which an extension that is somewhere else is served as one that is here.
 //! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP.
 //! - `check`: conformance cases for anybody's extension ([`check`]).
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
@@ -59,6 +60,8 @@ mod not_http;
 pub mod path;
 #[cfg(feature = "host")]
 pub mod proxy;
+#[cfg(feature = "amplifier")]
+pub mod relay;
 pub mod requires;
 pub mod signals;
 pub mod stdio;

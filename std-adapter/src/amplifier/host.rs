@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rigline::json::{Json, Kind};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::task::JoinHandle;
@@ -22,6 +22,9 @@ pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
+
+/// How long a program that was asked to end may take.
+const TERMINATION: Duration = Duration::from_millis(500);
 
 /// How many lines that are no replies are passed over before a call is given up.
 const NOISE: usize = 1000;
@@ -67,6 +70,8 @@ pub enum Place {
 pub struct Lines {
     dialer: Box<dyn Dial>,
     open: Option<Open>,
+    /// A request is out. If it still is when the next one comes, its caller has given it up.
+    is_asked: bool,
 }
 
 impl std::fmt::Debug for Lines {
@@ -80,6 +85,8 @@ struct Open {
     writer: Writer,
     child: Option<Child>,
     stderr: Option<JoinHandle<()>>,
+    /// Nothing that was said to others can be on it: half a line, or their replies.
+    is_fresh: bool,
     said: Arc<std::sync::Mutex<Vec<u8>>>,
 }
 
@@ -92,7 +99,7 @@ impl Drop for Open {
 }
 
 /// What `describe` tells of a module.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// Its name.
     pub name: String,
@@ -176,9 +183,7 @@ impl Host {
     pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
         let place = match target {
             Target::Http(url) => Place::Http { url: url.clone(), token: None },
-            target => {
-                Place::Lines(Lines { dialer: wire::dialer(target, options).map_err(CallError::Connect)?, open: None })
-            }
+            target => Place::Lines(Lines::new(wire::dialer(target, options).map_err(CallError::Connect)?)),
         };
         Ok(Self::at(place))
     }
@@ -245,6 +250,14 @@ impl Host {
         invocation
     }
 
+    /// Ends a call that was given up: the program is asked to end, and then made to, or the connection closed. The next call
+    /// starts or opens it anew.
+    pub async fn cancel(&mut self) {
+        if let Place::Lines(lines) = &mut self.place {
+            lines.end().await;
+        }
+    }
+
     /// Ends the connection, and the program.
     pub async fn close(self) {
         let Place::Lines(Lines { open: Some(mut open), .. }) = self.place else { return };
@@ -255,7 +268,7 @@ impl Host {
             && timeout(Duration::from_secs(2), child.ended()).await.is_err()
         {
             child.terminate();
-            let _ = timeout(Duration::from_millis(500), child.ended()).await;
+            let _ = timeout(TERMINATION, child.ended()).await;
             child.kill();
         }
     }
@@ -367,18 +380,26 @@ impl Place {
 impl Lines {
     /// Lines over what `dialer` opens.
     pub fn new(dialer: Box<dyn Dial>) -> Self {
-        Self { dialer, open: None }
+        Self { dialer, open: None, is_asked: false }
     }
 
     async fn ask(&mut self, line: &str, id: Option<u64>, limit: Duration, most: usize) -> Result<String, CallError> {
+        if self.is_asked {
+            self.end().await;
+        }
         if self.open.is_none() {
-            let wire = self.dialer.dial().await.map_err(CallError::Connect)?;
+            let wire = match timeout(limit, self.dialer.dial()).await {
+                Ok(wire) => wire.map_err(CallError::Connect)?,
+                Err(_) => return Err(CallError::Timeout { limit, stderr: String::new() }),
+            };
             let said = Arc::new(std::sync::Mutex::new(Vec::new()));
             let stderr = wire.stderr.map(|stderr| tokio::spawn(keep_tail(stderr, said.clone())));
             let (reader, writer) = (BufReader::new(wire.reader), wire.writer);
-            self.open = Some(Open { reader, writer, child: wire.child, stderr, said });
+            let is_fresh = !wire.manners.shared;
+            self.open = Some(Open { reader, writer, child: wire.child, stderr, said, is_fresh });
         }
         let Some(open) = &mut self.open else { return Err(CallError::Arguments) };
+        self.is_asked = true;
         let result = timeout(limit, open.exchange(line, id, most)).await;
         let result = match result {
             Ok(result) => result,
@@ -386,16 +407,29 @@ impl Lines {
         };
         // A reply that is late, or the rest of one, must not be taken for that to a later call.
         if result.is_err() {
-            self.open = None;
+            self.end().await;
         }
+        self.is_asked = false;
         result
+    }
+
+    async fn end(&mut self) {
+        self.is_asked = false;
+        let Some(open) = self.open.take() else { return };
+        if let Some(child) = &open.child {
+            // It may drive hardware, and have something to put in order.
+            child.terminate();
+            let _ = timeout(TERMINATION, child.ended()).await;
+            child.kill();
+        }
     }
 }
 
 impl Open {
     async fn exchange(&mut self, line: &str, id: Option<u64>, most: usize) -> Result<String, CallError> {
         let sent = async {
-            self.writer.write_all(format!("{line}\n").as_bytes()).await?;
+            let first = if std::mem::replace(&mut self.is_fresh, true) { "" } else { "\n" };
+            self.writer.write_all(format!("{first}{line}\n").as_bytes()).await?;
             self.writer.flush().await
         };
         if sent.await.is_err() {

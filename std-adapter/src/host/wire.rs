@@ -121,7 +121,9 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         Target::Serial(serial) => Box::new(SerialDialer::new(serial.clone(), options.roots.clone())),
         Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
         Target::Http(url) => {
-            return Err(HostError::Unsupported(format!("gevals is not spoken over HTTP: {url}")));
+            return Err(HostError::Unsupported(format!(
+                "gevals is not spoken over HTTP: {url} (--protocol amplifier or namel3ss is)"
+            )));
         }
     };
     Ok(match link {

@@ -43,6 +43,8 @@ pub struct Host {
     pub python_args: Vec<String>,
     /// The longest reply that is taken, in bytes: 16 MiB.
     pub limit: usize,
+    /// The bearer token that services are sent, if they want one.
+    pub token: Option<String>,
 }
 
 /// A call of a tool.
@@ -95,7 +97,7 @@ impl std::error::Error for ToolError {}
 impl Host {
     /// A host for a project.
     pub fn new(project: Project) -> Self {
-        Self { project, python: None, python_args: Vec::new(), limit: 16 << 20 }
+        Self { project, python: None, python_args: Vec::new(), limit: 16 << 20, token: None }
     }
 
     /// A host of the tools in one program or behind one service, whatever their names; none for targets of other kinds.
@@ -180,7 +182,7 @@ impl Host {
 
     async fn post(&self, url: &str, text: &str) -> Result<String, RunError> {
         let bounds = Bounds { timeout: TIMEOUT + Duration::from_secs(1), limit: self.limit };
-        let answer = http_client::post(url, None, text.as_bytes().to_vec(), bounds).await;
+        let answer = http_client::post(url, self.token.as_deref(), text.as_bytes().to_vec(), bounds).await;
         let answer = answer.map_err(|source| RunError::Service { url: url.into(), source })?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
@@ -414,6 +416,7 @@ impl Run<'_> {
         let fault = |source| RunError::Service { url: url.clone(), source };
         // The service has its own clock: the host's is late by a little, so that the service's own error wins.
         let bounds = Bounds { timeout: self.timeout + Duration::from_secs(1), limit: self.host.limit };
+        let token = self.host.token.as_deref();
         trace.service_url = Some(url.clone());
         let wants_handshake = settings.service_handshake_required == Some(true);
         trace.service_handshake = Some(wants_handshake);
@@ -425,7 +428,7 @@ impl Run<'_> {
                 "runner": "service",
                 "required_guarantees": self.guarantees.json(),
             });
-            let answer = http_client::post(&address, None, request.to_string().into_bytes(), bounds).await;
+            let answer = http_client::post(&address, token, request.to_string().into_bytes(), bounds).await;
             if let Some(error) = self.judge_handshake(&answer.map_err(fault)?, trace)? {
                 return Ok(Err(error));
             }
@@ -436,7 +439,7 @@ impl Run<'_> {
             ("trace_id", trace.trace_id.clone().into()),
             ("project", json!({ "app_root": self.host.project.app_root, "flow": self.flow })),
         ];
-        let answer = http_client::post(url, None, self.request("tool_name", members), bounds).await.map_err(fault)?;
+        let answer = http_client::post(url, token, self.request("tool_name", members), bounds).await.map_err(fault)?;
         let reply = Reply::parse(&answer).map_err(|source| RunError::Reply { source, stderr: String::new() })?;
         trace.capability_checks.extend(reply.capability_checks.unwrap_or_default());
         Ok(reply.result)

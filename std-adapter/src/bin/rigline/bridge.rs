@@ -2,16 +2,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rigline_std::proxy::{End, Limits, Proxy, Transport};
-use rigline_std::stdio::HOST_LINE_LIMIT;
+use rigline_std::relay::Relay;
+use rigline_std::stdio::{HOST_LINE_LIMIT, Stdio};
 
-use crate::connect::{self, Connection, Failure};
+use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::serve;
 
-/// Stand on standard input and output as a gevals extension, and forward to a device
+/// Stand on standard input and output as an extension, and forward to a device
 ///
 /// A gevals host can only start programs: this one lets it drive a board on a serial port, or a TCP server. It connects when the
 /// first request comes, waits its turn for a port that is in use (60 s if --wait says nothing else), and connects anew after a loss;
 /// a call that the loss cuts off is answered with error -32000. Logs pass at once. What the device has no room for in a
 /// request's context (agent, env) is left out, and a log says so.
+///
+/// With --protocol amplifier or namel3ss it stands there as an Amplifier module or a namel3ss tool instead, and connects at once; the
+/// device is asked by Amplifier's protocol if it answers that, else by gevals.
 ///
 /// Exit codes: 0 after shutdown, and at the end of input.
 #[derive(Debug, clap::Args)]
@@ -19,6 +24,9 @@ use crate::connect::{self, Connection, Failure};
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
+    /// What is spoken on standard input and output. For namel3ss, all of the input is one request
+    #[arg(long, value_enum, default_value = "gevals")]
+    protocol: ProtocolName,
     /// The longest line that is written, in bytes; real gevals hosts read 65535
     #[arg(long, value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
     line_limit: usize,
@@ -26,7 +34,19 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
+        if self.protocol != ProtocolName::Gevals {
+            return self.relay();
+        }
         connect::run_alone(self.bridge())
+    }
+
+    fn relay(self) -> ExitCode {
+        let relay = match Relay::connect(&self.connection.target, self.connection.options()) {
+            Ok(relay) => relay,
+            Err(error) => return serve::relay_failure(&error).tell(),
+        };
+        let stdio = Stdio::new().protocol(self.protocol.into());
+        if self.protocol == ProtocolName::Namel3ss { stdio.one_text().serve(relay) } else { stdio.serve(relay) }
     }
 
     async fn bridge(self) -> Result<u8, Failure> {

@@ -5,11 +5,12 @@ use std::time::Duration;
 use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::ProgressBar;
 use rigline::Phase;
-use rigline_std::host::{Agent, CallContext, CallResult, Manifest, Outcome, Shutdown};
+use rigline_std::host::{Agent, CallContext, CallResult, Outcome, Shutdown};
 use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
 
-use crate::connect::{self, Connection, Failure};
+use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::peer::{self, Asked, CallArguments, PeerArguments};
 
 /// Call an operation
 ///
@@ -21,7 +22,11 @@ use crate::connect::{self, Connection, Failure};
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// The operation
+    #[command(flatten)]
+    peer: PeerArguments,
+    #[command(flatten)]
+    more: CallArguments,
+    /// The operation, or the tool
     operation: String,
     /// Its arguments, as name=value
     #[arg(value_name = "NAME=VALUE")]
@@ -29,7 +34,7 @@ pub(crate) struct Arguments {
     /// Its arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
     #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json)]
     args: Option<Value>,
-    /// How long the call may take [default: 30s]
+    /// How long the call may take [default: 30s; namel3ss: as the tool is bound, else 10s]
     #[arg(long, value_name = "DURATION", value_parser = connect::duration)]
     timeout: Option<Duration>,
     /// The part of the task: setup, verify or cleanup
@@ -57,7 +62,61 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        connect::run_alone(self.call())
+        connect::run_alone(async move {
+            self.more.check(self.peer.protocol)?;
+            if self.peer.protocol == ProtocolName::Gevals { self.call().await } else { self.call_peer().await }
+        })
+    }
+
+    async fn call_peer(self) -> Result<u8, Failure> {
+        for (option, is_there) in [
+            ("--phase", self.phase.is_some()),
+            ("--env", !self.env.is_empty()),
+            ("--workdir", self.workdir.is_some()),
+            ("--agent-prompt", self.agent_prompt.is_some()),
+            ("--agent-output", self.agent_output.is_some()),
+            ("--config", self.connection.config.is_some()),
+        ] {
+            if is_there {
+                return Err(Failure::usage(format!("{option} goes with --protocol gevals")));
+            }
+        }
+        let spinner = Spinner::start(self.connection.quiet, format!("{} {}", self.connection.target, self.operation));
+        let asked = Asked {
+            connection: &self.connection,
+            peer: &self.peer,
+            more: &self.more,
+            operation: &self.operation,
+            timeout: self.timeout,
+        };
+        let (result, code) = if self.peer.protocol == ProtocolName::Amplifier {
+            let prepare = |names: &[&str], schema: Option<&Value>, (name, version): (&str, &str)| {
+                self.expected(name, version).and_then(|()| self.arguments(names, schema))
+            };
+            asked.amplifier(prepare).await?
+        } else {
+            if self.expect_version.is_some() {
+                return Err(Failure::usage("--expect-version: a namel3ss tool has no version"));
+            }
+            // What a tool takes is written in the program that calls it.
+            asked.namel3ss(&self.arguments(&[&self.operation], Some(&Value::Bool(true)))?).await?
+        };
+        spinner.bar.finish_and_clear();
+        if self.json {
+            connect::print(&peer::as_json(&result));
+        } else {
+            match &result {
+                Ok(result) => connect::print(&peer::as_text(result)),
+                Err(fault) => {
+                    if let Some(details) = &fault.details {
+                        connect::print(&peer::as_text(&details.to_string()));
+                    }
+                    let text = format!("{} failed: {}: {}", self.operation, fault.code, fault.message);
+                    connect::complain(format_args!("rigline: {text}"));
+                }
+            }
+        }
+        Ok(code)
     }
 
     async fn call(self) -> Result<u8, Failure> {
@@ -72,7 +131,11 @@ impl Arguments {
             interruption = connect::interrupted() => return Err(interruption),
         };
         let manifest = host.describe();
-        let prepared = self.expected(&manifest).and_then(|()| Ok((self.arguments(&manifest)?, self.context()?)));
+        let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
+        let schema = manifest.operation(&self.operation).map(|operation| &operation.params);
+        let prepared = self
+            .expected(&manifest.name, &manifest.version)
+            .and_then(|()| Ok((self.arguments(&names, schema)?, self.context()?)));
         let (args, context) = match prepared {
             Ok(prepared) => prepared,
             Err(failure) => {
@@ -113,23 +176,22 @@ impl Arguments {
         Ok(code(&result))
     }
 
-    fn expected(&self, manifest: &Manifest) -> Result<(), Failure> {
+    fn expected(&self, name: &str, version: &str) -> Result<(), Failure> {
         let Some(range) = &self.expect_version else { return Ok(()) };
-        let no = |why: String| Failure { code: connect::NO_ANSWER, text: format!("{}: {why}", manifest.name) };
-        let version = Version::parse(&manifest.version)
-            .map_err(|error| no(format!("its version `{}` is not semantic: {error}", manifest.version)))?;
+        let no = |why: String| Failure { code: connect::NO_ANSWER, text: format!("{name}: {why}") };
+        let version =
+            Version::parse(version).map_err(|error| no(format!("its version `{version}` is not semantic: {error}")))?;
         if range.matches(&version) { Ok(()) } else { Err(no(format!("version {version} is not in {range}"))) }
     }
 
-    fn arguments(&self, manifest: &Manifest) -> Result<Value, Failure> {
-        let Some(operation) = manifest.operation(&self.operation) else {
-            let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-            let near = nearest(&self.operation, &names).map(|near| format!("; did you mean `{near}`?"));
+    fn arguments(&self, operations: &[&str], schema: Option<&Value>) -> Result<Value, Failure> {
+        let Some(params) = schema else {
+            let near = nearest(&self.operation, operations).map(|near| format!("; did you mean `{near}`?"));
             return Err(Failure::usage(format!(
                 "there is no operation `{}`{}\nthere are: {}",
                 self.operation,
                 near.unwrap_or_default(),
-                names.join(", ")
+                operations.join(", ")
             )));
         };
         let mut args = match &self.args {
@@ -137,7 +199,7 @@ impl Arguments {
             Some(Value::Object(args)) => args.clone(),
             Some(_) => return Err(Failure::usage("--args: expected a JSON object")),
         };
-        let properties = operation.params.get("properties").and_then(Value::as_object);
+        let properties = params.get("properties").and_then(Value::as_object);
         let mut given = Vec::new();
         for pair in &self.values {
             let Some((name, text)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
@@ -151,7 +213,7 @@ impl Arguments {
             args.insert(name.to_owned(), typed(text, schema));
         }
         let names: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-        let closed = operation.params.get("additionalProperties") == Some(&Value::Bool(false));
+        let closed = params.get("additionalProperties") == Some(&Value::Bool(false));
         for name in args.keys().filter(|name| !names.contains(&name.as_str())) {
             // A schema that is open takes any name; one that is nearly a known one is not meant as another.
             let near = nearest(name, &names).filter(|near| !args.contains_key(*near));
@@ -167,7 +229,7 @@ impl Arguments {
                     self.operation
                 )));
             }
-            if says_nothing_of_others(&operation.params) && !self.connection.quiet {
+            if says_nothing_of_others(params) && !self.connection.quiet {
                 connect::complain(format_args!(
                     "rigline: {} knows no argument `{name}`; it is sent all the same",
                     self.operation
@@ -175,7 +237,7 @@ impl Arguments {
             }
         }
         let args = Value::Object(args);
-        check(&self.operation, &operation.params, &args)?;
+        check(&self.operation, params, &args)?;
         Ok(args)
     }
 

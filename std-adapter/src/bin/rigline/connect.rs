@@ -1,11 +1,13 @@
 //! What the commands that talk to a target have in common: options, events on standard error, exit codes.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rigline::protocol::Protocol;
 use rigline::{GoDuration, Level};
 use rigline_std::host::ports::Roots;
 use rigline_std::host::{Event, EventKind, Host, HostError, Options};
@@ -27,10 +29,30 @@ pub(crate) const TIMED_OUT: u8 = 124;
 /// For whoever has no board at hand.
 const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; with --wait 60s a device is waited for";
 
+/// The protocols, by their names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ProtocolName {
+    #[default]
+    Gevals,
+    Amplifier,
+    Namel3ss,
+}
+
+impl From<ProtocolName> for Protocol {
+    fn from(name: ProtocolName) -> Self {
+        match name {
+            ProtocolName::Gevals => Self::Gevals,
+            ProtocolName::Amplifier => Self::Amplifier,
+            ProtocolName::Namel3ss => Self::Namel3ss,
+        }
+    }
+}
+
 /// How to reach a target.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Connection {
-    /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, or sim for the built-in rig
+    /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, http://HOST:PORT/PATH, or sim for the built-in
+    /// rig
     pub(crate) target: Target,
     /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
@@ -91,6 +113,12 @@ impl Failure {
         Self { code: USAGE, text: text.into() }
     }
 
+    /// Says it, and gives the exit code.
+    pub(crate) fn tell(&self) -> ExitCode {
+        complain(format_args!("rigline: {}", self.text));
+        ExitCode::from(self.code)
+    }
+
     pub(crate) fn of(error: &HostError) -> Self {
         let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
         Self { code: if error.is_timeout() { TIMED_OUT } else { NO_ANSWER }, text: format!("{error}{advice}") }
@@ -122,10 +150,7 @@ pub(crate) fn run_alone<F: Future<Output = Result<u8, Failure>>>(command: F) -> 
     };
     match result {
         Ok(code) => ExitCode::from(code),
-        Err(Failure { code, text }) => {
-            complain(format_args!("rigline: {text}"));
-            ExitCode::from(code)
-        }
+        Err(failure) => failure.tell(),
     }
 }
 
@@ -165,6 +190,22 @@ pub(crate) fn print(text: &str) {
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration = GoDuration::parse(text).map_err(|error| format!("{error}; take a duration such as 1m30s"))?;
     Duration::try_from(duration).map_err(|error| error.to_string())
+}
+
+/// Where to listen. A port alone is one on the loopback address.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port));
+    }
+    let expected = || format!("`{text}` is no address; write 7000, localhost:7000 or 0.0.0.0:7000");
+    let text = text.strip_prefix(':').map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.to_socket_addrs().map_err(|_| expected())?.next().ok_or_else(expected)
+}
+
+/// A file that lines are added to.
+pub(crate) fn append(path: &Path) -> Result<std::fs::File, Failure> {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    file.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 /// Reads JSON from the argument itself, from `@FILE`, or from standard input (`-`).

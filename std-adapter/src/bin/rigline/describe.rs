@@ -5,7 +5,8 @@ use rigline_std::host::{HostError, Manifest, Operation};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
 
-use crate::connect::{self, Connection, Failure};
+use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::peer::{self, PeerArguments};
 
 /// Show what an extension is and can do
 ///
@@ -14,6 +15,11 @@ use crate::connect::{self, Connection, Failure};
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
+    #[command(flatten)]
+    peer: PeerArguments,
+    /// namel3ss: the tool of a service that is asked what it keeps
+    #[arg(long, value_name = "TOOL")]
+    tool: Option<String>,
     /// Print the manifest as JSON
     #[arg(long)]
     json: bool,
@@ -22,6 +28,20 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         connect::run(async move {
+            match self.peer.protocol {
+                ProtocolName::Amplifier => {
+                    let (raw, manifest) = peer::describe_amplifier(&self.connection, &self.peer).await?;
+                    connect::print(&if self.json { format!("{raw:#}\n") } else { as_text(&manifest) });
+                    return Ok(connect::SUCCESS);
+                }
+                ProtocolName::Namel3ss => {
+                    let tool = self.tool.as_deref();
+                    let text = peer::describe_namel3ss(&self.connection, &self.peer, tool, self.json).await?;
+                    connect::print(&text);
+                    return Ok(connect::SUCCESS);
+                }
+                ProtocolName::Gevals => {}
+            }
             let host = self.connection.open(self.connection.options()).await?;
             let manifest = host.describe();
             connect::print(&if self.json { as_json(&manifest)? } else { as_text(&manifest) });
@@ -37,7 +57,7 @@ pub(crate) fn the_only_one() -> ExitCode {
         Ok(port) => {
             connect::print(&format!("{port}\n\n"));
             let connection = Connection::to(Target::Serial(Serial::new(Port::Auto)));
-            Arguments { connection, json: false }.run()
+            Arguments { connection, peer: PeerArguments::default(), tool: None, json: false }.run()
         }
         Err(HostError::NoDevice { ports, .. }) => {
             let mut text = "No rig is plugged in.".to_owned();

@@ -7,6 +7,8 @@ use rigline_std::amplifier::{self, Descriptor, ModuleKind, Transport};
 use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
 
+use crate::connect::ProtocolName;
+
 /// Write the Amplifier module descriptor of an extension, or check one
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -15,11 +17,11 @@ pub(crate) struct Arguments {
     /// What kind of module it is, where the extension does not say
     #[arg(long, value_enum)]
     kind: Option<KindName>,
-    /// Ask it by Amplifier's own protocol
-    #[arg(long)]
-    amplifier: bool,
+    /// What it is asked by; over HTTP it is amplifier
+    #[arg(long, value_enum, default_value = "gevals")]
+    protocol: ProtocolName,
     /// Check a descriptor that stands in the file TARGET
-    #[arg(long, conflicts_with_all = ["kind", "amplifier"])]
+    #[arg(long, conflicts_with = "kind")]
     check: bool,
 }
 
@@ -68,6 +70,9 @@ impl Arguments {
     }
 
     fn describe(&self) -> Result<String, String> {
+        if self.protocol == ProtocolName::Namel3ss {
+            return Err("a namel3ss tool does not say what it is: ask by gevals or amplifier".into());
+        }
         let target: Target = self.target.parse().map_err(|error| format!("{}: {error}", self.target))?;
         let transport = match &target {
             Target::Exec(exec) => {
@@ -78,13 +83,15 @@ impl Arguments {
             Target::Http(url) => Transport::Http { url: Some(url.clone()) },
             // What the text has no word for: a module on stdio that talks to the device.
             other => Transport::Stdio {
-                command: Some(["rigline", "bridge", &other.to_string()].map(str::to_owned).to_vec()),
+                command: Some(
+                    ["rigline", "bridge", &other.to_string(), "--protocol", "amplifier"].map(str::to_owned).into(),
+                ),
             },
         };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
         let (name, version, kind, capabilities) = runtime.block_on(async {
-            if self.amplifier || matches!(target, Target::Http(_)) {
+            if self.protocol == ProtocolName::Amplifier || matches!(target, Target::Http(_)) {
                 let mut host = amplifier::Host::new(&target, &Options::default()).map_err(|error| error.to_string())?;
                 let description = host.describe().await.map_err(|error| error.to_string())?;
                 host.close().await;

@@ -19,6 +19,7 @@ mod jsonrpc;
 mod leash;
 mod monitor;
 mod new;
+mod peer;
 mod ports;
 mod replay;
 mod rig;

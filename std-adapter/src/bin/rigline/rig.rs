@@ -2,13 +2,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
-use rigline::protocol::Protocol;
+use clap::Args;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
 use rigline_std::http::{Options, Server, Token};
 use rigline_std::stdio::Stdio;
+
+use crate::connect::{self, Failure, ProtocolName};
 
 /// Serve a simulated hardware-test rig on standard input and output, or over HTTP
 #[derive(Debug, Args)]
@@ -27,29 +28,11 @@ pub(crate) struct Arguments {
     code: Option<String>,
 }
 
-/// The protocols, by their names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProtocolName {
-    Gevals,
-    Amplifier,
-    Namel3ss,
-}
-
-impl From<ProtocolName> for Protocol {
-    fn from(name: ProtocolName) -> Self {
-        match name {
-            ProtocolName::Gevals => Self::Gevals,
-            ProtocolName::Amplifier => Self::Amplifier,
-            ProtocolName::Namel3ss => Self::Namel3ss,
-        }
-    }
-}
-
 /// How to serve over HTTP.
 #[derive(Debug, Args)]
 pub(crate) struct HttpArguments {
-    /// Serve HTTP at this address (port 0 for a free one), for Amplifier or namel3ss hosts
-    #[arg(long, value_name = "ADDRESS", requires = "protocol")]
+    /// Serve HTTP at this address, for Amplifier or namel3ss hosts; port 0 takes a free one, which is printed
+    #[arg(long, value_name = "[HOST:]PORT", requires = "protocol", value_parser = connect::address)]
     pub(crate) http: Option<SocketAddr>,
     /// Where namel3ss tools are called
     #[arg(long, value_name = "PATH", default_value = "/tools", requires = "http")]
@@ -66,24 +49,40 @@ pub(crate) struct HttpArguments {
 }
 
 impl HttpArguments {
-    /// Listens, and says where on standard output.
-    pub(crate) fn bind(&self, address: SocketAddr, protocol: ProtocolName) -> Result<Server, String> {
+    /// Listens.
+    pub(crate) fn bind(&self, address: SocketAddr, protocol: ProtocolName) -> Result<Server, Failure> {
         let mut options = match protocol {
             ProtocolName::Amplifier => Options::amplifier(),
             ProtocolName::Namel3ss => Options::namel3ss().path(&self.path),
-            ProtocolName::Gevals => return Err("gevals is not spoken over HTTP".into()),
+            ProtocolName::Gevals => {
+                return Err(Failure::usage("gevals is not spoken over HTTP: say --protocol amplifier or namel3ss"));
+            }
         };
         if let Some(path) = &self.token_file {
-            options = options.token(Token::from_file(path).map_err(|error| format!("{}: {error}", path.display()))?);
+            let token = Token::from_file(path);
+            options = options.token(token.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?);
         } else if !address.ip().is_loopback() {
-            eprintln!("rigline: everybody who can reach {address} can drive it: see --token-file");
+            connect::complain(format_args!(
+                "rigline: whoever reaches {address} may call every operation: see --token-file"
+            ));
         }
         options = self.allow_host.iter().fold(options, Options::allow_host);
         options = self.allow_origin.iter().fold(options, Options::allow_origin);
-        let server = Server::bind(address, options).map_err(|error| format!("{address}: {error}"))?;
-        println!("listening on http://{}", server.address().map_err(|error| error.to_string())?);
-        Ok(server)
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::InvalidInput => Failure::usage(error.to_string()),
+            _ => Failure { code: connect::NO_ANSWER, text: format!("{address}: {error}") },
+        };
+        Server::bind(address, options).map_err(failed)
     }
+}
+
+/// Says on standard output where a server listens.
+pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: ProtocolName) -> Result<(), Failure> {
+    let address = server.address();
+    let address = address.map_err(|error| Failure { code: connect::NO_ANSWER, text: error.to_string() })?;
+    let path = if protocol == ProtocolName::Namel3ss { http.path.as_str() } else { "" };
+    connect::print(&format!("listening on http://{address}{path}\n"));
+    Ok(())
 }
 
 impl Arguments {
@@ -106,16 +105,14 @@ impl Arguments {
 /// Serves the simulated rig over HTTP.
 pub(crate) fn serve_http(http: &HttpArguments, address: SocketAddr, protocol: ProtocolName, seed: u32) -> ExitCode {
     let result = http.bind(address, protocol).and_then(|server| {
+        announce(&server, http, protocol)?;
         let make = move |surroundings: &rigline_std::http::Surroundings| {
             Rig::new(SimBoard::new(surroundings.clock.clone(), seed), surroundings.limits)
         };
-        server.run(make).map_err(|error| error.to_string())
+        server.run(make).map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("rigline: {error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.tell(),
     }
 }

@@ -1,4 +1,4 @@
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,57 +7,80 @@ use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::host::local::in_process;
 use rigline_std::proxy::{Limits, Proxy, Transport};
+use rigline_std::relay::{Relay, RelayError};
 use rigline_std::target::Target;
 use tokio::net::TcpListener;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::connect::{self, Connection, Failure};
+use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::rig::{self, HttpArguments};
 
 /// How long the built-in rig has to bring about its safe state at the end.
 const SAFE_STATE: Duration = Duration::from_secs(2);
 
-/// Serve an extension to several TCP clients
+/// Serve an extension to several clients, over TCP or HTTP
 ///
-/// Clients speak gevals, one JSON text a line. Their calls take turns, logs go to whoever called, and a client's shutdown ends its
+/// TCP clients speak gevals, one JSON text a line. Their calls take turns, logs go to whoever called, and a client's shutdown ends its
 /// own session only. The extension is started, or the port opened, when the first request comes, and lives as long as the server.
 /// A client with another config is refused while somebody else has a session.
 ///
-/// There is no password: whoever reaches the port may call every operation. So it listens on the loopback address unless
-/// another one is named.
+/// HTTP clients speak Amplifier's protocol or namel3ss's (--protocol); the extension is asked by Amplifier's if it answers that, so
+/// that results keep their types, else by gevals, whose outputs are strings. On SIGTERM what is in hand is finished.
+///
+/// There is no password over TCP, and over HTTP only with --token-file: whoever reaches the port may call every operation. So it
+/// listens on the loopback address unless another one is named.
 ///
 /// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 the address cannot be listened on.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000")]
+#[command(
+    after_help = "Examples:\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000\n  rigline serve serial:auto --http 8080 --protocol amplifier"
+)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// Where to listen: PORT or HOST:PORT; port 0 takes a free one, which is printed
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = address)]
-    tcp: SocketAddr,
-    /// How many clients are served at once
+    /// Serve lines over TCP at this address: PORT or HOST:PORT; port 0 takes a free one, which is printed
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = connect::address, required_unless_present = "http", conflicts_with = "http")]
+    tcp: Option<SocketAddr>,
+    /// What is spoken: gevals over TCP, the others over HTTP
+    #[arg(long, value_enum)]
+    protocol: Option<ProtocolName>,
+    #[command(flatten)]
+    http: HttpArguments,
+    /// How many TCP clients are served at once
     #[arg(long, value_name = "N", default_value_t = 64)]
     clients: usize,
 }
 
-/// A port alone is one on the loopback address.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse::<u16>() {
-        return Ok(SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port));
-    }
-    let expected = || format!("`{text}` is no address; write 7000, localhost:7000 or 0.0.0.0:7000");
-    let text = text.strip_prefix(':').map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    text.to_socket_addrs().map_err(|_| expected())?.next().ok_or_else(expected)
-}
-
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        connect::run_alone(self.serve())
+        match (self.tcp, self.http.http, self.protocol.unwrap_or_default()) {
+            (Some(address), _, ProtocolName::Gevals) => connect::run_alone(self.serve_tcp(address)),
+            (Some(_), ..) => usage("over TCP gevals is served; for Amplifier and namel3ss there is --http"),
+            (None, Some(address), protocol) => self.serve_http(address, protocol),
+            (None, None, _) => usage("say where to listen: --tcp or --http"),
+        }
     }
 
-    async fn serve(self) -> Result<u8, Failure> {
-        let failed =
-            |error: std::io::Error| Failure { code: connect::NO_ANSWER, text: format!("{}: {error}", self.tcp) };
-        let listener = TcpListener::bind(self.tcp).await.map_err(failed)?;
+    fn serve_http(self, address: SocketAddr, protocol: ProtocolName) -> ExitCode {
+        // It needs no program beside this one.
+        if self.connection.target == Target::Sim && self.connection.config.is_none() {
+            return rig::serve_http(&self.http, address, protocol, 1);
+        }
+        let result = self.http.bind(address, protocol).and_then(|server| {
+            let relay = Relay::connect(&self.connection.target, self.connection.options());
+            let relay = relay.map_err(|error| relay_failure(&error))?;
+            rig::announce(&server, &self.http, protocol)?;
+            server.run(move |_| relay).map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })
+        });
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.tell(),
+        }
+    }
+
+    async fn serve_tcp(self, tcp: SocketAddr) -> Result<u8, Failure> {
+        let failed = |error: std::io::Error| Failure { code: connect::NO_ANSWER, text: format!("{tcp}: {error}") };
+        let listener = TcpListener::bind(tcp).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         connect::print(&format!("serving {} on tcp:{address}\n", self.connection.target));
         if !address.ip().is_loopback() {
@@ -112,4 +135,12 @@ impl Arguments {
         let _ = tokio::time::timeout(SAFE_STATE, local).await;
         Ok(connect::SUCCESS)
     }
+}
+
+fn usage(text: &str) -> ExitCode {
+    Failure::usage(text).tell()
+}
+
+pub(crate) fn relay_failure(error: &RelayError) -> Failure {
+    Failure { code: if error.is_timeout() { connect::TIMED_OUT } else { connect::NO_ANSWER }, text: error.to_string() }
 }

@@ -1,0 +1,407 @@
+//! `call` and `describe` by Amplifier's protocol and by namel3ss's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use rigline::json::{Json, Kind};
+use rigline::manifest::Guarantee;
+use rigline_std::amplifier::{self, CallError, EventLog, HttpError, ModuleError};
+use rigline_std::host;
+use rigline_std::http::Token;
+use rigline_std::namel3ss::{self, Project, RunError, Runner, ToolCall};
+use rigline_std::target::{Exec, Target};
+use serde_json::{Map, Value, json};
+
+use crate::connect::{self, Connection, Failure, ProtocolName};
+
+/// How a peer that does not speak gevals is reached.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct PeerArguments {
+    /// What it speaks. A namel3ss target may also be the folder of a project, whose tools.yaml, packs and settings then count
+    #[arg(long, value_enum, default_value = "gevals")]
+    pub(crate) protocol: ProtocolName,
+    /// Over HTTP, send the bearer token that stands in this file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl PeerArguments {
+    pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let failed = |error: std::io::Error| Failure::usage(format!("{}: {error}", path.display()));
+        Token::from_file(path).map_err(failed)?;
+        Ok(Some(std::fs::read_to_string(path).map_err(failed)?.trim().to_owned()))
+    }
+
+    /// A host of an Amplifier module.
+    pub(crate) fn amplifier(&self, connection: &Connection) -> Result<amplifier::Host, Failure> {
+        let host = amplifier::Host::new(&connection.target, &connection.options());
+        let host = host.map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(match self.token()? {
+            Some(token) => host.with_token(&token),
+            None => host,
+        })
+    }
+
+    /// A host of namel3ss tools.
+    pub(crate) fn namel3ss(&self, connection: &Connection) -> Result<namel3ss::Host, Failure> {
+        let mut host = match &connection.target {
+            Target::Exec(Exec { program, args }) if args.is_empty() && Path::new(program).is_dir() => {
+                let root = std::fs::canonicalize(program).unwrap_or_else(|_| program.into());
+                let project = Project::load(&root, &[]).map_err(|error| Failure::usage(error.to_string()))?;
+                namel3ss::Host::new(project)
+            }
+            target => match namel3ss::Host::of_target(target) {
+                Some(host) => host,
+                None => {
+                    // A process for each call is what the protocol has; this one goes to the device.
+                    let this = std::env::current_exe().map_err(|error| Failure::usage(error.to_string()))?;
+                    let words = ["bridge", &target.to_string(), "--protocol", "namel3ss"].map(str::to_owned);
+                    let bridge = Exec { program: this.to_string_lossy().into_owned(), args: words.to_vec() };
+                    namel3ss::Host::of_target(&Target::Exec(bridge))
+                        .ok_or_else(|| Failure::usage(format!("{target}: no namel3ss tool can be there")))?
+                }
+            },
+        };
+        host.token = self.token()?;
+        Ok(host)
+    }
+}
+
+/// What only one of these protocols has.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CallArguments {
+    /// Amplifier: the session that the call belongs to
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Amplifier: add the events of the call to this file, as JSON lines: `module:invoke`, and `policy:decision` if it is forbidden
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// namel3ss: add the trace record of the call to this file, as a JSON line
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// namel3ss: a service must say first which guarantees it enforces
+    #[arg(long)]
+    handshake: bool,
+    /// namel3ss: a guarantee that the tool must keep, such as `no_network`; may be repeated
+    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
+    require: Vec<Guarantee>,
+}
+
+impl CallArguments {
+    /// That nothing is asked for which the protocol does not have.
+    pub(crate) fn check(&self, protocol: ProtocolName) -> Result<(), Failure> {
+        let amplifier = [("--session", self.session.is_some()), ("--events", self.events.is_some())];
+        let namel3ss = [
+            ("--trace", self.trace.is_some()),
+            ("--handshake", self.handshake),
+            ("--require", !self.require.is_empty()),
+        ];
+        for (own, name, options) in [
+            (ProtocolName::Amplifier, "amplifier", &amplifier[..]),
+            (ProtocolName::Namel3ss, "namel3ss", &namel3ss[..]),
+        ] {
+            if let Some((option, _)) = options.iter().find(|(_, is_there)| *is_there && own != protocol) {
+                return Err(Failure::usage(format!("{option} goes with --protocol {name}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn guarantee(text: &str) -> Result<Guarantee, String> {
+    let names = || Guarantee::ALL.map(Guarantee::name).join(", ");
+    Guarantee::ALL.into_iter().find(|known| known.name() == text).ok_or_else(|| format!("there are: {}", names()))
+}
+
+/// What `call` says and a peer is asked.
+pub(crate) struct Asked<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) peer: &'a PeerArguments,
+    pub(crate) more: &'a CallArguments,
+    pub(crate) operation: &'a str,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The result's JSON text, or what went wrong, and the exit code.
+pub(crate) type Told = (Result<String, Fault>, u8);
+
+/// A failure that the peer tells of.
+pub(crate) struct Fault {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    /// What else it says: an object.
+    pub(crate) details: Option<Value>,
+}
+
+impl Asked<'_> {
+    /// Calls an Amplifier module. `args` gets the names of its operations, the schema of this one, if it is one of them, and the
+    /// module's name and version.
+    pub(crate) async fn amplifier(
+        &self,
+        args: impl FnOnce(&[&str], Option<&Value>, (&str, &str)) -> Result<Value, Failure>,
+    ) -> Result<Told, Failure> {
+        let mut host = self.peer.amplifier(self.connection)?;
+        if let Some(path) = &self.more.events {
+            host.events = Some(Arc::new(EventLog::new(connect::append(path)?)));
+        }
+        host.session_id.clone_from(&self.more.session);
+        host.timeout = self.connection.start_timeout;
+        let described = host.describe().await;
+        let description = match described {
+            Ok(description) => description,
+            Err(error) => {
+                host.close().await;
+                return Err(failure_of(&error));
+            }
+        };
+        host.timeout = self.timeout.unwrap_or(rigline::protocol::amplifier::TIMEOUT);
+        let names: Vec<&str> = description.capabilities.iter().map(String::as_str).collect();
+        let any = Value::Bool(true);
+        let is_known = names.contains(&self.operation);
+        let schema = is_known.then(|| description.inputs.get(self.operation).unwrap_or(&any));
+        let args = match args(&names, schema, (&description.name, &description.version)) {
+            Ok(args) => args.to_string(),
+            Err(failure) => {
+                host.close().await;
+                return Err(failure);
+            }
+        };
+        let invoked = tokio::select! {
+            invoked = host.invoke(self.operation, &args) => invoked,
+            interruption = connect::interrupted() => {
+                host.cancel().await;
+                return Err(interruption);
+            }
+        };
+        let told = match invoked {
+            Ok(Ok(result)) => Ok((Ok(result), connect::SUCCESS)),
+            Ok(Err(ModuleError { code, message, details })) => {
+                let exit = match code.as_str() {
+                    "unsupported_op" | "bad_request" => connect::USAGE,
+                    "timeout" => connect::TIMED_OUT,
+                    _ => connect::FAILED,
+                };
+                Ok((Err(Fault { code, message, details: details.map(Value::Object) }), exit))
+            }
+            Err(error) => Err(failure_of(&error)),
+        };
+        host.close().await;
+        told
+    }
+
+    /// Calls a namel3ss tool.
+    pub(crate) async fn namel3ss(&self, payload: &Value) -> Result<Told, Failure> {
+        let mut host = self.peer.namel3ss(self.connection)?;
+        if self.more.handshake {
+            host.project.settings.python_tools.service_handshake_required = Some(true);
+        }
+        if !self.more.require.is_empty() {
+            let required = host.project.settings.capability_overrides.entry(self.operation.to_owned()).or_default();
+            required.extend(self.more.require.iter().map(|guarantee| (guarantee.name().to_owned(), true.into())));
+            // The local runner keeps guarantees in its sandbox only; a native program answers for itself.
+            if let Some(binding) = &mut host.project.fallback {
+                binding.sandbox = Some(true);
+            }
+        }
+        // Before the call, so that what cannot be written is told before anything runs.
+        let mut traces = self.more.trace.as_deref().map(connect::append).transpose()?;
+        let call = ToolCall {
+            tool: self.operation.to_owned(),
+            payload: payload.to_string(),
+            timeout: self.timeout,
+            ..ToolCall::default()
+        };
+        let (result, trace) = tokio::select! {
+            called = host.call(&call) => called,
+            interruption = connect::interrupted() => return Err(interruption),
+        };
+        if let Some(file) = &mut traces {
+            let written = std::io::Write::write_all(file, trace.to_line().as_bytes());
+            written.map_err(|error| Failure { code: connect::FAILED, text: format!("--trace: {error}") })?;
+        }
+        match result {
+            Ok(called) => {
+                if self.connection.verbose && !called.stderr.is_empty() {
+                    connect::complain(called.stderr.trim_end());
+                }
+                Ok(match called.result {
+                    Ok(result) => (Ok(result), connect::SUCCESS),
+                    Err(error) => {
+                        let exit = match error.error_type.as_str() {
+                            "ValueError" | "TypeError" | "UnknownTool" | "ProtocolError" => connect::USAGE,
+                            "TimeoutError" => connect::TIMED_OUT,
+                            _ => connect::FAILED,
+                        };
+                        let details = error.reason_code.map(|reason| json!({ "reason_code": reason }));
+                        (Err(Fault { code: error.error_type, message: error.message, details }), exit)
+                    }
+                })
+            }
+            Err(error) => {
+                let code = match &error {
+                    RunError::Timeout { .. } | RunError::Service { source: HttpError::Timeout { .. }, .. } => {
+                        connect::TIMED_OUT
+                    }
+                    RunError::UnknownTool { .. } | RunError::Binding(_) => connect::USAGE,
+                    _ => connect::NO_ANSWER,
+                };
+                Err(Failure { code, text: error.to_string() })
+            }
+        }
+    }
+}
+
+fn failure_of(error: &CallError) -> Failure {
+    let is_timeout = matches!(error, CallError::Timeout { .. } | CallError::Http(HttpError::Timeout { .. }));
+    let code = if is_timeout { connect::TIMED_OUT } else { connect::NO_ANSWER };
+    Failure { code, text: error.to_string() }
+}
+
+/// What came of a call as JSON, in the shape that every protocol's has; outputs as they came, digits and all.
+pub(crate) fn as_json(result: &Result<String, Fault>) -> String {
+    let message = |text: &str| {
+        let message = Json::parse(text.as_bytes()).ok()?.get("message")?.text()?.to_string();
+        Some(Value::from(message))
+    };
+    let (message, error, code, outputs) = match result {
+        Ok(text) => (message(text).unwrap_or_default(), Value::Null, Value::Null, text.clone()),
+        Err(fault) => {
+            let details = fault.details.as_ref().map_or("{}".into(), Value::to_string);
+            (Value::Null, fault.message.as_str().into(), fault.code.as_str().into(), details)
+        }
+    };
+    format!(
+        "{{\n  \"success\": {},\n  \"message\": {message},\n  \"error\": {error},\n  \"code\": {code},\n  \"outputs\": {outputs}\n}}\n",
+        result.is_ok()
+    )
+}
+
+/// A result for people: its message, and a table of the rest.
+pub(crate) fn as_text(result: &str) -> String {
+    let json = Json::parse(result.as_bytes()).unwrap_or(Json::NULL);
+    let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
+    if json.kind() != Kind::Object {
+        return if json.is_null() { String::new() } else { plain(json) + "\n" };
+    }
+    let mut text = String::new();
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    for (name, value) in json.members() {
+        match value.text() {
+            Some(message) if name == "message" => text = format!("{message}\n"),
+            _ => drop(table.add_row([name.to_string(), plain(value)])),
+        }
+    }
+    if !table.is_empty() {
+        text.push_str(&format!("{table}\n"));
+    }
+    text
+}
+
+/// What an Amplifier module says about itself, as it came, and as a gevals manifest.
+pub(crate) async fn describe_amplifier(
+    connection: &Connection,
+    peer: &PeerArguments,
+) -> Result<(Value, host::Manifest), Failure> {
+    let mut host = peer.amplifier(connection)?;
+    host.timeout = connection.start_timeout;
+    let described = host.describe().await;
+    host.close().await;
+    let description = described.map_err(|error| failure_of(&error))?;
+    let operations: Map<String, Value> = description
+        .capabilities
+        .iter()
+        .map(|name| (name.clone(), json!({ "params": description.inputs.get(name).unwrap_or(&Value::Bool(true)) })))
+        .collect();
+    let raw = json!(description);
+    let manifest = json!({
+        "name": description.name,
+        "version": description.version,
+        "protocolVersion": "1",
+        "description": format!("an Amplifier module of the kind {}", raw["kind"].as_str().unwrap_or_default()),
+        "operations": operations,
+    });
+    let manifest = host::Manifest::read(&manifest.to_string());
+    Ok((raw, manifest.map_err(|text| Failure { code: connect::NO_ANSWER, text })?))
+}
+
+/// What there is to know of namel3ss tools: a project's tools, or what a service says when hands are shaken.
+pub(crate) async fn describe_namel3ss(
+    connection: &Connection,
+    peer: &PeerArguments,
+    tool: Option<&str>,
+    as_json: bool,
+) -> Result<String, Failure> {
+    let host = peer.namel3ss(connection)?;
+    if host.project.fallback.is_none() {
+        return Ok(tools(&host.project, as_json));
+    }
+    let none = || {
+        Failure::usage(
+            "a namel3ss program does not say what it is: name a service, with --tool, or the folder of a project",
+        )
+    };
+    let Some(tool) = tool else { return Err(none()) };
+    let request = json!({
+        "protocol_version": rigline::protocol::namel3ss::VERSION,
+        "tool_name": tool,
+        "runner": "service",
+        "required_guarantees": {},
+    });
+    let answer = host.raw_handshake(&request.to_string()).await.ok_or_else(none)?;
+    let answer = answer.map_err(|error| Failure { code: connect::NO_ANSWER, text: error.to_string() })?;
+    let bad = |error: serde_json::Error| Failure { code: connect::NO_ANSWER, text: format!("the handshake: {error}") };
+    let value: Value = serde_json::from_str(&answer).map_err(bad)?;
+    if value["ok"] == false {
+        let why = value["error"]["message"].as_str().unwrap_or("the service refuses the handshake");
+        return Err(Failure { code: connect::FAILED, text: why.to_owned() });
+    }
+    if as_json {
+        return Ok(format!("{value:#}\n"));
+    }
+    let mut text = format!("{tool} {}\n", value["service_version"].as_str().unwrap_or("of no version"));
+    text.push_str(&format!("enforcement: {}\n", value["enforcement"].as_str().unwrap_or("none")));
+    for (name, kept) in value["supported_guarantees"].as_object().into_iter().flatten() {
+        text.push_str(&format!("{name}: {kept}\n"));
+    }
+    Ok(text)
+}
+
+fn tools(project: &Project, as_json: bool) -> String {
+    let own = project.bindings.tools.keys();
+    let names = project.packs.iter().flat_map(|(_, pack)| pack.entrypoints.keys()).chain(own);
+    let resolved: Vec<_> = names.filter_map(|name| project.resolve(name)).collect();
+    if as_json {
+        let tools: Vec<Value> = resolved
+            .iter()
+            .map(|tool| {
+                json!({
+                    "tool": tool.tool,
+                    "kind": tool.binding.kind,
+                    "entry": tool.binding.entry,
+                    "runner": tool.runner.name(),
+                    "resolved_source": tool.source.name(),
+                    "pack_id": tool.pack.map(|pack| &pack.id),
+                })
+            })
+            .collect();
+        return format!("{:#}\n", json!({ "app_root": project.app_root, "tools": tools }));
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["tool", "runner", "from", "runs"]);
+    for tool in resolved {
+        let runs = match tool.runner {
+            Runner::Service => tool.binding.url.clone(),
+            Runner::Container => tool.binding.image.clone(),
+            _ => None,
+        };
+        let from = tool.pack.map_or_else(|| tool.source.name().to_owned(), |pack| format!("pack {}", pack.id));
+        let runs = runs.unwrap_or_else(|| tool.binding.entry.clone());
+        table.add_row([tool.tool.to_owned(), tool.runner.name().to_owned(), from, runs]);
+    }
+    format!("{}\n{table}\n", project.app_root.display())
+}
