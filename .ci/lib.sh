@@ -37,6 +37,11 @@ install_tools() {
   if command -v npm >/dev/null 2>&1; then (cd tests/emulator && npm ci --no-audit --no-fund --silent); fi
 }
 
+install_wrk() {
+  command -v wrk >/dev/null 2>&1 && return
+  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && { apt-get update -qq && apt-get install -y -qq wrk; } >/dev/null 2>&1
+}
+
 # The real namel3ss for its tests, which the README's `cargo test` runs among the others.
 step_namel3ss() {
   local made log=${CARGO_TARGET_DIR:-target}/namel3ss.log

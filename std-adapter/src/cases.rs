@@ -1,8 +1,15 @@
-//! What `rigline check` asks of Amplifier modules and namel3ss tools: tables of cases, for its frame to run.
+//! What `rigline check` asks of Amplifier modules and namel3ss tools: tables of cases, and what runs them.
+//!
+//! They differ from those of [`check`](crate::check) in that they go through a host: over lines, over HTTP and as processes
+//! alike. Each says where it comes from, by the section of the text. Every exchange of a case can be kept as a transcript of
+//! `module:invoke` events ([`Plan::transcripts`]).
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
 
 /// One case: a name, the section of the text that it comes from, and what is done.
 pub struct Case<H> {
@@ -11,7 +18,7 @@ pub struct Case<H> {
     /// The section of the text.
     pub section: &'static str,
     /// What is done.
-    pub run: for<'a> fn(&'a mut H, &'a Sample) -> Running<'a>,
+    pub run: for<'a> fn(&'a mut Trial<'_, H>) -> Running<'a>,
 }
 
 /// A case that runs.
@@ -20,31 +27,51 @@ pub type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;
 /// A call that may be made: on live hardware nothing else runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The operation; none, and cases that need one are skipped.
-    pub operation: Option<String>,
+    /// The operation.
+    pub operation: String,
     /// The JSON text of its arguments, an object.
     pub args: String,
 }
 
-/// What came of a case.
+/// What may be done, and what is kept of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The calls that may be made, all of them; without any, cases that need one are skipped.
+    pub samples: Vec<Sample>,
+    /// A call that takes longer than its time limit.
+    pub slow: Option<Sample>,
+    /// The folder that a transcript of each case is written to.
+    pub transcripts: Option<std::path::PathBuf>,
+}
+
+/// A case's surroundings.
+pub struct Trial<'t, H> {
+    host: &'t mut H,
+    plan: &'t Plan,
+    case: &'static str,
+    exchanges: Vec<Exchange>,
+}
+
+/// What was sent, and what came back.
+#[derive(Debug, Clone)]
+struct Exchange {
+    at: SystemTime,
+    took: Duration,
+    op: String,
+    sent: String,
+    got: Result<String, String>,
+}
+
+/// What came of a case: a remark if there is one to make, or why it did not pass.
+pub type Verdict = Result<(), Stop>;
+
+/// Why a case did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is as it should be.
-    Pass,
-    /// It is not.
-    Fail {
-        /// What is wrong.
-        why: String,
-        /// What was sent.
-        sent: String,
-        /// What came back.
-        got: String,
-    },
+pub enum Stop {
+    /// It is not as it should be.
+    Fail(String),
     /// It could not be tried.
-    Skip(
-        /// Why not.
-        String,
-    ),
+    Skip(String),
 }
 
 impl<H> fmt::Debug for Case<H> {
@@ -53,270 +80,599 @@ impl<H> fmt::Debug for Case<H> {
     }
 }
 
+impl<H> fmt::Debug for Trial<'_, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trial").field("case", &self.case).finish_non_exhaustive()
+    }
+}
+
 /// Runs the cases, one after the other, for the frame of [`check`](crate::check). `told` gets each result as it is there.
+///
+/// # Errors
+/// A transcript cannot be written.
 #[cfg(feature = "check")]
 pub async fn run<H>(
     cases: &[&Case<H>],
     host: &mut H,
     target: &str,
-    samples: &[Sample],
+    plan: &Plan,
     mut told: impl FnMut(&crate::check::CaseResult),
-) -> crate::check::Report {
+) -> std::io::Result<crate::check::Report> {
     use crate::check::{CaseResult, Outcome, Report};
-    use crate::host::Direction;
 
-    let none = Sample { operation: None, args: "{}".into() };
-    let sample = samples.first().unwrap_or(&none);
+    if let Some(folder) = &plan.transcripts {
+        std::fs::create_dir_all(folder)?;
+    }
     let mut results = Vec::with_capacity(cases.len());
     for case in cases {
-        let started = std::time::Instant::now();
-        let verdict = (case.run)(host, sample).await;
-        let (outcome, text, exchange) = match verdict {
-            Verdict::Pass => (Outcome::Pass, String::new(), Vec::new()),
-            Verdict::Skip(why) => (Outcome::Skip, why, Vec::new()),
-            Verdict::Fail { why, sent, got } => {
-                (Outcome::Fail, why, vec![(Direction::Sent, sent), (Direction::Received, got)])
+        let started = Instant::now();
+        let mut trial = Trial { host: &mut *host, plan, case: case.name, exchanges: Vec::new() };
+        let verdict = (case.run)(&mut trial).await;
+        let exchanges = trial.exchanges;
+        let transcript = match &plan.transcripts {
+            Some(folder) => {
+                let path = folder.join(format!("{}.jsonl", case.name));
+                std::fs::write(&path, exchanges.iter().map(|exchange| exchange.event(target)).collect::<String>())?;
+                Some(path)
             }
+            None => None,
         };
-        let (name, section) = (case.name, case.section);
-        let result = CaseResult { name, section, outcome, text, exchange, took: started.elapsed() };
+        let (outcome, text) = match verdict {
+            Ok(()) => (Outcome::Pass, String::new()),
+            Err(Stop::Skip(why)) => (Outcome::Skip, why),
+            Err(Stop::Fail(why)) => (Outcome::Fail, why),
+        };
+        let result = CaseResult {
+            name: case.name,
+            section: case.section,
+            outcome,
+            text,
+            exchange: exchanges.iter().flat_map(Exchange::lines).take(40).collect(),
+            took: started.elapsed(),
+            transcript,
+        };
         told(&result);
         results.push(result);
     }
-    Report { target: target.into(), results, unopened: None }
+    Ok(Report { target: target.into(), results })
 }
 
-/// Judges an answer by `wanted`, which says what is wrong with it.
-fn judge(
-    sent: &str,
-    answer: Result<String, impl fmt::Display>,
-    wanted: impl FnOnce(&serde_json::Value) -> Result<(), String>,
-) -> Verdict {
-    let fail = |why: String, got: String| Verdict::Fail { why, sent: sent.chars().take(500).collect(), got };
-    match answer {
-        Err(error) => fail(error.to_string(), String::new()),
-        Ok(got) => match serde_json::from_str(&got).map_err(|error| error.to_string()).and_then(|json| wanted(&json)) {
-            Ok(()) => Verdict::Pass,
-            Err(why) => fail(why, got.chars().take(2000).collect()),
-        },
+#[cfg(feature = "check")]
+impl Exchange {
+    fn lines(&self) -> Vec<(crate::host::Direction, String)> {
+        use crate::host::Direction;
+        let got = self.got.as_deref().unwrap_or("");
+        let mut lines = vec![(Direction::Sent, cut(&self.sent, 400))];
+        if !got.is_empty() {
+            lines.push((Direction::Received, cut(got, 400)));
+        }
+        lines
     }
+
+    /// The exchange as an event's line (PROTOCOLS.md §3), what was said in its data.
+    fn event(&self, target: &str) -> String {
+        let ts = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let is_ok = self.got.as_deref().is_ok_and(|got| {
+            serde_json::from_str::<Value>(got)
+                .is_ok_and(|got| got["ok"] == true || got["status"] == "ok" || got["name"].is_string())
+        });
+        let mut event = serde_json::json!({
+            "id": uuid::Uuid::new_v4().to_string(),
+            "ts": ts,
+            "event": "module:invoke",
+            "component": "rigline check",
+            "module": target,
+            "status": if is_ok { "ok" } else { "error" },
+            "duration_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            "data": { "op": self.op, "sent": cut(&self.sent, 4000) },
+        });
+        match &self.got {
+            Ok(got) => event["data"]["got"] = cut(got, 4000).into(),
+            Err(why) => event["error"] = serde_json::json!({ "code": "unreachable", "message": why }),
+        }
+        format!("{event}\n")
+    }
+}
+
+#[cfg(feature = "check")]
+fn cut(text: &str, length: usize) -> String {
+    let shown: String = text.chars().take(length).collect();
+    if shown.len() < text.len() { format!("{shown}… ({} bytes)", text.len()) } else { shown }
+}
+
+impl<H> Trial<'_, H> {
+    fn note<E: fmt::Display>(
+        &mut self,
+        op: &str,
+        sent: &str,
+        start: (SystemTime, Instant),
+        answer: Result<String, E>,
+    ) -> Result<String, Stop> {
+        let got = answer.map_err(|error| error.to_string());
+        self.exchanges.push(Exchange {
+            at: start.0,
+            took: start.1.elapsed(),
+            op: op.into(),
+            sent: sent.into(),
+            got: got.clone(),
+        });
+        got.map_err(Stop::Fail)
+    }
+
+    /// The calls that may be made.
+    fn samples(&self) -> Result<Vec<Sample>, Stop> {
+        if self.plan.samples.is_empty() {
+            return Err(Stop::Skip("no operation may be called: name one by --call".into()));
+        }
+        Ok(self.plan.samples.clone())
+    }
+}
+
+fn start() -> (SystemTime, Instant) {
+    (SystemTime::now(), Instant::now())
+}
+
+fn fail<T>(why: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Fail(why.into()))
+}
+
+fn json(text: &str) -> Result<Value, Stop> {
+    serde_json::from_str(text).map_err(|error| Stop::Fail(format!("the answer is not JSON: {error}")))
+}
+
+fn is_success(json: &Value, operation: &str) -> Verdict {
+    if json["ok"] == true && json.get("result").is_some() {
+        return Ok(());
+    }
+    fail(format!("{operation}: expected ok:true with a result"))
+}
+
+macro_rules! cases {
+    ($($name:literal, $section:literal, $run:expr;)*) => {
+        &[$(Case { name: $name, section: $section, run: |trial| Box::pin($run(trial)) }),*]
+    };
 }
 
 /// The cases for Amplifier modules, on lines and over HTTP.
 #[cfg(feature = "amplifier")]
 pub mod amplifier {
+    use std::time::Duration;
+
     use serde_json::Value;
 
-    use super::{Case, Running, Sample, Verdict, judge};
-    use crate::amplifier::{Host, Place};
+    use super::{Case, Stop, Trial, Verdict, fail, is_success, json, start};
+    use crate::amplifier::{CallError, HEALTH_TIMEOUT, Host, HttpError, Place, RESERVED_CODES};
 
-    /// The cases.
-    pub const CASES: &[Case<Host>] = &[
-        Case { name: "health within 2 s", section: "§2 health", run: health },
-        Case { name: "describe", section: "§2 describe", run: describe },
-        Case { name: "success", section: "§2 invoke", run: success },
-        Case { name: "unsupported op", section: "§4 unsupported_op", run: unsupported },
-        Case { name: "no op", section: "§4 bad_request", run: without_op },
-        Case { name: "not JSON, then well again", section: "§2 Transports", run: malformed },
-        Case { name: "members it does not know", section: "§2 invoke", run: unknown_members },
-        Case { name: "a message of 1 MB", section: "§2 Transports", run: large },
-    ];
+    /// The cases, in the order in which they run.
+    #[rustfmt::skip]
+    pub const CASES: &[Case<Host>] = cases! {
+        "health", "§2 health", health;
+        "describe", "§2 describe", describe;
+        "describe.capabilities", "§2 describe", capabilities;
+        "describe.schemas", "§2 describe", schemas;
+        "invoke.success", "§2 invoke", success;
+        "invoke.session", "§2 invoke", session;
+        "invoke.unknown-members", "§2 invoke", unknown_members;
+        "invoke.args-null", "§2 invoke", null_args;
+        "unsupported-op", "§4 unsupported_op", unsupported;
+        "bad-request.no-op", "§4 bad_request", |trial| bad_request(trial, r#"{"args":{},"session_id":"s"}"#);
+        "bad-request.op-type", "§4 bad_request", |trial| bad_request(trial, r#"{"op":7,"args":{}}"#);
+        "bad-request.args-type", "§2 invoke", bad_args;
+        "malformed", "§2 Transports", malformed;
+        "malformed.recovery", "§2 Transports", recovery;
+        "errors.shape", "§4 Error Schema", shape;
+        "large", "§2 Transports: a message of 1 MB", large;
+        "health.busy", "§2 health", busy;
+        "timeout", "§4 timeout", timeout;
+    };
 
-    async fn send(host: &mut Host, path: &str, text: &str) -> Result<String, crate::amplifier::CallError> {
-        let limit = host.timeout + host.grace;
-        host.raw(path, text, limit).await
-    }
+    type On<'a, 't> = &'a mut Trial<'t, Host>;
 
-    /// The path for HTTP, which says the operation that a line says itself.
-    async fn own(host: &mut Host, op: &str) -> Result<String, crate::amplifier::CallError> {
-        let limit = if op == "health" { crate::amplifier::HEALTH_TIMEOUT } else { host.timeout };
-        host.raw(op, &format!("{{\"op\":\"{op}\"}}"), limit).await
-    }
+    impl Trial<'_, Host> {
+        async fn send(&mut self, path: &str, op: &str, text: &str, limit: Duration) -> Result<String, Stop> {
+            let start = start();
+            let answer = self.host.raw(path, text, limit).await;
+            self.note(op, text, start, answer)
+        }
 
-    fn is_error(json: &Value, code: &str) -> Result<(), String> {
-        match (json["ok"].as_bool(), json["error"]["code"].as_str(), json["error"]["message"].is_string()) {
-            (Some(false), Some(given), true) if given == code => Ok(()),
-            (Some(false), Some(given), true) => Err(format!("error.code: expected {code}, not {given}")),
-            _ => Err(format!("expected ok:false with error.code {code} and a message")),
+        async fn invoke(&mut self, op: &str, text: &str) -> Result<Value, Stop> {
+            let limit = self.host.timeout + self.host.grace;
+            json(&self.send("invoke", op, text, limit).await?)
+        }
+
+        /// The operations that have paths of their own over HTTP, and are said by a line itself.
+        async fn own(&mut self, op: &str) -> Result<Value, Stop> {
+            let limit = if op == "health" { HEALTH_TIMEOUT } else { self.host.timeout };
+            json(&self.send(op, op, &format!("{{\"op\":\"{op}\"}}"), limit).await?)
+        }
+
+        async fn unknown(&mut self, more: &str) -> Verdict {
+            let text = format!(r#"{{"op":"rigline-no-such-op","args":{{}}{more}}}"#);
+            is_error(&self.invoke("rigline-no-such-op", &text).await?, "unsupported_op")
         }
     }
 
-    fn is_well(json: &Value) -> Result<(), String> {
-        if json["status"] == "ok" { Ok(()) } else { Err("expected {\"status\":\"ok\"}".into()) }
+    fn is_error(json: &Value, code: &str) -> Verdict {
+        match (json["ok"].as_bool(), json["error"]["code"].as_str(), json["error"]["message"].is_string()) {
+            (Some(false), Some(given), true) if given == code => Ok(()),
+            (Some(false), Some(given), true) => fail(format!("error.code: expected {code}, not {given}")),
+            _ => fail(format!("expected ok:false with error.code {code} and a message")),
+        }
     }
 
-    fn health<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        Box::pin(async { judge("health", own(host, "health").await, is_well) })
+    async fn health(trial: On<'_, '_>) -> Verdict {
+        if trial.own("health").await?["status"] == "ok" {
+            return Ok(());
+        }
+        fail(r#"expected {"status":"ok"}"#)
     }
 
-    fn describe<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            judge("describe", own(host, "describe").await, |json| {
-                let kinds = ["provider", "tool", "agent", "hook", "orchestrator", "context"];
-                for (name, holds) in [
-                    ("name: expected a string", json["name"].is_string()),
-                    ("version: expected a string", json["version"].is_string()),
-                    ("kind: expected one of the six", json["kind"].as_str().is_some_and(|kind| kinds.contains(&kind))),
-                    (
-                        "capabilities: expected a list of strings",
-                        json["capabilities"].as_array().is_some_and(|list| list.iter().all(Value::is_string)),
-                    ),
-                    ("inputs: expected an object", json["inputs"].is_object()),
-                    ("outputs: expected an object", json["outputs"].is_object()),
-                ] {
-                    if !holds {
-                        return Err(name.into());
-                    }
-                }
-                Ok(())
-            })
-        })
-    }
-
-    fn success<'a>(host: &'a mut Host, sample: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let Some(op) = &sample.operation else { return Verdict::Skip("no operation may be called".into()) };
-            let text = format!("{{\"op\":{},\"args\":{}}}", Value::from(op.as_str()), sample.args);
-            judge(&text, send(host, "invoke", &text).await, |json| {
-                let holds = json["ok"] == true && json.get("result").is_some();
-                if holds { Ok(()) } else { Err("expected ok:true with a result".into()) }
-            })
-        })
-    }
-
-    fn unsupported<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        let text = r#"{"op":"rigline-no-such-op","args":{}}"#;
-        Box::pin(async { judge(text, send(host, "invoke", text).await, |json| is_error(json, "unsupported_op")) })
-    }
-
-    fn without_op<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        let text = r#"{"args":{},"session_id":"s"}"#;
-        Box::pin(async { judge(text, send(host, "invoke", text).await, |json| is_error(json, "bad_request")) })
-    }
-
-    fn malformed<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let text = r#"{"op":"health""#;
-            let answer = send(host, "invoke", text).await;
-            if let Place::Lines(_) = host.place() {
-                let verdict = judge(text, answer, |json| is_error(json, "bad_request"));
-                if verdict != Verdict::Pass {
-                    return verdict;
-                }
-            } else if answer.is_ok() {
-                return judge(text, answer, |json| is_error(json, "bad_request"));
+    async fn describe(trial: On<'_, '_>) -> Verdict {
+        let json = trial.own("describe").await?;
+        let kinds = ["provider", "tool", "agent", "hook", "orchestrator", "context"];
+        for (wanted, holds) in [
+            ("name: expected a string", json["name"].is_string()),
+            ("version: expected a string", json["version"].is_string()),
+            ("kind: expected one of the six", json["kind"].as_str().is_some_and(|kind| kinds.contains(&kind))),
+            ("inputs: expected an object", json["inputs"].is_object()),
+            ("outputs: expected an object", json["outputs"].is_object()),
+        ] {
+            if !holds {
+                return fail(wanted);
             }
-            judge("health", own(host, "health").await, is_well)
-        })
+        }
+        Ok(())
     }
 
-    fn unknown_members<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        let text = r#"{"op":"rigline-no-such-op","args":{},"x-rigline":[{}],"session_id":"s"}"#;
-        Box::pin(async { judge(text, send(host, "invoke", text).await, |json| is_error(json, "unsupported_op")) })
+    async fn capabilities(trial: On<'_, '_>) -> Verdict {
+        let json = trial.own("describe").await?;
+        let Some(names) = json["capabilities"].as_array().filter(|list| list.iter().all(Value::is_string)) else {
+            return fail("capabilities: expected a list of strings");
+        };
+        match trial.plan.samples.iter().find(|sample| !names.iter().any(|name| *name == sample.operation)) {
+            Some(sample) => fail(format!("capabilities: {} is missing", sample.operation)),
+            None => Ok(()),
+        }
     }
 
-    fn large<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let text = format!(r#"{{"op":"rigline-no-such-op","args":{{"x":"{}"}}}}"#, "x".repeat(1 << 20));
-            judge(&text, send(host, "invoke", &text).await, |json| is_error(json, "unsupported_op"))
-        })
+    async fn schemas(trial: On<'_, '_>) -> Verdict {
+        let json = trial.own("describe").await?;
+        for part in ["inputs", "outputs"] {
+            for (name, schema) in json[part].as_object().into_iter().flatten() {
+                if let Err(error) = jsonschema::validator_for(schema) {
+                    return fail(format!("{part}.{name}: no valid JSON Schema: {error}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn success(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let text = format!("{{\"op\":{},\"args\":{}}}", Value::from(sample.operation.as_str()), sample.args);
+            is_success(&trial.invoke(&sample.operation, &text).await?, &sample.operation)?;
+        }
+        Ok(())
+    }
+
+    async fn session(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let op = Value::from(sample.operation.as_str());
+            let text = format!("{{\"session_id\":\"rigline-check\",\"args\":{},\"op\":{op}}}", sample.args);
+            is_success(&trial.invoke(&sample.operation, &text).await?, &sample.operation)?;
+        }
+        Ok(())
+    }
+
+    async fn unknown_members(trial: On<'_, '_>) -> Verdict {
+        trial.unknown(r#","x-rigline":[{}]"#).await
+    }
+
+    async fn null_args(trial: On<'_, '_>) -> Verdict {
+        let Some(sample) = trial.samples()?.into_iter().find(|sample| sample.args.trim() == "{}") else {
+            return Err(Stop::Skip("no operation may be called without arguments".into()));
+        };
+        let op = Value::from(sample.operation.as_str());
+        for text in [format!("{{\"op\":{op},\"args\":null}}"), format!("{{\"op\":{op}}}")] {
+            is_success(&trial.invoke(&sample.operation, &text).await?, &sample.operation)?;
+        }
+        Ok(())
+    }
+
+    async fn unsupported(trial: On<'_, '_>) -> Verdict {
+        trial.unknown("").await
+    }
+
+    async fn bad_request(trial: On<'_, '_>, text: &str) -> Verdict {
+        is_error(&trial.invoke("", text).await?, "bad_request")
+    }
+
+    async fn bad_args(trial: On<'_, '_>) -> Verdict {
+        let Some(sample) = trial.samples()?.into_iter().next() else { return Ok(()) };
+        let text = format!("{{\"op\":{},\"args\":[1]}}", Value::from(sample.operation.as_str()));
+        is_error(&trial.invoke(&sample.operation, &text).await?, "bad_request")
+    }
+
+    /// On lines an error in the protocol's own form; over HTTP, 400, or that.
+    async fn broken(trial: On<'_, '_>) -> Verdict {
+        let (text, start) = (r#"{"op":"health""#, start());
+        let limit = trial.host.timeout + trial.host.grace;
+        let answer = trial.host.raw("invoke", text, limit).await;
+        let is_status = matches!(answer, Err(CallError::Http(HttpError::Status { status: 400, .. })));
+        let answer = trial.note("", text, start, answer);
+        if is_status && matches!(trial.host.place(), Place::Http { .. }) {
+            return Ok(());
+        }
+        is_error(&json(&answer?)?, "bad_request")
+    }
+
+    async fn malformed(trial: On<'_, '_>) -> Verdict {
+        broken(trial).await
+    }
+
+    async fn recovery(trial: On<'_, '_>) -> Verdict {
+        for _ in 0..3 {
+            let _ = broken(trial).await;
+        }
+        trial.unknown(r#","session_id":"rigline-check-recovery""#).await
+    }
+
+    async fn shape(trial: On<'_, '_>) -> Verdict {
+        let json = trial.invoke("", r#"{"op":"rigline-no-such-op","session_id":"rigline-check-shape"}"#).await?;
+        let error = &json["error"];
+        if !matches!(&error["details"], Value::Null | Value::Object(_)) {
+            return fail("error.details: expected an object, where there are any");
+        }
+        match error["code"].as_str() {
+            Some(code) if RESERVED_CODES.contains(&code) => Ok(()),
+            _ => fail("error.code: expected one of the reserved ones"),
+        }
+    }
+
+    async fn large(trial: On<'_, '_>) -> Verdict {
+        let text = format!(r#"{{"op":"rigline-no-such-op","args":{{"x":"{}"}}}}"#, "x".repeat(1 << 20));
+        is_error(&trial.invoke("rigline-no-such-op", &text).await?, "unsupported_op")
+    }
+
+    /// Well after all that.
+    async fn busy(trial: On<'_, '_>) -> Verdict {
+        for _ in 0..20 {
+            health(trial).await?;
+        }
+        Ok(())
+    }
+
+    /// A call is answered in its time; one that cannot be, with `timeout`.
+    async fn timeout(trial: On<'_, '_>) -> Verdict {
+        let limit = trial.host.timeout;
+        if let Some(slow) = trial.plan.slow.clone() {
+            let op = Value::from(slow.operation.as_str());
+            trial.host.timeout = rigline::protocol::amplifier::TIMEOUT;
+            let answer = trial.invoke(&slow.operation, &format!("{{\"op\":{op},\"args\":{}}}", slow.args)).await;
+            trial.host.timeout = limit;
+            return is_error(&answer?, "timeout");
+        }
+        for sample in trial.samples()? {
+            let op = Value::from(sample.operation.as_str());
+            let text = format!("{{\"op\":{op},\"args\":{},\"session_id\":\"rigline-check-timeout\"}}", sample.args);
+            trial.invoke(&sample.operation, &text).await?;
+        }
+        health(trial).await
     }
 }
 
 /// The cases for namel3ss tools, as programs and as services.
 #[cfg(feature = "namel3ss")]
 pub mod namel3ss {
+    use std::time::{Duration, Instant};
+
+    use rigline::manifest::Guarantee;
     use serde_json::Value;
 
-    use super::{Case, Running, Sample, Verdict, judge};
-    use crate::namel3ss::Host;
+    use super::{Case, Stop, Trial, Verdict, fail, is_success, json, start};
+    use crate::namel3ss::{Host, HttpError, RunError};
 
-    /// The cases.
-    pub const CASES: &[Case<Host>] = &[
-        Case { name: "success", section: "Local subprocess schema (stdout)", run: success },
-        Case { name: "unknown tool", section: "Local subprocess schema (stdout)", run: unknown },
-        Case { name: "another protocol version", section: "Protocol version", run: version },
-        Case { name: "over several lines", section: "Local subprocess schema (stdin)", run: lines },
-        Case { name: "a guarantee that nobody keeps", section: "Local subprocess schema (stdin)", run: guarantee },
-        Case { name: "handshake", section: "Service capability handshake (HTTP)", run: handshake },
-    ];
+    /// The cases, in the order in which they run.
+    #[rustfmt::skip]
+    pub const CASES: &[Case<Host>] = cases! {
+        "success", "Local subprocess schema (stdout)", success;
+        "success.lines", "Local subprocess schema (stdin)", lines;
+        "success.escapes", "Local subprocess schema (stdin)", escapes;
+        "unknown-tool", "Local subprocess schema (stdout)", unknown;
+        "unknown-members", "Local subprocess schema (stdin)", unknown_members;
+        "protocol-version", "Protocol version", version;
+        "malformed.members", "Local subprocess schema (stdin)", members;
+        "malformed", "Local subprocess schema (stdout)", malformed;
+        "guarantee", "Local subprocess schema (stdin)", guarantee;
+        "large", "Local subprocess schema (stdin)", large;
+        "flow-null", "Service runner schema (HTTP)", flow;
+        "handshake", "Service capability handshake (HTTP)", handshake;
+        "handshake.guarantees", "Service capability handshake (HTTP)", guarantees;
+        "timeout", "Timeouts", timeout;
+    };
 
-    fn request(tool: &str, payload: &str, more: &str) -> String {
-        let tool = Value::from(tool);
-        format!(
-            r#"{{"protocol_version": 1, "tool": {tool}, "tool_name": {tool}, "kind": "python", "entry": "tools.check:run", "payload": {payload}, "timeout_ms": 10000{more}}}"#
-        )
-    }
+    type On<'a, 't> = &'a mut Trial<'t, Host>;
 
-    fn is_error(json: &Value) -> Result<(), String> {
-        let error = &json["error"];
-        match (json["ok"].as_bool(), error["type"].is_string() && error["message"].is_string()) {
-            (Some(false), true) => Ok(()),
-            _ => Err("expected ok:false with error.type and error.message".into()),
+    impl Trial<'_, Host> {
+        async fn raw(&mut self, tool: &str, text: &str) -> Result<Value, Stop> {
+            let start = start();
+            let answer = self.host.raw(text).await;
+            json(&self.note(tool, text, start, answer)?)
+        }
+
+        async fn ask(&mut self, tool: &str, payload: &str, more: &str) -> Result<Value, Stop> {
+            self.raw(tool, &request(self.case, tool, payload, more)).await
+        }
+
+        async fn handshake(&mut self) -> Result<Value, Stop> {
+            let Some(sample) = self.samples()?.into_iter().next() else { return Ok(Value::Null) };
+            let text = format!(
+                r#"{{"protocol_version": 1, "tool_name": {}, "runner": "service", "required_guarantees": {{"no_network": false, "secrets_allowed": []}}}}"#,
+                Value::from(sample.operation.as_str())
+            );
+            let start = start();
+            let Some(answer) = self.host.raw_handshake(&text).await else {
+                return Err(Stop::Skip("only services shake hands".into()));
+            };
+            json(&self.note("handshake", &text, start, answer)?)
         }
     }
 
-    fn success<'a>(host: &'a mut Host, sample: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let Some(tool) = &sample.operation else { return Verdict::Skip("no tool may be called".into()) };
-            let text = request(tool, &sample.args, "");
-            judge(&text, host.raw(&text).await, |json| {
-                let holds = json["ok"] == true && json.get("result").is_some();
-                if holds { Ok(()) } else { Err("expected ok:true with a result".into()) }
-            })
-        })
+    /// A request as both runners send it, so that either side finds its members.
+    fn request(case: &str, tool: &str, payload: &str, more: &str) -> String {
+        let tool = Value::from(tool);
+        format!(
+            r#"{{"protocol_version": 1, "tool": {tool}, "tool_name": {tool}, "kind": "python", "entry": "tools.check:run", "payload": {payload}, "timeout_ms": 10000, "trace_id": "rigline-check/{case}"{more}}}"#
+        )
     }
 
-    fn unknown<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let text = request("rigline no such tool", "{}", "");
-            judge(&text, host.raw(&text).await, is_error)
-        })
+    const NO_TOOL: &str = "rigline no such tool";
+
+    fn is_error(json: &Value) -> Verdict {
+        let error = &json["error"];
+        match (json["ok"].as_bool(), error["type"].is_string() && error["message"].is_string()) {
+            (Some(false), true) => Ok(()),
+            _ => fail("expected ok:false with error.type and error.message"),
+        }
     }
 
-    fn version<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let text = request("rigline no such tool", "{}", "").replacen('1', "99", 1);
-            judge(&text, host.raw(&text).await, is_error)
-        })
+    async fn success(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let json = trial.ask(&sample.operation, &sample.args, "").await?;
+            is_success(&json, &sample.operation)?;
+        }
+        Ok(())
     }
 
-    fn lines<'a>(host: &'a mut Host, _: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let text = request("rigline no such tool", "{}", "").replace(", ", ",\n  ") + "\n";
-            judge(&text, host.raw(&text).await, is_error)
-        })
+    /// "Local subprocess schema": the example stands on several lines.
+    async fn lines(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let text = request(trial.case, &sample.operation, &sample.args, "");
+            let text = text.replace(r#", "tool"#, ",\n  \"tool").replace(r#", "payload"#, ",\r\n\t\"payload") + "\n\n";
+            is_success(&trial.raw(&sample.operation, &text).await?, &sample.operation)?;
+        }
+        Ok(())
     }
 
-    fn guarantee<'a>(host: &'a mut Host, sample: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let Some(tool) = &sample.operation else { return Verdict::Skip("no tool may be called".into()) };
-            let all = r#"{"no_filesystem_write":true,"no_filesystem_read":true,"no_network":true,"no_subprocess":true,"no_env_read":true,"no_env_write":true}"#;
-            let text = request(tool, &sample.args, &format!(r#", "capability_context": {{"guarantees": {all}}}"#));
-            judge(&text, host.raw(&text).await, |json| match json["ok"].as_bool() {
-                // It keeps them all.
-                Some(true) => Ok(()),
-                _ if json["error"]["reason_code"] == "guarantee_blocked" => Ok(()),
-                _ => Err("expected a result, or error.reason_code guarantee_blocked".into()),
-            })
-        })
-    }
-
-    fn handshake<'a>(host: &'a mut Host, sample: &'a Sample) -> Running<'a> {
-        Box::pin(async {
-            let Some(tool) = &sample.operation else { return Verdict::Skip("no tool may be named".into()) };
-            let text = format!(
-                r#"{{"protocol_version": 1, "tool_name": {}, "runner": "service", "required_guarantees": {{}}}}"#,
-                Value::from(tool.as_str())
-            );
-            let Some(answer) = host.raw_handshake(&text).await else {
-                return Verdict::Skip("only services shake hands".into());
+    /// Python writes what is not ASCII as escapes.
+    async fn escapes(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let escaped = |text: &str| -> String {
+                text.chars().map(|char| if char == '-' { "\\u002d".into() } else { char.to_string() }).collect()
             };
-            judge(&text, answer, |json| {
-                let holds =
-                    json["ok"] == true && json["enforcement"] == "enforced" && json["supported_guarantees"].is_object();
-                if holds { Ok(()) } else { Err("expected ok:true, enforcement and supported_guarantees".into()) }
-            })
-        })
+            let text = request(trial.case, "TOOL", &sample.args, r#", "x": "\ud83d\ude00""#)
+                .replace("TOOL", &escaped(&sample.operation));
+            is_success(&trial.raw(&sample.operation, &text).await?, &sample.operation)?;
+        }
+        Ok(())
+    }
+
+    async fn unknown(trial: On<'_, '_>) -> Verdict {
+        is_error(&trial.ask(NO_TOOL, "{}", "").await?)
+    }
+
+    async fn unknown_members(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let json = trial.ask(&sample.operation, &sample.args, r#", "x_rigline": [{}]"#).await?;
+            is_success(&json, &sample.operation)?;
+        }
+        Ok(())
+    }
+
+    async fn version(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let text = request(trial.case, &sample.operation, &sample.args, "").replacen('1', "99", 1);
+            is_error(&trial.raw(&sample.operation, &text).await?)?;
+        }
+        Ok(())
+    }
+
+    async fn members(trial: On<'_, '_>) -> Verdict {
+        for text in [r#"{"protocol_version": 1}"#, r#"{"protocol_version": 1, "tool": 7, "tool_name": 7}"#] {
+            is_error(&trial.raw("", text).await?)?;
+        }
+        Ok(())
+    }
+
+    /// A program answers, as a crash tells nobody anything; a service may answer 400.
+    async fn malformed(trial: On<'_, '_>) -> Verdict {
+        for text in [r#"{"protocol_version": 1,"#, "", "nonsense"] {
+            let start = start();
+            let answer = trial.host.raw(text).await;
+            let is_status =
+                matches!(answer, Err(RunError::Service { source: HttpError::Status { status: 400, .. }, .. }));
+            let answer = trial.note("", text, start, answer);
+            if !is_status {
+                is_error(&json(&answer?)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn guarantee(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let all: Vec<String> = Guarantee::ALL.iter().map(|known| format!("\"{}\": true", known.name())).collect();
+            let context = format!(r#", "capability_context": {{"guarantees": {{{}}}}}"#, all.join(", "));
+            let json = trial.ask(&sample.operation, &sample.args, &context).await?;
+            match json["ok"].as_bool() {
+                // It keeps them all.
+                Some(true) => {}
+                _ if json["error"]["reason_code"] == "guarantee_blocked" => {}
+                _ => return fail("expected a result, or error.reason_code guarantee_blocked"),
+            }
+        }
+        Ok(())
+    }
+
+    async fn large(trial: On<'_, '_>) -> Verdict {
+        let payload = format!(r#"{{"x": "{}"}}"#, "x".repeat(1 << 20));
+        is_error(&trial.ask(NO_TOOL, &payload, "").await?)
+    }
+
+    async fn flow(trial: On<'_, '_>) -> Verdict {
+        for sample in trial.samples()? {
+            let more = r#", "project": {"app_root": "/tmp/app", "flow": null}"#;
+            is_success(&trial.ask(&sample.operation, &sample.args, more).await?, &sample.operation)?;
+        }
+        Ok(())
+    }
+
+    async fn handshake(trial: On<'_, '_>) -> Verdict {
+        let json = trial.handshake().await?;
+        match (json["ok"] == true, json["enforcement"].as_str()) {
+            // The real client goes on with no other word.
+            (true, Some("enforced")) => Ok(()),
+            _ => fail("expected ok:true and enforcement \"enforced\""),
+        }
+    }
+
+    async fn guarantees(trial: On<'_, '_>) -> Verdict {
+        let json = trial.handshake().await?;
+        let supported = &json["supported_guarantees"];
+        if let Some(missing) = Guarantee::ALL.iter().find(|known| !supported[known.name()].is_boolean()) {
+            return fail(format!("supported_guarantees.{}: expected true or false", missing.name()));
+        }
+        if supported["secrets_allowed"].is_array() {
+            return Ok(());
+        }
+        fail("supported_guarantees.secrets_allowed: expected a list")
+    }
+
+    /// A call is answered in its time; of a service, one that cannot be, with an error.
+    async fn timeout(trial: On<'_, '_>) -> Verdict {
+        if let (Some(slow), true) = (trial.plan.slow.clone(), trial.host.is_service()) {
+            let text = request(trial.case, &slow.operation, &slow.args, "");
+            let text = text.replacen("\"timeout_ms\": 10000", "\"timeout_ms\": 200", 1);
+            let start = Instant::now();
+            is_error(&trial.raw(&slow.operation, &text).await?)?;
+            return match start.elapsed() {
+                took if took < Duration::from_secs(2) => Ok(()),
+                took => fail(format!("timeout_ms was 200, and the answer took {took:?}")),
+            };
+        }
+        for sample in trial.samples()? {
+            trial.ask(&sample.operation, &sample.args, "").await?;
+        }
+        Ok(())
     }
 }

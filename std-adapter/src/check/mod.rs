@@ -37,6 +37,7 @@ pub mod waza;
 
 use std::fmt;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,6 +122,8 @@ pub struct CaseResult {
     pub exchange: Vec<(Direction, String)>,
     /// How long it took.
     pub took: Duration,
+    /// Where the whole exchange was written to, as events.
+    pub transcript: Option<PathBuf>,
 }
 
 /// What came of all cases.
@@ -142,7 +145,7 @@ impl Report {
     }
 
     /// The report as JSON: `target`, `passed`, `failed`, `skipped`, and `cases`, each with `name`, `section`, `outcome`,
-    /// `text`, `seconds`, and `exchange`, a list of `{"sent":…}` and `{"got":…}`.
+    /// `text`, `seconds`, `exchange`, a list of `{"sent":…}` and `{"got":…}`, and `transcript`, the path of one or null.
     pub fn to_json(&self) -> Value {
         let exchange = |result: &CaseResult| -> Vec<Value> {
             result
@@ -165,6 +168,7 @@ impl Report {
                     "text": result.text,
                     "seconds": result.took.as_secs_f64(),
                     "exchange": exchange(result),
+                    "transcript": result.transcript,
                 })
             })
             .collect();
@@ -197,6 +201,7 @@ pub async fn run(cases: &[Case], mut bench: Bench, mut told: impl FnMut(&CaseRes
             text,
             exchange: bench.exchange(),
             took: started.elapsed(),
+            transcript: None,
         };
         told(&result);
         results.push(result);

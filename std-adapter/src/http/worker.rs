@@ -1,11 +1,12 @@
 //! The extension's own thread, and the queue before it.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use embedded_io_async::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::{Transport, asynch};
 use rigline::{Extension, Manifest};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinSet;
 
 use super::Options;
 use crate::clock::TokioClock;
@@ -39,7 +41,8 @@ pub struct Surroundings {
 #[derive(Debug)]
 pub(super) struct Worker {
     manifest: &'static Manifest,
-    queue: Mutex<Option<mpsc::Sender<Job>>>,
+    shared: Arc<Shared>,
+    _carriers: JoinSet<()>,
 }
 
 /// Why there is no reply.
@@ -55,18 +58,124 @@ struct Job {
     reply: oneshot::Sender<Vec<u8>>,
 }
 
+/// What the two threads have in common.
+///
+/// Waking the other thread costs more than many a call. So neither wakes the other for each job: a task of the server's
+/// wakes the worker when all connections that had something to say have said it, and another one hands out all the replies
+/// that there are by then.
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    limit: usize,
+    /// Jobs were put into the queue: for the server's task.
+    filled: Notify,
+    /// There are jobs: for the worker.
+    ready: Notify,
+    replies: Mutex<Vec<(oneshot::Sender<Vec<u8>>, Vec<u8>)>>,
+    /// There are replies: for the server's task.
+    replied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// No more are taken.
+    is_closed: bool,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replies(&self) -> MutexGuard<'_, Vec<(oneshot::Sender<Vec<u8>>, Vec<u8>)>> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn carry_jobs(&self) {
+        loop {
+            self.filled.notified().await;
+            self.ready.notify_one();
+        }
+    }
+
+    async fn carry_replies(&self) {
+        loop {
+            self.replied.notified().await;
+            let replies = std::mem::take(&mut *self.replies());
+            for (client, reply) in replies {
+                let _ = client.send(reply);
+            }
+        }
+    }
+
+    /// The next job; none when there will be no more.
+    async fn next(&self) -> Option<Job> {
+        loop {
+            {
+                let mut queue = self.queue();
+                if let Some(job) = queue.jobs.pop_front() {
+                    return Some(job);
+                }
+                if queue.is_closed {
+                    return None;
+                }
+            }
+            self.ready.notified().await;
+        }
+    }
+
+    fn answer(&self, client: oneshot::Sender<Vec<u8>>, reply: Vec<u8>) {
+        let mut replies = self.replies();
+        replies.push((client, reply));
+        // Otherwise the one who carries them is on its way already.
+        if replies.len() == 1 {
+            drop(replies);
+            self.replied.notify_one();
+        }
+    }
+
+    fn close(&self) {
+        self.queue().is_closed = true;
+        self.ready.notify_one();
+    }
+}
+
+/// Closes the queue when the worker's thread ends, however it does: whoever waits is told.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let left = {
+            let mut queue = self.0.queue();
+            queue.is_closed = true;
+            std::mem::take(&mut queue.jobs)
+        };
+        drop(left);
+    }
+}
+
 impl Worker {
     /// Starts the thread; gives what tells of its end.
     pub(super) async fn start<E: Extension>(
         options: &Options,
         make: impl FnOnce(&Surroundings) -> E + Send + 'static,
     ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
-        let (queue, jobs) = mpsc::channel(options.queue);
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            limit: options.queue,
+            filled: Notify::new(),
+            ready: Notify::new(),
+            replies: Mutex::default(),
+            replied: Notify::new(),
+        });
+        let jobs = End(shared.clone());
         let (tell_manifest, manifest) = oneshot::channel();
         let (tell_end, ended) = oneshot::channel();
         let options = options.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("rigline-extension".into()).spawn(move || {
+            let jobs = jobs;
             let limits = (options.request_limit, options.reply_limit);
             let surroundings = Surroundings { clock: TokioClock::new(), limits };
             let made = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -77,18 +186,25 @@ impl Worker {
                 Ok(extension) => {
                     let _ = tell_manifest.send(extension.manifest());
                     if options.requires {
-                        run(&runtime, &options, &surroundings.clock, RequirePath::new(extension), jobs)
+                        run(&runtime, &options, &surroundings.clock, RequirePath::new(extension), &jobs.0)
                     } else {
-                        run(&runtime, &options, &surroundings.clock, extension, jobs)
+                        run(&runtime, &options, &surroundings.clock, extension, &jobs.0)
                     }
                 }
                 Err(_) => Err(io::Error::other("making the extension panicked")),
             };
             runtime.shutdown_background();
+            drop(jobs);
             let _ = tell_end.send(result);
         })?;
         match manifest.await {
-            Ok(manifest) => Ok((Self { manifest, queue: Mutex::new(Some(queue)) }, ended)),
+            Ok(manifest) => {
+                let mut carriers = JoinSet::new();
+                let (for_jobs, for_replies) = (shared.clone(), shared.clone());
+                carriers.spawn(async move { for_jobs.carry_jobs().await });
+                carriers.spawn(async move { for_replies.carry_replies().await });
+                Ok((Self { manifest, shared, _carriers: carriers }, ended))
+            }
             Err(_) => Err(io::Error::other("making the extension panicked")),
         }
     }
@@ -100,23 +216,28 @@ impl Worker {
     /// Waits for the reply to a line, newline and all.
     pub(super) async fn ask(&self, line: Vec<u8>) -> Result<Vec<u8>, Refused> {
         let (reply, answer) = oneshot::channel();
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match queue.ok_or(Refused::Gone)?.try_send(Job { line, reply }) {
-            Ok(()) => answer.await.map_err(|_| Refused::Gone),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(Refused::Full),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(Refused::Gone),
+        {
+            let mut queue = self.shared.queue();
+            if queue.is_closed {
+                return Err(Refused::Gone);
+            }
+            if queue.jobs.len() >= self.shared.limit {
+                return Err(Refused::Full);
+            }
+            queue.jobs.push_back(Job { line, reply });
         }
+        self.shared.filled.notify_one();
+        answer.await.map_err(|_| Refused::Gone)
     }
 
     /// Whether there is somebody to ask.
     pub(super) fn is_alive(&self) -> bool {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.as_ref().is_some_and(|queue| !queue.is_closed())
+        !self.shared.queue().is_closed
     }
 
     /// Takes no more; what is in the queue is still answered.
     pub(super) fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.close();
     }
 }
 
@@ -125,7 +246,7 @@ fn run<E: Extension>(
     options: &Options,
     clock: &TokioClock,
     mut extension: E,
-    jobs: mpsc::Receiver<Job>,
+    shared: &Arc<Shared>,
 ) -> io::Result<()> {
     let mut request = vec![0; options.request_limit + 1];
     let mut reply = vec![0; options.reply_limit.saturating_add(1)];
@@ -133,8 +254,8 @@ fn run<E: Extension>(
     let engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
     let mut engine = engine.with_protocol(options.protocol);
     let pending = Rc::new(Pending::default());
-    let mut reader = Lines { jobs, line: Vec::new(), given: 0, pending: pending.clone() };
-    let mut writer = Replies { pending, reply: Vec::new() };
+    let mut reader = Lines { shared, line: Vec::new(), given: 0, pending: pending.clone() };
+    let mut writer = Replies { shared, pending, reply: Vec::new() };
     let mut log = [0; 16 << 10];
     let serving = asynch::serve(
         &mut extension,
@@ -166,18 +287,18 @@ struct Pending {
 }
 
 /// Requests, one at a time: the next is not looked at before the last is answered.
-struct Lines {
-    jobs: mpsc::Receiver<Job>,
+struct Lines<'a> {
+    shared: &'a Shared,
     line: Vec<u8>,
     given: usize,
     pending: Rc<Pending>,
 }
 
-impl ErrorType for Lines {
+impl ErrorType for Lines<'_> {
     type Error = Infallible;
 }
 
-impl Read for Lines {
+impl Read for Lines<'_> {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
         loop {
             let rest = self.line.get(self.given..).unwrap_or_default();
@@ -193,7 +314,7 @@ impl Read for Lines {
                 self.pending.answered.notified().await;
                 continue;
             }
-            let Some(job) = self.jobs.recv().await else { return Ok(0) };
+            let Some(job) = self.shared.next().await else { return Ok(0) };
             // Its client may be gone.
             if !job.reply.is_closed() {
                 (self.line, self.given) = (job.line, 0);
@@ -203,23 +324,24 @@ impl Read for Lines {
     }
 }
 
-struct Replies {
+struct Replies<'a> {
+    shared: &'a Shared,
     pending: Rc<Pending>,
     reply: Vec<u8>,
 }
 
-impl ErrorType for Replies {
+impl ErrorType for Replies<'_> {
     type Error = Infallible;
 }
 
-impl Write for Replies {
+impl Write for Replies<'_> {
     async fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
         self.reply.extend_from_slice(bytes);
         if self.reply.ends_with(b"\n") {
             let reply = if self.reply.len() > KEPT { std::mem::take(&mut self.reply) } else { self.reply.clone() };
             self.reply.clear();
             if let Some(client) = self.pending.reply.borrow_mut().take() {
-                let _ = client.send(reply);
+                self.shared.answer(client, reply);
             }
             self.pending.answered.notify_one();
         }

@@ -158,7 +158,7 @@ impl Host {
             args: self.python_args.iter().cloned().chain(["-c".into(), PYTHON_RUNNER.into()]).collect(),
             folder: &self.project.app_root,
             env: Vec::new(),
-            timeout: TIMEOUT,
+            timeout: self.raw_timeout(),
             limit: self.limit,
         };
         let Output { stdout, stderr, status } = program.run(text.as_bytes().to_vec()).await?;
@@ -168,6 +168,11 @@ impl Host {
             }
             _ => Ok(String::from_utf8_lossy(&stdout).into_owned()),
         }
+    }
+
+    /// Whether [`raw`](Self::raw) goes to a service.
+    pub fn is_service(&self) -> bool {
+        self.project.fallback.as_ref().is_some_and(|binding| binding.url.is_some())
     }
 
     /// [`raw`](Self::raw), for a service's handshake; none if it is no service.
@@ -180,8 +185,13 @@ impl Host {
         Some(self.post(&address, text).await)
     }
 
+    fn raw_timeout(&self) -> Duration {
+        let seconds = self.project.settings.python_tools.timeout_seconds;
+        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TIMEOUT)
+    }
+
     async fn post(&self, url: &str, text: &str) -> Result<String, RunError> {
-        let bounds = Bounds { timeout: TIMEOUT + Duration::from_secs(1), limit: self.limit };
+        let bounds = Bounds { timeout: self.raw_timeout() + Duration::from_secs(1), limit: self.limit };
         let answer = http_client::post(url, self.token.as_deref(), text.as_bytes().to_vec(), bounds).await;
         let answer = answer.map_err(|source| RunError::Service { url: url.into(), source })?;
         Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -1,10 +1,14 @@
-//! Two servers for the same load: `rigline-load rigline` and `rigline-load twin`. Each prints its address.
+//! Two servers for the same load: `rigline-load rigline` and `rigline-load twin`. Each prints its address. And
+//! `rigline-load vanish ADDRESS N`: clients that go away in the middle, N each, beside one that counts its replies.
 //!
 //! The twin is what one would write without rigline: axum, a worker thread behind a bounded queue, `serde_json`. What it
 //! lacks beside rigline's server is everything but the way of a good request.
 
 use std::error::Error;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::thread;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -29,8 +33,66 @@ fn main() -> Result<(), Box<dyn Error>> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(twin())
         }
-        _ => Err("usage: rigline-load rigline|twin".into()),
+        Some("vanish") => {
+            let (address, count) = (std::env::args().nth(2), std::env::args().nth(3));
+            vanish(&address.unwrap_or_default(), count.and_then(|count| count.parse().ok()).unwrap_or(1000))
+        }
+        _ => Err("usage: rigline-load rigline|twin|vanish ADDRESS [N]".into()),
     }
+}
+
+/// Clients that vanish: in the head, in the body, before the reply, in the middle of it. Meanwhile one stays, and gets the
+/// reply to each of its requests, and no other's.
+fn vanish(address: &str, count: u32) -> Result<(), Box<dyn Error>> {
+    let address = address.trim_start_matches("http://");
+    let request = |samples: u32| {
+        let body = format!(r#"{{"op":"measure","args":{{"channel":"3V3","samples":{samples}}}}}"#);
+        format!("POST /invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    thread::scope(|scope| {
+        let vanishing: Vec<_> = (0..4)
+            .map(|way| {
+                let request = request(7);
+                scope.spawn(move || -> std::io::Result<()> {
+                    let most = if way == 0 { 20 } else { request.len() - usize::from(way == 1) };
+                    for _ in 0..count {
+                        let mut stream = TcpStream::connect(address)?;
+                        stream.write_all(request.as_bytes().get(..most).unwrap_or_default())?;
+                        if way == 3 {
+                            stream.read_exact(&mut [0; 9])?;
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let mut piece = [0; 1024];
+        for samples in 0..count {
+            stream.write_all(request(samples).as_bytes())?;
+            let wanted =
+                format!(r#"{{"ok":true,"result":{{"millivolts":{},"message":"3V3 measured"}}}}"#, 3300 + samples);
+            let mut reply = String::new();
+            while !reply.ends_with("}}\n") {
+                let read = stream.read(&mut piece)?;
+                if read == 0 {
+                    return Err(format!("request {samples} had no answer: {reply}").into());
+                }
+                reply += &String::from_utf8_lossy(piece.get(..read).unwrap_or_default());
+            }
+            if !reply.starts_with("HTTP/1.1 200 ") || reply.trim_end().rsplit("\r\n").next() != Some(&wanted) {
+                return Err(format!("request {samples} had another answer than {wanted}: {reply}").into());
+            }
+        }
+        let mut gone = 0;
+        for client in vanishing {
+            client.join().map_err(|_| "a client panicked")??;
+            gone += count;
+        }
+        println!("{count} requests had their own replies while {gone} clients vanished");
+        Ok(())
+    })
 }
 
 struct Bench;

@@ -3,14 +3,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use rigline_std::cases::{self, Case, Sample};
+use rigline_std::cases::{self, Case, Plan, Sample};
 use rigline_std::check::{self, Bench, CaseResult, Outcome, Report, gevals, run, waza};
 use rigline_std::host::Direction;
 use rigline_std::target::Target;
-use rigline_std::{amplifier, namel3ss};
 use serde_json::{Map, Value};
 
-use crate::connect::{self, Connection, Failure};
+use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::peer::PeerArguments;
 
 /// Check whether an extension or a server, anybody's, does what its protocol and its real hosts want
 ///
@@ -32,6 +32,16 @@ pub(crate) struct Arguments {
     /// An operation that may run, and its arguments as a JSON object; may be repeated
     #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2, action = clap::ArgAction::Append)]
     call: Vec<String>,
+    /// Amplifier, and namel3ss services: an operation that takes longer than its time limit, and its arguments as a JSON object
+    #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2)]
+    slow: Vec<String>,
+    /// Amplifier and namel3ss: write a transcript of each case to this folder, as `module:invoke` events; with --json, to a new one
+    /// in the folder for temporary files if unsaid
+    #[arg(long, value_name = "DIR")]
+    transcripts: Option<PathBuf>,
+    /// Over HTTP, send the bearer token that stands in this file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// How long each answer is waited for
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s")]
     patience: std::time::Duration,
@@ -65,36 +75,52 @@ impl Arguments {
             Protocol::Gevals => self.check_lines(gevals::CASES).await,
             Protocol::Waza => self.check_lines(waza::CASES).await,
             Protocol::Amplifier => {
-                let mut host = amplifier::Host::new(&self.connection.target, &self.connection.options())
-                    .map_err(|error| Failure::usage(error.to_string()))?;
+                let mut host = self.peer(ProtocolName::Amplifier).amplifier(&self.connection)?;
                 host.timeout = self.patience;
                 self.check_peer(cases::amplifier::CASES, host).await
             }
             Protocol::Namel3ss => {
-                let host = namel3ss::Host::of_target(&self.connection.target)
-                    .ok_or_else(|| Failure::usage("namel3ss tools are programs or services"))?;
+                let mut host = self.peer(ProtocolName::Namel3ss).namel3ss(&self.connection)?;
+                if host.project.fallback.is_none() {
+                    return Err(Failure::usage(
+                        "a project's tools are checked one by one: name a program or a service",
+                    ));
+                }
+                host.project.settings.python_tools.timeout_seconds = Some(self.patience.as_secs_f64());
                 self.check_peer(cases::namel3ss::CASES, host).await
             }
         }
     }
 
-    async fn check_peer<H>(self, cases: &[Case<H>], mut host: H) -> Result<u8, Failure> {
-        let mut samples: Vec<Sample> = self
-            .calls()?
-            .into_iter()
-            .map(|(operation, args)| Sample { operation: Some(operation), args: args.to_string() })
-            .collect();
-        if samples.is_empty() && self.connection.target == Target::Sim {
-            samples = vec![Sample { operation: Some("identify".into()), args: "{}".into() }];
-        }
+    fn peer(&self, protocol: ProtocolName) -> PeerArguments {
+        PeerArguments { protocol, token_file: self.token_file.clone() }
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let sample = |(operation, args): (String, Value)| Sample { operation, args: args.to_string() };
+        let transcripts = match &self.transcripts {
+            None if self.json => Some(std::env::temp_dir().join(format!("rigline-check-{}", own_name()))),
+            transcripts => transcripts.clone(),
+        };
+        Ok(Plan {
+            samples: self.calls()?.into_iter().map(sample).collect(),
+            slow: pairs("--slow", &self.slow)?.into_iter().next().map(sample),
+            transcripts,
+        })
+    }
+
+    async fn check_peer<H>(self, all: &[Case<H>], mut host: H) -> Result<u8, Failure> {
+        let plan = self.plan()?;
         let is_chosen =
             |case: &&Case<H>| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str()));
-        let cases: Vec<_> = cases.iter().filter(is_chosen).collect();
+        let cases: Vec<_> = all.iter().filter(is_chosen).collect();
         if cases.is_empty() {
-            return Err(Failure::usage("there is no such case"));
+            return Err(no_such_case(all.iter().map(|case| case.name)));
         }
         let target = self.connection.target.to_string();
-        let report = cases::run(&cases, &mut host, &target, &samples, |result| self.tell(result)).await;
+        let report = cases::run(&cases, &mut host, &target, &plan, |result| self.tell(result)).await;
+        let report =
+            report.map_err(|error| Failure { code: connect::USAGE, text: format!("the transcripts: {error}") })?;
         self.report(&report)
     }
 
@@ -109,8 +135,7 @@ impl Arguments {
             .copied()
             .collect();
         if cases.is_empty() {
-            let names: Vec<&str> = all.iter().map(|case| case.name).collect();
-            return Err(Failure::usage(format!("there is no such case; there are: {}", names.join(", "))));
+            return Err(no_such_case(all.iter().map(|case| case.name)));
         }
         let report = run(&cases, bench, |result| self.tell(result)).await;
         self.report(&report)
@@ -150,20 +175,8 @@ impl Arguments {
         }
     }
 
-    /// An argument that begins with `{` belongs to the operation before it.
     fn calls(&self) -> Result<Vec<(String, Value)>, Failure> {
-        let mut calls: Vec<(String, Value)> = Vec::new();
-        for text in &self.call {
-            if !text.starts_with(['{', '@']) {
-                calls.push((text.clone(), Value::Object(Map::new())));
-                continue;
-            }
-            let args = connect::json(text).map_err(|error| Failure::usage(format!("--call: {text}: {error}")))?;
-            match calls.last_mut() {
-                Some((_, place)) if args.is_object() => *place = args,
-                _ => return Err(Failure::usage(format!("--call: {text}: expected OPERATION and a JSON object"))),
-            }
-        }
+        let mut calls = pairs("--call", &self.call)?;
         // The built-in rig has nothing that could break.
         if calls.is_empty() && self.connection.target == Target::Sim {
             let none = Value::Object(Map::new());
@@ -171,6 +184,33 @@ impl Arguments {
         }
         Ok(calls)
     }
+}
+
+/// Operations and their arguments: what begins with `{` belongs to the operation before it.
+fn pairs(option: &str, texts: &[String]) -> Result<Vec<(String, Value)>, Failure> {
+    let mut calls: Vec<(String, Value)> = Vec::new();
+    for text in texts {
+        if !text.starts_with(['{', '@']) {
+            calls.push((text.clone(), Value::Object(Map::new())));
+            continue;
+        }
+        let args = connect::json(text).map_err(|error| Failure::usage(format!("{option}: {text}: {error}")))?;
+        match calls.last_mut() {
+            Some((_, place)) if args.is_object() => *place = args,
+            _ => return Err(Failure::usage(format!("{option}: {text}: expected OPERATION and a JSON object"))),
+        }
+    }
+    Ok(calls)
+}
+
+fn no_such_case<'c>(names: impl Iterator<Item = &'c str>) -> Failure {
+    Failure::usage(format!("there is no such case; there are: {}", names.collect::<Vec<_>>().join(", ")))
+}
+
+/// A name for a folder that nobody else has.
+fn own_name() -> String {
+    let time = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", std::process::id(), time.as_nanos())
 }
 
 fn as_text(result: &CaseResult, verbose: bool) -> String {

@@ -24,7 +24,7 @@ pub(crate) struct PeerArguments {
     pub(crate) protocol: ProtocolName,
     /// Over HTTP, send the bearer token that stands in this file
     #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 impl PeerArguments {
