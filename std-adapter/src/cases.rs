@@ -134,7 +134,7 @@ pub async fn run<H>(
         told(&result);
         results.push(result);
     }
-    Ok(Report { target: target.into(), results })
+    Ok(Report { target: target.into(), results, unopened: None })
 }
 
 #[cfg(feature = "check")]

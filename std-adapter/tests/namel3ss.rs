@@ -149,7 +149,7 @@ impl Drop for Server {
 fn its_service_runner_calls_the_rig() {
     let Some(python) = python() else { return };
     let server = Server::start("namel3ss");
-    let results = run(&python, SERVICE, &[&format!("{}/tools", server.1)]);
+    let results = run(&python, SERVICE, &[&server.1]);
     let [plain, kept, argument, late, blocked, unknown] = &results[..] else { panic!("{results:?}") };
     assert_eq!((&plain["ok"], &plain["metadata"]["enforcement_level"]), (&json!(true), &json!("enforced")), "{plain}");
     assert!(plain["output"]["volts"].is_number(), "{plain}");

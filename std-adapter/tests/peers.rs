@@ -2,11 +2,11 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,37 @@ fn script(folder: &Path, name: &str, text: &str) -> String {
     fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path.display().to_string()
+}
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child =
+            Command::new(RIGLINE).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().rsplit(' ').next().unwrap().to_owned();
+        Self { child, url }
+    }
+
+    /// Asks it to end, and gives its exit code.
+    fn stop(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Where events go in a test.
@@ -326,91 +357,467 @@ fn commands() {
     }
 }
 
-/// The container runner, with a stand-in for docker.
-#[tokio::test]
-async fn containers() {
-    let folder = project(&[(
-        "tools.yaml",
-        "tools:\n  c:\n    kind: python\n    entry: a:b\n    runner: container\n    image: img:1\n    command: [\"run\", \"x y\"]\n    env: {\"B\": \"2\", \"A\": \"1\"}\n    enforcement: declared\n",
-    )]);
-    let bin = folder.path().join("bin");
-    fs::create_dir(&bin).unwrap();
-    script(
-        &bin,
-        "docker",
-        "printf '%s\\n' \"$@\" > \"$STAND_IN\"; cat > \"$STAND_IN.in\"; echo '{\"ok\":true,\"result\":2}'",
-    );
-    let probe = script(folder.path(), "probe", "exec \"$@\"");
-    let stand_in = folder.path().join("args");
-    // The search path is the process's own: the host runs in a child that has another.
-    let output = Command::new(probe)
-        .args([
-            std::env::current_exe().unwrap().to_str().unwrap(),
-            "--exact",
-            "containers_child",
-            "--ignored",
-            "--nocapture",
-        ])
-        .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
-        .env("STAND_IN", &stand_in)
-        .env("PROJECT", folder.path())
-        .output()
+/// A gevals extension that knows no other protocol, and has an operation `look`.
+const GEVALS_ONLY: &str = r#"
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    case "$line" in
+    *'"initialize"'*) result='{"name":"old","version":"1.0","protocolVersion":"0.0.1","operations":{"look":{"params":{}},"fail":{"params":true}}}' ;;
+    *'"fail"'*) result='{"success":false,"error":"no power"}' ;;
+    *'"execute"'*) result='{"success":true,"message":"seen","outputs":{"volts":"3.30"}}' ;;
+    *'"shutdown"'*) result='{}' ;;
+    *) echo '{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no request"}}'; continue ;;
+    esac
+    echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$result}"
+    case "$line" in *shutdown*) exit 0 ;; esac
+done
+"#;
+
+/// What a command says: its exit code, standard output and standard error.
+fn rigline(arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut child = Command::new(RIGLINE)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let args = fs::read_to_string(&stand_in).unwrap();
-    assert_eq!(
-        args.lines().collect::<Vec<_>>(),
-        ["run", "--rm", "-i", "-e", "A=1", "-e", "B=2", "img:1", "run", "x y"]
-    );
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
 
-#[tokio::test]
-#[ignore = "run by `containers`, in an environment of its own"]
-async fn containers_child() {
-    let Some(folder) = std::env::var_os("PROJECT") else { return };
-    let host = Host::new(Project::load(Path::new(&folder), &[]).unwrap());
-    let (result, trace) = host.call(&call("c")).await;
-    assert_eq!(result.unwrap().result.unwrap(), "2");
-    let trace = serde_json::to_value(&trace).unwrap();
-    assert_eq!(
-        (&trace["container_runtime"], &trace["image"], &trace["command"], &trace["container_enforcement"]),
-        (&json!("docker"), &json!("img:1"), &json!("run x y"), &json!("declared"))
-    );
-}
-
-/// Our own rig passes every case, over both transports.
-#[tokio::test]
-async fn the_rig_passes_its_checks() {
-    use rigline_std::cases::{self, Sample, Verdict};
-    let sample = Sample { operation: Some("identify".into()), args: "{}".into() };
-    for protocol in ["amplifier", "namel3ss"] {
-        let mut server = Command::new(RIGLINE)
-            .args(["rig", "--protocol", protocol, "--http", "127.0.0.1:0"])
+/// Any target behind HTTP and on standard input and output, as a module and as a tool: what speaks Amplifier's protocol itself
+/// keeps its types, what speaks gevals alone gives strings.
+#[test]
+fn any_target_behind_both_protocols() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = script(folder.path(), "old", GEVALS_ONLY);
+    let tcp = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
+    let board = format!("exec:{RIGLINE} rig");
+    for (target, operation, is_typed) in
+        [("sim", "measure", true), (&board, "measure", true), (&tcp.url, "measure", false), (&old, "look", false)]
+    {
+        let argument = if operation == "measure" { "channel=3V3" } else { "x=1" };
+        for protocol in ["amplifier", "namel3ss"] {
+            let server = Server::start(&["serve", target, "--http", "127.0.0.1:0", "--protocol", protocol]);
+            let (code, text, errors) =
+                rigline(&["call", &server.url, operation, argument, "--protocol", protocol, "--json"], "");
+            let result: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{target}: {errors}"));
+            assert_eq!((code, result["outputs"]["volts"].is_number()), (0, is_typed), "{target} {protocol}: {text}");
+            let (code, ..) = rigline(&["call", &server.url, "no-such", "--protocol", protocol], "");
+            assert_eq!(code, 2, "{target} {protocol}");
+            assert_eq!(server.stop(), Some(0), "{target} {protocol}");
+        }
+        let arguments = if operation == "measure" { r#"{"channel":"3V3"}"# } else { "{}" };
+        let lines = format!(
+            "{{\"op\":\"health\"}}\n{{\"op\":\"{operation}\",\"args\":{arguments},\"id\":7}}\n{{\"op\":\"no-such\"}}\n"
+        );
+        let (code, text, errors) = rigline(&["bridge", target, "--protocol", "amplifier"], &lines);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((code, lines.len(), lines[0]), (0, 3, r#"{"status":"ok"}"#), "{target}: {text}{errors}");
+        assert!(lines[1].starts_with(r#"{"id":7,"ok":true,"result":{"volts":"#), "{target}: {text}");
+        assert!(lines[2].contains(r#""code":"unsupported_op""#), "{target}: {text}");
+        // As namel3ss's own runner starts it.
+        let shim = folder.path().join("python").display().to_string();
+        let more = if target == old { &["--bridge"][..] } else { &[] };
+        assert_eq!(rigline(&[&["namel3ss-shim", target, "-o", &shim], more].concat(), "").0, 0);
+        let mut child = Command::new(&shim)
+            .args(["-c", "import sys"])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line).unwrap();
-        let url = line.trim().rsplit(' ').next().unwrap().to_owned();
-        for target in [format!("exec:{RIGLINE} rig --protocol {protocol}"), url] {
-            let options = Options::default();
-            if protocol == "amplifier" {
-                let mut host = amplifier::Host::new(&target.parse().unwrap(), &options).unwrap();
-                for case in cases::amplifier::CASES {
-                    assert_eq!((case.run)(&mut host, &sample).await, Verdict::Pass, "{target}: {}", case.name);
-                }
-                continue;
-            }
-            let target = if target.starts_with("http") { format!("{target}/tools") } else { target };
-            let mut host = Host::of_target(&target.parse().unwrap()).unwrap();
-            for case in cases::namel3ss::CASES {
-                let verdict = (case.run)(&mut host, &sample).await;
-                let is_skip = case.name == "handshake" && target.starts_with("exec");
-                assert_eq!(matches!(verdict, Verdict::Skip(_)), is_skip, "{target}: {}: {verdict:?}", case.name);
-                assert!(!matches!(verdict, Verdict::Fail { .. }), "{target}: {}: {verdict:?}", case.name);
-            }
+        let request =
+            format!(r#"{{"protocol_version": 1, "tool": "{operation}", "entry": "a:b", "payload": {arguments}}}"#);
+        child.stdin.take().unwrap().write_all(request.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && text.starts_with(r#"{"ok":true,"protocol_version":1,"result":{"volts":"#),
+            "{text}"
+        );
+    }
+    let server = Server::start(&["serve", &old, "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
+    let (code, _, errors) = rigline(&["call", &server.url, "fail", "--protocol", "amplifier"], "");
+    assert_eq!((code, errors.trim()), (1, "rigline: fail failed: internal: no power"));
+}
+
+/// A descriptor's command is one that a host can start, for what is no program too.
+#[test]
+fn descriptors_of_devices() {
+    let tcp = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
+    let (code, text, errors) = rigline(&["descriptor", &tcp.url], "");
+    assert_eq!(code, 0, "{errors}");
+    let descriptor = Descriptor::parse(&text).unwrap();
+    let amplifier::Transport::Stdio { command: Some(command) } = &descriptor.transport else { panic!("{text}") };
+    assert_eq!(command[..2], ["rigline", "bridge"]);
+    let arguments: Vec<&str> = command[1..].iter().map(String::as_str).collect();
+    let (_, text, _) = rigline(&arguments, "{\"op\":\"describe\"}\n");
+    let described: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(described["capabilities"], json!(descriptor.capabilities));
+    let (_, text, _) = rigline(&["descriptor", "sim", "--protocol", "amplifier"], "");
+    assert_eq!(Descriptor::parse(&text).unwrap().name, "rig");
+    assert_ne!(rigline(&["descriptor", "sim", "--protocol", "namel3ss"], "").0, 0);
+}
+
+/// What `call` and `describe` end with, by protocol.
+#[test]
+fn calls_and_their_exit_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_folder = |name: &str| folder.path().join(name).display().to_string();
+    let module = |name: &str, answer: &str| {
+        let text = format!(
+            "read -r line; echo '{{\"name\":\"m\",\"version\":\"1.2.0\",\"kind\":\"tool\",\"capabilities\":[\"go\"],\"inputs\":{{}},\"outputs\":{{}}}}'\nread -r line; {answer}\n"
+        );
+        script(folder.path(), name, &text)
+    };
+    let forbidden = module("forbidden", r#"echo '{"ok":false,"error":{"code":"forbidden","message":"not you"}}'"#);
+    let hangs = module("hangs", "sleep 60");
+    let dies = module("dies", "echo gone >&2; exit 3");
+    let list = module("list", r#"echo '{"ok":true,"result":[1,2]}'"#);
+    let tool = script(
+        folder.path(),
+        "tool",
+        r#"cat >/dev/null; echo '{"ok":0,"error":{"type":"KeyError","message":"x"}}'; exit 1"#,
+    );
+    let crash = script(folder.path(), "crash", "cat >/dev/null; echo boom >&2; exit 1");
+    let events = in_folder("events.jsonl");
+    let project = folder.path().display().to_string();
+    fs::write(folder.path().join("tools.yaml"), "tools:\n  t:\n    kind: python\n    entry: a:b\n").unwrap();
+    for (arguments, code, said) in [
+        (&["call", "sim", "identify", "--protocol", "amplifier"][..], 0, ""),
+        (&["call", "sim", "measure", "samples=x", "--protocol", "amplifier"], 2, "samples"),
+        (&["call", "sim", "mesure", "--protocol", "amplifier"], 2, "did you mean `measure`?"),
+        (
+            &["call", &forbidden, "go", "--protocol", "amplifier", "--events", &events, "--session", "s"],
+            1,
+            "forbidden: not you",
+        ),
+        (&["call", &hangs, "go", "--protocol", "amplifier", "--timeout", "300ms"], 124, "no answer within"),
+        (&["call", &dies, "go", "--protocol", "amplifier"], 3, "gone"),
+        (&["call", &list, "go", "--protocol", "amplifier", "--expect-version", ">=2"], 3, "version 1.2.0 is not in"),
+        (&["call", &list, "go", "--protocol", "amplifier"], 0, ""),
+        (&["call", "http://127.0.0.1:9/", "go", "--protocol", "amplifier"], 3, "cannot connect"),
+        (&["call", "http://127.0.0.1:9/", "go"], 2, "--protocol amplifier"),
+        (&["describe", "http://127.0.0.1:9/"], 2, "--protocol amplifier"),
+        (&["call", "sim", "identify", "--protocol", "namel3ss"], 0, ""),
+        (&["call", &tool, "go", "--protocol", "namel3ss"], 1, "KeyError: x"),
+        (&["call", &crash, "go", "--protocol", "namel3ss"], 3, "boom"),
+        (&["call", "exec:sleep 60", "go", "--protocol", "namel3ss", "--timeout", "300ms"], 124, "did not end within"),
+        (
+            &["call", "sim", "measure", "channel=3V3", "--protocol", "namel3ss", "--require", "no_env_read"],
+            1,
+            "CapabilityViolation",
+        ),
+        (&["call", "sim", "x", "--protocol", "namel3ss", "--require", "no_fun"], 2, "there are: no_filesystem_write"),
+        (&["describe", "sim", "--protocol", "amplifier"], 0, ""),
+        (&["describe", "sim", "--protocol", "namel3ss"], 2, "does not say what it is"),
+        (&["describe", &project, "--protocol", "namel3ss"], 0, ""),
+        (&["call", &project, "T", "--protocol", "namel3ss"], 2, "there is \"t\""),
+        (&["call", "sim", "identify", "--events", &events], 2, "--events goes with --protocol amplifier"),
+        (
+            &["call", "sim", "identify", "--protocol", "amplifier", "--trace", "t"],
+            2,
+            "--trace goes with --protocol namel3ss",
+        ),
+        (
+            &["call", "sim", "identify", "--protocol", "namel3ss", "--phase", "setup"],
+            2,
+            "--phase goes with --protocol gevals",
+        ),
+        (&["serve", "sim"], 2, "--tcp"),
+        (&["serve", "sim", "--tcp", "0", "--protocol", "amplifier"], 2, "there is --http"),
+        (&["serve", "sim", "--http", "0", "--protocol", "gevals"], 2, "gevals is not spoken over HTTP"),
+        (&["serve", "exec:false", "--http", "0", "--protocol", "amplifier"], 3, ""),
+        (&["serve", "sim", "--http", "0", "--protocol", "namel3ss", "--path", "tools"], 2, "must begin with a slash"),
+        (&["monitor", "sim", "--protocol", "amplifier"], 2, "--protocol"),
+    ] {
+        let (got, text, errors) = rigline(arguments, "");
+        assert_eq!(got, code, "{arguments:?}: {text}{errors}");
+        assert!(errors.contains(said), "{arguments:?}: {errors}");
+    }
+    let events = fs::read_to_string(events).unwrap();
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [decision, invoke] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(
+        (&decision["event"], &decision["status"], &decision["data"]["capability"]),
+        (&json!("policy:decision"), &json!("denied"), &json!("go"))
+    );
+    assert_eq!(
+        (&invoke["event"], &invoke["status"], &invoke["data"]["op"], &invoke["session_id"], &invoke["error"]["code"]),
+        (&json!("module:invoke"), &json!("error"), &json!("go"), &json!("s"), &json!("forbidden"))
+    );
+    assert!(
+        invoke["duration_ms"].is_u64()
+            && invoke["span_id"].is_string()
+            && invoke["request_id"] == decision["request_id"]
+    );
+}
+
+/// A server on its own: a bearer token, the warning, and SIGTERM while a call is in hand.
+#[test]
+fn a_server_that_people_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (token, other) = (folder.path().join("token"), folder.path().join("other"));
+    fs::write(&token, "s3cret\n").unwrap();
+    fs::write(&other, "s3creT\n").unwrap();
+    let [token, other] = [token, other].map(|path| path.display().to_string());
+    for protocol in ["amplifier", "namel3ss"] {
+        let server = Server::start(&["serve", "sim", "--http", "0", "--protocol", protocol, "--token-file", &token]);
+        let call = |file: &[&str]| {
+            let arguments = ["call", &server.url, "identify", "--protocol", protocol];
+            rigline(&[&arguments[..], file].concat(), "")
+        };
+        assert_eq!(call(&["--token-file", &token]).0, 0);
+        for (code, _, errors) in [call(&["--token-file", &other]), call(&[])] {
+            assert!(code == 3 && errors.contains("401"), "{errors}");
         }
-        server.kill().unwrap();
-        server.wait().unwrap();
+        let check = ["check", &server.url, "--protocol", protocol, "--call", "identify", "--token-file", &token];
+        assert_eq!(rigline(&check, "").0, 0);
+    }
+    // What is in hand is finished, on any way to the extension.
+    for target in ["sim", &format!("exec:{RIGLINE} rig")] {
+        let server = Server::start(&["serve", target, "--http", "0", "--protocol", "amplifier"]);
+        let mut stream = std::net::TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+        let body = r#"{"op":"wait-for","args":{"channel":"3V3","min":3.0,"max":3.6,"within_ms":900}}"#;
+        write!(stream, "POST /invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+            .unwrap();
+        thread::sleep(Duration::from_millis(300));
+        let start = Instant::now();
+        let stopped = thread::spawn(move || server.stop());
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"waited_ms\":"), "{target}: {text}");
+        assert_eq!(stopped.join().unwrap(), Some(0), "{target}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{target}");
+    }
+    let mut child = Command::new(RIGLINE)
+        .args(["rig", "--http", "0.0.0.0:0", "--protocol", "amplifier"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(line.contains("may call every operation: see --token-file"), "{line}");
+}
+
+/// Somebody's tool service: answers each request by its path, and keeps what it was sent.
+fn service(answer: impl Fn(&str) -> String + Send + 'static) -> (String, Arc<Mutex<Vec<Value>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/any/path", listener.local_addr().unwrap());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let kept = seen.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(&stream);
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+                    break;
+                }
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                head += &line;
+            }
+            let mut body = vec![0; length];
+            let _ = reader.read_exact(&mut body);
+            kept.lock().unwrap().push(serde_json::from_slice(&body).unwrap_or_default());
+            let _ = (&stream).write_all(answer(head.split(' ').nth(1).unwrap_or_default()).as_bytes());
+        }
+    });
+    (url, seen)
+}
+
+fn ok(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+}
+
+const ENFORCED: &str = r#"{"ok":true,"enforcement":"enforced","supported_guarantees":{"no_network":true,"secrets_allowed":["K"]},"service_version":"1.0.0"}"#;
+
+/// The service runner's host: with and without handshake, and every shape of answer.
+#[tokio::test]
+async fn services_of_all_kinds() {
+    let overrides = "[capability_overrides.t]\nno_network = true\nsecrets_allowed = [\"K\"]\n";
+    let required = format!("[python_tools]\nservice_handshake_required = true\n{overrides}");
+    let risky = format!("{required}allow_unsafe_execution = true\n");
+    let text = r#"{ "ok": true, "result": { "message": "Hello Ada" } }"#;
+    let unenforced = ENFORCED.replace("\"enforced\"", "\"declared\"");
+    let unkept = ENFORCED.replace("\"no_network\":true", "\"no_network\":false");
+    let secretless = ENFORCED.replace("[\"K\"]", "[]");
+    let refused = r#"{"ok":false,"error":{"type":"X","message":"not today"}}"#;
+    for (settings, handshake, answer, expected) in [
+        ("", "", ok(text), r#"{ "message": "Hello Ada" }"#),
+        (
+            "",
+            "",
+            ok(r#"{ "ok": false, "error": { "type": "ValueError", "message": "Missing input" } }"#),
+            "ValueError: Missing input",
+        ),
+        ("", "", ok(r#"{"ok":1,"output":[1]}"#), "[1]"),
+        ("", "", ok(r#"{"ok":null,"error":"plain"}"#), "ToolError: plain"),
+        ("", "", "HTTP/1.1 500 X\r\nContent-Length: 2\r\n\r\nno".into(), "status 500: no"),
+        ("", "", ok("<html>"), "not JSON"),
+        ("", "", ok("[]"), "must be an object"),
+        ("", "", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{".into(), "broke off"),
+        (&required, ENFORCED, ok(text), "Hello Ada"),
+        (&required, &unenforced, ok(text), "does not keep: network, secrets"),
+        (&required, &unkept, ok(text), "does not keep: network"),
+        (&required, &secretless, ok(text), "does not keep: secrets"),
+        (&required, refused, ok(text), "not today"),
+        (&required, "nonsense", ok(text), "handshake is not JSON"),
+        (&required, "[]", ok(text), "handshake is no object"),
+        (&risky, &unenforced, ok(text), "Hello Ada"),
+    ] {
+        let handshake_answer = handshake.to_owned();
+        let (url, seen) = service(move |path| match path {
+            "/any/path" => answer.clone(),
+            "/capabilities/handshake" => ok(&handshake_answer),
+            _ => "HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n".into(),
+        });
+        let tools = format!(
+            "tools:\n  t:\n    kind: python\n    entry: m:f\n    runner: service\n    url: {url}\n    timeout_ms: 1500\n"
+        );
+        let folder = project(&[("namel3ss.toml", settings), ("tools.yaml", &tools)]);
+        let host = Host::new(Project::load(folder.path(), &[]).unwrap());
+        let (result, trace) = host.call(&call("t")).await;
+        let result = match result {
+            Ok(result) => result.result.unwrap_or_else(|error| error.to_string()),
+            Err(error) => error.to_string(),
+        };
+        assert!(result.contains(expected), "{settings} {handshake}: {result}");
+        let trace = serde_json::to_value(&trace).unwrap();
+        assert_eq!((&trace["runner"], &trace["service_url"]), (&json!("service"), &json!(url)));
+        assert_eq!((&trace["service_handshake"], &trace["timeout_ms"]), (&json!(!handshake.is_empty()), &json!(1500)));
+        assert_eq!(trace["unsafe_override"] == true, settings == risky, "{trace}");
+        if handshake == unenforced {
+            assert_eq!(trace["enforcement_level"], "declared");
+        }
+        let seen = seen.lock().unwrap();
+        if !handshake.is_empty() {
+            assert_eq!(
+                seen[0]["required_guarantees"],
+                json!({"no_filesystem_write": false, "no_filesystem_read": false, "no_network": true, "no_subprocess": false,
+                    "no_env_read": false, "no_env_write": false, "secrets_allowed": ["K"]})
+            );
+        }
+        // A service that does not keep what it must is not called.
+        let is_called = seen.iter().any(|request| request["payload"] == json!({"name": "Ada"}));
+        assert_eq!(is_called, handshake.is_empty() || settings == risky || expected == "Hello Ada", "{handshake}");
+        if let Some(request) = seen.iter().find(|request| request["payload"].is_object()) {
+            assert_eq!((&request["project"]["flow"], &request["tool_name"]), (&Value::Null, &json!("t")));
+            assert_eq!(request["trace_id"], trace["trace_id"]);
+        }
+    }
+    let (url, _) = service(|_| {
+        thread::sleep(Duration::from_secs(30));
+        String::new()
+    });
+    let tools = format!(
+        "tools:\n  t:\n    kind: python\n    entry: m:f\n    runner: service\n    url: {url}\n    timeout_ms: 200\n"
+    );
+    let folder = project(&[("tools.yaml", &tools)]);
+    let host = Host::new(Project::load(folder.path(), &[]).unwrap());
+    let start = Instant::now();
+    let (result, trace) = host.call(&call("t")).await;
+    assert!(result.is_err() && trace.error_type.as_deref() == Some("TimeoutError"), "{result:?}");
+    assert!(start.elapsed() < Duration::from_secs(4));
+}
+
+/// The container runner, with stand-ins for docker and podman.
+#[test]
+fn containers() {
+    let folder = project(&[(
+        "tools.yaml",
+        "tools:\n  c:\n    kind: python\n    entry: a:b\n    runner: container\n    image: img:1\n    command: [\"run\", \"x y\"]\n    env: {\"B\": \"2\", \"A\": \"1\"}\n    enforcement: declared\n    timeout_ms: 800\n  plain:\n    kind: python\n    entry: a:b\n    runner: container\n    image: img:2\n  bare:\n    kind: python\n    entry: a:b\n    runner: container\n",
+    )]);
+    let path = |name: &str| folder.path().join(name);
+    let trace = path("trace.jsonl");
+    let call = |bin: &str, tool: &str| {
+        let root = folder.path().display().to_string();
+        let output = Command::new(RIGLINE)
+            .args(["call", &root, tool, "name=Ada", "--protocol", "namel3ss", "--json", "--trace"])
+            .arg(&trace)
+            .env("PATH", path(bin))
+            .env("STAND_IN", path("seen"))
+            .output()
+            .unwrap();
+        let traces = fs::read_to_string(&trace).unwrap_or_default();
+        let last: Value = serde_json::from_str(traces.lines().last().unwrap_or("null")).unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+            last,
+        )
+    };
+    for name in ["docker", "podman", "late", "none"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    // Nothing but the shell's own commands: the search path has nothing else.
+    let answer = "printf '%s\\n' \"$@\" > \"$STAND_IN\"; IFS= read -r line; printf '%s' \"$line\" > \"$STAND_IN.in\"; echo '{\"ok\":true,\"result\":{\"n\":2}}'";
+    script(&path("docker"), "docker", answer);
+    script(&path("podman"), "podman", answer);
+    script(
+        &path("late"),
+        "docker",
+        "trap 'echo told > \"$STAND_IN\"; exit 143' TERM; echo starting >&2; while :; do :; done",
+    );
+    for runtime in ["docker", "podman"] {
+        let (code, text, trace) = call(runtime, "c");
+        assert_eq!(code, 0, "{text}");
+        let args = fs::read_to_string(path("seen")).unwrap();
+        assert_eq!(
+            args.lines().collect::<Vec<_>>(),
+            ["run", "--rm", "-i", "-e", "A=1", "-e", "B=2", "img:1", "run", "x y"]
+        );
+        let request: Value = serde_json::from_str(&fs::read_to_string(path("seen.in")).unwrap()).unwrap();
+        assert_eq!((&request["tool"], &request["payload"]), (&json!("c"), &json!({"name": "Ada"})));
+        assert_eq!(
+            (
+                &trace["container_runtime"],
+                &trace["image"],
+                &trace["command"],
+                &trace["container_enforcement"],
+                &trace["runner"]
+            ),
+            (&json!(runtime), &json!("img:1"), &json!("run x y"), &json!("declared"), &json!("container"))
+        );
+    }
+    assert_eq!(call("docker", "plain").2["command"], "python -m namel3ss_tools.runner");
+    // Its client is told to end, so that it can end the container.
+    let start = Instant::now();
+    let (code, text, trace) = call("late", "c");
+    assert!(code == 124 && text.contains("did not end within 800ms") && text.contains("starting"), "{text}");
+    assert_eq!((&trace["error_type"], &trace["timeout_ms"]), (&json!("TimeoutError"), &json!(800)));
+    assert_eq!(fs::read_to_string(path("seen")).unwrap().trim(), "told");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let (code, text, _) = call("none", "c");
+    assert!(code == 2 && text.contains("neither docker nor podman is in PATH"), "{text}");
+    let (code, text, _) = call("docker", "bare");
+    assert!(code == 2 && text.contains("has no image"), "{text}");
+}
+
+/// Our own rig passes every case, over both transports.
+#[test]
+fn the_rig_passes_its_checks() {
+    for protocol in ["amplifier", "namel3ss"] {
+        let server = Server::start(&["rig", "--protocol", protocol, "--http", "127.0.0.1:0"]);
+        for (target, skipped) in [("sim", if protocol == "namel3ss" { 2 } else { 0 }), (server.url.as_str(), 0)] {
+            let arguments = ["check", target, "--protocol", protocol, "--call", "identify", "--call", "measure"];
+            let more = ["{\"channel\":\"3V3\"}", "--slow", "wait-for"];
+            let slow = ["{\"channel\":\"3V3\",\"min\":3.0,\"max\":3.6,\"within_ms\":5000}"];
+            // Amplifier has no limit but its 30 s, which is long for a test.
+            let more = if protocol == "namel3ss" { [&more[..], &slow[..]].concat() } else { more[..1].to_vec() };
+            let output = Command::new(RIGLINE).args(arguments).args(more).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{text}");
+            assert!(text.trim_end().ends_with(&format!(" 0 failed, {skipped} skipped")), "{text}");
+        }
     }
 }

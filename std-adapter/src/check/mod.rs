@@ -145,7 +145,8 @@ impl Report {
     }
 
     /// The report as JSON: `target`, `passed`, `failed`, `skipped`, and `cases`, each with `name`, `section`, `outcome`,
-    /// `text`, `seconds`, `exchange`, a list of `{"sent":…}` and `{"got":…}`, and `transcript`, the path of one or null.
+    /// `text`, `seconds`, `exchange`, a list of `{"sent":…}` and `{"got":…}`, and `transcript`, the path of
+    /// one, if there is one.
     pub fn to_json(&self) -> Value {
         let exchange = |result: &CaseResult| -> Vec<Value> {
             result
@@ -161,15 +162,18 @@ impl Report {
             .results
             .iter()
             .map(|result| {
-                json!({
+                let mut case = json!({
                     "name": result.name,
                     "section": result.section,
                     "outcome": result.outcome.name(),
                     "text": result.text,
                     "seconds": result.took.as_secs_f64(),
                     "exchange": exchange(result),
-                    "transcript": result.transcript,
-                })
+                });
+                if let Some(transcript) = &result.transcript {
+                    case["transcript"] = json!(transcript);
+                }
+                case
             })
             .collect();
         json!({

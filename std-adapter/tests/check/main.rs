@@ -1,13 +1,16 @@
 //! `rigline check`: for every case an extension that fails exactly that case, and one that fails none.
 //!
-//! The program is its own fake extension: see `fake.rs`.
+//! The program is its own fake extension, module and tool: see `fake.rs` and `peer.rs`.
 
 mod fake;
+mod peer;
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use rigline_std::amplifier::{LogReader, check_taxonomy};
+use rigline_std::cases::{self, Case, Plan, Sample, amplifier, namel3ss};
 use rigline_std::check::{Bench, Outcome, Report, gevals, run};
 use rigline_std::host::Options;
 use rigline_std::target::{Exec, Target};
@@ -15,8 +18,11 @@ use serde_json::Value;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    if args.next().as_deref() == Some("fake") {
-        return fake::main(&args.next().unwrap_or_default());
+    match args.next().as_deref() {
+        Some("fake") => return fake::main(&args.next().unwrap_or_default()),
+        Some("fake-amplifier") => return peer::amplifier(&args.next().unwrap_or_default()),
+        Some("fake-namel3ss") => return peer::namel3ss(&args.next().unwrap_or_default()),
+        _ => {}
     }
     let mut trials = vec![
         Trial::test("a_good_extension_passes", || expect("", &[])),
@@ -26,7 +32,74 @@ fn main() -> ExitCode {
         Trial::test("what_cannot_be_started_fails", what_cannot_be_started_fails),
     ];
     trials.extend(gevals::CASES.iter().map(|case| Trial::test(case.name, || expect(case.name, &[case.name]))));
+    for (protocol, names) in [("amplifier", names(amplifier::CASES)), ("namel3ss", names(namel3ss::CASES))] {
+        for transport in ["program", "http"] {
+            for fault in std::iter::once("").chain(names.clone()) {
+                // Only services shake hands.
+                if !(transport == "program" && fault.starts_with("handshake")) {
+                    let name = format!("{protocol}.{transport}.{}", if fault.is_empty() { "good" } else { fault });
+                    trials.push(Trial::test(name, move || expect_of_peer(protocol, transport, fault)));
+                }
+            }
+        }
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn names<H>(cases: &[Case<H>]) -> Vec<&'static str> {
+    cases.iter().map(|case| case.name).collect()
+}
+
+fn expect_of_peer(protocol: &'static str, transport: &str, fault: &str) -> Result<(), Failed> {
+    let target = match transport {
+        "http" => Target::Http(peer::listen(protocol, fault)),
+        _ => {
+            let program = std::env::current_exe()?.to_string_lossy().into_owned();
+            Target::Exec(Exec { program, args: vec![format!("fake-{protocol}"), fault.into()] })
+        }
+    };
+    let folder = tempfile::tempdir()?;
+    let plan = Plan {
+        samples: vec![Sample { operation: "look-up".into(), args: "{}".into() }],
+        slow: None,
+        transcripts: Some(folder.path().join("transcripts")),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(async {
+        if protocol == "amplifier" {
+            let mut host = rigline_std::amplifier::Host::new(&target, &Options::default()).unwrap();
+            // Two seconds are long on a busy machine, but a module that hangs is not to take more of the test's.
+            (host.timeout, host.grace) = (Duration::from_secs(2), Duration::ZERO);
+            let cases: Vec<_> = amplifier::CASES.iter().collect();
+            cases::run(&cases, &mut host, "fake", &plan, |_| {}).await
+        } else {
+            let mut host = rigline_std::namel3ss::Host::of_target(&target).unwrap();
+            host.project.settings.python_tools.timeout_seconds = Some(2.0);
+            let cases: Vec<_> = namel3ss::CASES.iter().collect();
+            cases::run(&cases, &mut host, "fake", &plan, |_| {}).await
+        }
+    })?;
+    let named = |outcome| -> Vec<_> {
+        report.results.iter().filter(|result| result.outcome == outcome).map(|result| result.name).collect()
+    };
+    let wanted = if fault.is_empty() { Vec::new() } else { vec![fault] };
+    let skipped = if transport == "program" && protocol == "namel3ss" { 2 } else { 0 };
+    let texts: Vec<_> = report.results.iter().filter(|result| result.outcome != Outcome::Pass).collect();
+    if named(Outcome::Fail) != wanted || named(Outcome::Skip).len() != skipped {
+        return Err(format!("{texts:#?}").into());
+    }
+    // Each case has its transcript, of events that are some.
+    for result in &report.results {
+        let log = std::fs::read(result.transcript.as_ref().unwrap())?;
+        let mut reader = LogReader::new(&log[..], 1 << 20);
+        while let Some(entry) = reader.next_entry()? {
+            let event = entry.event.map_err(|fault| fault.to_string())?;
+            assert_eq!(check_taxonomy(&event, true), Vec::<String>::new());
+        }
+    }
+    let summary = report.to_json();
+    assert!(summary["cases"][0]["transcript"].as_str().is_some_and(|path| path.ends_with(".jsonl")), "{summary}");
+    Ok(())
 }
 
 fn expect(fault: &str, failed: &[&str]) -> Result<(), Failed> {

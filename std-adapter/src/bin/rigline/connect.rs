@@ -121,7 +121,12 @@ impl Failure {
 
     pub(crate) fn of(error: &HostError) -> Self {
         let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
-        Self { code: if error.is_timeout() { TIMED_OUT } else { NO_ANSWER }, text: format!("{error}{advice}") }
+        let code = match error {
+            HostError::Unsupported(_) => USAGE,
+            error if error.is_timeout() => TIMED_OUT,
+            _ => NO_ANSWER,
+        };
+        Self { code, text: format!("{error}{advice}") }
     }
 }
 
