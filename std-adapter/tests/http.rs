@@ -122,6 +122,7 @@ fn answer(text: &str) -> (u16, String) {
 const GREETED: &str = r#"{"ok":true,"result":{"message":"Hello Ada"}}"#;
 const GREET: &str = r#"{"op":"greet","args":{"name":"Ada"}}"#;
 
+/// FC-25 (a byte-order mark) and FC-48 (what is a status and what is `ok:false`) among the rest.
 #[test]
 fn amplifier() {
     let server = Running::start(Options::amplifier());

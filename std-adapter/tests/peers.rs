@@ -308,7 +308,7 @@ async fn packs_settings_and_traces() {
     }
 }
 
-/// The commands, as a shell uses them.
+/// The commands, as a shell uses them; FC-80, the tool's side: one text on any number of lines.
 #[test]
 fn commands() {
     let folder = tempfile::tempdir().unwrap();
@@ -483,6 +483,7 @@ fn calls_and_their_exit_codes() {
         r#"cat >/dev/null; echo '{"ok":0,"error":{"type":"KeyError","message":"x"}}'; exit 1"#,
     );
     let crash = script(folder.path(), "crash", "cat >/dev/null; echo boom >&2; exit 1");
+    let sleeps = script(folder.path(), "sleeps", "exec sleep 60");
     let events = in_folder("events.jsonl");
     let project = folder.path().display().to_string();
     fs::write(folder.path().join("tools.yaml"), "tools:\n  t:\n    kind: python\n    entry: a:b\n").unwrap();
@@ -505,7 +506,7 @@ fn calls_and_their_exit_codes() {
         (&["call", "sim", "identify", "--protocol", "namel3ss"], 0, ""),
         (&["call", &tool, "go", "--protocol", "namel3ss"], 1, "KeyError: x"),
         (&["call", &crash, "go", "--protocol", "namel3ss"], 3, "boom"),
-        (&["call", "exec:sleep 60", "go", "--protocol", "namel3ss", "--timeout", "300ms"], 124, "did not end within"),
+        (&["call", &sleeps, "go", "--protocol", "namel3ss", "--timeout", "300ms"], 124, "did not end within"),
         (
             &["call", "sim", "measure", "channel=3V3", "--protocol", "namel3ss", "--require", "no_env_read"],
             1,
