@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use rigline::{Context, Failure, FailureKind, Level, Outcome, Params};
+use rigline::{Context, Event, Failure, FailureKind, Level, Outcome, Params};
 
 use crate::board::Board;
 use crate::rig::{GpioRead, GpioWrite, Measure, Power, Press, Rig, Settings, WaitFor, WaitPin};
@@ -32,12 +32,13 @@ fn apply(Apply { file, namespace }: Apply<'_>, cx: &mut Context<'_>) -> Result<O
 pub struct BenchRig<B> {
     rig: Rig<B>,
     calls: u32,
+    events: u32,
 }
 
 impl<B: Board> BenchRig<B> {
     /// Around a rig.
     pub fn new(rig: Rig<B>) -> Self {
-        Self { rig, calls: 0 }
+        Self { rig, calls: 0, events: 0 }
     }
 }
 
@@ -162,6 +163,21 @@ impl<B: Board> BenchRig<B> {
         self.calls += 1;
         cx.output("calls", &self.calls)?;
         cx.done("counted")
+    }
+
+    /// Tell how many events it has worked off
+    #[operation]
+    fn events(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.output("events", &self.events)?;
+        Ok(Outcome::DONE)
+    }
+
+    /// Its work on an event waits at a gate, which GP15 opens.
+    #[on_event]
+    async fn event(&mut self, _event: Event<'_>, cx: &mut Context<'_>) {
+        if self.rig.wait_pin(WaitPin { pin: "GP15", high: true, within_ms: 60_000 }, cx).await.is_ok() {
+            self.events += 1;
+        }
     }
 
     /// Answer with a message of `length` bytes

@@ -195,6 +195,26 @@ fn amplifier_and_namel3ss_lines_are_answered_in_their_own_words() {
     }
 }
 
+/// Amplifier's §2, "ack fast; work may be async": the acknowledgement is on the wire while the work is held at a gate.
+#[test]
+fn a_hook_acknowledges_before_its_work_is_done() {
+    let Some(emulator) = Emulator::start("rig-bench") else { return };
+    let mut port = emulator.usb();
+    let gate = |open: bool| emulator.control(&json!({"cmd": "gpio", "pin": 15, "value": open}));
+    gate(false);
+    let event = json!({"id": "e", "ts": 1, "event": "session:end", "component": "kernel"});
+    send(&mut port, &json!({"op": "on_event", "args": event, "id": 9}).to_string());
+    assert_eq!(next(&mut port), json!({"id": 9, "ok": true, "result": {}}));
+    // It is held: what needs no handler is answered, what needs one waits.
+    send(&mut port, r#"{"op":"health"}"#);
+    assert_eq!(next(&mut port), json!({"status": "ok"}));
+    send(&mut port, r#"{"op":"events"}"#);
+    sleep(&emulator, 100);
+    assert_silent(&mut port);
+    gate(true);
+    assert_eq!(next(&mut port), json!({"ok": true, "result": {"events": 1}}));
+}
+
 // It never wedges.
 
 /// FC-09.

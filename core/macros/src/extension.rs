@@ -65,7 +65,18 @@ struct Said {
     requires: Vec<LitStr>,
     guarantees: Vec<Ident>,
     secrets: Vec<LitStr>,
+    kind: Option<Ident>,
 }
+
+/// The kinds of Amplifier modules by their names on the wire and in Rust.
+const KINDS: [(&str, &str); 6] = [
+    ("provider", "Provider"),
+    ("tool", "Tool"),
+    ("agent", "Agent"),
+    ("hook", "Hook"),
+    ("orchestrator", "Orchestrator"),
+    ("context", "Context"),
+];
 
 /// The guarantees by their names on the wire and in Rust.
 const GUARANTEES: [(&str, &str); 6] = [
@@ -87,6 +98,13 @@ impl Said {
                 this.version = Some(meta.value()?.parse()?);
             } else if meta.path.is_ident("description") {
                 this.description = Some(meta.value()?.parse()?);
+            } else if meta.path.is_ident("kind") {
+                let name: LitStr = meta.value()?.parse()?;
+                let Some((_, variant)) = KINDS.iter().find(|(known, _)| name.value() == *known) else {
+                    let known = KINDS.map(|(known, _)| known).join(", ");
+                    return Err(syn::Error::new(name.span(), format!("unknown kind; there are {known}")));
+                };
+                this.kind = Some(Ident::new(variant, name.span()));
             } else if meta.path.is_ident("requires") {
                 let content;
                 syn::parenthesized!(content in meta.input);
@@ -108,7 +126,7 @@ impl Said {
                 }
             } else {
                 return Err(meta.error(
-                    "unknown attribute; known here: name, version, description, requires(\"…\"), guarantees(…), \
+                    "unknown attribute; known here: name, version, description, kind, requires(\"…\"), guarantees(…), \
                      secrets(\"…\")",
                 ));
             }
@@ -351,10 +369,14 @@ impl Methods {
             said.version.as_ref().map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), ToTokens::to_token_stream);
         let description = said.description.as_ref().map_or_else(|| text::description(&block.attrs), LitStr::value);
         let (requires, guarantees, secrets) = (&said.requires, &said.guarantees, &said.secrets);
+        // Only hooks are told of events.
+        let usual = if self.on_event.is_some() { "Hook" } else { "Tool" };
+        let kind = said.kind.clone().unwrap_or_else(|| Ident::new(usual, Span::call_site()));
         let manifest = |operations: TokenStream| {
             quote_spanned! {block.self_ty.span()=>
                 __private::Manifest::new(#name, #version)
                     .description(#description)
+                    .kind(__private::ModuleKind::#kind)
                     .requires(&[#(#requires),*])
                     .guarantees(&[#(__private::Guarantee::#guarantees),*])
                     .secrets(&[#(#secrets),*])

@@ -59,6 +59,8 @@ mod text;
 /// - `name = "…"`: the extension's name; the package's if it is not said.
 /// - `version = "…"`: its semantic version; the package's if it is not said.
 /// - `description = "…"`: what it is for; the block's doc comment if it is not said.
+/// - `kind = "hook"`: what it is to Amplifier hosts: `provider`, `tool`, `agent`, `hook`, `orchestrator` or `context`; `hook` if it has
+///   an `#[on_event]`, else `tool`, if it is not said.
 /// - `requires("kubectl", …)`: commands that must be in `PATH` (on desktops).
 /// - `guarantees(no_network, no_subprocess, …)`: what it promises to namel3ss hosts that require it.
 /// - `secrets("API_KEY", …)`: the secrets that it makes use of, by their names: namel3ss `secrets_allowed`.

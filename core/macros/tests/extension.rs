@@ -546,3 +546,26 @@ fn operations_that_are_configured_away_leave_no_gap() {
         ]
     );
 }
+
+/// What an extension is to Amplifier hosts.
+#[test]
+fn kinds() {
+    use rigline::manifest::Kind;
+
+    struct Said;
+    #[rigline::extension(name = "said", kind = "orchestrator")]
+    impl Said {}
+    struct Told;
+    #[rigline::extension(name = "told")]
+    impl Told {
+        #[on_event]
+        async fn event(&mut self, _event: rigline::Event<'_>, _cx: &mut Context<'_>) {}
+    }
+    struct Plain;
+    #[rigline::extension(name = "plain")]
+    impl Plain {}
+    assert_eq!(
+        [Said.manifest().kind, Told.manifest().kind, Plain.manifest().kind],
+        [Kind::Orchestrator, Kind::Hook, Kind::Tool]
+    );
+}
