@@ -207,9 +207,10 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.to_socket_addrs().map_err(|_| expected())?.next().ok_or_else(expected)
 }
 
-/// A file that lines are added to.
+/// A file that lines are added to. Its folder is made if there is none.
 pub(crate) fn append(path: &Path) -> Result<std::fs::File, Failure> {
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let file = folder.and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(path));
     file.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
