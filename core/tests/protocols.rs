@@ -330,6 +330,11 @@ fn capability_checks() {
         );
         assert!(answer.contains("CapabilityViolation") && answer.ends_with(&checks), "{answer}");
     }
+    // As Python sees it; what is neither true nor false is not taken for false.
+    for (value, is_required) in [("1", true), ("\"yes\"", true), ("[0]", true), ("false", false), ("null", false)] {
+        let answer = &answers(None, &[&request(&format!(r#"{{"no_env_read":{value}}}"#))])[0];
+        assert_eq!(answer.contains("CapabilityViolation"), is_required, "{value}: {answer}");
+    }
 }
 
 /// A secret that is not allowed is one that the extension must not ask for.

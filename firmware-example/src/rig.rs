@@ -132,12 +132,12 @@ pub(crate) struct WaitFor<'a> {
 #[derive(Debug, Params)]
 pub(crate) struct WaitPin<'a> {
     /// The pin's name, an input's or an output's
-    pin: &'a str,
+    pub(crate) pin: &'a str,
     /// Whether to wait until it is high, or low
-    high: bool,
+    pub(crate) high: bool,
     /// How long to wait, in milliseconds; the call's own timeout may end it before
     #[param(maximum = 60000, default = 5000)]
-    within_ms: u32,
+    pub(crate) within_ms: u32,
 }
 
 #[rigline::extension(

@@ -149,7 +149,8 @@ impl Options {
         Self { connections: connections.max(1), ..self }
     }
 
-    /// How long a head may take, and then a body, and how long an idle connection is kept: 10 s if unsaid.
+    /// How long a head may take, and then a body, how long an idle connection is kept, and how long a client may take nothing
+    /// of a reply: 10 s if unsaid.
     pub fn read_timeout(self, timeout: Duration) -> Self {
         Self { read_timeout: timeout, ..self }
     }
@@ -291,7 +292,7 @@ impl Server {
             };
             let _ = stream.set_nodelay(true);
             let ambiguous = Arc::new(AtomicBool::new(false));
-            let io = TokioIo::new(stream::Watched::new(stream, ambiguous.clone()));
+            let io = TokioIo::new(stream::Watched::new(stream, options.read_timeout, ambiguous.clone()));
             let router = router.clone().layer(axum::Extension(stream::Ambiguous(ambiguous)));
             let connection = graceful.watch(builder.serve_connection(io, TowerToHyperService::new(router)));
             tokio::spawn(async move {

@@ -52,18 +52,22 @@ struct Running {
 
 impl Running {
     fn start(options: Options) -> Self {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let count = calls.clone();
+        Self { calls, ..Self::serve(options, move || Bench(count)) }
+    }
+
+    fn serve<E: Extension>(options: Options, make: impl FnOnce() -> E + Send + 'static) -> Self {
         let server = Server::bind("127.0.0.1:0", options).unwrap();
         let address = server.address().unwrap();
-        let calls = Arc::new(AtomicUsize::new(0));
         let (stop, stopped) = oneshot::channel();
-        let count = calls.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(server.run_until(move |_| Bench(count), async {
+            runtime.block_on(server.run_until(move |_| make(), async {
                 let _ = stopped.await;
             }))
         });
-        Self { address, calls, stop: Some(stop), thread: Some(thread) }
+        Self { address, calls: Arc::default(), stop: Some(stop), thread: Some(thread) }
     }
 
     fn stop(mut self) -> std::io::Result<()> {
@@ -291,6 +295,7 @@ fn chunked_bodies() {
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
         "transfer-ENCODING: chunked\r\ncontent-length:5\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
     ] {
         let request = format!("POST /invoke HTTP/1.1\r\nHost: x\r\n{both}\r\n{chunks}0\r\n\r\n");
         let text = server.send(&[(0, &request)]);
@@ -371,6 +376,60 @@ fn slow_clients_are_timed_out() {
     assert!(!text.contains(" 200 "), "{text}");
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     assert_eq!(server.calls.load(Ordering::SeqCst), 0);
+}
+
+/// Who sends requests and takes no replies does not keep its place.
+#[test]
+fn clients_that_do_not_read_are_timed_out() {
+    let server = Running::start(Options::amplifier().connections(1).read_timeout(Duration::from_millis(500)));
+    let mut greedy = server.connect();
+    let request = format!(r#"{{"op":"greet","args":{{"name":"{}"}}}}"#, "x".repeat(7 << 20));
+    let head = format!("POST /invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", request.len());
+    for _ in 0..2 {
+        // What was sent before it was given up is enough.
+        let _ = greedy.write_all(head.as_bytes()).and_then(|()| greedy.write_all(request.as_bytes()));
+    }
+    let start = Instant::now();
+    assert_eq!(server.post("/health", "").0, 200);
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+/// A hook is acknowledged while its work is held at a gate, and whatever needs no handler is answered.
+#[test]
+fn a_hook_acknowledges_first() {
+    struct Hook(Arc<tokio::sync::Semaphore>, Arc<AtomicUsize>);
+    impl Extension for Hook {
+        fn manifest(&self) -> &'static Manifest {
+            const MANIFEST: Manifest = Manifest::new("hook", "1.0.0").kind(rigline::manifest::Kind::Hook);
+            &MANIFEST
+        }
+
+        async fn call(&mut self, _: Call<'_>, _: &mut Context<'_>) -> Result<Outcome, Failure> {
+            Err(Failure::UNKNOWN_OPERATION)
+        }
+
+        async fn on_event(&mut self, event: rigline::Event<'_>, _: &mut Context<'_>) {
+            assert!(event.event == "session:end");
+            self.0.acquire().await.unwrap().forget();
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let (gate, done) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let hook = Hook(gate.clone(), done.clone());
+    let server = Running::serve(Options::amplifier(), move || hook);
+    let event = r#"{"op":"on_event","args":{"id":"e","ts":1,"event":"session:end","component":"kernel"}}"#;
+    assert_eq!(server.post("/invoke", event), (200, r#"{"ok":true,"result":{}}"#.to_owned()));
+    assert_eq!(server.post("/health", "").0, 200);
+    assert_eq!(done.load(Ordering::SeqCst), 0);
+    gate.add_permits(1);
+    // It is answered when the work before it is done.
+    assert!(server.post("/invoke", r#"{"op":"nope"}"#).1.contains("unsupported_op"));
+    let start = Instant::now();
+    while done.load(Ordering::SeqCst) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(5));
+        thread::yield_now();
+    }
+    server.stop().unwrap();
 }
 
 #[test]

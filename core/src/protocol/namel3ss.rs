@@ -202,12 +202,13 @@ pub(crate) fn request(text: &[u8], spans: Spans<'_>, manifest: &Manifest) -> Res
     Ok((Request::Execute { index, args }, timeout_nanos))
 }
 
-/// The guarantees that the JSON object `guarantees` requires.
+/// The guarantees that the JSON object `guarantees` requires. The real tools ask whether a value is true to Python; what is neither
+/// that nor false must not be taken for false.
 fn required(guarantees: &[u8]) -> impl Iterator<Item = Guarantee> {
     let guarantees = Json::of_checked(guarantees);
-    Guarantee::ALL
-        .into_iter()
-        .filter(move |guarantee| guarantees.get(guarantee.name()).and_then(|required| required.bool()) == Some(true))
+    Guarantee::ALL.into_iter().filter(move |guarantee| {
+        guarantees.get(guarantee.name()).is_some_and(|required| !required.is_null() && required.bool() != Some(false))
+    })
 }
 
 /// Writes a refusal, whole.

@@ -42,7 +42,11 @@ impl Guard {
     fn check_host(&self, request: &Request) -> Result<String, Refusal> {
         let mut hosts = request.headers().get_all(header::HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
-            (Some(host), None) => host.to_str().unwrap_or("?").to_ascii_lowercase(),
+            (Some(host), None) => match host.to_str() {
+                Ok(host) => host.to_ascii_lowercase(),
+                // RFC 9110 §7.2: an authority is ASCII.
+                Err(_) => return Err(refusal(StatusCode::BAD_REQUEST, "Host: not a name")),
+            },
             // RFC 9112 §3.2.
             (None, _) if request.version() == Version::HTTP_11 => {
                 return Err(refusal(StatusCode::BAD_REQUEST, "Host: required, but missing"));
@@ -140,6 +144,7 @@ mod tests {
             (200, &[("host", "192.168.1.4:80")]),
             (400, &[]),
             (400, &[("host", "a"), ("host", "b")]),
+            (400, &[("host", "ex\u{e4}mple.test")]),
             (403, &[("host", "evil.example")]),
             (403, &[("host", "127.0.0.1.evil.example:8080")]),
             (403, &[("host", "localhost.evil.example")]),

@@ -1,26 +1,35 @@
 //! What is not left of a request when the HTTP library hands it on.
 
+use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
-/// Whether a connection's peer has sent a request whose length was said in two ways.
+/// Whether a connection's peer has sent a request whose length was said in two ways, or twice.
 #[derive(Debug, Clone)]
 pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
 
 /// A connection whose heads are looked at for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
-/// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on.
+/// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on. It also goes on when the
+/// chunked coding is said to be applied twice, which nobody may do (§7.1).
 ///
 /// It looks at every line that comes in, be it of a head or of a body. A line of a head always begins behind the end of
 /// another, so none is missed; a body with both lines in it is no JSON.
+///
+/// A peer that takes nothing of what it is sent for the given time is given up: it would keep its place for good.
 #[derive(Debug)]
 pub(super) struct Watched {
     stream: TcpStream,
+    patience: Duration,
+    /// Since when nothing is taken.
+    stuck: Option<Pin<Box<Sleep>>>,
     ambiguous: Arc<AtomicBool>,
     /// The beginning of the line, as far as it matters.
     line: [u8; 18],
@@ -30,8 +39,19 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(stream: TcpStream, ambiguous: Arc<AtomicBool>) -> Self {
-        Self { stream, ambiguous, line: [0; 18], length: 0, has_length: false, has_encoding: false }
+    pub(super) fn new(stream: TcpStream, patience: Duration, ambiguous: Arc<AtomicBool>) -> Self {
+        let line = [0; 18];
+        Self { stream, patience, stuck: None, ambiguous, line, length: 0, has_length: false, has_encoding: false }
+    }
+
+    /// What a write gives, unless the peer is to be given up.
+    fn written<T>(&mut self, task: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stuck = None;
+            return result;
+        }
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(self.patience)));
+        stuck.as_mut().poll(task).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn watch(&mut self, mut bytes: &[u8]) {
@@ -54,7 +74,11 @@ impl Watched {
         match self.line.get(..self.length).unwrap_or_default() {
             [] | [b'\r'] => (self.has_length, self.has_encoding) = (false, false),
             line if line.starts_with(b"content-length:") => self.has_length = true,
-            line if line.starts_with(b"transfer-encoding:") => self.has_encoding = true,
+            line if line.starts_with(b"transfer-encoding:") => {
+                if std::mem::replace(&mut self.has_encoding, true) {
+                    self.ambiguous.store(true, Ordering::Release);
+                }
+            }
             _ => {}
         }
         self.length = 0;
@@ -76,7 +100,9 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(task, bytes)
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.stream).poll_write(task, bytes);
+        this.written(task, result)
     }
 
     fn poll_flush(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -92,7 +118,9 @@ impl AsyncWrite for Watched {
         task: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(task, parts)
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.stream).poll_write_vectored(task, parts);
+        this.written(task, result)
     }
 
     fn is_write_vectored(&self) -> bool {
