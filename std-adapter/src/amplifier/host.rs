@@ -48,6 +48,8 @@ pub struct Host {
     /// Where events are written.
     pub events: Option<Arc<EventLog>>,
     module: Option<String>,
+    /// At the other end is a device, most likely, with memory for so much and no more.
+    is_device: bool,
     next: u64,
 }
 
@@ -185,7 +187,8 @@ impl Host {
             Target::Http(url) => Place::Http { url: url.clone(), token: None },
             target => Place::Lines(Lines::new(wire::dialer(target, options).map_err(CallError::Connect)?)),
         };
-        Ok(Self::at(place))
+        let is_device = matches!(target, Target::Serial(_) | Target::Tcp(_));
+        Ok(Self { is_device, ..Self::at(place) })
     }
 
     /// A host of the module at a place.
@@ -198,6 +201,7 @@ impl Host {
             session_id: None,
             events: None,
             module: None,
+            is_device: false,
             next: 1,
         }
     }
@@ -205,6 +209,10 @@ impl Host {
     /// Where the module is.
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    pub(crate) fn is_device(&self) -> bool {
+        self.is_device
     }
 
     /// Sends this bearer token, over HTTP.
@@ -384,7 +392,9 @@ impl Lines {
     }
 
     async fn ask(&mut self, line: &str, id: Option<u64>, limit: Duration, most: usize) -> Result<String, CallError> {
-        if self.is_asked {
+        // A program that has ended since is started anew; so is what somebody gave up.
+        let has_ended = |open: &Open| open.child.as_ref().is_some_and(|child| child.exit().is_some());
+        if self.is_asked || self.open.as_ref().is_some_and(has_ended) {
             self.end().await;
         }
         if self.open.is_none() {

@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// The longest line that is written, in bytes; real gevals hosts read 65535
     #[arg(long, value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
     line_limit: usize,
+    /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`
+    #[arg(short = 'c', value_name = "SOURCE", hide = true, allow_hyphen_values = true)]
+    code: Option<String>,
 }
 
 impl Arguments {
