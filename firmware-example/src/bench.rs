@@ -93,7 +93,12 @@ impl core::fmt::Display for Filled<'_> {
 
 // The descriptions are short, so that the manifest fits the firmware's reply.
 #[rigline::extension(name = "rig", description = "A hardware-test rig, with what its tests and the benchmark need")]
-#[allow(clippy::unused_self, clippy::needless_pass_by_value, reason = "as operations are")]
+#[allow(
+    clippy::unused_self,
+    clippy::needless_pass_by_value,
+    clippy::large_types_passed_by_value,
+    reason = "as operations are"
+)]
 impl<B: Board> BenchRig<B> {
     /// As the rig's
     #[operation]

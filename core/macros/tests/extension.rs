@@ -4,6 +4,7 @@
     clippy::unused_self,
     clippy::unused_async,
     clippy::non_minimal_cfg,
+    clippy::large_types_passed_by_value,
     reason = "as handlers are"
 )]
 

@@ -78,7 +78,10 @@ pub struct Lines {
 
 impl std::fmt::Debug for Lines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lines").field("to", &self.dialer.name()).field("is_open", &self.open.is_some()).finish()
+        f.debug_struct("Lines")
+            .field("to", &self.dialer.name())
+            .field("is_open", &self.open.is_some())
+            .finish_non_exhaustive()
     }
 }
 

@@ -71,18 +71,17 @@ impl Watched {
     }
 
     fn end_line(&mut self) {
+        let mut is_twice = false;
         match self.line.get(..self.length).unwrap_or_default() {
             [] | [b'\r'] => (self.has_length, self.has_encoding) = (false, false),
             line if line.starts_with(b"content-length:") => self.has_length = true,
             line if line.starts_with(b"transfer-encoding:") => {
-                if std::mem::replace(&mut self.has_encoding, true) {
-                    self.ambiguous.store(true, Ordering::Release);
-                }
+                is_twice = std::mem::replace(&mut self.has_encoding, true);
             }
             _ => {}
         }
         self.length = 0;
-        if self.has_length && self.has_encoding {
+        if is_twice || self.has_length && self.has_encoding {
             self.ambiguous.store(true, Ordering::Release);
         }
     }

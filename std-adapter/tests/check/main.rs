@@ -98,7 +98,7 @@ fn expect_of_peer(protocol: &'static str, transport: &str, fault: &str) -> Resul
         }
     }
     let summary = report.to_json();
-    assert!(summary["cases"][0]["transcript"].as_str().is_some_and(|path| path.ends_with(".jsonl")), "{summary}");
+    assert!(summary["cases"][0]["transcript"].as_str().is_some_and(|path| path.contains("transcripts")), "{summary}");
     Ok(())
 }
 

@@ -40,7 +40,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Describe(describe::Arguments),
-    Call(call::Arguments),
+    Call(Box<call::Arguments>),
     Check(check::Arguments),
     Bridge(bridge::Arguments),
     Descriptor(descriptor::Arguments),
