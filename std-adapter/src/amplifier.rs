@@ -10,6 +10,5 @@ pub use crate::http_client::HttpError;
 pub use descriptor::{Descriptor, DescriptorError, ModuleKind, SCHEMA, Transport};
 pub use error::{ModuleError, RESERVED_CODES};
 pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
-pub(crate) use host::HEALTH_TIMEOUT;
-pub use host::{CallError, Description, Host, Invocation, Lines, Place};
+pub use host::{CallError, Description, HEALTH_TIMEOUT, Host, Invocation, Lines, Place};
 pub use plan::Plan;

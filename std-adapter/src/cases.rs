@@ -11,6 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
+use crate::check::{CaseResult, Outcome, Report};
+use crate::host::Direction;
+
 /// One case: a name, the section of the text that it comes from, and what is done.
 pub struct Case<H> {
     /// Its name, such as `health`.
@@ -90,16 +93,13 @@ impl<H> fmt::Debug for Trial<'_, H> {
 ///
 /// # Errors
 /// A transcript cannot be written.
-#[cfg(feature = "check")]
 pub async fn run<H>(
     cases: &[&Case<H>],
     host: &mut H,
     target: &str,
     plan: &Plan,
-    mut told: impl FnMut(&crate::check::CaseResult),
-) -> std::io::Result<crate::check::Report> {
-    use crate::check::{CaseResult, Outcome, Report};
-
+    mut told: impl FnMut(&CaseResult),
+) -> std::io::Result<Report> {
     if let Some(folder) = &plan.transcripts {
         std::fs::create_dir_all(folder)?;
     }
@@ -137,10 +137,8 @@ pub async fn run<H>(
     Ok(Report { target: target.into(), results, unopened: None })
 }
 
-#[cfg(feature = "check")]
 impl Exchange {
-    fn lines(&self) -> Vec<(crate::host::Direction, String)> {
-        use crate::host::Direction;
+    fn lines(&self) -> Vec<(Direction, String)> {
         let got = self.got.as_deref().unwrap_or("");
         let mut lines = vec![(Direction::Sent, cut(&self.sent, 400))];
         if !got.is_empty() {
@@ -174,7 +172,6 @@ impl Exchange {
     }
 }
 
-#[cfg(feature = "check")]
 fn cut(text: &str, length: usize) -> String {
     let shown: String = text.chars().take(length).collect();
     if shown.len() < text.len() { format!("{shown}… ({} bytes)", text.len()) } else { shown }

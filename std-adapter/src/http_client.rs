@@ -97,6 +97,7 @@ pub(crate) async fn post(url: &str, token: Option<&str>, body: Vec<u8>, bounds: 
 }
 
 /// The same server's address with another path.
+#[cfg(feature = "namel3ss")]
 pub(crate) fn with_path(url: &str, path: &str) -> Result<String, HttpError> {
     let uri = parse(url)?;
     Ok(format!("http://{}{path}", uri.authority().map_or("", |authority| authority.as_str())))

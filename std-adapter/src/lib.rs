@@ -41,7 +41,7 @@
 
 #[cfg(feature = "amplifier")]
 pub mod amplifier;
-#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
+#[cfg(all(feature = "check", any(feature = "amplifier", feature = "namel3ss")))]
 pub mod cases;
 #[cfg(feature = "check")]
 pub mod check;

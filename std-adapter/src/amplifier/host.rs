@@ -17,8 +17,8 @@ use crate::host::{self as rigline_host, Child, HostError};
 use crate::http_client::{self, Bounds, HttpError};
 use crate::target::Target;
 
-/// How soon `health` must be answered.
-pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How soon `health` must be answered: 2 s.
+pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
@@ -48,7 +48,6 @@ pub struct Host {
     /// Where events are written.
     pub events: Option<Arc<EventLog>>,
     module: Option<String>,
-    /// At the other end is a device, most likely, with memory for so much and no more.
     is_device: bool,
     next: u64,
 }
@@ -214,7 +213,8 @@ impl Host {
         &self.place
     }
 
-    pub(crate) fn is_device(&self) -> bool {
+    /// Whether at the other end is a device, most likely, which has memory for messages of so many bytes and no more.
+    pub fn is_device(&self) -> bool {
         self.is_device
     }
 

@@ -204,8 +204,10 @@ impl Group {
     }
 
     #[cfg(not(unix))]
-    #[allow(clippy::unused_self, reason = "as on Unix")]
-    fn signal(&self, _kill: bool) {}
+    fn signal(&self, _kill: bool) {
+        // There are no groups to be told.
+        let _ = self.0;
+    }
 }
 
 impl Drop for Group {
