@@ -444,6 +444,75 @@ fn any_target_behind_both_protocols() {
     assert_eq!((code, errors.trim()), (1, "rigline: fail failed: internal: no power"));
 }
 
+/// What passes a relay: codes and details, time limits and what comes after them, an end and a new start, events.
+#[test]
+fn what_a_relay_passes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen").display().to_string();
+    let module = format!(
+        r#"while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    printf '%s\n' "$line" >> "{seen}"
+    case "$line" in
+    *'"describe"'*) echo "{{\"id\":$id,\"name\":\"m\",\"version\":\"x.1\",\"kind\":\"hook\",\"capabilities\":[\"go\",\"list\",\"hang\",\"end\"],\"inputs\":{{}},\"outputs\":{{}}}}" ;;
+    *'"op":"go"'*) echo "{{\"id\":$id,\"ok\":false,\"error\":{{\"code\":\"E_POWER\",\"message\":\"no power\",\"details\":{{\"rail\":\"3V3\"}}}}}}" ;;
+    *'"op":"hang"'*) sleep 60 ;;
+    *'"op":"end"'*) echo "{{\"id\":$id,\"ok\":true,\"result\":null}}"; exit 0 ;;
+    *) echo "{{\"id\":$id,\"ok\":true,\"result\":[9007199254740993]}}" ;;
+    esac
+done
+"#
+    );
+    let module = script(folder.path(), "module", &module);
+    let server = Server::start(&["serve", &module, "--http", "0", "--protocol", "amplifier"]);
+    let call = |operation: &str, more: &[&str]| {
+        rigline(&[&["call", &server.url, operation, "--protocol", "amplifier", "--json"], more].concat(), "")
+    };
+    let described = rigline(&["describe", &server.url, "--protocol", "amplifier", "--json"], "").1;
+    let described: Value = serde_json::from_str(&described).unwrap();
+    assert_eq!((&described["version"], &described["kind"]), (&json!("x.1"), &json!("hook")));
+    let (code, text, _) = call("go", &["--session", "s-9"]);
+    let failed: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &failed["code"], &failed["outputs"]), (1, &json!("E_POWER"), &json!({"rail": "3V3"})));
+    let (code, text, _) = call("list", &[]);
+    assert!(code == 0 && text.contains("[9007199254740993]"), "{text}");
+    for _ in 0..2 {
+        assert_eq!(call("end", &[]).0, 0, "a program that has ended is started anew");
+    }
+    let event = json!({"op": "on_event", "args": {"id": "e", "ts": 1, "event": "session:end", "component": "k"}});
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let post = |body: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "POST /invoke HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.rsplit("\r\n").next().unwrap().trim_end().to_owned()
+    };
+    assert_eq!(post(&event.to_string()), r#"{"ok":true,"result":{}}"#);
+    assert_eq!(call("list", &[]).0, 0);
+    let seen = fs::read_to_string(&seen).unwrap();
+    assert!(seen.contains(r#""session_id":"s-9""#) && seen.contains(r#""op":"on_event""#), "{seen}");
+    drop(server);
+    // A tool whose time is up is ended, and there again for the next call.
+    let server = Server::start(&["serve", &module, "--http", "0", "--protocol", "namel3ss"]);
+    let start = Instant::now();
+    let address = server.url.trim_start_matches("http://").trim_end_matches("/tools").to_owned();
+    let mut stream = std::net::TcpStream::connect(&address).unwrap();
+    let body = r#"{"protocol_version":1,"tool_name":"hang","payload":{},"timeout_ms":400}"#;
+    let length = body.len();
+    write!(stream, "POST /tools HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("TimeoutError") && start.elapsed() < Duration::from_secs(5), "{text}");
+    assert_eq!(rigline(&["call", &server.url, "list", "--protocol", "namel3ss"], "").0, 0);
+}
+
 /// A descriptor's command is one that a host can start, for what is no program too.
 #[test]
 fn descriptors_of_devices() {
