@@ -21,7 +21,7 @@ use crate::peer::PeerArguments;
 /// Exit codes: 0 all cases passed or were skipped, 1 one failed, or nothing can be started or opened, 2 usage.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'"
+    after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'\n  rigline check http://127.0.0.1:8080 --protocol amplifier --json --transcripts transcripts"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -77,7 +77,16 @@ impl Arguments {
             Protocol::Amplifier => {
                 let mut host = self.peer(ProtocolName::Amplifier).amplifier(&self.connection)?;
                 host.timeout = self.patience;
-                self.check_peer(cases::amplifier::CASES, host).await
+                let mut plan = self.plan()?;
+                if plan.samples.is_empty() {
+                    // As with the other protocols: it changes nothing.
+                    let described = host.describe().await;
+                    let identify = "identify".to_owned();
+                    if described.is_ok_and(|description| description.capabilities.contains(&identify)) {
+                        plan.samples = vec![Sample { operation: identify, args: "{}".into() }];
+                    }
+                }
+                self.check_peer(cases::amplifier::CASES, host, plan).await
             }
             Protocol::Namel3ss => {
                 let mut host = self.peer(ProtocolName::Namel3ss).namel3ss(&self.connection)?;
@@ -87,7 +96,8 @@ impl Arguments {
                     ));
                 }
                 host.project.settings.python_tools.timeout_seconds = Some(self.patience.as_secs_f64());
-                self.check_peer(cases::namel3ss::CASES, host).await
+                let plan = self.plan()?;
+                self.check_peer(cases::namel3ss::CASES, host, plan).await
             }
         }
     }
@@ -109,8 +119,7 @@ impl Arguments {
         })
     }
 
-    async fn check_peer<H>(self, all: &[Case<H>], mut host: H) -> Result<u8, Failure> {
-        let plan = self.plan()?;
+    async fn check_peer<H>(self, all: &[Case<H>], mut host: H, plan: Plan) -> Result<u8, Failure> {
         let is_chosen =
             |case: &&Case<H>| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str()));
         let cases: Vec<_> = all.iter().filter(is_chosen).collect();
