@@ -116,6 +116,8 @@ async fn amplifier_modules_that_misbehave() {
         (answer("echo 'panic: boom' >&2; exit 3"), "panic: boom"),
         ("exit 0".to_owned(), "Gone"),
         ("exec sleep 60".to_owned(), "Timeout"),
+        // FC-52: a reply over several lines is none, and the error says so.
+        (answer(r#"printf '{\n "ok": true,\n "result": 1\n}\n'; sleep 60"#), "odd: Some(\"{\")"),
         (answer("head -c 3000000 /dev/zero"), "TooLong"),
     ] {
         let program = script(folder.path(), "module", &text);

@@ -91,6 +91,8 @@ struct Open {
     stderr: Option<JoinHandle<()>>,
     /// Nothing that was said to others can be on it: half a line, or their replies.
     is_fresh: bool,
+    /// The first line in the exchange that was no JSON.
+    odd: Option<String>,
     said: Arc<std::sync::Mutex<Vec<u8>>>,
 }
 
@@ -135,16 +137,25 @@ pub enum CallError {
     #[error(transparent)]
     Http(HttpError),
     /// None in time.
-    #[error("no answer within {limit:?}{}", tail(stderr))]
+    #[error("no answer within {limit:?}{}{}", shown(odd.as_deref()), tail(stderr))]
     Timeout {
         /// The limit.
         limit: Duration,
+        /// The first line that was no JSON, if there was one.
+        odd: Option<String>,
         /// The end of the program's standard error.
         stderr: String,
     },
     /// The module is gone.
-    #[error("the module is gone{}{}", exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(), tail(stderr))]
+    #[error(
+        "the module is gone{}{}{}",
+        exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(),
+        shown(odd.as_deref()),
+        tail(stderr)
+    )]
     Gone {
+        /// The first line that was no JSON, if there was one.
+        odd: Option<String>,
         /// How its process ended.
         exit: Option<String>,
         /// The end of its standard error.
@@ -170,6 +181,11 @@ pub enum CallError {
     /// The connection failed.
     #[error("talking to the module failed: {0}")]
     Io(#[from] io::Error),
+}
+
+fn shown(odd: Option<&str>) -> String {
+    odd.map(|line| format!("; it wrote {line:?}, which is no reply: that is JSON, whole and on one line"))
+        .unwrap_or_default()
 }
 
 fn tail(stderr: &str) -> String {
@@ -294,7 +310,9 @@ impl Host {
                 let answer = http_client::post(&url, token.as_deref(), text.as_bytes().to_vec(), bounds).await;
                 match answer {
                     Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
-                    Err(HttpError::Timeout { limit }) => Err(CallError::Timeout { limit, stderr: String::new() }),
+                    Err(HttpError::Timeout { limit }) => {
+                        Err(CallError::Timeout { limit, odd: None, stderr: String::new() })
+                    }
                     Err(error) => Err(CallError::Http(error)),
                 }
             }
@@ -403,20 +421,20 @@ impl Lines {
         if self.open.is_none() {
             let wire = match timeout(limit, self.dialer.dial()).await {
                 Ok(wire) => wire.map_err(CallError::Connect)?,
-                Err(_) => return Err(CallError::Timeout { limit, stderr: String::new() }),
+                Err(_) => return Err(CallError::Timeout { limit, odd: None, stderr: String::new() }),
             };
             let said = Arc::new(std::sync::Mutex::new(Vec::new()));
             let stderr = wire.stderr.map(|stderr| tokio::spawn(keep_tail(stderr, said.clone())));
             let (reader, writer) = (BufReader::new(wire.reader), wire.writer);
             let is_fresh = !wire.manners.shared;
-            self.open = Some(Open { reader, writer, child: wire.child, stderr, said, is_fresh });
+            self.open = Some(Open { reader, writer, child: wire.child, stderr, said, is_fresh, odd: None });
         }
         let Some(open) = &mut self.open else { return Err(CallError::Arguments) };
         self.is_asked = true;
         let result = timeout(limit, open.exchange(line, id, most)).await;
         let result = match result {
             Ok(result) => result,
-            Err(_) => Err(CallError::Timeout { limit, stderr: open.stderr() }),
+            Err(_) => Err(CallError::Timeout { limit, odd: open.odd.take(), stderr: open.stderr() }),
         };
         // A reply that is late, or the rest of one, must not be taken for that to a later call.
         if result.is_err() {
@@ -448,10 +466,21 @@ impl Open {
         if sent.await.is_err() {
             return Err(self.gone().await);
         }
+        self.odd = None;
         for _ in 0..NOISE {
             let Some(line) = self.line(most).await? else { return Err(self.gone().await) };
             // People's programs print other things as well; only objects can be replies, and only ours if they say whose.
-            let Ok(json) = Json::parse(&line) else { continue };
+            let Ok(json) = Json::parse(&line) else {
+                // Most likely the beginning of a reply on several lines, if one is an opening brace.
+                let has_brace = |odd: &String| odd.starts_with('{');
+                let is_telling =
+                    self.odd.is_none() || line.starts_with(b"{") && !self.odd.as_ref().is_some_and(has_brace);
+                if is_telling && !line.trim_ascii().is_empty() {
+                    let text = String::from_utf8_lossy(line.get(..200).unwrap_or(&line)).trim_end().to_owned();
+                    self.odd = Some(text);
+                }
+                continue;
+            };
             let is_other = id.is_some_and(|id| json.get("id").is_some_and(|given| given.as_str() != id.to_string()));
             if json.kind() == Kind::Object && !is_other {
                 return Ok(json.as_str().to_owned());
@@ -490,7 +519,7 @@ impl Open {
         if let Some(task) = &mut self.stderr {
             let _ = timeout(Duration::from_millis(200), task).await;
         }
-        CallError::Gone { exit, stderr: self.stderr() }
+        CallError::Gone { exit, odd: self.odd.take(), stderr: self.stderr() }
     }
 
     fn stderr(&self) -> String {
