@@ -1,6 +1,8 @@
 //! `rigline describe` and `rigline call` as a user meets them: real processes, their exit codes and what they print.
 #![cfg(unix)]
 
+mod common;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -238,6 +240,7 @@ fn an_output_that_nobody_reads_is_no_panic() {
 
 #[test]
 fn an_interruption_leaves_nothing_behind() {
+    common::catch_hang_ups();
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     let write = format!("echo $$ > {}", pids.display());

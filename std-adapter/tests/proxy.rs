@@ -1,6 +1,8 @@
 //! `rigline bridge` and `rigline serve`: one extension for callers that cannot get there themselves.
 #![cfg(unix)]
 
+mod common;
+
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -345,6 +347,7 @@ fn a_client_that_does_not_read_is_dropped_and_holds_nobody_up() {
 
 #[test]
 fn it_listens_on_the_loopback_address_and_ends_in_good_order() {
+    common::catch_hang_ups();
     let mut server = Server::start(&[]);
     assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
     server.client().ask(INITIALIZE);
@@ -366,6 +369,7 @@ fn it_listens_on_the_loopback_address_and_ends_in_good_order() {
 
 #[test]
 fn a_signal_ends_a_bridge_and_leaves_its_extension_safe() {
+    common::catch_hang_ups();
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let folder = tempfile::tempdir().unwrap();
         let safe = folder.path().join("safe");
