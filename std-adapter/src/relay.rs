@@ -309,9 +309,8 @@ impl Upstream {
                 }
             }
             Self::Gevals(host) => {
-                let args = serde_json::from_str(&request.args).unwrap_or_else(|_| Value::Object(Map::new()));
                 let context = CallContext { timeout: request.limit, ..CallContext::default() };
-                match host.call(&request.op, &args, context).await {
+                match host.call_json(&request.op, &request.args, context).await {
                     Ok(result) => gevals_answer(result),
                     Err(error) => {
                         let kind = if error.is_timeout() { FailureKind::Timeout } else { FailureKind::Unreachable };

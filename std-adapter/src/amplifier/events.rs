@@ -151,7 +151,7 @@ impl<R: BufRead> LogReader<R> {
                 let event = Err(Fault::TooLong { limit: self.limit });
                 return Ok(Some(Entry { number: self.number, text: &self.line, event }));
             }
-            if self.number == 1 && self.line.starts_with(b"\xEF\xBB\xBF") {
+            if self.line.starts_with(b"\xEF\xBB\xBF") {
                 self.line.drain(..3);
             }
             if !self.line.trim_ascii().is_empty() {

@@ -301,6 +301,15 @@ impl Host {
     /// # Errors
     /// What keeps a usable answer away. The operation's own failure is no error.
     pub async fn call(&self, operation: &str, args: &Value, context: CallContext) -> Result<CallResult, HostError> {
+        self.call_json(operation, &serde_json::to_string(args).unwrap_or_default(), context).await
+    }
+
+    /// As [`call`](Self::call), with arguments that are JSON text already, which is sent as it is: numbers keep their digits,
+    /// where a [`Value`] rounds those that an `f64` cannot hold.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is no JSON.
+    pub async fn call_json(&self, operation: &str, args: &str, context: CallContext) -> Result<CallResult, HostError> {
         let started = Instant::now();
         if self.options.reconnect && self.current().ended().is_some_and(|end| !matches!(end, End::ShutDown)) {
             self.renew(self.options.wait.max(self.options.start_timeout)).await?;
@@ -312,10 +321,14 @@ impl Host {
         };
         let workdir = context.workdir.as_deref().unwrap_or(&self.workdir);
         let env: Vec<(&str, &str)> = context.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let args = serde_json::to_string(args).unwrap_or_default();
+        let mut args = args.as_bytes().to_vec();
+        if let Err(source) = serde_json::from_slice::<serde::de::IgnoredAny>(&args) {
+            return Err(HostError::Types { what: "the arguments", source });
+        }
+        let room_of_args = args.len();
         let request = Request::Execute {
             operation,
-            args: RawJson::from_checked_str(&args).unwrap_or(RawJson::NULL),
+            args: RawJson::from_checked(&mut args).unwrap_or(RawJson::NULL),
             context: RequestContext {
                 workdir,
                 phase: context.phase,
@@ -327,7 +340,8 @@ impl Host {
         // Room for it however many escapes it needs, where measuring would take longer.
         let agent = context.agent.as_ref().map_or(0, |agent| agent.prompt.len() + agent.output.len());
         let texts = env.iter().map(|(name, value)| name.len() + value.len() + 1).sum::<usize>();
-        let room = (operation.len() + workdir.len() + texts + agent).saturating_mul(6).saturating_add(args.len() + 400);
+        let room =
+            (operation.len() + workdir.len() + texts + agent).saturating_mul(6).saturating_add(room_of_args + 400);
         let limit = self.describe().request_limit.unwrap_or(usize::MAX);
         let size = if room > limit.min(4096) { request.measure() } else { room };
         if size > limit.saturating_add(1) {
@@ -352,8 +366,8 @@ impl Host {
         args: &Args,
         context: CallContext,
     ) -> Result<Result<Outputs, CallFailed>, HostError> {
-        let args = serde_json::to_value(args).map_err(|source| HostError::Types { what: "the arguments", source })?;
-        let result = self.call(operation, &args, context).await?;
+        let args = serde_json::to_string(args).map_err(|source| HostError::Types { what: "the arguments", source })?;
+        let result = self.call_json(operation, &args, context).await?;
         if !result.is_success() {
             return Ok(Err(CallFailed(Box::new(result))));
         }
@@ -433,7 +447,7 @@ impl Host {
     /// [`HostError::Gone`] if a device or a connection was lost before.
     pub async fn shutdown(&self) -> Result<Shutdown, HostError> {
         let after = self.options.shutdown_timeout;
-        let deadline = deadline(Instant::now(), after);
+        let mut deadline = deadline(Instant::now(), after);
         let connection = self.current();
         let mut report = Shutdown { acknowledged: false, exit: None, killed: false, error: None };
         match connection.request(&Request::Shutdown, deadline).await {
@@ -443,7 +457,10 @@ impl Host {
             Ok(fate) => report.error = Some(connection.fate_error(fate, after).to_string()),
             // It went at once.
             Err(Trouble::End(End::Exited(_)) | Trouble::Late | Trouble::InputClosed(_)) => {}
-            Err(Trouble::End(End::Gone(_))) if connection.child().is_some() => {}
+            // It cannot tell anything any more, and need not be given long.
+            Err(Trouble::End(End::Gone(_))) if connection.child().is_some() => {
+                deadline = deadline.min(Instant::now() + TERMINATION);
+            }
             Err(trouble @ Trouble::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
                 connection.close(End::ShutDown);
                 return Err(connection.error(trouble, "shutdown", after));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::ProgressBar;
 use rigline::Phase;
+use rigline::json::{Json, Kind, RawJson};
 use rigline_std::host::{Agent, CallContext, CallResult, Outcome, Shutdown};
 use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
@@ -32,10 +33,10 @@ pub(crate) struct Arguments {
     #[arg(value_name = "NAME=VALUE")]
     values: Vec<String>,
     /// Its arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
-    #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json)]
-    args: Option<Value>,
+    #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json_text)]
+    args: Option<String>,
     /// How long the call may take [default: 30s; namel3ss: as the tool is bound, else 10s]
-    #[arg(long, value_name = "DURATION", value_parser = connect::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = connect::time_limit)]
     timeout: Option<Duration>,
     /// The part of the task: setup, verify or cleanup
     #[arg(long, value_parser = phase)]
@@ -99,7 +100,7 @@ impl Arguments {
                 return Err(Failure::usage("--expect-version: a namel3ss tool has no version"));
             }
             // What a tool takes is written in the program that calls it.
-            asked.namel3ss(&self.arguments(&[&self.operation], Some(&Value::Bool(true)))?).await?
+            asked.namel3ss(self.arguments(&[&self.operation], Some(&Value::Bool(true)))?).await?
         };
         spinner.bar.finish_and_clear();
         if self.json {
@@ -144,7 +145,7 @@ impl Arguments {
             }
         };
         let called = tokio::select! {
-            called = host.call(&self.operation, &args, context) => called,
+            called = host.call_json(&self.operation, &args, context) => called,
             interruption = connect::interrupted() => {
                 spinner.bar.finish_and_clear();
                 // A program may put its hardware into the safe state first. A port or a socket that is closed says as much.
@@ -159,9 +160,11 @@ impl Arguments {
         let result = match called {
             Ok(result) => result,
             Err(error) => {
-                // What is there still must not be left running; what it says to that adds nothing.
+                // Said before what is there still is ended, which may take a while; what it says to that adds nothing.
+                let failure = Failure::of(&error);
+                failure.tell();
                 let _ = host.shutdown().await;
-                return Err(Failure::of(&error));
+                return Ok(failure.code);
             }
         };
         connect::print(&if self.json { as_json(&result) } else { as_text(&result) });
@@ -184,7 +187,7 @@ impl Arguments {
         if range.matches(&version) { Ok(()) } else { Err(no(format!("version {version} is not in {range}"))) }
     }
 
-    fn arguments(&self, operations: &[&str], schema: Option<&Value>) -> Result<Value, Failure> {
+    fn arguments(&self, operations: &[&str], schema: Option<&Value>) -> Result<String, Failure> {
         let Some(params) = schema else {
             let near = nearest(&self.operation, operations).map(|near| format!("; did you mean `{near}`?"));
             return Err(Failure::usage(format!(
@@ -194,10 +197,14 @@ impl Arguments {
                 operations.join(", ")
             )));
         };
-        let mut args = match &self.args {
+        // Values as JSON text, so that numbers keep their digits.
+        let mut args: Map<String, Value> = match self.args.as_deref().map(|text| Json::parse(text.as_bytes())) {
             None => Map::new(),
-            Some(Value::Object(args)) => args.clone(),
-            Some(_) => return Err(Failure::usage("--args: expected a JSON object")),
+            Some(Ok(args)) if args.kind() == Kind::Object => {
+                args.members().map(|(name, value)| (name.to_string(), value.as_str().into())).collect()
+            }
+            Some(Ok(_)) => return Err(Failure::usage("--args: expected a JSON object")),
+            Some(Err(error)) => return Err(Failure::usage(format!("--args: not JSON: {error}"))),
         };
         let properties = params.get("properties").and_then(Value::as_object);
         let mut given = Vec::new();
@@ -210,7 +217,7 @@ impl Arguments {
             }
             given.push(name);
             let schema = properties.and_then(|properties| properties.get(name));
-            args.insert(name.to_owned(), typed(text, schema));
+            args.insert(name.to_owned(), typed(text, schema).into());
         }
         let names: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
         let closed = params.get("additionalProperties") == Some(&Value::Bool(false));
@@ -236,8 +243,15 @@ impl Arguments {
                 ));
             }
         }
-        let args = Value::Object(args);
-        check(&self.operation, params, &args)?;
+        let members: Vec<String> = args
+            .iter()
+            .map(|(name, text)| format!("{}:{}", Value::from(name.as_str()), text.as_str().unwrap_or_default()))
+            .collect();
+        let mut args = format!("{{{}}}", members.join(",")).into_bytes();
+        // On one line, as two of the protocols need it.
+        let args = RawJson::from_checked(&mut args).unwrap_or(RawJson::NULL).to_string();
+        let bad = |error: serde_json::Error| Failure::usage(format!("{}: {error}", self.operation));
+        check(&self.operation, params, &serde_json::from_str(&args).map_err(bad)?)?;
         Ok(args)
     }
 
@@ -273,8 +287,8 @@ fn phase(text: &str) -> Result<Phase, String> {
     }
 }
 
-/// A value as its schema wants it: text that can be read as what is wanted is that, anything else is a string.
-fn typed(text: &str, schema: Option<&Value>) -> Value {
+/// A value as its schema wants it, as JSON text: what can be read as what is wanted is that, anything else is a string.
+fn typed(text: &str, schema: Option<&Value>) -> String {
     let wants = |name: &str| match schema.and_then(|schema| schema.get("type")) {
         Some(Value::String(wanted)) => wanted == name,
         Some(Value::Array(wanted)) => wanted.iter().any(|wanted| wanted == name),
@@ -292,9 +306,9 @@ fn typed(text: &str, schema: Option<&Value>) -> Value {
                 Value::Object(_) => wants("object"),
             };
             // Without a type to go by, only what cannot be meant as text is taken as JSON.
-            if fits || !knows && !value.is_string() { value } else { Value::String(text.to_owned()) }
+            if fits || !knows && !value.is_string() { text.trim().to_owned() } else { Value::from(text).to_string() }
         }
-        Err(_) => Value::String(text.to_owned()),
+        Err(_) => Value::from(text).to_string(),
     }
 }
 

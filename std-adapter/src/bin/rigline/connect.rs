@@ -58,7 +58,7 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
     pub(crate) wait: Duration,
     /// How long the extension may take to start [default: 10s]
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s", hide_default_value = true)]
+    #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "10s", hide_default_value = true)]
     pub(crate) start_timeout: Duration,
     /// The extension's own settings: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE", value_parser = json)]
@@ -197,6 +197,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(duration).map_err(|error| error.to_string())
 }
 
+/// A limit on time, which there must be some of.
+pub(crate) fn time_limit(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|limit| if limit.is_zero() { Err("must be more than 0s".to_owned()) } else { Ok(limit) })
+}
+
 /// Where to listen. A port alone is one on the loopback address.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
@@ -216,8 +221,15 @@ pub(crate) fn append(path: &Path) -> Result<std::fs::File, Failure> {
 
 /// Reads JSON from the argument itself, from `@FILE`, or from standard input (`-`).
 pub(crate) fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(&json_text(text)?).map_err(|error| format!("not JSON: {error}"))
+}
+
+/// As [`json`], and leaves the text as it is, the digits of its numbers too.
+pub(crate) fn json_text(text: &str) -> Result<String, String> {
     let text = text_of(text)?;
-    serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| format!("not JSON: {error}"))
+    let text = text.trim_start_matches('\u{feff}').trim();
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| format!("not JSON: {error}"))?;
+    Ok(text.to_owned())
 }
 
 /// The argument itself, the text of `@FILE`, or standard input (`-`).

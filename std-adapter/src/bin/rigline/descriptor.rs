@@ -7,7 +7,7 @@ use rigline_std::amplifier::{self, Descriptor, ModuleKind, Transport};
 use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
 
-use crate::connect::ProtocolName;
+use crate::connect::{self, ProtocolName};
 
 /// Write the Amplifier module descriptor of an extension, or check one
 #[derive(Debug, Args)]
@@ -53,11 +53,11 @@ impl Arguments {
         let result = if self.check { self.check() } else { self.describe() };
         match result {
             Ok(text) => {
-                print!("{text}");
+                connect::print(&text);
                 ExitCode::SUCCESS
             }
             Err(error) => {
-                eprintln!("rigline descriptor: {error}");
+                connect::complain(format_args!("rigline descriptor: {error}"));
                 ExitCode::FAILURE
             }
         }

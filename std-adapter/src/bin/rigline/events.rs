@@ -11,6 +11,8 @@ use rigline::Event;
 use rigline::event::Member;
 use rigline_std::amplifier::{Entry, LogReader, check_taxonomy};
 
+use crate::connect;
+
 /// Read, filter, check and print a log of Amplifier events, of any size
 ///
 /// Exit code 1 if a line is no event, or, with --taxonomy, lacks what its name asks for.
@@ -55,7 +57,7 @@ impl Arguments {
             match File::open(&self.file) {
                 Ok(file) => Box::new(BufReader::with_capacity(64 << 10, file)),
                 Err(error) => {
-                    eprintln!("rigline events: {}: {error}", self.file.display());
+                    connect::complain(format_args!("rigline events: {}: {error}", self.file.display()));
                     return ExitCode::from(2);
                 }
             }
@@ -66,7 +68,7 @@ impl Arguments {
             // Whoever read is satisfied.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("rigline events: {}: {error}", self.file.display());
+                connect::complain(format_args!("rigline events: {}: {error}", self.file.display()));
                 ExitCode::from(3)
             }
         }
@@ -82,7 +84,7 @@ impl Arguments {
                 Err(fault) => {
                     faulty += 1;
                     out.flush()?;
-                    eprintln!("line {number}: {fault}");
+                    connect::complain(format_args!("line {number}: {fault}"));
                     continue;
                 }
             };
@@ -96,7 +98,7 @@ impl Arguments {
                 if !faults.is_empty() {
                     out.flush()?;
                 }
-                faults.iter().for_each(|fault| eprintln!("line {number}: {fault}"));
+                faults.iter().for_each(|fault| connect::complain(format_args!("line {number}: {fault}")));
             }
             if self.json {
                 out.write_all(text)?;

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::connect;
+
 /// Write a starter extension into a new folder: it builds, and its tests pass
 ///
 /// Until the crates are published it depends on them by path: on the checkout that built this command, or on --path.
@@ -65,13 +67,13 @@ impl Arguments {
     pub(crate) fn run(&self) -> ExitCode {
         match create(self) {
             Ok(folder) => {
-                println!("wrote {}", folder.display());
                 let firmware = if self.firmware.is_some() { " && cargo firmware" } else { "" };
-                println!("next: cd {} && cargo test{firmware}", folder.display());
+                let folder = folder.display();
+                connect::print(&format!("wrote {folder}\nnext: cd {folder} && cargo test{firmware}\n"));
                 ExitCode::SUCCESS
             }
             Err(error) => {
-                eprintln!("rigline new: {error}");
+                connect::complain(format_args!("rigline new: {error}"));
                 ExitCode::from(2)
             }
         }

@@ -141,7 +141,7 @@ impl Asked<'_> {
     /// module's name and version.
     pub(crate) async fn amplifier(
         &self,
-        args: impl FnOnce(&[&str], Option<&Value>, (&str, &str)) -> Result<Value, Failure>,
+        args: impl FnOnce(&[&str], Option<&Value>, (&str, &str)) -> Result<String, Failure>,
     ) -> Result<Told, Failure> {
         let mut host = self.peer.amplifier(self.connection)?;
         if let Some(path) = &self.more.events {
@@ -163,7 +163,7 @@ impl Asked<'_> {
         let is_known = names.contains(&self.operation);
         let schema = is_known.then(|| description.inputs.get(self.operation).unwrap_or(&any));
         let args = match args(&names, schema, (&description.name, &description.version)) {
-            Ok(args) => args.to_string(),
+            Ok(args) => args,
             Err(failure) => {
                 host.close().await;
                 return Err(failure);
@@ -193,7 +193,7 @@ impl Asked<'_> {
     }
 
     /// Calls a namel3ss tool.
-    pub(crate) async fn namel3ss(&self, payload: &Value) -> Result<Told, Failure> {
+    pub(crate) async fn namel3ss(&self, payload: String) -> Result<Told, Failure> {
         let mut host = self.peer.namel3ss(self.connection)?;
         if self.more.handshake {
             host.project.settings.python_tools.service_handshake_required = Some(true);
@@ -208,12 +208,7 @@ impl Asked<'_> {
         }
         // Before the call, so that what cannot be written is told before anything runs.
         let mut traces = self.more.trace.as_deref().map(connect::append).transpose()?;
-        let call = ToolCall {
-            tool: self.operation.to_owned(),
-            payload: payload.to_string(),
-            timeout: self.timeout,
-            ..ToolCall::default()
-        };
+        let call = ToolCall { tool: self.operation.to_owned(), payload, timeout: self.timeout, ..ToolCall::default() };
         let (result, trace) = tokio::select! {
             called = host.call(&call) => called,
             interruption = connect::interrupted() => return Err(interruption),

@@ -1,12 +1,13 @@
 //! `rigline namel3ss-shim`: a program that namel3ss can start in its interpreter's place.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use rigline_std::target::{Exec, Target};
+
+use crate::connect;
 
 /// Write a program that namel3ss's local runner can start as `PROGRAM -c SOURCE`, and that runs TARGET
 ///
@@ -29,7 +30,7 @@ impl Arguments {
         match self.write() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("rigline namel3ss-shim: {error}");
+                connect::complain(format_args!("rigline namel3ss-shim: {error}"));
                 ExitCode::from(2)
             }
         }
@@ -60,7 +61,10 @@ impl Arguments {
             shell_words::join(words)
         );
         match &self.output {
-            None => std::io::stdout().write_all(script.as_bytes()).map_err(|error| error.to_string()),
+            None => {
+                connect::print(&script);
+                Ok(())
+            }
             Some(path) => {
                 fs::write(path, script).map_err(|error| format!("{}: {error}", path.display()))?;
                 #[cfg(unix)]
