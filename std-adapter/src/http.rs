@@ -355,7 +355,7 @@ async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Ne
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             // RFC 9112 §6.1: what follows such a message cannot be told apart from it.
-            if refusal.status == StatusCode::BAD_REQUEST {
+            if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             response

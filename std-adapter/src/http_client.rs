@@ -173,7 +173,11 @@ async fn exchange(url: &str, token: Option<&str>, body: Vec<u8>, limit: usize) -
 fn judge(status: StatusCode, headers: &hyper::HeaderMap, body: Vec<u8>) -> Result<Vec<u8>, HttpError> {
     match status {
         status if status.is_success() && body.is_empty() => Err(HttpError::Empty { status: status.as_u16() }),
-        status if status.is_success() => Ok(body),
+        // RFC 8259 §8.1: a byte order mark may be passed over.
+        status if status.is_success() => Ok(match body.strip_prefix(b"\xEF\xBB\xBF") {
+            Some(text) => text.to_vec(),
+            None => body,
+        }),
         status if status.is_redirection() => Err(HttpError::Redirect {
             status: status.as_u16(),
             location: headers

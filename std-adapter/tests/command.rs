@@ -66,6 +66,7 @@ fn exit_codes() {
         (&["describe", "exec:sleep 30", "--start-timeout", "200ms"], 124, "it has written nothing at all"),
         (&["describe", "tcp:nowhere"], 2, "tcp:HOST:PORT"),
         (&["describe"], 2, "TARGET"),
+        (&["call", "sim", "identify", "--timeout", "0s"], 2, "must be more than 0s"),
         (&["dscribe"], 2, "describe"),
     ];
     for (arguments, code, text) in table {
@@ -158,6 +159,15 @@ fn arguments_are_typed_by_the_schema() {
         (schema(r#"{\"type\":\"array\"}"#), "x=[1,2]", r#"{"x":[1,2]}"#),
         (schema(r#"{\"type\":\"object\"}"#), r#"x={"a":1}"#, r#"{"x":{"a":1}}"#),
         ("{}".to_owned(), "x=4", r#"{"x":4}"#),
+        // FC-41: digits are kept.
+        (schema(r#"{\"type\":\"integer\"}"#), "x=12345678901234567890123", r#"{"x":12345678901234567890123}"#),
+        (schema(r#"{\"type\":\"number\"}"#), "x=9007199254740993.10", r#"{"x":9007199254740993.10}"#),
+        ("{}".to_owned(), "x=1e3", r#"{"x":1e3}"#),
+        (
+            "{}".to_owned(),
+            "--args={\"x\":-0,\r\n\"y\":[18446744073709551616]}",
+            r#"{"x":-0,"y":[18446744073709551616]}"#,
+        ),
         ("{}".to_owned(), "x=3V3", r#"{"x":"3V3"}"#),
         ("true".to_owned(), "x=y", r#"{"x":"y"}"#),
     ];
@@ -222,8 +232,22 @@ fn expected_versions() {
 
 #[test]
 fn an_output_that_nobody_reads_is_no_panic() {
-    for arguments in [&["call", "sim", "measure", "channel=3V3"][..], &["describe", "sim"], &["help"]] {
-        let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("log"), "no event\n".repeat(10_000)).unwrap();
+    for arguments in [
+        &["call", "sim", "measure", "channel=3V3"][..],
+        &["describe", "sim"],
+        &["help"],
+        &["check", "sim", "--case", "handshake"],
+        &["descriptor", "sim"],
+        &["events", "log", "--check"],
+        &["namel3ss-shim", "sim"],
+        &["new", "starter"],
+        &["ports"],
+        &["rig", "--help"],
+    ] {
+        let mut child =
+            command(arguments).current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let mut errors = String::new();
         child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
@@ -233,9 +257,16 @@ fn an_output_that_nobody_reads_is_no_panic() {
             "{arguments:?}: {errors}"
         );
     }
-    let mut child = command(&["call", "sim", "power", "rail=3V3", "on=true"]).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stderr.take());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    for (arguments, code) in [
+        (&["call", "sim", "power", "rail=3V3", "on=true"][..], 0),
+        (&["events", "log"], 1),
+        (&["descriptor", "exec:false"], 1),
+        (&["new", "starter"], 2),
+    ] {
+        let mut child = command(arguments).current_dir(&folder).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{arguments:?}");
+    }
 }
 
 #[test]

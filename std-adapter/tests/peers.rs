@@ -213,6 +213,7 @@ async fn local_tools_of_all_kinds() {
         (r#"echo '{"ok":false,"error":{"type":"ValueError","message":"x"}}'; exit 1"#, "ValueError: x"),
         ("echo oops >&2; exit 1", "crashed"),
         ("exit 0", "no response"),
+        (r#"printf '\357\273\277{"ok":true,"result":1.10}\r\n'"#, "1.10"),
         (r#"echo debug; echo '{"ok":true}'"#, "has printed \\\"debug\\\""),
         ("sleep 60 & sleep 60", "did not end within 1.5s"),
         (r#"(sleep 60 &) ; echo '{"ok":true,"result":7}'"#, "7"),

@@ -230,7 +230,7 @@ mod tests {
     fn logs_of_any_origin() {
         let long = format!("{{\"id\":\"{}\"}}", "x".repeat(300));
         let log = format!(
-            "\u{FEFF}{{\"id\":\"1\",\"ts\":1,\"event\":\"a\",\"component\":\"c\"}}\r\n\n  \n{long}\nnope\n{{\"id\":\"2\",\"ts\":2,\"event\":\"b\",\"component\":\"c\"}}"
+            "\u{FEFF}{{\"id\":\"1\",\"ts\":1,\"event\":\"a\",\"component\":\"c\"}}\r\n\n  \n{long}\nnope\n\u{FEFF}{{\"id\":\"2\",\"ts\":2,\"event\":\"b\",\"component\":\"c\"}}"
         );
         let mut reader = LogReader::new(log.as_bytes(), 200);
         let mut seen = Vec::new();

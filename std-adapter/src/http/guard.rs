@@ -33,6 +33,11 @@ impl Guard {
             let text = "Content-Length and Transfer-Encoding must not stand in one request";
             return Err(refusal(StatusCode::BAD_REQUEST, text));
         }
+        // RFC 9112 §6.1: what is not understood is 501. hyper takes the last coding for the only one.
+        let encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
+        if !encodings.into_iter().all(|encoding| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+            return Err(refusal(StatusCode::NOT_IMPLEMENTED, "Transfer-Encoding: only chunked is understood"));
+        }
         let host = self.check_host(request)?;
         self.check_origin(headers, &host)?;
         self.check_token(headers)
@@ -156,6 +161,8 @@ mod tests {
             (403, &[("host", "evil.example"), ("origin", "http://evil.example")]),
             (403, &[("host", "localhost"), ("sec-fetch-site", "cross-site")]),
             (200, &[("host", "localhost"), ("sec-fetch-site", "none")]),
+            (200, &[("host", "localhost"), ("transfer-encoding", "Chunked")]),
+            (501, &[("host", "localhost"), ("transfer-encoding", "gzip, chunked")]),
         ] {
             assert_eq!(status(&guard, headers), expected, "{headers:?}");
         }

@@ -75,7 +75,8 @@ impl Reply {
     ///
     /// A reply that has other lines before it is not taken, since the real host does not either; the error shows the first.
     pub fn parse(text: &[u8]) -> Result<Self, ReplyError> {
-        let text = text.trim_ascii();
+        // RFC 8259 §8.1: a byte order mark may be passed over.
+        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii();
         if text.is_empty() {
             return Err(ReplyError::Empty);
         }

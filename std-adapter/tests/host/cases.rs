@@ -378,6 +378,32 @@ const CASES: &[Case] = &[
         events: &[],
     },
     Case {
+        // FC-41: the same number, in another spelling, is the same id; and no other number is.
+        name: "fc41 ids that come back respelt",
+        script: r#"
+            init
+            read
+            say {"jsonrpc":"2.0","id":$id.0,"result":{"success":true,"message":"fraction"}}
+            read
+            say {"jsonrpc":"2.0","id":$ide0,"result":{"success":true,"message":"exponent"}}
+            read
+            say {"jsonrpc":"2.0","id":"$id","result":{"success":true,"message":"text"}}
+            read
+            say {"jsonrpc":"2.0","id":$id0e-1,"result":{"success":true,"message":"shifted"}}
+            read
+            say {"jsonrpc":"2.0","id":$id.5,"result":{"success":true,"message":"no"}}
+            say {"jsonrpc":"2.0","id":$ide1,"result":{"success":true,"message":"no"}}
+            say {"jsonrpc":"2.0","id":-$id,"result":{"success":true,"message":"no"}}
+            say {"jsonrpc":"2.0","id":"$id ","result":{"success":true,"message":"no"}}
+            say {"jsonrpc":"2.0","id":18446744073709551616,"result":{"success":true,"message":"no"}}
+            say {"jsonrpc":"2.0","id":1e400,"result":{"success":true,"message":"no"}}
+            say {"jsonrpc":"2.0","id":$id,"result":{"success":true,"message":"itself"}}
+            forever"#,
+        start: "",
+        calls: &["fraction", "exponent", "text", "shifted", "itself"],
+        events: &[],
+    },
+    Case {
         name: "fc11 replies around 64 KiB and of megabytes",
         script: "init\npadded 65535\npadded 65536\npadded 65537\npadded 1048576\npadded 5242880\nok\nforever",
         start: "",
@@ -467,6 +493,12 @@ fn shutdowns() -> Vec<Ending> {
             Box::new(clean),
         ),
         ("it waits for the end of its input", "init\nack\nread\nexit 0", Box::new(clean)),
+        // FC-08 (e): it says nothing any more, and is not waited for.
+        (
+            "its output is closed",
+            "init\nclose-output\nforever",
+            Box::new(|report| report.killed && !report.acknowledged),
+        ),
         ("it had ended before", "init\nexit 4", Box::new(|report| report.exit.unwrap().to_string() == "exit status 4")),
         (
             "shutdown is refused",
