@@ -48,6 +48,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -225,8 +226,11 @@ impl Server {
     /// Listens at `address`; with port 0 at a free one, which [`address`](Self::address) gives.
     pub fn bind(address: impl ToSocketAddrs, options: Options) -> io::Result<Self> {
         let path = &options.path;
-        if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || path == handshake::PATH {
-            let text = format!("{path:?} is no path for tools: it must begin with a slash, and not be the handshake's");
+        let is_of_url = path.is_ascii() && path.parse::<PathAndQuery>().is_ok();
+        if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || !is_of_url || path == handshake::PATH {
+            let text = format!(
+                "{path:?} is no path for tools: it must begin with a slash, be as URLs have it, and not be the handshake's"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let listener = TcpListener::bind(address)?;
@@ -332,7 +336,9 @@ struct Service {
 
 fn router(service: &Arc<Service>) -> Router {
     let router = match service.options.protocol {
+        // A `*` or `:` in a path of the user's choice means nothing else.
         Protocol::Namel3ss => Router::new()
+            .without_v07_checks()
             .route(&service.options.path, post(invoke).fallback(not_allowed))
             .route(handshake::PATH, post(handshake).fallback(not_allowed)),
         _ => Router::new()

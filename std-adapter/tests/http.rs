@@ -220,7 +220,13 @@ fn namel3ss() {
         let (status, text) = handshake(body);
         assert!(status == 200 && text.starts_with(r#"{"ok":false,"#), "{body}: {text}");
     }
-    assert!(Server::bind("127.0.0.1:0", Options::namel3ss().path("tools")).is_err());
+    for bad in ["tools", "", "/a b", "/a?b", "/{a}", "/é", "/capabilities/handshake"] {
+        assert!(Server::bind("127.0.0.1:0", Options::namel3ss().path(bad)).is_err(), "{bad}");
+    }
+    server.stop().unwrap();
+    let server = Running::start(Options::namel3ss().path("/:my/*tools"));
+    assert_eq!(server.post("/:my/*tools", "{}").0, 200);
+    assert_eq!(server.post("/your/tools", "{}").0, 404);
     server.stop().unwrap();
 }
 
