@@ -220,6 +220,19 @@ fn logs_by_verbosity() {
     assert_eq!(rigline(&["call", "sim", "measure", "-v", "-q"]).status.code(), Some(2));
 }
 
+/// What an extension says must not drive the terminal.
+#[test]
+fn escape_sequences_are_not_passed_on() {
+    let log =
+        r#"{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{\"level\":\"info\",\"message\":\"a\\u001b[31mb\"}}"#;
+    let reply = r#"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":true,\"message\":\"c\\u001b]0;dA\",\"outputs\":{\"e\":\"\\u0007f\"}}}"#;
+    let steps = format!(r#"printf "%s\n%s\n%s\n" "$(printf "\033]0;t")" "{log}" "{reply}""#);
+    let (out, errors) = texts(&rigline(&["call", &shell("{}", &steps), "go"]));
+    assert!(out.contains("c\u{FFFD}]0;dA") && out.contains("\u{FFFD}f"), "{out}{errors}");
+    assert!(errors.contains("skipped: \u{FFFD}]0;t") && errors.contains("a\u{FFFD}[31mb"), "{errors}");
+    assert!(!format!("{out}{errors}").contains(['\u{1b}', '\u{7}']), "{out}{errors}");
+}
+
 #[test]
 fn expected_versions() {
     let target = || shell("{}", r#"echo "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":true}}""#);

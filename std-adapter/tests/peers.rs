@@ -112,7 +112,12 @@ async fn amplifier_modules_that_misbehave() {
         (answer(r#"printf '{"ok":true,"result":null}'"#), r#"Ok(Ok("null"))"#),
         (answer(r#"echo '{"ok":false,"error":{"code":"forbidden","message":"no","details":{"a":1}}}'"#), "forbidden"),
         (answer(r#"echo '{"ok":"yes"}'"#), "expected true or false"),
-        (answer(r#"echo '{"ok":false,"error":"text"}'"#), "error: "),
+        // FC-55, as this protocol has it.
+        (answer(r#"echo '{"ok":false,"error":"text"}'"#), r#"code: "internal", message: "text", details: None"#),
+        (answer(r#"echo '{"ok":false}'"#), "gave no reason"),
+        (answer(r#"echo '{"ok":false,"error":null}'"#), "gave no reason"),
+        (answer(r#"echo '{"ok":false,"error":{"message":"m"}}'"#), r#"code: "internal", message: "m""#),
+        (answer(r#"echo '{"ok":false,"error":{"code":5,"message":null,"details":[1]}}'"#), r#"code: "5", message: "{"#),
         (answer("echo 'panic: boom' >&2; exit 3"), "panic: boom"),
         ("exit 0".to_owned(), "Gone"),
         ("exec sleep 60".to_owned(), "Timeout"),

@@ -551,13 +551,22 @@ fn read(answer: &str) -> Result<Invocation, CallError> {
             Some(result) => Ok(Ok(result.as_str().to_owned())),
             None => Err(bad("result: required, but missing", answer)),
         },
-        Some(false) => match json.get("error") {
-            Some(error) => {
-                let error = ModuleError::parse(error.as_bytes());
-                error.map(Err).map_err(|fault| bad(format!("error: {fault}"), answer))
-            }
-            None => Err(bad("error: required, but missing", answer)),
-        },
+        Some(false) => Ok(Err(failure(json.get("error").unwrap_or(Json::NULL)))),
         None => Err(bad("ok: expected true or false", answer)),
     }
+}
+
+/// What a module says of its failure; one in another shape than §4's is a failure all the same, with the best text there is.
+fn failure(error: Json<'_>) -> ModuleError {
+    if let Ok(error) = ModuleError::parse(error.as_bytes()) {
+        return error;
+    }
+    let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
+    let member = |name: &str| error.get(name).filter(|value| !value.is_null()).map(plain);
+    let message = match error.is_null() {
+        true => "it failed, and gave no reason".to_owned(),
+        false => member("message").unwrap_or_else(|| plain(error)),
+    };
+    let details = error.get("details").and_then(|details| serde_json::from_str(details.as_str()).ok());
+    ModuleError { code: member("code").unwrap_or_else(|| "internal".to_owned()), message, details }
 }

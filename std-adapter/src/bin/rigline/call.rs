@@ -107,13 +107,13 @@ impl Arguments {
             connect::print(&peer::as_json(&result));
         } else {
             match &result {
-                Ok(result) => connect::print(&peer::as_text(result)),
+                Ok(result) => connect::print(&connect::printable(&peer::as_text(result))),
                 Err(fault) => {
                     if let Some(details) = &fault.details {
-                        connect::print(&peer::as_text(&details.to_string()));
+                        connect::print(&connect::printable(&peer::as_text(&details.to_string())));
                     }
                     let text = format!("{} failed: {}: {}", self.operation, fault.code, fault.message);
-                    connect::complain(format_args!("rigline: {text}"));
+                    connect::complain(format_args!("rigline: {}", connect::printable(&text)));
                 }
             }
         }
@@ -167,8 +167,9 @@ impl Arguments {
                 return Ok(failure.code);
             }
         };
-        connect::print(&if self.json { as_json(&result) } else { as_text(&result) });
+        connect::print(&if self.json { as_json(&result) } else { connect::printable(&as_text(&result)) });
         if let Some(failure) = result.failure().filter(|_| !self.json) {
+            let failure = connect::printable(&failure);
             connect::complain(format_args!("rigline: {} failed: {failure}", self.operation));
         }
         match host.shutdown().await {

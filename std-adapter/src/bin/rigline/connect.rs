@@ -115,7 +115,7 @@ impl Failure {
 
     /// Says it, and gives the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
-        complain(format_args!("rigline: {}", self.text));
+        complain(format_args!("rigline: {}", printable(&self.text)));
         ExitCode::from(self.code)
     }
 
@@ -184,6 +184,12 @@ pub(crate) fn roots() -> Roots {
 /// Writes a line to standard error, if anybody reads that.
 pub(crate) fn complain(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// What others have said, without what would drive the terminal, such as set its title.
+pub(crate) fn printable(text: &str) -> String {
+    let is_odd = |char: char| char.is_control() && char != '\n' && char != '\t';
+    text.replace("\r\n", "\n").replace(is_odd, "\u{FFFD}")
 }
 
 /// Writes to standard output. That nobody reads it is no fault: the command goes on, and its exit code still counts.
@@ -267,7 +273,8 @@ pub(crate) fn show(event: &Event, verbose: bool, quiet: bool) {
         Level::Error => ("\x1b[31m", "\x1b[0m"),
     };
     let who = if is_ours { format!("[{}] ", event.extension) } else { String::new() };
-    complain(format_args!("{start}{} {who}{}{end}", clock_time(event.time), event.kind));
+    let text = printable(&event.kind.to_string());
+    complain(format_args!("{start}{} {who}{text}{end}", clock_time(event.time)));
 }
 
 /// The time of day in UTC, to milliseconds.

@@ -143,5 +143,5 @@ fn pretty(event: &Event<'_>) -> String {
         }
     }
     // What a log holds must not drive the terminal.
-    line.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect()
+    connect::printable(&line).replace(['\n', '\t'], "\u{FFFD}")
 }

@@ -277,6 +277,7 @@ impl View {
 
     fn print(&self, colour: &str, text: &str) {
         let time = connect::clock_time(SystemTime::now());
+        let text = connect::printable(text);
         if self.colour {
             connect::complain(format_args!("\x1b[{colour}m{time} {text}\x1b[0m"));
         } else {

@@ -220,7 +220,7 @@ impl Asked<'_> {
         match result {
             Ok(called) => {
                 if self.connection.verbose && !called.stderr.is_empty() {
-                    connect::complain(called.stderr.trim_end());
+                    connect::complain(connect::printable(called.stderr.trim_end()));
                 }
                 Ok(match called.result {
                     Ok(result) => (Ok(result), connect::SUCCESS),
