@@ -302,6 +302,21 @@ async fn packs_settings_and_traces() {
     assert_eq!(trace.capability_checks[0].reason, "coverage_missing");
     let (result, trace) = host.call(&call("risky")).await;
     assert!(result.unwrap().result.is_ok() && trace.unsafe_override);
+    // A time limit is more than none, and has an end.
+    for (seconds, is_right) in
+        [("0", false), ("-1", false), ("nan", false), ("0.5", true), ("inf", true), ("9223372036854775807", true)]
+    {
+        let settings = format!("[python_tools]\ntimeout_seconds = {seconds}\n");
+        fs::write(folder.path().join("namel3ss.toml"), settings).unwrap();
+        let project = Project::load(folder.path(), &[]);
+        assert_eq!(project.is_ok(), is_right, "{seconds}");
+        if let Ok(project) = project {
+            let python = std::mem::take(&mut host.python);
+            host = Host::new(project);
+            host.python = python;
+            assert!(host.call(&call("measure")).await.0.unwrap().result.is_ok(), "{seconds}");
+        }
+    }
     // One name, one meaning: at load, not at the call.
     fs::write(folder.path().join(".namel3ss/tools.yaml"), tools.replace("own", "measure")).unwrap();
     assert!(Project::load(folder.path(), &[]).unwrap_err().to_string().contains("is the project's too"));
@@ -450,6 +465,21 @@ fn any_target_behind_both_protocols() {
     let server = Server::start(&["serve", &old, "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
     let (code, _, errors) = rigline(&["call", &server.url, "fail", "--protocol", "amplifier"], "");
     assert_eq!((code, errors.trim()), (1, "rigline: fail failed: internal: no power"));
+}
+
+/// FC-41: numbers are not read on their way, they keep their digits.
+#[test]
+fn a_relay_keeps_digits() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen").display().to_string();
+    let keeping = format!("while read -r line; do printf '%s\\n' \"$line\" >> '{seen}'");
+    let old = script(folder.path(), "old", &GEVALS_ONLY.replace("while read -r line; do", &keeping));
+    let args = r#"{"n":12345678901234567890123,"f":1.10,"m":-0,"e":1e400}"#;
+    let line = format!("{{\"op\":\"look\",\"args\":{args}}}\n");
+    let (code, text, errors) = rigline(&["bridge", &old, "--protocol", "amplifier"], &line);
+    assert!(code == 0 && text.starts_with(r#"{"ok":true"#), "{text}{errors}");
+    let seen = fs::read_to_string(&seen).unwrap();
+    assert!(seen.contains(&format!("\"args\":{args}")), "{seen}");
 }
 
 /// What passes a relay: codes and details, time limits and what comes after them, an end and a new start, events.

@@ -271,7 +271,7 @@ impl Host {
             return Err(CallError::Arguments);
         }
         let start = Instant::now();
-        let answer = self.ask(op, Some(args), self.timeout + self.grace).await;
+        let answer = self.ask(op, Some(args), self.timeout.saturating_add(self.grace)).await;
         let invocation = answer.and_then(|answer| read(&answer));
         self.tell(op, start, &invocation)?;
         invocation

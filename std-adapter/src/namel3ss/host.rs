@@ -20,6 +20,9 @@ use crate::target::Target;
 /// The time limit where nothing says any: "Timeouts".
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// No longer limit is kept: a year. Clocks end somewhere.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What the real host gives its interpreter: the tool side of its own package.
 const PYTHON_RUNNER: &str = "from namel3ss.runtime.tools.python_subprocess import _RUNNER\nexec(_RUNNER)\n";
 
@@ -186,8 +189,7 @@ impl Host {
     }
 
     fn raw_timeout(&self) -> Duration {
-        let seconds = self.project.settings.python_tools.timeout_seconds;
-        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TIMEOUT)
+        self.project.settings.python_tools.timeout_seconds.map_or(TIMEOUT, duration)
     }
 
     async fn post(&self, url: &str, text: &str) -> Result<String, RunError> {
@@ -222,14 +224,13 @@ impl Host {
     }
 
     fn timeout(&self, call: &ToolCall, binding: &Binding) -> Duration {
-        let seconds = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         binding
             .timeout_ms
             .map(Duration::from_millis)
-            .or_else(|| seconds(binding.timeout_seconds))
+            .or_else(|| binding.timeout_seconds.map(duration))
             .or(call.timeout)
-            .or_else(|| seconds(self.project.settings.python_tools.timeout_seconds))
-            .unwrap_or(TIMEOUT)
+            .unwrap_or_else(|| self.raw_timeout())
+            .min(LONGEST)
     }
 
     fn guarantees(&self, tool: &str) -> Guarantees {
@@ -278,6 +279,11 @@ impl Host {
         let packs = self.project.packs.iter().flat_map(|(_, pack)| pack.entrypoints.keys());
         packs.chain(self.project.bindings.tools.keys()).find(|name| plain(name) == wanted).cloned()
     }
+}
+
+/// Seconds that have been checked to be more than none.
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
 }
 
 fn describe(trace: &mut Trace, resolved: &Resolved<'_>, timeout: Duration) {

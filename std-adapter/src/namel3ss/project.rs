@@ -201,5 +201,10 @@ fn settings(path: &Path) -> Result<Settings, BindingsError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Settings::default()),
         Err(source) => return Err(BindingsError::Read { path: path.to_owned(), source }),
     };
-    toml::from_str(&text).map_err(|error| BindingsError::Invalid { path: path.to_owned(), reason: error.to_string() })
+    let invalid = |reason: String| BindingsError::Invalid { path: path.to_owned(), reason };
+    let settings: Settings = toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+    if settings.python_tools.timeout_seconds.is_some_and(|seconds| seconds.is_nan() || seconds <= 0.0) {
+        return Err(invalid("python_tools.timeout_seconds: a timeout must be positive".into()));
+    }
+    Ok(settings)
 }

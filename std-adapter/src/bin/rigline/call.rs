@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Its arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
     #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json_text)]
     args: Option<String>,
-    /// How long the call may take [default: 30s; namel3ss: as the tool is bound, else 10s]
+    /// How long the call may take, which must be more than 0s [default: 30s; namel3ss: as the tool is bound, else 10s]
     #[arg(long, value_name = "DURATION", value_parser = connect::time_limit)]
     timeout: Option<Duration>,
     /// The part of the task: setup, verify or cleanup

@@ -156,7 +156,7 @@ impl Arguments {
         let is_left_out =
             self.connection.quiet && result.outcome != Outcome::Fail || is_hopeless && !self.connection.verbose;
         if !(self.json || is_left_out) {
-            connect::print(&as_text(result, self.connection.verbose));
+            connect::print(&connect::printable(&as_text(result, self.connection.verbose)));
         }
     }
 

@@ -31,7 +31,11 @@ impl Arguments {
             match self.peer.protocol {
                 ProtocolName::Amplifier => {
                     let (raw, manifest) = peer::describe_amplifier(&self.connection, &self.peer).await?;
-                    connect::print(&if self.json { format!("{raw:#}\n") } else { as_text(&manifest) });
+                    connect::print(&if self.json {
+                        format!("{raw:#}\n")
+                    } else {
+                        connect::printable(&as_text(&manifest))
+                    });
                     return Ok(connect::SUCCESS);
                 }
                 ProtocolName::Namel3ss => {
@@ -44,7 +48,7 @@ impl Arguments {
             }
             let host = self.connection.open(self.connection.options()).await?;
             let manifest = host.describe();
-            connect::print(&if self.json { as_json(&manifest)? } else { as_text(&manifest) });
+            connect::print(&if self.json { as_json(&manifest)? } else { connect::printable(&as_text(&manifest)) });
             host.shutdown().await.map_err(|error| Failure::of(&error))?;
             Ok(connect::SUCCESS)
         })

@@ -65,7 +65,7 @@ impl Arguments {
                     found if found.is_empty() => same += 1,
                     found => {
                         different += 1;
-                        connect::print(&format!("- {expected}\n+ {line}\n"));
+                        connect::print(&connect::printable(&format!("- {expected}\n+ {line}\n")));
                         found.iter().for_each(|text| connect::print(&format!("    {text}\n")));
                     }
                 },
