@@ -66,6 +66,10 @@ fn exit_codes() {
         (&["describe", "exec:sleep 30", "--start-timeout", "200ms"], 124, "it has written nothing at all"),
         (&["describe", "tcp:nowhere"], 2, "tcp:HOST:PORT"),
         (&["describe"], 2, "TARGET"),
+        (&["descriptor", "http://127.0.0.1:1"], 3, "cannot connect"),
+        (&["descriptor", "no:such"], 2, "no kind of target"),
+        (&["descriptor", "--check", "/no/such/file"], 2, "/no/such/file"),
+        (&["descriptor", "--check", "Cargo.toml"], 1, "Cargo.toml: "),
         (&["call", "sim", "identify", "--timeout", "0s"], 2, "must be more than 0s"),
         (&["dscribe"], 2, "describe"),
     ];
@@ -273,7 +277,7 @@ fn an_output_that_nobody_reads_is_no_panic() {
     for (arguments, code) in [
         (&["call", "sim", "power", "rail=3V3", "on=true"][..], 0),
         (&["events", "log"], 1),
-        (&["descriptor", "exec:false"], 1),
+        (&["descriptor", "exec:false"], 3),
         (&["new", "starter"], 2),
     ] {
         let mut child = command(arguments).current_dir(&folder).stderr(Stdio::piped()).spawn().unwrap();

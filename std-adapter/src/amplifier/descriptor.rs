@@ -114,7 +114,9 @@ impl Descriptor {
     /// assert!(fault.unwrap_err().to_string().starts_with("/kind: "));
     /// ```
     pub fn parse(text: &str) -> Result<Self, DescriptorError> {
-        let value: Value = serde_json::from_str(text).map_err(|error| DescriptorError::Syntax(error.to_string()))?;
+        // RFC 8259 §8.1: a byte order mark may be passed over.
+        let value: Value = serde_json::from_str(text.trim_start_matches('\u{FEFF}'))
+            .map_err(|error| DescriptorError::Syntax(error.to_string()))?;
         Self::from_value(value)
     }
 
@@ -122,7 +124,10 @@ impl Descriptor {
     pub fn from_value(value: Value) -> Result<Self, DescriptorError> {
         let faults: Vec<_> = validator().iter().flat_map(|validator| validator.iter_errors(&value)).collect();
         if !faults.is_empty() {
-            let text = |fault: &jsonschema::ValidationError<'_>| format!("{}: {fault}", fault.instance_path());
+            let text = |fault: &jsonschema::ValidationError<'_>| match fault.instance_path().as_str() {
+                "" => fault.to_string(),
+                path => format!("{path}: {fault}"),
+            };
             return Err(DescriptorError::Schema(faults.iter().map(text).collect()));
         }
         serde_json::from_value(value).map_err(|error| DescriptorError::Schema(vec![error.to_string()]))
@@ -163,23 +168,24 @@ mod tests {
 
     #[test]
     fn what_breaks_the_schema() {
-        for (text, place) in [
-            ("[]", ""),
-            (r#"{"name":"m"}"#, ""),
-            (r#"{"name":1,"kind":"tool","transport":{"type":"stdio"},"capabilities":[]}"#, "/name"),
-            (r#"{"name":"m","kind":"Tool","transport":{"type":"stdio"},"capabilities":[]}"#, "/kind"),
-            (r#"{"name":"m","kind":"tool","transport":{"type":"grpc"},"capabilities":[]}"#, "/transport/type"),
-            (r#"{"name":"m","kind":"tool","transport":{},"capabilities":[]}"#, "/transport"),
+        for (text, start) in [
+            ("[]", "[] is not"),
+            (r#"{"name":"m"}"#, "\"kind\" is a required"),
+            (r#"{"name":1,"kind":"tool","transport":{"type":"stdio"},"capabilities":[]}"#, "/name: "),
+            (r#"{"name":"m","kind":"Tool","transport":{"type":"stdio"},"capabilities":[]}"#, "/kind: "),
+            (r#"{"name":"m","kind":"tool","transport":{"type":"grpc"},"capabilities":[]}"#, "/transport/type: "),
+            (r#"{"name":"m","kind":"tool","transport":{},"capabilities":[]}"#, "/transport: "),
             (
                 r#"{"name":"m","kind":"tool","transport":{"type":"stdio","command":"rig"},"capabilities":[]}"#,
-                "/transport/command",
+                "/transport/command: ",
             ),
-            (r#"{"name":"m","kind":"tool","transport":{"type":"stdio"},"capabilities":[1]}"#, "/capabilities/0"),
-            (r#"{"name":"m","kind":"tool","transport":{"type":"stdio"},"capabilities":[],"version":2}"#, "/version"),
+            (r#"{"name":"m","kind":"tool","transport":{"type":"stdio"},"capabilities":[1]}"#, "/capabilities/0: "),
+            (r#"{"name":"m","kind":"tool","transport":{"type":"stdio"},"capabilities":[],"version":2}"#, "/version: "),
         ] {
             let Err(DescriptorError::Schema(faults)) = Descriptor::parse(text) else { panic!("{text}") };
-            assert!(faults.iter().any(|fault| fault.starts_with(&format!("{place}: "))), "{text}: {faults:?}");
+            assert!(faults.iter().any(|fault| fault.starts_with(start)), "{text}: {faults:?}");
         }
         assert!(matches!(Descriptor::parse("{"), Err(DescriptorError::Syntax(_))));
+        assert!(matches!(Descriptor::parse("\u{FEFF}[]"), Err(DescriptorError::Schema(_))));
     }
 }

@@ -7,9 +7,12 @@ use rigline_std::amplifier::{self, Descriptor, ModuleKind, Transport};
 use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
 
-use crate::connect::{self, ProtocolName};
+use crate::connect::{self, Failure, ProtocolName};
+use crate::peer;
 
 /// Write the Amplifier module descriptor of an extension, or check one
+///
+/// Exit codes: 0 success, 1 it is no descriptor, 2 usage, 3 the extension could not be talked to, 124 timed out.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The extension; with --check, a file
@@ -56,24 +59,24 @@ impl Arguments {
                 connect::print(&text);
                 ExitCode::SUCCESS
             }
-            Err(error) => {
-                connect::complain(format_args!("rigline descriptor: {error}"));
-                ExitCode::FAILURE
-            }
+            Err(failure) => failure.tell(),
         }
     }
 
-    fn check(&self) -> Result<String, String> {
-        let text = std::fs::read_to_string(&self.target).map_err(|error| format!("{}: {error}", self.target))?;
-        let descriptor = Descriptor::parse(&text).map_err(|error| format!("{}: {error}", self.target))?;
+    fn check(&self) -> Result<String, Failure> {
+        let text = std::fs::read_to_string(&self.target)
+            .map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
+        let descriptor = Descriptor::parse(&text)
+            .map_err(|error| Failure { code: connect::FAILED, text: format!("{}: {error}", self.target) })?;
         Ok(format!("{} is the descriptor of {}\n", self.target, descriptor.name))
     }
 
-    fn describe(&self) -> Result<String, String> {
+    fn describe(&self) -> Result<String, Failure> {
         if self.protocol == ProtocolName::Namel3ss {
-            return Err("a namel3ss tool does not say what it is: ask by gevals or amplifier".into());
+            return Err(Failure::usage("a namel3ss tool does not say what it is: ask by gevals or amplifier"));
         }
-        let target: Target = self.target.parse().map_err(|error| format!("{}: {error}", self.target))?;
+        let target: Target =
+            self.target.parse().map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
         let transport = match &target {
             Target::Exec(exec) => {
                 let command = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
@@ -88,20 +91,21 @@ impl Arguments {
                 ),
             },
         };
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })?;
         let (name, version, kind, capabilities) = runtime.block_on(async {
             if self.protocol == ProtocolName::Amplifier || matches!(target, Target::Http(_)) {
-                let mut host = amplifier::Host::new(&target, &Options::default()).map_err(|error| error.to_string())?;
-                let description = host.describe().await.map_err(|error| error.to_string())?;
+                let mut host =
+                    amplifier::Host::new(&target, &Options::default()).map_err(|error| peer::failure_of(&error))?;
+                let description = host.describe().await.map_err(|error| peer::failure_of(&error))?;
                 host.close().await;
                 return Ok((description.name, description.version, Some(description.kind), description.capabilities));
             }
-            let host = Host::connect(&target, Options::default()).await.map_err(|error| error.to_string())?;
+            let host = Host::connect(&target, Options::default()).await.map_err(|error| Failure::of(&error))?;
             let manifest = host.describe();
             let _ = host.shutdown().await;
             let names = manifest.operations.iter().map(|operation| operation.name.clone()).collect();
-            Ok::<_, String>((manifest.name.clone(), manifest.version.clone(), None, names))
+            Ok::<_, Failure>((manifest.name.clone(), manifest.version.clone(), None, names))
         })?;
         let kind = self.kind.map(Into::into).or(kind).unwrap_or_default();
         let version = Some(version).filter(|version| !version.is_empty());

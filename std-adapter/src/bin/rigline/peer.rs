@@ -249,7 +249,7 @@ impl Asked<'_> {
     }
 }
 
-fn failure_of(error: &CallError) -> Failure {
+pub(crate) fn failure_of(error: &CallError) -> Failure {
     let is_timeout = matches!(error, CallError::Timeout { .. } | CallError::Http(HttpError::Timeout { .. }));
     let code = if is_timeout { connect::TIMED_OUT } else { connect::NO_ANSWER };
     Failure { code, text: error.to_string() }
