@@ -510,17 +510,25 @@ impl<'m> Engine<'m> {
         Writer::new(self.memory.get_mut(..limit).unwrap_or_default())
     }
 
-    /// JSON-RPC 2.0 §6.
+    /// JSON-RPC 2.0 §6. An array none of whose members tells JSON-RPC is taken as the last protocol seen, as all else that
+    /// tells none.
     fn begin_batch(&mut self, bracket: usize) -> Done {
         let line = self.framer.line();
+        let (length, protocol) = (line.len(), self.protocol.spoken());
         if let Err(error) = crate::json::check::check(line) {
-            return Done::Reply(parse_error(&mut self.writer_for_line(), Protocol::Gevals, error));
+            return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
         }
         let (mut members, mut reserve) = (0, 0);
+        let mut is_json_rpc = protocol == Protocol::Gevals;
         for member in Json::of_checked(line).elements() {
             members += 1;
             reserve += reserve_for(member.as_bytes(), &mut self.spans);
+            is_json_rpc |= told(&self.spans) == Some(Protocol::Gevals);
         }
+        if !is_json_rpc {
+            return self.message(0, length);
+        }
+        self.protocol = Protocol::Gevals;
         let refusal = match members {
             0 => "an empty batch",
             1..=rpc::MAX_BATCH if reserve + 3 <= self.memory.len() => {

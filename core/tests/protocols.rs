@@ -210,6 +210,56 @@ fn what_cannot_be_read_is_answered_as_the_last_protocol_seen() {
     assert!(lines[5].contains("-32600"), "{}", lines[5]);
 }
 
+/// An array tells JSON-RPC by its members, and nothing if none of them does.
+#[test]
+fn arrays_after_another_protocol() {
+    let health = r#"{"op":"health"}"#;
+    let batch = r#"[1,{"jsonrpc":"2.0","id":1,"method":"x"}]"#;
+    for (line, answer, after) in [
+        ("[", r#"{"ok":false,"error":{"code":"bad_request","message":"Parse error"#, r#"{"ok":false"#),
+        ("[]", r#"{"ok":false,"error":{"code":"bad_request","message":"op: required"#, r#"{"ok":false"#),
+        (
+            r#"[{"op":"health"}]"#,
+            r#"{"ok":false,"error":{"code":"bad_request","message":"op: required"#,
+            r#"{"ok":false"#,
+        ),
+        (batch, r#"[{"jsonrpc":"2.0","id":null,"error":{"code":-32600"#, r#"{"jsonrpc":"2.0","id":null"#),
+    ] {
+        let lines = answers(None, &[health, line, "{"]);
+        assert!(lines[1].starts_with(answer) && lines[2].starts_with(after), "{line}: {lines:?}");
+    }
+    let lines = answers(None, &[r#"{"protocol_version":1}"#, "[]", " [1]"]);
+    assert!(lines[1..].iter().all(|line| line.contains("a request must be an object")), "{lines:?}");
+    assert!(answers(None, &["[]"])[0].contains("-32600"));
+}
+
+/// The real host's bindings must have a positive limit, and it sends no other.
+#[test]
+fn a_namel3ss_time_limit_is_positive() {
+    for (limit, runs) in [
+        ("1", true),
+        ("1e3", true),
+        ("2.0", true),
+        ("4294967295", true),
+        ("null", true),
+        ("0", false),
+        ("-0", false),
+        ("0.0", false),
+        ("-1", false),
+        ("0.5", false),
+        ("4294967296", false),
+        ("\"5\"", false),
+    ] {
+        let line = format!(r#"{{"protocol_version":1,"tool":"measure rail","payload":{{}},"timeout_ms":{limit}}}"#);
+        let answer = &answers(None, &[&line])[0];
+        assert_eq!(answer.starts_with(r#"{"ok":true"#), runs, "{limit}: {answer}");
+        assert!(
+            runs || answer.contains("ProtocolError") && answer.contains("timeout_ms: expected"),
+            "{limit}: {answer}"
+        );
+    }
+}
+
 #[test]
 fn a_pinned_protocol_takes_every_line() {
     let lines = answers(Some(Protocol::Namel3ss), &[r#"{"op":"health"}"#, "[]"]);
