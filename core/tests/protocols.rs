@@ -322,6 +322,47 @@ fn what_overtakes_a_call_is_told_by_the_protocol() {
     }
 }
 
+/// What cannot be read is answered as the last protocol seen, whether or not a call runs when it comes.
+#[test]
+fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
+    let gevals = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"session","context":{}}}"#;
+    let amplifier = r#"{"op":"session"}"#;
+    let namel3ss = r#"{"protocol_version":1,"tool":"session"}"#;
+    let batch = format!("[{gevals}]");
+    let faults = [("{", "-32700", "bad_request", "ProtocolError"), ("[", "-32700", "bad_request", "ProtocolError")];
+    for first in [gevals, amplifier, namel3ss] {
+        for second in [gevals, amplifier, namel3ss, &batch] {
+            for (fault, in_gevals, in_amplifier, in_namel3ss) in faults {
+                let (mut request, mut reply) = ([0; 2048], [0; 2048]);
+                let module = Module::default();
+                let memory = Memory { request: &mut request, reply: &mut reply };
+                let mut engine = Engine::new(module.manifest(), memory).unwrap();
+                let lines = format!("{first}\n{second}\n{fault}\n");
+                engine.space()[..lines.len()].copy_from_slice(lines.as_bytes());
+                engine.commit(lines.len());
+                let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
+                let mut memory = [0; 600];
+                let answer = String::from_utf8(run.background.answer(&mut memory).unwrap().to_vec()).unwrap();
+                let expected = match second {
+                    _ if second == amplifier => in_amplifier,
+                    _ if second == namel3ss => in_namel3ss,
+                    _ => in_gevals,
+                };
+                assert!(answer.contains(expected), "{lines}{answer}");
+                assert!(run.background.answer(&mut [0; 600]).is_none());
+                // The line that was kept has its turn, and what comes behind it is told by it.
+                engine.complete(Ok(Outcome::DONE));
+                assert!(matches!(engine.step(), Step::Write(_)));
+                engine.space()[..2].copy_from_slice(b"{\n");
+                engine.commit(2);
+                let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
+                let answer = String::from_utf8(run.background.answer(&mut memory).unwrap().to_vec()).unwrap();
+                assert!(answer.contains(expected), "{lines}{answer}");
+            }
+        }
+    }
+}
+
 /// What each kind of failure is called: the seven reserved codes of Amplifier (§4), and Python's names.
 #[test]
 fn every_failure_by_its_name() {
