@@ -896,7 +896,7 @@ impl Background<'_> {
             if text.trim_ascii_start().first() == Some(&b'[') {
                 match crate::json::check::check(text) {
                     Ok(()) => {
-                        if !pinned && tells_json_rpc(text, spans) {
+                        if !pinned && protocol.spoken() != Protocol::Gevals && tells_json_rpc(text, spans) {
                             *protocol = Protocol::Gevals;
                         }
                         peeked.keep();
