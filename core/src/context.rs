@@ -176,7 +176,7 @@ impl<'a> Context<'a> {
                 Ok(text) => self.clock.aside(level, core::str::from_utf8(text).unwrap_or_default()),
                 Err(_) => self.clock.aside(level, "a log line was longer than the log buffer"),
             }
-            return;
+            return self.logs.withdraw();
         }
         gevals::write_log(&mut out, level, message);
         data(&mut out);
@@ -254,7 +254,8 @@ pub struct Scratch<'a> {
 
 /// Where log lines go. A shell has one of its own.
 pub trait LogSink {
-    /// Memory for one whole line, its newline included; what does not fit it is dropped.
+    /// Memory for one whole line, its newline included; what does not fit it is dropped. Each time it was asked for,
+    /// [`commit`](Self::commit), [`withdraw`](Self::withdraw) or [`dropped`](Self::dropped) says what became of it.
     fn room(&mut self) -> &mut [u8];
 
     /// Takes the first `length` bytes of [`room`](Self::room): one line, with its newline.

@@ -98,6 +98,8 @@ pub struct Engine<'m> {
     finished: bool,
     /// The protocol of the last message; what cannot be read is answered in it.
     protocol: Protocol,
+    /// The same of the last message that was looked at ahead of its turn.
+    ahead: Protocol,
     /// Whether every message is taken as one of `protocol`.
     pinned: bool,
     gate: Option<&'m dyn Gate>,
@@ -260,6 +262,7 @@ impl<'m> Engine<'m> {
             batch: None,
             finished: false,
             protocol: Protocol::default(),
+            ahead: Protocol::default(),
             pinned: false,
             gate: None,
             spans: rpc::NO_SPANS,
@@ -435,13 +438,14 @@ impl<'m> Engine<'m> {
         // Its line is done with.
         let _ = self.framer.space();
         self.reply.silent(0);
+        self.look_on();
         let (_, tail) = self.framer.held();
         let run = self.evals.waiting()?;
         self.state = State::Completed(Done::Nothing);
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
         let background = Background {
             tail,
-            protocol: self.protocol,
+            protocol: &mut self.ahead,
             pinned: self.pinned,
             spans: &mut self.spans,
             evals: &self.evals,
@@ -510,12 +514,18 @@ impl<'m> Engine<'m> {
         Writer::new(self.memory.get_mut(..limit).unwrap_or_default())
     }
 
-    /// JSON-RPC 2.0 §6.
+    /// JSON-RPC 2.0 §6. An array none of whose members tells JSON-RPC is taken as the last protocol seen, as all else that
+    /// tells none.
     fn begin_batch(&mut self, bracket: usize) -> Done {
         let line = self.framer.line();
+        let (length, protocol) = (line.len(), self.protocol.spoken());
         if let Err(error) = crate::json::check::check(line) {
-            return Done::Reply(parse_error(&mut self.writer_for_line(), Protocol::Gevals, error));
+            return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
         }
+        if protocol != Protocol::Gevals && !tells_json_rpc(line, &mut self.spans) {
+            return self.message(0, length);
+        }
+        self.protocol = Protocol::Gevals;
         let (mut members, mut reserve) = (0, 0);
         for member in Json::of_checked(line).elements() {
             members += 1;
@@ -734,6 +744,7 @@ impl<'m> Engine<'m> {
         if let State::Eval = self.state {
             return self.run_eval();
         }
+        self.look_on();
         let State::Running(Running { request, message, protocol, timeout }) = &self.state else { return None };
         let (request, message, protocol) = (*request, *message, *protocol);
         let (line, tail) = self.framer.held();
@@ -771,7 +782,7 @@ impl<'m> Engine<'m> {
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
         let background = Background {
             tail,
-            protocol: self.protocol,
+            protocol: &mut self.ahead,
             pinned: self.pinned,
             spans: &mut self.spans,
             #[cfg(feature = "waza")]
@@ -779,6 +790,19 @@ impl<'m> Engine<'m> {
         };
         Some(Run { work, scratch, background })
     }
+
+    /// What [`Background`] looks at comes behind the lines that were kept, or behind the one in hand.
+    fn look_on(&mut self) {
+        if !self.framer.has_kept() {
+            self.ahead = self.protocol;
+        }
+    }
+}
+
+/// Whether an array is JSON-RPC's: a member tells it.
+fn tells_json_rpc(array: &[u8], spans: &mut Spans) -> bool {
+    let mut members = Json::of_checked(array).elements();
+    members.any(|member| rpc::scan(member.as_bytes(), spans).is_ok() && told(spans) == Some(Protocol::Gevals))
 }
 
 /// The method and the parameters of a request that is waza's.
@@ -829,7 +853,8 @@ fn empty_object(text: &mut [u8], protocol: Protocol, spans: &Spans) -> Option<Sp
 #[derive(Debug)]
 pub struct Background<'s> {
     tail: Tail<'s>,
-    protocol: Protocol,
+    /// As the engine's own, but of the lines that were looked at here.
+    protocol: &'s mut Protocol,
     pinned: bool,
     /// The members of the line that is looked at; those of the running call are not needed any more.
     spans: &'s mut Spans,
@@ -862,29 +887,37 @@ impl Background<'_> {
             return None;
         }
         let limit = memory.len().saturating_sub(1);
-        let (protocol, pinned) = (self.protocol, self.pinned);
-        let protocol_of = |spans: &Spans| told(spans).filter(|_| !pinned).unwrap_or(protocol);
-        let spans = &mut *self.spans;
+        let pinned = self.pinned;
+        let (spans, protocol) = (&mut *self.spans, &mut *self.protocol);
         let end = loop {
             let mut peeked = self.tail.peek()?;
             let text = &*peeked.line();
             let mut out = Writer::new(memory.get_mut(..limit).unwrap_or_default());
             if text.trim_ascii_start().first() == Some(&b'[') {
                 match crate::json::check::check(text) {
-                    Ok(()) => peeked.keep(),
+                    Ok(()) => {
+                        if !pinned && protocol.spoken() != Protocol::Gevals && tells_json_rpc(text, spans) {
+                            *protocol = Protocol::Gevals;
+                        }
+                        peeked.keep();
+                    }
                     Err(error) => {
-                        let end = parse_error(&mut out, protocol, error);
+                        let end = parse_error(&mut out, *protocol, error);
                         peeked.discard();
                         break end;
                     }
                 }
                 continue;
             }
-            let end = match rpc::scan(text, spans) {
-                Err(error) => Some(parse_error(&mut out, protocol, error)),
+            let checked = rpc::scan(text, spans);
+            if checked.is_ok() && !pinned {
+                *protocol = told(spans).unwrap_or(*protocol);
+            }
+            let end = match checked {
+                Err(error) => Some(parse_error(&mut out, *protocol, error)),
                 #[cfg(feature = "amplifier")]
-                Ok(()) if protocol_of(spans) == Protocol::Amplifier => health(&mut out, text, spans),
-                Ok(()) if protocol_of(spans) != Protocol::Gevals => None,
+                Ok(()) if *protocol == Protocol::Amplifier => health(&mut out, text, spans),
+                Ok(()) if *protocol != Protocol::Gevals => None,
                 Ok(()) => match rpc::classify(text, spans) {
                     #[cfg(feature = "waza")]
                     Envelope::Request => {

@@ -170,7 +170,7 @@ pub struct CallContext<'a> {
     pub workdir: Option<Text<'a>>,
     /// The part of the task the call belongs to.
     pub phase: Phase,
-    /// The limit on the call's time, in nanoseconds. The shell keeps it; a handler need not.
+    /// The limit on the call's time, in nanoseconds: never zero. The shell keeps it; a handler need not.
     pub timeout_nanos: Option<u64>,
     pub(crate) env: Option<Json<'a>>,
     /// What the agent under test was asked and answered; in the verify phase only.

@@ -182,6 +182,11 @@ impl<'b> Framer<'b> {
         self.buf.get(self.state.held_at..self.state.held).unwrap_or_default()
     }
 
+    /// Whether lines wait that were looked at ahead of their turn.
+    pub(crate) fn has_kept(&self) -> bool {
+        self.state.start < self.state.kept
+    }
+
     /// End of input: what is there of a last line without an end becomes a line, or a [`TooLong`].
     ///
     /// Then [`next`](Self::next) gives what is left and after that `None`, and nothing more can be read until

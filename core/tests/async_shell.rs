@@ -232,3 +232,19 @@ fn back_pressure_during_a_call() {
         assert_eq!(replies, (0..50).map(|id| (id.to_string(), 0)).collect::<Vec<_>>());
     }
 }
+
+/// Logs that do not go out as lines take nothing from the room of those that do.
+#[cfg(all(feature = "amplifier", feature = "namel3ss"))]
+#[test]
+fn calls_of_several_protocols_log_one_after_the_other() {
+    let amplifier = r#"{"op":"work","args":{"ms":1,"logs":2}}"#;
+    let namel3ss = r#"{"protocol_version":1,"tool":"work","payload":{"ms":1,"logs":2}}"#;
+    let gevals = &execute("1", "work", r#"{"ms":1,"logs":2}"#);
+    for lines in [[amplifier, gevals], [namel3ss, gevals], [gevals, amplifier]] {
+        let mut script: Vec<_> = lines.iter().chain(&lines).map(line).collect();
+        script.push(In::At(50));
+        let served = wire(script).serve();
+        let logs = served.lines.iter().filter(|(_, line)| line.contains(r#""method":"log""#)).count();
+        assert_eq!((logs, served.lines.len() - logs), (4, 4), "{:?}", served.lines);
+    }
+}

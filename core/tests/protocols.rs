@@ -210,6 +210,56 @@ fn what_cannot_be_read_is_answered_as_the_last_protocol_seen() {
     assert!(lines[5].contains("-32600"), "{}", lines[5]);
 }
 
+/// An array tells JSON-RPC by its members, and nothing if none of them does.
+#[test]
+fn arrays_after_another_protocol() {
+    let health = r#"{"op":"health"}"#;
+    let batch = r#"[1,{"jsonrpc":"2.0","id":1,"method":"x"}]"#;
+    for (line, answer, after) in [
+        ("[", r#"{"ok":false,"error":{"code":"bad_request","message":"Parse error"#, r#"{"ok":false"#),
+        ("[]", r#"{"ok":false,"error":{"code":"bad_request","message":"op: required"#, r#"{"ok":false"#),
+        (
+            r#"[{"op":"health"}]"#,
+            r#"{"ok":false,"error":{"code":"bad_request","message":"op: required"#,
+            r#"{"ok":false"#,
+        ),
+        (batch, r#"[{"jsonrpc":"2.0","id":null,"error":{"code":-32600"#, r#"{"jsonrpc":"2.0","id":null"#),
+    ] {
+        let lines = answers(None, &[health, line, "{"]);
+        assert!(lines[1].starts_with(answer) && lines[2].starts_with(after), "{line}: {lines:?}");
+    }
+    let lines = answers(None, &[r#"{"protocol_version":1}"#, "[]", " [1]"]);
+    assert!(lines[1..].iter().all(|line| line.contains("a request must be an object")), "{lines:?}");
+    assert!(answers(None, &["[]"])[0].contains("-32600"));
+}
+
+/// The real host's bindings must have a positive limit, and it sends no other.
+#[test]
+fn a_namel3ss_time_limit_is_positive() {
+    for (limit, runs) in [
+        ("1", true),
+        ("1e3", true),
+        ("2.0", true),
+        ("4294967295", true),
+        ("null", true),
+        ("0", false),
+        ("-0", false),
+        ("0.0", false),
+        ("-1", false),
+        ("0.5", false),
+        ("4294967296", false),
+        ("\"5\"", false),
+    ] {
+        let line = format!(r#"{{"protocol_version":1,"tool":"measure rail","payload":{{}},"timeout_ms":{limit}}}"#);
+        let answer = &answers(None, &[&line])[0];
+        assert_eq!(answer.starts_with(r#"{"ok":true"#), runs, "{limit}: {answer}");
+        assert!(
+            runs || answer.contains("ProtocolError") && answer.contains("timeout_ms: expected"),
+            "{limit}: {answer}"
+        );
+    }
+}
+
 #[test]
 fn a_pinned_protocol_takes_every_line() {
     let lines = answers(Some(Protocol::Namel3ss), &[r#"{"op":"health"}"#, "[]"]);
@@ -269,6 +319,47 @@ fn what_overtakes_a_call_is_told_by_the_protocol() {
         engine.commit(lines.len());
         let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
         assert_eq!(run.background.answer(&mut [0; 600]).is_some(), overtakes, "{protocol:?}");
+    }
+}
+
+/// What cannot be read is answered as the last protocol seen, whether or not a call runs when it comes.
+#[test]
+fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
+    let gevals = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"session","context":{}}}"#;
+    let amplifier = r#"{"op":"session"}"#;
+    let namel3ss = r#"{"protocol_version":1,"tool":"session"}"#;
+    let batch = format!("[{gevals}]");
+    let faults = [("{", "-32700", "bad_request", "ProtocolError"), ("[", "-32700", "bad_request", "ProtocolError")];
+    for first in [gevals, amplifier, namel3ss] {
+        for second in [gevals, amplifier, namel3ss, &batch] {
+            for (fault, in_gevals, in_amplifier, in_namel3ss) in faults {
+                let (mut request, mut reply) = ([0; 2048], [0; 2048]);
+                let module = Module::default();
+                let memory = Memory { request: &mut request, reply: &mut reply };
+                let mut engine = Engine::new(module.manifest(), memory).unwrap();
+                let lines = format!("{first}\n{second}\n{fault}\n");
+                engine.space()[..lines.len()].copy_from_slice(lines.as_bytes());
+                engine.commit(lines.len());
+                let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
+                let mut memory = [0; 600];
+                let answer = String::from_utf8(run.background.answer(&mut memory).unwrap().to_vec()).unwrap();
+                let expected = match second {
+                    _ if second == amplifier => in_amplifier,
+                    _ if second == namel3ss => in_namel3ss,
+                    _ => in_gevals,
+                };
+                assert!(answer.contains(expected), "{lines}{answer}");
+                assert!(run.background.answer(&mut [0; 600]).is_none());
+                // The line that was kept has its turn, and what comes behind it is told by it.
+                engine.complete(Ok(Outcome::DONE));
+                assert!(matches!(engine.step(), Step::Write(_)));
+                engine.space()[..2].copy_from_slice(b"{\n");
+                engine.commit(2);
+                let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
+                let answer = String::from_utf8(run.background.answer(&mut memory).unwrap().to_vec()).unwrap();
+                assert!(answer.contains(expected), "{lines}{answer}");
+            }
+        }
     }
 }
 

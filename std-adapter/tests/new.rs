@@ -46,12 +46,12 @@ fn cargo(project: &Path, arguments: &[&str]) -> Output {
 fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = empty_folder("new-firmware");
+    // Not as this checkout, which may be around the folder.
+    std::fs::write(folder.join("rustfmt.toml"), "").unwrap();
     let made = new(&folder, &["power-switch", "--firmware", "rp2040"]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let project = folder.join("power-switch");
     let cargo = |arguments: &[&str]| cargo(&project, arguments);
-    // Not as this checkout, which may be around the folder.
-    std::fs::write(folder.join("rustfmt.toml"), "").unwrap();
     let formatted = cargo(&["fmt", "--all", "--check"]);
     assert!(formatted.status.success(), "{}", String::from_utf8_lossy(&formatted.stdout));
     let tested = cargo(&["test", "--offline"]);
@@ -146,10 +146,28 @@ fn names_that_the_program_or_yaml_use_otherwise_will_do() {
     }
 }
 
+/// Whatever the name's letters and length.
+#[test]
+fn what_is_written_is_formatted() {
+    let folder = empty_folder("new-formatted");
+    std::fs::write(folder.join("rustfmt.toml"), "").unwrap();
+    for name in
+        ["a", "blinky", "x9", "a-power-supply-controller", "an-extension-that-has-a-rather-long-name-for-a-folder"]
+    {
+        for (place, arguments) in [("desktop", &[][..]), ("firmware", &["--firmware", "rp2040"])] {
+            let place = folder.join(place);
+            std::fs::create_dir_all(&place).unwrap();
+            assert!(new(&place, &[&[name], arguments].concat()).status.success(), "{name}");
+            let formatted = cargo(&place.join(name), &["fmt", "--all", "--check"]);
+            assert!(formatted.status.success(), "{name}: {}", String::from_utf8_lossy(&formatted.stdout));
+        }
+    }
+}
+
 #[test]
 fn a_name_that_cannot_be_and_a_folder_that_is_there_are_refused() {
     let folder = empty_folder("new-refused");
-    for name in ["Power", "1st", "a b", "test", "../x", "", "rigline-std", "rigline-embassy"] {
+    for name in ["Power", "1st", "a b", "test", "../x", "", "rigline-std", "rigline-embassy", "fn", "gen"] {
         let refused = new(&folder, &[name]);
         assert_eq!(refused.status.code(), Some(2), "{name}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot be a package's name"), "{name}");

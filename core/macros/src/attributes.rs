@@ -1,5 +1,7 @@
 //! What `#[param(…)]`, `#[output(…)]` and `#[serde(…)]` say.
 
+use std::collections::HashSet;
+
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
 use syn::meta::ParseNestedMeta;
@@ -152,8 +154,8 @@ impl Member {
                 "default" if reads => this.read_default(&meta, ours)?,
                 "minimum" if ours && reads => this.minimum = Some(Number::bound(&meta.value()?.parse()?)?),
                 "maximum" if ours && reads => this.maximum = Some(Number::bound(&meta.value()?.parse()?)?),
-                "min_length" if ours && reads => this.min_length = Some(meta.value()?.parse()?),
-                "max_length" if ours && reads => this.max_length = Some(meta.value()?.parse()?),
+                "min_length" if ours && reads => this.min_length = Some(length(&meta)?),
+                "max_length" if ours && reads => this.max_length = Some(length(&meta)?),
                 "example" if ours => {
                     let value: Expr = meta.value()?.parse()?;
                     let json = text::json(&value).ok_or_else(|| {
@@ -223,13 +225,42 @@ fn each(
     attributes: &[Attribute],
     mut read: impl FnMut(ParseNestedMeta<'_>, bool) -> syn::Result<()>,
 ) -> syn::Result<()> {
+    let mut once = Once::default();
     for attribute in attributes {
         let ours = attribute.path().is_ident(derive.attribute());
         if ours || attribute.path().is_ident("serde") {
-            attribute.parse_nested_meta(|meta| read(meta, ours))?;
+            attribute.parse_nested_meta(|meta| {
+                if ours {
+                    once.check(&meta)?;
+                }
+                read(meta, ours)
+            })?;
         }
     }
     Ok(())
+}
+
+/// Refuses what is said twice, but for what makes a list.
+#[derive(Default)]
+pub(crate) struct Once(HashSet<String>);
+
+impl Once {
+    pub(crate) fn check(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
+        let name = name(meta);
+        match name.as_str() {
+            "alias" | "example" | "requires" | "guarantees" | "secrets" => Ok(()),
+            _ if self.0.insert(name.clone()) => Ok(()),
+            _ => Err(meta.error(format_args!("`{name}` is said twice: leave one of the two"))),
+        }
+    }
+}
+
+fn length(meta: &ParseNestedMeta<'_>) -> syn::Result<LitInt> {
+    let length: LitInt = meta.value()?.parse()?;
+    match length.base10_parse::<u32>() {
+        Ok(_) => Ok(length),
+        Err(_) => Err(syn::Error::new(length.span(), "expected a length: an integer from 0 to 4294967295")),
+    }
 }
 
 fn name(meta: &ParseNestedMeta<'_>) -> String {

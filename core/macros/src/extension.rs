@@ -12,6 +12,7 @@ use syn::{
     Attribute, FnArg, GenericParam, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, ReceiverKind, ReturnType, Token, Type,
 };
 
+use crate::attributes::Once;
 use crate::params::in_constants;
 use crate::text;
 
@@ -54,6 +55,15 @@ impl Faults {
     fn take<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.add(error)).ok()
     }
+
+    /// Our attributes go on methods; these are of another item.
+    fn no_method(&mut self, attributes: &mut Vec<Attribute>) {
+        for name in ["operation", "configure", "safe_state", "on_event", "run_task"] {
+            if let Some(attribute) = take_attribute(attributes, name) {
+                self.add(syn::Error::new_spanned(attribute, format_args!("#[{name}] goes on a method")));
+            }
+        }
+    }
 }
 
 /// What the attribute on the block says.
@@ -91,7 +101,9 @@ const GUARANTEES: [(&str, &str); 6] = [
 impl Said {
     fn read(attribute: TokenStream, faults: &mut Faults) -> Self {
         let mut this = Self::default();
+        let mut once = Once::default();
         let parser = syn::meta::parser(|meta| {
+            once.check(&meta)?;
             if meta.path.is_ident("name") {
                 this.name = Some(not_empty(meta.value()?.parse()?)?);
             } else if meta.path.is_ident("version") {
@@ -208,8 +220,19 @@ impl Methods {
         }
         let mut names = HashMap::new();
         for item in &mut block.items {
-            let ImplItem::Fn(function) = item else { continue };
-            if let Some(attribute) = take_attribute(function, "operation") {
+            let function = match item {
+                ImplItem::Fn(function) => function,
+                ImplItem::Const(item) => {
+                    faults.no_method(&mut item.attrs);
+                    continue;
+                }
+                ImplItem::Type(item) => {
+                    faults.no_method(&mut item.attrs);
+                    continue;
+                }
+                _ => continue,
+            };
+            if let Some(attribute) = take_attribute(&mut function.attrs, "operation") {
                 let Some(operation) = faults.take(Operation::read(&attribute, function)) else { continue };
                 if operation.cfg.is_empty()
                     && let Some(first) = names.insert(operation.name.clone(), operation.span)
@@ -228,7 +251,7 @@ impl Methods {
                 this.operations.push(operation);
             }
             for (name, place) in [("on_event", &mut this.on_event), ("run_task", &mut this.run_task)] {
-                let Some(attribute) = take_attribute(function, name) else { continue };
+                let Some(attribute) = take_attribute(&mut function.attrs, name) else { continue };
                 faults.take(attribute.meta.require_path_only());
                 if place.is_some() {
                     faults.add(syn::Error::new_spanned(attribute, format_args!("an extension has one #[{name}]")));
@@ -241,7 +264,7 @@ impl Methods {
                 });
             }
             for (name, place) in [("configure", &mut this.configure), ("safe_state", &mut this.safe_state)] {
-                let Some(attribute) = take_attribute(function, name) else { continue };
+                let Some(attribute) = take_attribute(&mut function.attrs, name) else { continue };
                 faults.take(attribute.meta.require_path_only());
                 let Some(method) = faults.take(Method::read(function)) else { continue };
                 if place.is_some() {
@@ -457,15 +480,15 @@ fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     })
 }
 
-/// Takes the attribute off a method: as `#[operation]`, or `#[rigline::operation]` for whoever likes it spelt out.
-fn take_attribute(function: &mut ImplItemFn, name: &str) -> Option<Attribute> {
+/// Takes the attribute off an item: as `#[operation]`, or `#[rigline::operation]` for whoever likes it spelt out.
+fn take_attribute(attributes: &mut Vec<Attribute>, name: &str) -> Option<Attribute> {
     let ours = |attribute: &Attribute| {
         let path = attribute.path();
         path.is_ident(name)
             || (path.segments.len() == 2 && path.segments[0].ident == "rigline" && path.segments[1].ident == name)
     };
-    let place = function.attrs.iter().position(ours)?;
-    Some(function.attrs.remove(place))
+    let place = attributes.iter().position(ours)?;
+    Some(attributes.remove(place))
 }
 
 impl Operation {
@@ -486,7 +509,9 @@ impl Operation {
             ));
         }
         if !matches!(attribute.meta, Meta::Path(_)) {
+            let mut once = Once::default();
             attribute.parse_nested_meta(|meta| {
+                once.check(&meta)?;
                 if meta.path.is_ident("name") {
                     let name = not_empty(meta.value()?.parse()?)?;
                     (this.name, this.span) = (name.value(), name.span());

@@ -216,7 +216,8 @@ impl<'a> Text<'a> {
     /// Whether the text is `name`; cheaper than comparing with a `str` where the other side is bytes already.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
         if self.raw == name {
-            return true;
+            // Escapes, if there are any, stand for less than what is written.
+            return !has_escapes(name);
         }
         if !has_escapes(self.raw) {
             return false;
@@ -389,4 +390,54 @@ fn unit(text: &[u8]) -> Option<u32> {
         code = code << 4 | u32::from(Some(value).filter(|_| digit.is_ascii_hexdigit())?);
     }
     Some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::{String, ToString};
+
+    /// By its decoded characters and by them only (RFC 8259 §8.3), whichever way the comparison goes.
+    #[test]
+    fn a_text_is_what_it_decodes_to() {
+        let raws = [
+            "",
+            "a",
+            "\\\\",
+            "\\n",
+            "\\\\n",
+            "\\u0041",
+            "\\\\u0041",
+            "A",
+            "\\u0000",
+            "a\\/b",
+            "a/b",
+            "\\u00e9",
+            "é",
+            "e\u{301}",
+            "\\ud83d\\ude00",
+            "😀",
+            "\\ud800",
+            "\\udc00\\ud800",
+            "\u{fffd}",
+            "a\\\\b",
+            "\\\"",
+            "\\u0022",
+            "ab",
+            "a\\u0062",
+        ];
+        for raw in raws {
+            let text = Text::of_checked(raw.as_bytes());
+            let decoded: String = serde_json::from_str(&std::format!("\"{raw}\"")).unwrap_or_else(|_| text.to_string());
+            assert_eq!(text.to_string(), decoded, "{raw}");
+            for other in raws {
+                let told = Text::of_checked(other.as_bytes());
+                assert_eq!(told == *decoded, told.to_string() == decoded, "{other} is {decoded}");
+                assert_eq!(told == text, told.to_string() == decoded, "{other} is {raw}");
+                assert_eq!(text == *other, decoded == other, "{raw} is {other}");
+            }
+            let mut memory = [0; 16];
+            assert_eq!(text.decode_into(&mut memory), Ok(&*decoded), "{raw}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! On lines, which the text does not define, each is an invoke input `{"op":…,"args":…,"session_id":…}`. The ops `health`
 //! and `describe` answer as those operations do; `{"op":"invoke","args":{"op":…,"args":…}}` is the same call spelt out. A
-//! member `id`, if there, comes back unchanged. One line in, one line out, in order.
+//! member `id`, if there, comes back unchanged. One line in, one line out, in order; but while a call is out, an async shell
+//! answers `health`, and what it cannot read, at once.
 
 use core::time::Duration;
 

@@ -9,6 +9,9 @@
 //! | timeout | error -32001 |
 //! | requirement not met | error -32002 |
 //! | does not fit a buffer, internal | error -32603 |
+//!
+//! `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). Without it, where it is null and where it is
+//! zero (as Go's own libraries have it) there is none; a negative one is -32602.
 
 use crate::context::Level as LogLevel;
 use crate::duration::GoDuration;

@@ -5,6 +5,9 @@
 //!
 //! `sandbox: true` is told to the handler and changes nothing else: it is the Python runner's own sandbox for Python code,
 //! and a native program is not run in it. What an extension does keep, it declares in [`Manifest::guarantees`].
+//!
+//! `timeout_ms` is the time limit of the call; without it, and where it is null, there is none. It must be positive, as the real
+//! host has it in its bindings: 0 is a `ProtocolError`, and nothing runs.
 
 use super::{Request, gevals};
 use crate::extension::FailureKind;
@@ -172,7 +175,7 @@ pub(crate) fn request(text: &[u8], spans: Spans<'_>, manifest: &Manifest) -> Res
     let timeout_nanos = match of(TIMEOUT_MS) {
         [] | [b'n', ..] => None,
         text => match Digits::new(text).map(|timeout| timeout.to_u32()) {
-            Some(Ok(millis)) => Some(u64::from(millis) * 1_000_000),
+            Some(Ok(millis @ 1..)) => Some(u64::from(millis) * 1_000_000),
             _ => return Err(Refusal::Timeout),
         },
     };
@@ -232,7 +235,7 @@ pub(crate) fn write_refusal(
     match refusal {
         Refusal::Malformed(fault) => out.text_part(fault),
         Refusal::Version => out.text_part("protocol_version: only 1 is supported"),
-        Refusal::Timeout => out.text_part("timeout_ms: expected an integer from 0 to 4294967295"),
+        Refusal::Timeout => out.text_part("timeout_ms: expected an integer from 1 to 4294967295"),
         Refusal::BadPayload => out.text_part("payload: expected an object"),
         Refusal::UnknownTool => {
             out.text_part("Unknown tool: ");

@@ -50,4 +50,19 @@ struct Read {
     a: u8,
 }
 
+#[derive(Params)]
+struct Twice<'a> {
+    #[param(minimum = 1, minimum = 2)]
+    a: u8,
+    #[param(example = 1, example = 2, alias = "c", alias = "d")]
+    b: u8,
+    e: &'a str,
+}
+
+#[derive(Params)]
+struct NoLength<'a> {
+    #[param(min_length = -1)]
+    a: &'a str,
+}
+
 fn main() {}

@@ -71,6 +71,19 @@ impl Drop for Rig {
     fn drop(&mut self) {}
 }
 
+struct Twice;
+
+#[rigline::extension(name = "twice", requires("a"), name = "again", requires("b"))]
+impl Twice {
+    #[operation(name = "a", name = "b")]
+    fn a(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    #[operation]
+    const B: u8 = 1;
+}
+
 #[rigline::extension]
 struct NotABlock;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use crate::connect;
 
@@ -91,6 +91,9 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
             "`{name}` cannot be a package's name: take lower-case letters, digits and dashes, a letter first"
         ));
     }
+    if TAKEN.contains(&name.as_str()) || KEYWORDS.contains(&name.as_str()) {
+        return Err(format!("`{name}` cannot be a package's name: Rust, Cargo or rigline uses it; take another"));
+    }
     let checkout = match &arguments.path {
         Some(path) => path.clone(),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
@@ -106,6 +109,7 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
         _ => format!("{}: {error}", folder.display()),
     })?;
     let type_name = type_name(name, files);
+    let mut sources = Vec::new();
     for (file, text) in files.iter().chain(COMMON) {
         let path = folder.join(file);
         let text = text
@@ -118,33 +122,54 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::write(&path, text))
             .map_err(|error| format!("{}: {error}", path.display()))?;
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push(path);
+        }
     }
+    format(&sources);
     Ok(folder)
 }
 
+/// Where lines break and what is imported first depends on the name's length and letters. Where there is no rustfmt nobody
+/// minds.
+fn format(sources: &[PathBuf]) {
+    let rustfmt = std::env::var_os("RUSTFMT").unwrap_or_else(|| "rustfmt".into());
+    let mut command = Command::new(rustfmt);
+    command.args(["--edition", "2024"]).args(sources);
+    let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+}
+
 fn is_package_name(name: &str) -> bool {
-    // What cargo refuses: keywords, the names of its own folders, and those of packages that it depends on by path.
-    const TAKEN: &[&str] = &[
-        "test",
-        "core",
-        "std",
-        "alloc",
-        "build",
-        "deps",
-        "examples",
-        "incremental",
-        "self",
-        "crate",
-        "rigline",
-        "rigline-embassy",
-        "rigline-macros",
-        "rigline-std",
-    ];
     name.starts_with(|char: char| char.is_ascii_lowercase())
         && name.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '-')
         && !name.ends_with('-')
-        && !TAKEN.contains(&name)
 }
+
+/// What cargo refuses: the names of its own folders, of the standard library, and of packages that it depends on by path.
+const TAKEN: &[&str] = &[
+    "alloc",
+    "build",
+    "core",
+    "deps",
+    "examples",
+    "incremental",
+    "proc-macro",
+    "rigline",
+    "rigline-embassy",
+    "rigline-macros",
+    "rigline-std",
+    "std",
+    "test",
+];
+
+/// Of all editions, as `cargo new` has them.
+#[rustfmt::skip]
+const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
+    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
 
 /// `power-meter` as `PowerMeter`; with `Extension` behind it where a program uses that name already, as it does `Context`.
 fn type_name(name: &str, files: Files) -> String {
