@@ -92,7 +92,7 @@ impl core::fmt::Display for Filled<'_> {
 }
 
 // The descriptions are short, so that the manifest fits the firmware's reply.
-#[rigline::extension(name = "rig", description = "A hardware-test rig, with what its tests and the benchmark need")]
+#[rigline::extension(name = "rig", description = "The rig, with what tests need")]
 #[allow(
     clippy::unused_self,
     clippy::needless_pass_by_value,
@@ -170,7 +170,7 @@ impl<B: Board> BenchRig<B> {
         cx.done("counted")
     }
 
-    /// Tell how many events it has worked off
+    /// Count its events
     #[operation]
     fn events(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         cx.output("events", &self.events)?;
@@ -185,7 +185,7 @@ impl<B: Board> BenchRig<B> {
         }
     }
 
-    /// Answer with a message of `length` bytes
+    /// Say `length` bytes
     #[operation]
     fn say(&mut self, args: Say<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let text = Filled(args.fill, args.length);
@@ -205,7 +205,7 @@ impl<B: Board> BenchRig<B> {
         cx.done("logged")
     }
 
-    /// Keep the processor for `ms`
+    /// Busy for `ms`
     #[operation]
     fn spin(&mut self, args: Spin, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let end = cx.now().after(Duration::from_millis(args.ms.into()));
@@ -221,7 +221,7 @@ impl<B: Board> BenchRig<B> {
         panic!("{}", args.text);
     }
 
-    /// Execute what is no instruction
+    /// Hard fault
     #[cfg(target_os = "none")]
     #[operation]
     fn fault(&mut self) -> Result<Outcome, Failure> {
