@@ -1,5 +1,6 @@
 //! Typed decoding against `serde_json`: what it takes we take, with the same value. The other way round there are the
-//! differences that `rigline::json::de` documents: integers in any spelling, and depth.
+//! differences that `rigline::json::de` documents: integers in any spelling, depth, and unknown members whose names have a
+//! lone surrogate, which are passed by.
 #![no_main]
 
 use std::borrow::Cow;
@@ -141,9 +142,15 @@ fn same<T: DeserializeOwned + Debug + PartialEq>(text: &[u8], integers: Integers
         (Ok(theirs), Ok(ours)) => assert_eq!(ours, theirs),
         (Ok(theirs), Err(error)) => panic!("{}: {error} instead of {theirs:?}", std::any::type_name::<T>()),
         (Err(_), Err(_)) => {}
-        (Err(_), Ok(_)) if integers == Integers::InOtherSpellings => {}
+        (Err(_), Ok(_)) if integers == Integers::InOtherSpellings || may_have_a_lone_surrogate(text) => {}
         (Err(error), Ok(ours)) => panic!("{}: {ours:?} instead of {error}", std::any::type_name::<T>()),
     }
+}
+
+fn may_have_a_lone_surrogate(text: &[u8]) -> bool {
+    let is_surrogate =
+        |escape: &[u8]| matches!(escape, [b'\\', b'u', b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F']);
+    text.windows(4).any(is_surrogate)
 }
 
 /// Floats have the very same bits. What is not finite in its type is refused; `serde_json` makes `f32::INFINITY` of `1e39`.
@@ -167,7 +174,7 @@ fn borrowed(text: &[u8]) {
     let mut ours = text.to_vec();
     let ours = from_checked::<Texts<&str>>(&mut ours);
     let theirs = serde_json::from_slice::<Texts<String>>(text);
-    assert_eq!(ours.is_ok(), theirs.is_ok());
+    assert!(ours.is_ok() == theirs.is_ok() || ours.is_ok() && may_have_a_lone_surrogate(text));
     if let (Ok(ours), Ok(theirs)) = (ours, theirs) {
         assert_eq!(ours.a, theirs.a);
         assert_eq!(ours.b, theirs.b);
