@@ -67,7 +67,8 @@ impl GoDuration {
     /// letters, `ms`, `s`, `m`, `h`), or `0` with neither.
     ///
     /// Accepts and refuses exactly what Go's `time.ParseDuration` does, with the same nanoseconds: a fraction is computed
-    /// as Go's 64-bit floating point would round it, then cut to whole nanoseconds.
+    /// as Go's 64-bit floating point would round it, then cut to whole nanoseconds. But for one: twice 2^63 ns, whose sum
+    /// wraps to nothing there, is [`Overflow`](ParseDurationError::Overflow) here.
     pub fn parse(text: &str) -> Result<Self, ParseDurationError> {
         Self::parse_bytes(text.as_bytes())
     }

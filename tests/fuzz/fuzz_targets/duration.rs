@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// `time.ParseDuration` of Go 1.22, step by step.
+/// `time.ParseDuration` of Go 1.22, step by step, but for its sum.
 mod go {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     pub(crate) fn parse_duration(mut s: &[u8]) -> Option<i64> {
@@ -78,7 +78,8 @@ mod go {
                     return None;
                 }
             }
-            d = d.wrapping_add(v);
+            // Go's wraps, which makes 0 of twice 2^63; ours does not.
+            d = d.checked_add(v)?;
             if d > 1 << 63 {
                 return None;
             }
