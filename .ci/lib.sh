@@ -30,16 +30,14 @@ add_target() {
 install_tools() {
   add_target thumbv6m-none-eabi
   add_target wasm32-unknown-unknown
-  # waza's text tests its server with nc; without it that one test says that it was skipped.
-  if ! command -v nc >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-    { apt-get update -qq && apt-get install -y -qq netcat-openbsd; } >/dev/null 2>&1 || true
-  fi
+  # waza's text tests its server with nc.
+  install nc netcat-openbsd || skip "waza's nc line" "there is no nc, and apt-get cannot install it"
   if command -v npm >/dev/null 2>&1; then (cd tests/emulator && npm ci --no-audit --no-fund --silent); fi
 }
 
-install_wrk() {
-  command -v wrk >/dev/null 2>&1 && return
-  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && { apt-get update -qq && apt-get install -y -qq wrk; } >/dev/null 2>&1
+install() { # COMMAND DEBIAN-PACKAGE
+  command -v "$1" >/dev/null 2>&1 && return
+  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && { apt-get update -qq && apt-get install -y -qq "$2"; } >/dev/null 2>&1
 }
 
 # The real namel3ss for its tests, which the README's `cargo test` runs among the others.

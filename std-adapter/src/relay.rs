@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use rigline::event::Event;
 use rigline::json::RawJson;
-use rigline::manifest::Kind;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -412,19 +411,11 @@ fn lasting(description: Description) -> &'static Manifest {
             Operation::new(leak(name), params).optional_outputs(outputs)
         })
         .collect();
-    let kind = match description.kind {
-        ModuleKind::Provider => Kind::Provider,
-        ModuleKind::Tool => Kind::Tool,
-        ModuleKind::Agent => Kind::Agent,
-        ModuleKind::Hook => Kind::Hook,
-        ModuleKind::Orchestrator => Kind::Orchestrator,
-        ModuleKind::Context => Kind::Context,
-    };
     let (name, version) = (leak(description.name), leak(description.version));
     // Other people's versions are what they are.
     let mut manifest = Manifest::try_new(name, version).unwrap_or_else(|_| Manifest::new(name, "0.0.0"));
     manifest.version = version;
-    Box::leak(Box::new(manifest.kind(kind).operations(Vec::leak(operations))))
+    Box::leak(Box::new(manifest.kind(description.kind).operations(Vec::leak(operations))))
 }
 
 fn leak(text: String) -> &'static str {

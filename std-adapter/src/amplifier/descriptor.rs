@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use rigline::manifest::Kind;
+pub use rigline::manifest::Kind as ModuleKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -46,33 +46,6 @@ pub struct Descriptor {
     /// Members that the schema does not name.
     #[serde(flatten)]
     pub more: Map<String, Value>,
-}
-
-/// The kinds of modules.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "rigline::manifest::Kind tells")]
-pub enum ModuleKind {
-    Provider,
-    #[default]
-    Tool,
-    Agent,
-    Hook,
-    Orchestrator,
-    Context,
-}
-
-impl From<Kind> for ModuleKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Provider => Self::Provider,
-            Kind::Tool => Self::Tool,
-            Kind::Agent => Self::Agent,
-            Kind::Hook => Self::Hook,
-            Kind::Orchestrator => Self::Orchestrator,
-            Kind::Context => Self::Context,
-        }
-    }
 }
 
 /// How a module is reached. The text requires neither a command nor an address; who wants to start it needs one.

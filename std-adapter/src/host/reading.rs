@@ -323,7 +323,7 @@ mod tests {
         let bed = Bed::new();
         bed.spawn_reader();
         let (mut gone, mut stays) = (Box::pin(bed.call(1)), Box::pin(bed.call(2)));
-        // In both orders: the one that asked last is the one that is woken.
+        // In both orders.
         begin(&mut stays).await;
         begin(&mut gone).await;
         // It is woken, and dropped before it looks.

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rigline_std::amplifier::{self, Descriptor, ModuleKind, Transport};
 use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
@@ -18,37 +19,14 @@ pub(crate) struct Arguments {
     /// The extension; with --check, a file
     target: String,
     /// What kind of module it is, where the extension does not say
-    #[arg(long, value_enum)]
-    kind: Option<KindName>,
+    #[arg(long, value_parser = kinds())]
+    kind: Option<ModuleKind>,
     /// What it is asked by; over HTTP it is amplifier
     #[arg(long, value_enum, default_value = "gevals")]
     protocol: ProtocolName,
     /// Check a descriptor that stands in the file TARGET
     #[arg(long, conflicts_with = "kind")]
     check: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum KindName {
-    Provider,
-    Tool,
-    Agent,
-    Hook,
-    Orchestrator,
-    Context,
-}
-
-impl From<KindName> for ModuleKind {
-    fn from(name: KindName) -> Self {
-        match name {
-            KindName::Provider => Self::Provider,
-            KindName::Tool => Self::Tool,
-            KindName::Agent => Self::Agent,
-            KindName::Hook => Self::Hook,
-            KindName::Orchestrator => Self::Orchestrator,
-            KindName::Context => Self::Context,
-        }
-    }
 }
 
 impl Arguments {
@@ -107,8 +85,13 @@ impl Arguments {
             let names = manifest.operations.iter().map(|operation| operation.name.clone()).collect();
             Ok::<_, Failure>((manifest.name.clone(), manifest.version.clone(), None, names))
         })?;
-        let kind = self.kind.map(Into::into).or(kind).unwrap_or_default();
+        let kind = self.kind.or(kind).unwrap_or_default();
         let version = Some(version).filter(|version| !version.is_empty());
         Ok(Descriptor { name, kind, transport, capabilities, version, more: serde_json::Map::new() }.to_json())
     }
+}
+
+fn kinds() -> impl TypedValueParser<Value = ModuleKind> {
+    PossibleValuesParser::new(ModuleKind::ALL.map(ModuleKind::name))
+        .map(|name| ModuleKind::from_name(&name).unwrap_or_default())
 }
