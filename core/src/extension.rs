@@ -336,10 +336,10 @@ impl Failure {
         Self { code: Some(code), ..self }
     }
 
-    /// Whether its text was written where the call's reply goes.
+    /// Whether its text was logged when it was made: there is no reply in a run.
     #[cfg(feature = "waza")]
-    pub(crate) fn is_written(&self) -> bool {
-        self.detail == Detail::Static("")
+    pub(crate) fn is_logged(&self) -> bool {
+        self.detail == Detail::Written
     }
 
     /// What kind of failure it was.
