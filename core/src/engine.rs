@@ -812,11 +812,18 @@ impl<'m> Engine<'m> {
                     _ => gevals::context(&self.spans, &line),
                 };
                 context.timeout_nanos = timeout.map(|Nanos(nanos)| nanos);
-                Work::Call(Call { index, operation: self.manifest.operations.get(index)?, args: Value(value), context })
+                // The real engine writes a flow's decimals as strings.
+                let numeric_strings = protocol.spoken() == Protocol::Namel3ss;
+                Work::Call(Call {
+                    index,
+                    operation: self.manifest.operations.get(index)?,
+                    args: Value { text: value, numeric_strings },
+                    context,
+                })
             }
             #[cfg(feature = "amplifier")]
             Request::Event { .. } => Work::Event(Event::read(Json::of_checked(value)).ok()?),
-            _ => Work::Configure(Config(Value(value))),
+            _ => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
         let background = Background {

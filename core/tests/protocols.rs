@@ -857,3 +857,65 @@ fn g_16_an_output_name_twice() {
         }
     }
 }
+
+/// The real engine writes a flow's decimals as strings: where a number is wanted, namel3ss's are accepted, digit by digit.
+#[test]
+fn o_05_numeric_strings_are_numbers_in_namel3ss() {
+    #[derive(serde::Deserialize)]
+    struct Inner {
+        limits: [f64; 2],
+    }
+    #[derive(serde::Deserialize)]
+    struct Args<'a> {
+        max: rigline::json::Decimal<3>,
+        samples: u16,
+        large: u64,
+        ratio: Option<f32>,
+        name: &'a str,
+        inner: Inner,
+    }
+    struct Takes;
+    impl Extension for Takes {
+        fn manifest(&self) -> &'static Manifest {
+            const MANIFEST: Manifest =
+                Manifest::new("takes", "1.0.0").operations(&[Operation::new("go", Schema::OBJECT)]);
+            &MANIFEST
+        }
+
+        async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+            let Args { max, samples, large, ratio, name, inner } = call.args()?;
+            cx.done(format_args!("{max} {samples} {large} {ratio:?} {name} {:?}", inner.limits))
+        }
+    }
+    let numbers = r#"{"max":"3.465","samples":"16","large":"18446744073709551615","ratio":"0.5","name":"12","inner":{"limits":["-1e3",2]}}"#;
+    let line = |payload: &str| format!(r#"{{"protocol_version":1,"tool":"go","payload":{payload}}}"#);
+    assert_eq!(
+        answers_of(&mut Takes, None, &[&line(numbers)]),
+        [
+            r#"{"ok":true,"protocol_version":1,"result":{"message":"3.465 16 18446744073709551615 Some(0.5) 12 [-1000.0, 2.0]"}}"#
+        ]
+    );
+    for (from, to, fault) in [
+        ("\"16\"", "\"70000\"", "samples: expected an integer from 0 to 65535"),
+        ("\"16\"", "\"1.5\"", "samples: expected an integer"),
+        ("\"16\"", "\" 16\"", "samples: expected an integer"),
+        ("\"16\"", "\"\"", "samples: expected an integer"),
+        ("\"16\"", "\"0x10\"", "samples: expected an integer"),
+        ("\"3.465\"", "\"3.4655\"", "max: expected"),
+        ("\"3.465\"", "\"three\"", "max: expected"),
+        ("\"-1e3\"", "\"NaN\"", "inner.limits[0]: expected a number"),
+    ] {
+        let answer = &answers_of(&mut Takes, None, &[&line(&numbers.replace(from, to))])[0];
+        assert!(answer.contains("ValueError") && answer.contains(fault), "{to}: {answer}");
+    }
+    // The other protocols have no such excuse.
+    for line in [
+        format!(r#"{{"op":"go","args":{numbers}}}"#),
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"go","args":{numbers},"context":{{}}}}}}"#
+        ),
+    ] {
+        let answer = &answers_of(&mut Takes, None, &[&line])[0];
+        assert!(answer.contains("args.max: expected"), "{answer}");
+    }
+}
