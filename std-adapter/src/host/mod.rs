@@ -151,9 +151,9 @@ pub struct Options {
     pub working_dir: Option<PathBuf>,
     /// Variables that a program gets besides this process's own.
     pub env: Vec<(String, String)>,
-    /// The program that `sim` starts with the argument `rig`; this one if unsaid.
+    /// The program that `sim` starts with the argument `rig`: the command `rigline`, from `PATH` in other programs than that itself.
     pub sim_program: Option<PathBuf>,
-    /// Where serial ports are looked for.
+    /// Where serial ports are looked for: [`Roots::of_environment`].
     pub roots: Roots,
     /// Gets every event.
     pub listener: Option<Listener>,
@@ -178,7 +178,7 @@ impl Default for Options {
             working_dir: None,
             env: Vec::new(),
             sim_program: None,
-            roots: Roots::default(),
+            roots: Roots::of_environment(),
             listener: None,
             traffic: None,
         }
@@ -267,6 +267,9 @@ impl Host {
 
     /// As [`connect`](Self::connect), over connections that the caller makes.
     pub async fn over(dialer: Box<dyn Dial>, options: Options) -> Result<Self, HostError> {
+        if options.config.as_ref().is_some_and(|config| !config.is_object()) {
+            return Err(HostError::NoObject("the config"));
+        }
         let options = Arc::new(options);
         let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
         Ok(Self {
@@ -308,7 +311,7 @@ impl Host {
     /// where a [`Value`] rounds those that an `f64` cannot hold.
     ///
     /// # Errors
-    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is no JSON.
+    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is no JSON, [`HostError::NoObject`] if it is no object.
     pub async fn call_json(&self, operation: &str, args: &str, context: CallContext) -> Result<CallResult, HostError> {
         let started = Instant::now();
         if self.options.reconnect && self.current().ended().is_some_and(|end| !matches!(end, End::ShutDown)) {
@@ -324,6 +327,10 @@ impl Host {
         let mut args = args.as_bytes().to_vec();
         if let Err(source) = serde_json::from_slice::<serde::de::IgnoredAny>(&args) {
             return Err(HostError::Types { what: "the arguments", source });
+        }
+        // The real host sends null for none.
+        if !matches!(args.trim_ascii_start().first(), Some(b'{' | b'n')) {
+            return Err(HostError::NoObject("the arguments"));
         }
         let room_of_args = args.len();
         let request = Request::Execute {
@@ -542,6 +549,10 @@ async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Resu
     };
     let base = if wire.manners.shared { random() } else { 0 };
     let connection = Connection::open(wire, &dialer.name(), base, options);
+    let others = connection.control().map(|control| control.others()).unwrap_or_default();
+    if !others.is_empty() {
+        connection.tell(EventKind::AlsoOpen(others));
+    }
     if !options.boot_delay.is_zero() {
         sleep(options.boot_delay).await;
     }

@@ -12,9 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Options;
 use super::child::{self, Child};
-use super::error::HostError;
+use super::error::{Holder, HostError};
 use super::link::LinkDialer;
 use super::serial::SerialDialer;
+use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
 
 /// Bytes from an extension.
@@ -83,6 +84,10 @@ pub trait Control: Send + Sync {
     fn set_dtr(&self, on: bool) -> io::Result<()>;
     /// Drops what is queued in both directions.
     fn discard(&self) -> io::Result<()>;
+    /// The other processes that have the port open, as far as can be seen: each byte from the device goes to one of them only.
+    fn others(&self) -> Vec<Holder> {
+        Vec::new()
+    }
 }
 
 /// A future that [`Dial::dial`] gives.
@@ -112,8 +117,7 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         Target::Sim => {
             let program = match &options.sim_program {
                 Some(program) => program.clone(),
-                None => std::env::current_exe()
-                    .map_err(|source| HostError::Start { program: "rigline rig".into(), source })?,
+                None => process::sim_program().map_err(HostError::Unsupported)?,
             };
             let exec = Exec { program: program.to_string_lossy().into_owned(), args: vec!["rig".into()] };
             Box::new(ExecDialer { name: "sim".into(), ..ExecDialer::new(exec, options) })
@@ -153,7 +157,11 @@ impl Dial for ExecDialer {
     }
 
     fn dial(&self) -> Dialing<'_> {
-        Box::pin(async { child::start(&self.exec, self.working_dir.as_deref(), &self.env) })
+        Box::pin(async {
+            let mut env = self.env.clone();
+            env.push(process::within(&self.exec, self.working_dir.as_deref())?);
+            child::start(&self.exec, self.working_dir.as_deref(), &env)
+        })
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 
 use rigline::protocol::Protocol;
 use rigline::{GoDuration, Level};
-use rigline_std::host::ports::Roots;
 use rigline_std::host::{Event, EventKind, Host, HostError, Options};
 use rigline_std::signals::Signals;
 use rigline_std::target::Target;
@@ -81,7 +80,6 @@ impl Connection {
     /// The host's options: events go to standard error as they come.
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::default();
-        options.roots = roots();
         options.wait = self.wait;
         options.start_timeout = self.start_timeout;
         options.config.clone_from(&self.config);
@@ -171,14 +169,6 @@ pub(crate) async fn interrupted() -> Failure {
         _ => "interrupted",
     };
     Failure { code, text: text.to_owned() }
-}
-
-/// Where serial ports are looked for: below `RIGLINE_ROOT`, for containers and tests, if that is set.
-pub(crate) fn roots() -> Roots {
-    match std::env::var_os("RIGLINE_ROOT").map(PathBuf::from) {
-        Some(root) => Roots { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") },
-        None => Roots::default(),
-    }
 }
 
 /// Writes a line to standard error, if anybody reads that.

@@ -16,7 +16,6 @@ mod descriptor;
 mod eval;
 mod events;
 mod jsonrpc;
-mod leash;
 mod monitor;
 mod new;
 mod peer;
@@ -50,7 +49,6 @@ enum Command {
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
-    Leash(leash::Arguments),
     Rig(rig::Arguments),
     Serve(serve::Arguments),
     Ports(ports::Arguments),
@@ -71,7 +69,6 @@ impl Command {
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
-            Self::Leash(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
@@ -82,6 +79,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    rigline_std::process::is_rigline();
     match Arguments::parse().command {
         Some(command) => command.run(),
         None => describe::the_only_one(),
