@@ -84,6 +84,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 pub use child::Child;
+pub(crate) use error::also_open;
 pub use error::{Details, Exit, Holder, HostError, RpcFailure};
 pub use event::{Event, EventKind, Log};
 pub use manifest::{Manifest, Operation};
@@ -101,7 +102,7 @@ pub const TEXT_LIMIT: usize = 1024;
 /// How often a busy port or a device that is not there is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 /// How long DTR stays low to end what a board does.
-const DTR_LOW: Duration = Duration::from_millis(250);
+pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
 /// How long a process that was asked to end has before it is killed.
 const TERMINATION: Duration = Duration::from_millis(500);
 
@@ -564,7 +565,7 @@ async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Resu
 }
 
 /// A number that another session on the same port will not have.
-fn random() -> u32 {
+pub(crate) fn random() -> u32 {
     use std::hash::{BuildHasher as _, RandomState};
     // Each RandomState has keys of its own, from the system's randomness.
     let hash = RandomState::new().hash_one(SystemTime::now());
