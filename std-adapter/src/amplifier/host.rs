@@ -161,7 +161,10 @@ impl Host {
     pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
         let place = match target {
             Target::Http(url) => Place::Http { url: url.clone(), token: None },
-            target => Place::Lines(Lines::new(wire::dialer(target, options).map_err(CallError::Connect)?)),
+            target => {
+                let dialer = wire::dialer(target, options).map_err(CallError::Connect)?;
+                Place::Lines(Lines::new(dialer).with_options(options))
+            }
         };
         let is_device = matches!(target, Target::Serial(_) | Target::Tcp(_));
         Ok(Self { is_device, ..Self::at(place) })

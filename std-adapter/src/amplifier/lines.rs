@@ -21,8 +21,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::host::{CallError, bad};
-use crate::host::wire::{Control, Dial, Reader, Writer};
-use crate::host::{Child, DTR_LOW, also_open, random};
+use crate::host::wire::{self, Control, Dial, Reader, Writer};
+use crate::host::{Child, DTR_LOW, Options, also_open, deadline, random};
 
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
@@ -51,6 +51,7 @@ const OWED_DESCRIPTIONS: usize = 16;
 /// The lines to a module, and how to get new ones.
 pub struct Lines {
     dialer: Box<dyn Dial>,
+    options: Options,
     open: Option<Open>,
     /// A request is out. If it still is when the next one comes, its caller has given it up.
     is_asked: bool,
@@ -177,7 +178,14 @@ impl Drop for Open {
 impl Lines {
     /// Lines over what `dialer` opens.
     pub fn new(dialer: Box<dyn Dial>) -> Self {
-        Self { dialer, open: None, is_asked: false, next: 1, owed: Vec::new(), echoes: false }
+        let options = Options::default();
+        Self { dialer, options, open: None, is_asked: false, next: 1, owed: Vec::new(), echoes: false }
+    }
+
+    /// The same, which waits for a port that is busy, or a device that is not there, as long as the options have it.
+    #[must_use]
+    pub fn with_options(self, options: &Options) -> Self {
+        Self { options: options.clone(), ..self }
     }
 
     pub(super) fn name(&self) -> String {
@@ -190,8 +198,6 @@ impl Lines {
         limit: Duration,
         most: usize,
     ) -> Result<String, CallError> {
-        // A century is as good as for ever.
-        let deadline = Instant::now().checked_add(limit).unwrap_or_else(|| Instant::now() + Duration::from_secs(3_000_000_000));
         // A program that has ended since is started anew; so is what somebody gave up.
         let has_ended = |open: &Open| open.child.as_ref().is_some_and(|child| child.exit().is_some());
         if self.is_asked || self.open.as_ref().is_some_and(has_ended) {
@@ -199,12 +205,14 @@ impl Lines {
         }
         let late = |odd, stderr, hint| CallError::Timeout { limit, odd, stderr, hint };
         if self.open.is_none() {
-            match timeout_at(deadline, self.dial()).await {
+            let wait = limit.saturating_add(self.options.wait);
+            match timeout_at(deadline(Instant::now(), wait), self.dial()).await {
                 Ok(dialled) => dialled.map_err(CallError::Connect)?,
                 Err(_) => return Err(late(None, String::new(), None)),
             }
         }
         self.is_asked = true;
+        let deadline = deadline(Instant::now(), limit);
         let result = match timeout_at(deadline, self.exchange(request, most)).await {
             Ok(result) => result,
             Err(_) => {
@@ -232,7 +240,7 @@ impl Lines {
     }
 
     async fn dial(&mut self) -> Result<(), crate::host::HostError> {
-        let wire = self.dialer.dial().await?;
+        let wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
         let said = Arc::new(std::sync::Mutex::new(Vec::new()));
         let stderr = wire.stderr.map(|stderr| tokio::spawn(keep_tail(stderr, said.clone())));
         let is_shared = wire.manners.shared;

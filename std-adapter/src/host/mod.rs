@@ -81,7 +81,7 @@ use rigline::{GoDuration, Phase};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 pub use child::Child;
 pub(crate) use error::also_open;
@@ -99,8 +99,6 @@ use wire::Dial;
 /// Texts of an extension's that are shown are cut at this many bytes.
 pub const TEXT_LIMIT: usize = 1024;
 
-/// How often a busy port or a device that is not there is tried again.
-const RETRY: Duration = Duration::from_millis(100);
 /// How long DTR stays low to end what a board does.
 pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
 /// How long a process that was asked to end has before it is killed.
@@ -524,30 +522,9 @@ impl fmt::Display for CallFailed {
 
 impl std::error::Error for CallFailed {}
 
-/// Opens a connection and a session, waiting for a port that is busy or not there.
+/// Opens a connection and a session.
 async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Result<(Connection, Manifest), HostError> {
-    let given_up = deadline(Instant::now(), wait);
-    let wire = loop {
-        let start = deadline(Instant::now(), options.start_timeout);
-        let error = match timeout_at(start, dialer.dial()).await {
-            Ok(Ok(wire)) => break wire,
-            Ok(Err(error)) => error,
-            Err(_) => HostError::Open { what: dialer.name(), source: std::io::ErrorKind::TimedOut.into() },
-        };
-        let is_passing = match &error {
-            HostError::Busy { .. } | HostError::NoDevice { .. } => true,
-            HostError::Open { source, .. } => {
-                use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, TimedOut};
-                // A device that was just plugged in has the right permissions a moment later.
-                matches!(source.kind(), NotFound | ConnectionRefused | PermissionDenied | TimedOut)
-            }
-            _ => false,
-        };
-        if !is_passing || Instant::now() >= given_up {
-            return Err(error);
-        }
-        sleep_until(given_up.min(Instant::now() + RETRY)).await;
-    };
+    let wire = wire::open(dialer, options, wait).await?;
     let base = if wire.manners.shared { random() } else { 0 };
     let connection = Connection::open(wire, &dialer.name(), base, options);
     let others = connection.control().map(|control| control.others()).unwrap_or_default();
@@ -572,7 +549,7 @@ pub(crate) fn random() -> u32 {
     u32::try_from(hash >> 32).unwrap_or_default()
 }
 
-fn deadline(from: Instant, after: Duration) -> Instant {
+pub(crate) fn deadline(from: Instant, after: Duration) -> Instant {
     // A century is as good as for ever.
     from.checked_add(after).unwrap_or_else(|| from + Duration::from_secs(3_000_000_000))
 }

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use rigline::frame::LineEnds;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Options;
+use super::{Options, deadline};
 use super::child::{self, Child};
 use super::error::{Holder, HostError};
 use super::link::LinkDialer;
@@ -137,6 +138,38 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         None => inner,
     })
 }
+
+/// Opens a connection, and waits for a port that is busy, or a device that is not there, no longer than `wait`.
+///
+/// # Errors
+/// What kept the last try from one.
+pub async fn open(dialer: &dyn Dial, options: &Options, wait: Duration) -> Result<Wire, HostError> {
+    let given_up = deadline(Instant::now(), wait);
+    loop {
+        let start = deadline(Instant::now(), options.start_timeout);
+        let error = match timeout_at(start, dialer.dial()).await {
+            Ok(Ok(wire)) => return Ok(wire),
+            Ok(Err(error)) => error,
+            Err(_) => HostError::Open { what: dialer.name(), source: io::ErrorKind::TimedOut.into() },
+        };
+        let is_passing = match &error {
+            HostError::Busy { .. } | HostError::NoDevice { .. } => true,
+            HostError::Open { source, .. } => {
+                use io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, TimedOut};
+                // A device that was just plugged in has the right permissions a moment later.
+                matches!(source.kind(), NotFound | ConnectionRefused | PermissionDenied | TimedOut)
+            }
+            _ => false,
+        };
+        if !is_passing || Instant::now() >= given_up {
+            return Err(error);
+        }
+        sleep_until(given_up.min(Instant::now() + RETRY)).await;
+    }
+}
+
+/// How often it is tried again.
+const RETRY: Duration = Duration::from_millis(100);
 
 struct ExecDialer {
     name: String,
