@@ -183,6 +183,31 @@ impl Roots {
         }
     }
 
+    /// The processes that may take away what the device at `path` writes: its [`holders`](Self::holders), but for those who are the
+    /// device, as a simulation at the other side of a pty is.
+    pub(crate) fn rivals(&self, path: &Path) -> Vec<Holder> {
+        let number = fs::canonicalize(path).ok().and_then(|path| {
+            let number = path.strip_prefix("/dev/pts").ok()?.to_str()?.parse::<u32>().ok()?;
+            Some(number.to_string())
+        });
+        let mut rivals = self.holders(path);
+        if let Some(number) = number {
+            rivals.retain(|holder| !self.is_other_side(holder.pid, &number));
+        }
+        rivals
+    }
+
+    /// Whether a process has the other side of the pty with this number (proc(5), `fdinfo`: `tty-index`).
+    fn is_other_side(&self, pid: u32, number: &str) -> bool {
+        let process = self.proc.join(pid.to_string());
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut sides = files.filter(|file| fs::read_link(file.path()).is_ok_and(|to| to.ends_with("ptmx")));
+        sides.any(|file| {
+            let info = fs::read_to_string(process.join("fdinfo").join(file.file_name())).unwrap_or_default();
+            info.lines().any(|line| line.strip_prefix("tty-index:").is_some_and(|index| index.trim() == number))
+        })
+    }
+
     /// The processes that have the file at `path` open, but for this one; as far as they may be looked at.
     pub fn holders(&self, path: &Path) -> Vec<Holder> {
         let Ok(path) = fs::canonicalize(path) else { return Vec::new() };

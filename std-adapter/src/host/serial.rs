@@ -115,7 +115,7 @@ impl Control for PortControl {
     }
 
     fn others(&self) -> Vec<Holder> {
-        self.roots.holders(&self.path)
+        self.roots.rivals(&self.path)
     }
 }
 
