@@ -59,6 +59,8 @@ pub mod namel3ss;
 mod not_http;
 pub mod path;
 #[cfg(feature = "host")]
+pub mod process;
+#[cfg(feature = "host")]
 pub mod proxy;
 #[cfg(feature = "amplifier")]
 pub mod relay;
@@ -67,6 +69,7 @@ pub mod signals;
 pub mod stdio;
 #[cfg(feature = "host")]
 pub mod target;
+pub mod terminal;
 
 pub use clock::TokioClock;
 #[cfg(feature = "host")]

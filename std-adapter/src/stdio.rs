@@ -13,7 +13,7 @@
 //! |---|---|
 //! | end of input: the calls in hand are finished first | 0 |
 //! | `shutdown` was acknowledged; input may still be open | 0 |
-//! | whoever read the output is gone (a broken pipe; a reset, on a socket): nothing is said | 0 |
+//! | whoever read the output is gone (a broken pipe; a reset, on a socket), also while a handler waits: nothing is said | 0 |
 //! | reading or writing failed otherwise; standard error says how | 1 |
 //! | a panic, in a handler or on any other thread | 101 |
 //! | SIGTERM | 143 |
@@ -190,6 +190,7 @@ impl Stdio {
         let stop = Arc::new(Stop::new());
         stop::on_panic(&stop, &output);
         stop::on_signal(&stop, &output)?;
+        stop::on_unread(&stop, &output)?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
 
         let session = self.session(&mut extension, input, &output, &stop);
@@ -246,6 +247,23 @@ impl Stdio {
             Err(error) => Err(io::Error::other(error)),
         }
     }
+}
+
+/// Is done when nobody reads standard output any more, for programs that pass on what others say; never on systems other than Unix.
+pub async fn unread() {
+    #[cfg(unix)]
+    {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let watch = move || {
+            system::wait_until_unread(io::stdout());
+            let _ = tell.send(());
+        };
+        let started = std::thread::Builder::new().name("rigline-unread".into()).stack_size(64 << 10).spawn(watch);
+        if started.is_ok() && told.await.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Some hosts give socket pairs instead of pipes: Node.js does. A socket whose peer has left something unread is reset.

@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `exec:PROGRAM [ARGS]` | a program, split into words as a shell does (quotes and backslashes, nothing else) |
 //! | a path or a name | a program without arguments |
-//! | `serial:/dev/ttyACM0`, `serial:COM3` | the device on that port |
+//! | `serial:/dev/ttyACM0`, `serial:ttyACM0`, `serial:COM3` | the device on that port |
+//! | `serial:by-id/NAME` | the same, by a name that udev gives (`/dev/serial/by-id`, `by-path`) |
 //! | `serial:auto` | the one rigline device that is plugged in, by its USB names |
 //! | `serial:auto/SERIAL` | the rigline device with that USB serial number |
 //! | `serial:usb/PATH` | the device on that USB port, such as `1-2.3` |
 //! | `tcp:HOST:PORT` | a TCP server |
 //! | `http://…`, `https://…` | an HTTP server, for the protocols that have one |
-//! | `sim` | the built-in rig: this very program with the argument `rig`, as a child over pipes |
+//! | `sim` | the built-in rig: the command `rigline` with the argument `rig`, as a child over pipes |
 //!
 //! Behind `?` stand options, separated by `&`: `baud=115200`, `dtr=on|off`, `rts=on|off` (serial), `link=lines|cobs`
 //! (serial and TCP).
@@ -113,9 +114,18 @@ pub enum TargetError {
     Empty,
     /// The part before the colon is none of ours, and there is no such file.
     #[error(
-        "`{0}:` is no kind of target; there are exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, sim, or a program's path"
+        "`{kind}:` is no kind of target; {}",
+        meant.as_ref().map_or_else(
+            || "there are exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, sim, or a program's path".to_owned(),
+            |meant| format!("did you mean {meant}?"),
+        )
     )]
-    UnknownKind(String),
+    UnknownKind {
+        /// The part before the colon.
+        kind: String,
+        /// What may have been meant.
+        meant: Option<String>,
+    },
     /// No program after `exec:`.
     #[error("exec: names no program; write exec:PROGRAM [ARGS]")]
     NoProgram,
@@ -129,7 +139,7 @@ pub enum TargetError {
     #[error("`{0}` is a device, not a program; write serial:{0}")]
     Device(String),
     /// Not HOST:PORT.
-    #[error("`{0}` is no address; write tcp:HOST:PORT, such as tcp:localhost:7000 or tcp:[::1]:7000")]
+    #[error("`{0}` is no address; write tcp:HOST:PORT, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
     Address(String),
     /// An option that the kind of target does not have.
     #[error("there is no option `{name}` here; there are: {known}")]
@@ -177,13 +187,50 @@ impl FromStr for Target {
             Some(("serial", rest)) => serial(rest),
             Some(("tcp", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest)),
             // A single letter is a Windows drive.
-            Some((kind, _)) if is_kind(kind) && !Path::new(text).exists() => {
-                Err(TargetError::UnknownKind(kind.to_owned()))
+            Some((kind, _)) if (is_kind(kind) || meant_by(text).is_some()) && !Path::new(text).exists() => {
+                Err(TargetError::UnknownKind { kind: kind.to_owned(), meant: meant_by(text) })
             }
             _ if text.starts_with("/dev/") => Err(TargetError::Device(text.to_owned())),
             _ => Ok(Self::Exec(Exec { program: text.to_owned(), args: Vec::new() })),
         }
     }
+}
+
+/// The target that may have been meant by a text that is none, or that names a program that there is not.
+pub(crate) fn meant_by(text: &str) -> Option<String> {
+    if let Some((kind, rest)) = text.split_once(':') {
+        let lower = kind.to_ascii_lowercase();
+        if let Some(known) = nearest(&lower, &["exec", "serial", "tcp", "http", "https"]) {
+            return Some(format!("{known}:{rest}"));
+        }
+        if nearest(&lower, &["sim"]).is_some() {
+            return Some("sim".to_owned());
+        }
+        let address = format!("tcp:{text}");
+        return address.parse::<Target>().is_ok().then_some(address);
+    }
+    let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
+    let begins = |start: &str| name.len() > start.len() && name.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start));
+    if begins("com") && name.bytes().skip(3).all(|byte| byte.is_ascii_digit()) {
+        return Some(format!("serial:{}", name.to_ascii_uppercase()));
+    }
+    if ["ttyACM", "ttyUSB", "ttyS", "ttyAMA", "tty.usb", "cu."].into_iter().any(begins) {
+        return Some(format!("serial:/dev/{name}"));
+    }
+    if text.eq_ignore_ascii_case("auto") || nearest(&text.to_ascii_lowercase(), &["serial"]).is_some() {
+        return Some("serial:auto".to_owned());
+    }
+    nearest(&text.to_ascii_lowercase(), &["sim"]).map(str::to_owned)
+}
+
+/// The word that is this one, or is one letter away from it; two, if it is a long one.
+fn nearest<'w>(text: &str, words: &[&'w str]) -> Option<&'w str> {
+    words.iter().copied().find(|word| strsim::osa_distance(text, word) <= word.len() / 3)
+}
+
+/// The number of a port, if a text is one.
+fn port_of(text: &str) -> u16 {
+    text.trim_matches(':').parse().ok().filter(|port| *port > 0).unwrap_or(7000)
 }
 
 fn is_kind(text: &str) -> bool {
@@ -362,11 +409,40 @@ mod tests {
     }
 
     #[test]
+    fn n_03_what_may_have_been_meant() {
+        for (text, meant) in [
+            ("Sim", Some("sim")),
+            ("SIM", Some("sim")),
+            ("simm", Some("sim")),
+            ("ttyACM0", Some("serial:/dev/ttyACM0")),
+            ("dev/ttyUSB1", Some("serial:/dev/ttyUSB1")),
+            ("cu.usbmodem1", Some("serial:/dev/cu.usbmodem1")),
+            ("com3", Some("serial:COM3")),
+            ("compile", None),
+            ("serial", Some("serial:auto")),
+            ("auto", Some("serial:auto")),
+            ("weather", None),
+            ("é", None),
+        ] {
+            assert_eq!(meant_by(text).as_deref(), meant, "{text}");
+        }
+    }
+
+    #[test]
     fn texts_that_are_none_say_why() {
         let table = [
             ("", "the target is empty; try `sim`"),
             ("  ", "the target is empty; try `sim`"),
-            ("seriel:auto", "`seriel:` is no kind of target"),
+            ("seriel:auto", "`seriel:` is no kind of target; did you mean serial:auto?"),
+            ("Serial:auto", "did you mean serial:auto?"),
+            ("TCP:localhost:7", "did you mean tcp:localhost:7?"),
+            ("127.0.0.1:7000", "did you mean tcp:127.0.0.1:7000?"),
+            ("localhost:7000", "did you mean tcp:localhost:7000?"),
+            ("[::1]:7000", "did you mean tcp:[::1]:7000?"),
+            ("my-rig.lan:7000", "did you mean tcp:my-rig.lan:7000?"),
+            ("sim:", "did you mean sim?"),
+            ("ws://localhost", "there are exec:PROGRAM"),
+            ("tcp:7000", "such as tcp:localhost:7000 or"),
             ("exec:", "exec: names no program"),
             ("exec:''", "exec: names no program"),
             ("exec:sh -c 'x", "a quote is not closed"),

@@ -323,6 +323,51 @@ fn fc_37_a_reader_that_goes_during_a_call_ends_a_session_in_its_safe_state() {
     }
 }
 
+#[test]
+fn g_09_a_reader_that_goes_while_a_handler_waits_silently_ends_it() {
+    // A pipe, a pair of sockets and a terminal; in a session and without one. The input stays open.
+    for way in ["pipe", "socket", "terminal"] {
+        for session in [true, false] {
+            let (ours, theirs): (OwnedFd, OwnedFd) = match way {
+                "pipe" => std::io::pipe().map(|(ours, theirs)| (ours.into(), theirs.into())).unwrap(),
+                "socket" => UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into())).unwrap(),
+                _ => {
+                    let pty = rustix_openpty::openpty(None, None).unwrap();
+                    (pty.controller, pty.user)
+                }
+            };
+            let mut command = extension();
+            let mut child = command.stdin(Stdio::piped()).stdout(theirs).stderr(Stdio::piped()).spawn().unwrap();
+            drop(command);
+            let mut input = child.stdin.take().unwrap();
+            let mut output = BufReader::new(File::from(ours));
+            if session {
+                writeln!(input, "{INITIALIZE}").unwrap();
+                output.read_line(&mut String::new()).unwrap();
+            }
+            writeln!(input, "{}", execute(2, "slow", json!({"millis": 600_000}))).unwrap();
+            // Its first log: the handler waits from now on.
+            output.read_line(&mut String::new()).unwrap();
+            let start = Instant::now();
+            drop(output);
+            let status = loop {
+                if let Some(status) = child.try_wait().unwrap() {
+                    break status;
+                }
+                if start.elapsed() > LONG {
+                    child.kill().unwrap();
+                }
+                thread::sleep(Duration::from_millis(5));
+            };
+            let mut stderr = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+            assert_eq!((status.code(), &*stderr), (Some(0), "safe state\n"), "{way} {session}");
+            assert!(start.elapsed() < Duration::from_secs(5), "{way}");
+            drop(input);
+        }
+    }
+}
+
 /// Node.js starts programs with socket pairs, which tell of a peer that is gone by a reset.
 #[test]
 fn fc_37_a_host_that_is_gone_from_a_socket() {

@@ -7,27 +7,16 @@ use std::time::{Duration, Instant};
 use rigline::json::{Json, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
+use super::lines::{Lines, Request};
 use super::{EventLog, EventRecord, ModuleError, ModuleKind};
-use crate::host::wire::{self, Dial, Reader, Writer};
-use crate::host::{self as rigline_host, Child, HostError};
+use crate::host::wire;
+use crate::host::{self as rigline_host, HostError};
 use crate::http_client::{self, Bounds, HttpError};
 use crate::target::Target;
 
 /// How soon `health` must be answered: 2 s.
 pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How much of standard error is kept, from its end.
-const STDERR_KEPT: usize = 16 << 10;
-
-/// How long a program that was asked to end may take.
-const TERMINATION: Duration = Duration::from_millis(500);
-
-/// How many lines that are no replies are passed over before a call is given up.
-const NOISE: usize = 1000;
 
 pub(super) fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
@@ -49,7 +38,6 @@ pub struct Host {
     pub events: Option<Arc<EventLog>>,
     module: Option<String>,
     is_device: bool,
-    next: u64,
 }
 
 /// Where a module is.
@@ -65,43 +53,6 @@ pub enum Place {
         /// The bearer token.
         token: Option<String>,
     },
-}
-
-/// The lines to a module, and how to get new ones.
-pub struct Lines {
-    dialer: Box<dyn Dial>,
-    open: Option<Open>,
-    /// A request is out. If it still is when the next one comes, its caller has given it up.
-    is_asked: bool,
-}
-
-impl std::fmt::Debug for Lines {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lines")
-            .field("to", &self.dialer.name())
-            .field("is_open", &self.open.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
-struct Open {
-    reader: BufReader<Reader>,
-    writer: Writer,
-    child: Option<Child>,
-    stderr: Option<JoinHandle<()>>,
-    /// Nothing that was said to others can be on it: half a line, or their replies.
-    is_fresh: bool,
-    /// The first line in the exchange that was no JSON.
-    odd: Option<String>,
-    said: Arc<std::sync::Mutex<Vec<u8>>>,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if let Some(task) = &self.stderr {
-            task.abort();
-        }
-    }
 }
 
 /// What `describe` tells of a module.
@@ -137,10 +88,17 @@ pub enum CallError {
     #[error(transparent)]
     Http(HttpError),
     /// None in time.
-    #[error("no answer within {limit:?}{}{}", shown(odd.as_deref()), tail(stderr))]
+    #[error(
+        "no answer within {limit:?}{}{}{}",
+        hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default(),
+        shown(odd.as_deref()),
+        tail(stderr)
+    )]
     Timeout {
         /// The limit.
         limit: Duration,
+        /// The likely cause, if there is one to name.
+        hint: Option<String>,
         /// The first line that was no JSON, if there was one.
         odd: Option<String>,
         /// The end of the program's standard error.
@@ -193,7 +151,7 @@ fn tail(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
 }
 
-fn bad(reason: impl Into<String>, text: &str) -> CallError {
+pub(super) fn bad(reason: impl Into<String>, text: &str) -> CallError {
     let text = text.chars().take(200).collect();
     CallError::Bad { reason: reason.into(), text }
 }
@@ -203,7 +161,10 @@ impl Host {
     pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
         let place = match target {
             Target::Http(url) => Place::Http { url: url.clone(), token: None },
-            target => Place::Lines(Lines::new(wire::dialer(target, options).map_err(CallError::Connect)?)),
+            target => {
+                let dialer = wire::dialer(target, options).map_err(CallError::Connect)?;
+                Place::Lines(Lines::new(dialer).with_options(options))
+            }
         };
         let is_device = matches!(target, Target::Serial(_) | Target::Tcp(_));
         Ok(Self { is_device, ..Self::at(place) })
@@ -220,7 +181,6 @@ impl Host {
             events: None,
             module: None,
             is_device: false,
-            next: 1,
         }
     }
 
@@ -287,16 +247,8 @@ impl Host {
 
     /// Ends the connection, and the program.
     pub async fn close(self) {
-        let Place::Lines(Lines { open: Some(mut open), .. }) = self.place else { return };
-        // A module on stdio ends at the end of its input.
-        let _ = open.writer.shutdown().await;
-        open.writer = Box::new(tokio::io::sink());
-        if let Some(child) = &open.child
-            && timeout(Duration::from_secs(2), child.ended()).await.is_err()
-        {
-            child.terminate();
-            let _ = timeout(TERMINATION, child.ended()).await;
-            child.kill();
+        if let Place::Lines(lines) = self.place {
+            lines.close().await;
         }
     }
 
@@ -311,36 +263,31 @@ impl Host {
                 match answer {
                     Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
                     Err(HttpError::Timeout { limit }) => {
-                        Err(CallError::Timeout { limit, odd: None, stderr: String::new() })
+                        Err(CallError::Timeout { limit, hint: None, odd: None, stderr: String::new() })
                     }
                     Err(error) => Err(CallError::Http(error)),
                 }
             }
-            Place::Lines(lines) => lines.ask(text, None, limit, most).await,
+            Place::Lines(lines) => lines.ask(&Request::Raw(text), limit, most).await,
         }
     }
 
     async fn ask(&mut self, op: &str, args: Option<&str>, limit: Duration) -> Result<String, CallError> {
-        let id = self.next;
-        self.next += 1;
         let session = self.session_id.as_ref().map(|id| format!(",\"session_id\":{}", Value::from(id.as_str())));
         let session = session.unwrap_or_default();
-        let invoked = args.map(|args| format!("\"op\":{},\"args\":{args}{session}", Value::from(op)));
-        match &mut self.place {
-            Place::Http { .. } => match invoked {
-                Some(input) => self.raw("invoke", &format!("{{{input}}}"), limit).await,
-                None => self.raw(op, "{}", limit).await,
-            },
-            Place::Lines(lines) => {
-                let text = match invoked {
-                    // Spelt out where the short form would be taken for the protocol's own operation.
-                    Some(input) if matches!(op, "health" | "describe" | "invoke") => {
-                        format!("{{\"op\":\"invoke\",\"args\":{{{input}}},\"id\":{id}}}")
-                    }
-                    Some(input) => format!("{{{input},\"id\":{id}}}"),
-                    None => format!("{{\"op\":\"{op}\",\"id\":{id}}}"),
-                };
-                lines.ask(&text.replace(['\n', '\r'], " "), Some(id), limit, self.limit).await
+        let input = args.map(|args| format!("\"op\":{},\"args\":{args}{session}", Value::from(op)));
+        let most = self.limit;
+        match (&mut self.place, input) {
+            (Place::Http { .. }, Some(input)) => self.raw("invoke", &format!("{{{input}}}"), limit).await,
+            (Place::Http { .. }, None) => self.raw(op, "{}", limit).await,
+            (Place::Lines(lines), Some(input)) => {
+                // The short form would be taken for the protocol's own operation.
+                let spelt_out = matches!(op, "health" | "describe" | "invoke");
+                lines.ask(&Request::Invoke { spelt_out, input: &input }, limit, most).await
+            }
+            (Place::Lines(lines), None) => {
+                let request = if op == "health" { Request::Health } else { Request::Describe };
+                lines.ask(&request, limit, most).await
             }
         }
     }
@@ -400,141 +347,9 @@ pub(super) const fn default_timeout() -> Duration {
 impl Place {
     fn name(&self) -> String {
         match self {
-            Self::Lines(lines) => lines.dialer.name(),
+            Self::Lines(lines) => lines.name(),
             Self::Http { url, .. } => url.clone(),
         }
-    }
-}
-
-impl Lines {
-    /// Lines over what `dialer` opens.
-    pub fn new(dialer: Box<dyn Dial>) -> Self {
-        Self { dialer, open: None, is_asked: false }
-    }
-
-    async fn ask(&mut self, line: &str, id: Option<u64>, limit: Duration, most: usize) -> Result<String, CallError> {
-        // A program that has ended since is started anew; so is what somebody gave up.
-        let has_ended = |open: &Open| open.child.as_ref().is_some_and(|child| child.exit().is_some());
-        if self.is_asked || self.open.as_ref().is_some_and(has_ended) {
-            self.end().await;
-        }
-        if self.open.is_none() {
-            let wire = match timeout(limit, self.dialer.dial()).await {
-                Ok(wire) => wire.map_err(CallError::Connect)?,
-                Err(_) => return Err(CallError::Timeout { limit, odd: None, stderr: String::new() }),
-            };
-            let said = Arc::new(std::sync::Mutex::new(Vec::new()));
-            let stderr = wire.stderr.map(|stderr| tokio::spawn(keep_tail(stderr, said.clone())));
-            let (reader, writer) = (BufReader::new(wire.reader), wire.writer);
-            let is_fresh = !wire.manners.shared;
-            self.open = Some(Open { reader, writer, child: wire.child, stderr, said, is_fresh, odd: None });
-        }
-        let Some(open) = &mut self.open else { return Err(CallError::Arguments) };
-        self.is_asked = true;
-        let result = timeout(limit, open.exchange(line, id, most)).await;
-        let result = match result {
-            Ok(result) => result,
-            Err(_) => Err(CallError::Timeout { limit, odd: open.odd.take(), stderr: open.stderr() }),
-        };
-        // A reply that is late, or the rest of one, must not be taken for that to a later call.
-        if result.is_err() {
-            self.end().await;
-        }
-        self.is_asked = false;
-        result
-    }
-
-    async fn end(&mut self) {
-        self.is_asked = false;
-        let Some(open) = self.open.take() else { return };
-        if let Some(child) = &open.child {
-            // It may drive hardware, and have something to put in order.
-            child.terminate();
-            let _ = timeout(TERMINATION, child.ended()).await;
-            child.kill();
-        }
-    }
-}
-
-impl Open {
-    async fn exchange(&mut self, line: &str, id: Option<u64>, most: usize) -> Result<String, CallError> {
-        let sent = async {
-            let first = if std::mem::replace(&mut self.is_fresh, true) { "" } else { "\n" };
-            self.writer.write_all(format!("{first}{line}\n").as_bytes()).await?;
-            self.writer.flush().await
-        };
-        if sent.await.is_err() {
-            return Err(self.gone().await);
-        }
-        self.odd = None;
-        for _ in 0..NOISE {
-            let Some(line) = self.line(most).await? else { return Err(self.gone().await) };
-            // People's programs print other things as well; only objects can be replies, and only ours if they say whose.
-            let Ok(json) = Json::parse(&line) else {
-                // Most likely the beginning of a reply on several lines, if one is an opening brace.
-                let has_brace = |odd: &String| odd.starts_with('{');
-                let is_telling =
-                    self.odd.is_none() || line.starts_with(b"{") && !self.odd.as_ref().is_some_and(has_brace);
-                if is_telling && !line.trim_ascii().is_empty() {
-                    let text = String::from_utf8_lossy(line.get(..200).unwrap_or(&line)).trim_end().to_owned();
-                    self.odd = Some(text);
-                }
-                continue;
-            };
-            let is_other = id.is_some_and(|id| json.get("id").is_some_and(|given| given.as_str() != id.to_string()));
-            if json.kind() == Kind::Object && !is_other {
-                return Ok(json.as_str().to_owned());
-            }
-        }
-        Err(bad("nothing but lines that are no replies", ""))
-    }
-
-    /// The next line; none at the end.
-    async fn line(&mut self, most: usize) -> Result<Option<Vec<u8>>, CallError> {
-        let mut line = Vec::new();
-        loop {
-            let piece = self.reader.fill_buf().await?;
-            if piece.is_empty() {
-                return Ok((!line.is_empty()).then_some(line));
-            }
-            let end = piece.iter().position(|byte| *byte == b'\n');
-            let part = piece.get(..end.unwrap_or(piece.len())).unwrap_or_default();
-            if line.len() + part.len() > most {
-                return Err(CallError::TooLong { limit: most });
-            }
-            line.extend_from_slice(part);
-            let used = part.len() + usize::from(end.is_some());
-            self.reader.consume(used);
-            if end.is_some() {
-                return Ok(Some(line));
-            }
-        }
-    }
-
-    async fn gone(&mut self) -> CallError {
-        let exit = match &self.child {
-            Some(child) => timeout(Duration::from_millis(500), child.ended()).await.ok().map(|exit| exit.to_string()),
-            None => None,
-        };
-        if let Some(task) = &mut self.stderr {
-            let _ = timeout(Duration::from_millis(200), task).await;
-        }
-        CallError::Gone { exit, odd: self.odd.take(), stderr: self.stderr() }
-    }
-
-    fn stderr(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        String::from_utf8_lossy(&said).into_owned()
-    }
-}
-
-async fn keep_tail(mut stderr: Reader, said: Arc<std::sync::Mutex<Vec<u8>>>) {
-    let mut piece = vec![0; 4096];
-    while let Ok(count @ 1..) = stderr.read(&mut piece).await {
-        let mut said = said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        said.extend_from_slice(piece.get(..count).unwrap_or_default());
-        let over = said.len().saturating_sub(STDERR_KEPT);
-        said.drain(..over);
     }
 }
 

@@ -1,9 +1,7 @@
 //! The executor `command`: a program that gets the prompt on its standard input.
 //!
-//! The program and all that it starts are one process group, which is ended when the program is, when the run is cancelled, and,
-//! by a [leash](super::session::Connect::leash), when this process is killed. Linux could end the program by itself
-//! (`PR_SET_PDEATHSIG`), but that has to be asked for between fork and exec, which takes unsafe code; it would happen at the end of the
-//! *thread* that started the program, and to none of what the program has started.
+//! The program and all that it starts are one process group, which is ended when the program is, when the run is cancelled, and
+//! when this process is killed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +16,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::session::OnLog;
+use crate::process::{self, Lifeline, NotStarted};
 
 /// The most of a program's output that is looked at, in bytes. The rest is read and dropped.
 pub const OUTPUT_LIMIT: usize = 4 << 20;
@@ -54,29 +53,22 @@ pub(super) async fn run(
     workdir: &str,
     model: Option<&str>,
     prompt: &str,
-    leash: Option<&Path>,
     log: &OnLog,
 ) -> Result<String, CommandError> {
     let program = words.first().cloned().unwrap_or_default();
-    let mut command = match leash {
-        Some(leash) if cfg!(unix) => {
-            // The leash itself can always be started: that the program cannot is told here.
-            find(&program, env, workdir).map_err(|source| CommandError::Start { program: program.clone(), source })?;
-            let mut command = Command::new(leash);
-            command.arg("leash").arg(std::process::id().to_string()).arg("--").arg(&program);
-            command
-        }
-        _ => Command::new(&program),
-    };
-    command.args(words.iter().skip(1)).envs(env).current_dir(workdir);
+    let folder = Path::new(workdir);
+    let mut command = Command::from(process::command(&program, words.iter().skip(1), Some(folder)));
+    command.envs(env);
     if let Some(model) = model {
         command.env("EVAL_MODEL", model);
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    #[cfg(unix)]
-    command.process_group(0);
-    let started = command.spawn().map_err(|source| CommandError::Start { program: program.clone(), source })?;
-    let mut group = Group { id: started.id(), child: started };
+    let lifeline = Lifeline::new();
+    let started = command.spawn().map_err(|error| {
+        let source = NotStarted::why(&program, Some(folder), error).into_io();
+        CommandError::Start { program: program.clone(), source }
+    })?;
+    let mut group = Group { id: started.id(), _lifeline: started.id().map(|id| lifeline.hold(id)), child: started };
     let child = &mut group.child;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let give = async {
@@ -116,12 +108,6 @@ pub(super) async fn run(
     Ok(String::from_utf8_lossy(&kept).into_owned())
 }
 
-/// Looks for a program as the system does, in the PATH that it will have.
-fn find(program: &str, env: &BTreeMap<String, String>, workdir: &str) -> io::Result<()> {
-    let path = env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
-    which::which_in(program, path, workdir).map(drop).map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))
-}
-
 async fn read(mut stream: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
     let mut piece = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut piece).await {
@@ -146,6 +132,8 @@ async fn each_line(stream: impl AsyncRead + Unpin, log: &OnLog) {
 /// A program and all that it started, which end when this is dropped.
 struct Group {
     id: Option<u32>,
+    /// What ends it when this process is killed.
+    _lifeline: Option<Lifeline>,
     child: Child,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,12 +28,6 @@ pub trait Connect: Send + Sync {
         settings: Option<Value>,
         log: OnLog,
     ) -> Pending<'a, Result<Box<dyn Session>, String>>;
-
-    /// A program that runs another, `leash PARENT PROGRAM ARGUMENT…`, in its process group, and ends that group when the
-    /// process PARENT is gone; if there is one. The executor `command` starts its programs with it.
-    fn leash(&self) -> Option<&Path> {
-        None
-    }
 }
 
 /// A session with an extension.
@@ -83,11 +77,8 @@ pub struct Answer {
 /// Sessions of a [`Host`].
 #[derive(Debug, Clone, Default)]
 pub struct Hosts {
-    /// The program that `sim` starts; this one if unsaid.
+    /// The program that `sim` starts: see [`Options::sim_program`].
     pub sim_program: Option<PathBuf>,
-    /// The `rigline` command, which ends what the executor `command` started when this process is gone: see
-    /// [`Connect::leash`]. Without it, a process that is killed leaves such programs behind.
-    pub leash: Option<PathBuf>,
 }
 
 impl Connect for Hosts {
@@ -109,10 +100,6 @@ impl Connect for Hosts {
             let host = Host::connect(&target, options).await.map_err(|error| error.to_string())?;
             Ok(Box::new(Open(host)) as Box<dyn Session>)
         })
-    }
-
-    fn leash(&self) -> Option<&Path> {
-        self.leash.as_deref()
     }
 }
 

@@ -263,7 +263,6 @@ impl Worker {
                     &around.workdir,
                     config.model.as_deref(),
                     &prompt,
-                    around.connect.leash(),
                     &around.log,
                 );
                 // Dropping it ends the process group.

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::Path;
-use std::process::{Child as Process, Command, Stdio};
+use std::process::{Child as Process, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::error::{Exit, HostError};
 use super::wire::{Manners, Wire};
+use crate::process::{self, Lifeline, NotStarted};
 use crate::target::Exec;
 
 /// How long after its leader's end the rest of a group lives, if nobody says that it is over earlier. Its last lines
@@ -102,26 +103,18 @@ impl Drop for Inner {
 
 /// Starts a program with pipes for its input and outputs, as the leader of a process group of its own.
 pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]) -> Result<Wire, HostError> {
-    let mut command = Command::new(&exec.program);
-    command.args(&exec.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = process::command(&exec.program, &exec.args, folder);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    if let Some(folder) = folder {
-        command.current_dir(folder);
-    }
-    sys::lead_group(&mut command);
-    let failed = |source: io::Error| {
-        // The system says "not found" of a missing interpreter and of a missing folder too.
-        let is_there = Path::new(&exec.program).exists() || folder.is_some_and(|folder| !folder.is_dir());
-        if source.kind() == io::ErrorKind::NotFound && !is_there {
-            HostError::NoProgram { program: exec.program.clone() }
-        } else {
-            HostError::Start { program: exec.program.clone(), source }
-        }
+    let failed = |error: io::Error| match NotStarted::why(&exec.program, folder, error) {
+        NotStarted::Missing(hint) => HostError::NoProgram { program: exec.program.clone(), hint },
+        NotStarted::Fault(source) => HostError::Start { program: exec.program.clone(), source },
     };
+    let lifeline = Lifeline::new();
     let mut process = command.spawn().map_err(failed)?;
     let pipes = (process.stdin.take(), process.stdout.take(), process.stderr.take());
     // From here on the process has somebody to wait for it, whatever fails.
-    let child = watch_over(process).map_err(failed)?;
+    let child = watch_over(process, lifeline).map_err(failed)?;
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err(failed(io::ErrorKind::BrokenPipe.into())) };
     let stdin = ChildStdin::from_std(stdin).map_err(failed)?;
     let stdout = ChildStdout::from_std(stdout).map_err(failed)?;
@@ -129,8 +122,9 @@ pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]
     Ok(Wire { stderr: Some(Box::new(stderr)), child: Some(child), ..Wire::new(stdout, stdin, Manners::CHILD) })
 }
 
-fn watch_over(process: Process) -> io::Result<Child> {
+fn watch_over(process: Process, lifeline: Lifeline) -> io::Result<Child> {
     let id = process.id();
+    let lifeline = lifeline.hold(id);
     let (ended, ended_seen) = watch::channel(None);
     let (reaped, reaped_seen) = watch::channel(false);
     let (over, over_seen) = mpsc::sync_channel(1);
@@ -145,6 +139,7 @@ fn watch_over(process: Process) -> io::Result<Child> {
             let _ = over_seen.recv_timeout(LAST_WORDS);
             let mut gone = lock(&gone);
             sys::signal(id, Signal::Kill);
+            drop(lifeline);
             let _ = process.wait();
             *gone = true;
             reaped.send_replace(true);
@@ -165,16 +160,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(unix)]
 mod sys {
-    use std::os::unix::process::CommandExt as _;
-    use std::process::{Child as Process, Command};
+    use std::process::Child as Process;
 
     use rustix::process::{self, Pid, WaitId, WaitIdOptions};
 
     use super::{Exit, Signal};
-
-    pub(super) fn lead_group(command: &mut Command) {
-        command.process_group(0);
-    }
 
     pub(super) fn signal(id: u32, signal: Signal) {
         let signal = match signal {
@@ -212,8 +202,6 @@ mod sys {
     use std::process::{Child as Process, Command, Stdio};
 
     use super::{Exit, Signal};
-
-    pub(super) fn lead_group(_: &mut Command) {}
 
     pub(super) fn signal(id: u32, _: Signal) {
         let mut kill = Command::new("taskkill");

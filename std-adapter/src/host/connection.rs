@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::child::Child;
-use super::error::{Details, Exit, HostError, RpcFailure};
+use super::error::{Details, Exit, HostError, RpcFailure, also_open};
 use super::event::{Event, EventKind, Log};
 use super::manifest::{Manifest, value};
 use super::reading::Reading;
@@ -35,6 +35,8 @@ const KEPT_SKIPPED: usize = 5;
 const LAST_LINES: Duration = Duration::from_millis(300);
 /// How long a child that closed its output or input has to end before that counts as a fault of its own.
 const ENDING: Duration = Duration::from_millis(500);
+/// How many bytes of answers to a peer's own requests may wait.
+const REFUSALS: usize = 1 << 20;
 /// How much beyond the limit is read before a line that does not end fails the call.
 const SLACK: u64 = 64 * 1024;
 
@@ -57,6 +59,10 @@ struct Shared {
     errors_read: watch::Sender<bool>,
     ended: watch::Sender<bool>,
     heard: AtomicBool,
+    /// Answers to the peer's own requests.
+    refusals: mpsc::UnboundedSender<Vec<u8>>,
+    /// How many bytes of them wait.
+    refusals_waiting: AtomicUsize,
     /// A request is out that is due before [`State::next_due`].
     sooner: Notify,
 }
@@ -148,6 +154,7 @@ impl Connection {
             more_skipped: 0,
             hint: None,
         };
+        let (refusals, refused) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             options: Arc::clone(options),
             name: Mutex::new(name.into()),
@@ -158,6 +165,8 @@ impl Connection {
             errors_read: watch::channel(wire.stderr.is_none()).0,
             ended: watch::channel(false).0,
             heard: AtomicBool::new(false),
+            refusals,
+            refusals_waiting: AtomicUsize::new(0),
             sooner: Notify::new(),
         });
         let output = read_output(Arc::clone(&shared), wire.reader, wire.manners.ends, wire.child.clone());
@@ -166,6 +175,7 @@ impl Connection {
         let all = Arc::clone(&reading);
         tasks.spawn(async move { all.all().await });
         tasks.spawn(watch_deadlines(Arc::clone(&shared)));
+        tasks.spawn(write_refusals(Arc::clone(&shared), refused));
         if let Some(stderr) = wire.stderr {
             tasks.spawn(read_errors(Arc::clone(&shared), stderr));
         }
@@ -312,9 +322,15 @@ impl Connection {
 
     #[allow(clippy::unnecessary_box_returns, reason = "every error has it boxed")]
     pub(super) fn details(&self, hint: Option<String>) -> Box<Details> {
+        // Somebody else may have got what was waited for.
+        let also = self.control().and_then(|control| also_open(&control.others()));
         let state = self.shared.lock();
+        let hint = hint.or_else(|| state.hint.clone());
         Box::new(Details {
-            hint: hint.or_else(|| state.hint.clone()),
+            hint: match (hint, also) {
+                (Some(hint), Some(also)) => Some(format!("{hint}; {also}")),
+                (hint, also) => hint.or(also),
+            },
             stderr: state.stderr.iter().cloned().collect(),
             skipped: state.skipped.iter().cloned().collect(),
         })
@@ -590,10 +606,15 @@ impl Shared {
         }
     }
 
-    /// Answers a request of the peer's, if that needs no waiting: a peer that asks without reading gets nothing.
+    /// Answers a request of the peer's, after those that came before it. A peer that asks without reading gets so many answers and
+    /// no more.
     fn refuse(&self, line: Vec<u8>) {
-        let Ok(mut writer) = Arc::clone(&self.writer).try_lock_owned() else { return };
-        tokio::spawn(async move { writer.write_all(&line).await });
+        let length = line.len();
+        let waiting = self.refusals_waiting.fetch_add(length, Ordering::AcqRel);
+        if waiting + length > REFUSALS || self.refusals.send(line).is_err() {
+            self.refusals_waiting.fetch_sub(length, Ordering::AcqRel);
+            self.lock().hint = Some("it asks for more than it reads the answers to".to_owned());
+        }
     }
 }
 
@@ -669,7 +690,9 @@ impl State {
             }
             Incoming::Request(request) => {
                 events.push(EventKind::Refused { method: shown(request.method.to_string().as_bytes()) });
-                let mut memory = vec![0; 1024];
+                let mut out = write::Writer::new(&mut []);
+                client::write_refusal(&request, &mut out);
+                let mut memory = vec![0; out.needed()];
                 let mut out = write::Writer::new(&mut memory);
                 client::write_refusal(&request, &mut out);
                 return out.finish().ok().map(|line| line.to_vec());
@@ -711,6 +734,22 @@ async fn watch_deadlines(shared: Arc<Shared>) {
         match next {
             Some(next) => drop(timeout_at(next, shared.sooner.notified()).await),
             None => shared.sooner.notified().await,
+        }
+    }
+}
+
+/// Answers what the peer asks, in order.
+async fn write_refusals(shared: Arc<Shared>, mut refused: mpsc::UnboundedReceiver<Vec<u8>>) {
+    while let Some(line) = refused.recv().await {
+        let mut writer = Arc::clone(&shared.writer).lock_owned().await;
+        let sent = async {
+            writer.write_all(&line).await?;
+            writer.flush().await
+        };
+        let sent = sent.await;
+        shared.refusals_waiting.fetch_sub(line.len(), Ordering::AcqRel);
+        if sent.is_err() {
+            return;
         }
     }
 }

@@ -16,10 +16,16 @@ use super::ports::PortInfo;
 #[non_exhaustive]
 pub enum HostError {
     /// There is no such program.
-    #[error("there is no program `{program}`{}", if program.contains(['/', '\\']) { "" } else { " in PATH" })]
+    #[error(
+        "there is no program `{program}`{}{}",
+        if program.contains(['/', '\\']) { "" } else { " in PATH" },
+        hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default()
+    )]
     NoProgram {
         /// As the target names it.
         program: String,
+        /// What may have been meant, if there is something to say.
+        hint: Option<String>,
     },
     /// The program is there and cannot be started.
     #[error("`{program}` cannot be started: {source}")]
@@ -164,6 +170,9 @@ pub enum HostError {
         /// What serde says.
         source: serde_json::Error,
     },
+    /// What must be a JSON object is something else.
+    #[error("{0} must be a JSON object")]
+    NoObject(&'static str),
     /// Too many calls are out at once.
     #[error("{0} calls are out at once; wait for one")]
     TooManyCalls(usize),
@@ -295,6 +304,11 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {} ({})", self.pid, self.command)
     }
+}
+
+/// That others have a port open too.
+pub(crate) fn also_open(holders: &[Holder]) -> Option<String> {
+    (!holders.is_empty()).then(|| format!("the port is also open{}", held_by(holders)))
 }
 
 fn held_by(holders: &[Holder]) -> String {

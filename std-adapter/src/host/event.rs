@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use rigline::Level;
 use serde_json::Value;
 
-use super::error::{Exit, RpcFailure};
+use super::error::{Exit, Holder, RpcFailure, also_open};
 
 /// Something that an extension said or did, besides answering.
 #[derive(Debug, Clone)]
@@ -84,6 +84,8 @@ pub enum EventKind {
     Exited(Exit),
     /// The connection is gone.
     Gone(String),
+    /// Other processes have the port open too, and may get what the device writes.
+    AlsoOpen(Vec<Holder>),
     /// Everything is new after a loss or a cancellation: process or connection, and session.
     Reconnected,
 }
@@ -125,6 +127,7 @@ impl fmt::Display for EventKind {
             Self::Odd(what) => f.write_str(what),
             Self::Exited(exit) => write!(f, "ended: {exit}"),
             Self::Gone(why) => f.write_str(why),
+            Self::AlsoOpen(holders) => f.write_str(&also_open(holders).unwrap_or_default()),
             Self::Reconnected => f.write_str("connected anew"),
         }
     }

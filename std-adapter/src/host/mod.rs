@@ -81,9 +81,10 @@ use rigline::{GoDuration, Phase};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 pub use child::Child;
+pub(crate) use error::also_open;
 pub use error::{Details, Exit, Holder, HostError, RpcFailure};
 pub use event::{Event, EventKind, Log};
 pub use manifest::{Manifest, Operation};
@@ -98,10 +99,8 @@ use wire::Dial;
 /// Texts of an extension's that are shown are cut at this many bytes.
 pub const TEXT_LIMIT: usize = 1024;
 
-/// How often a busy port or a device that is not there is tried again.
-const RETRY: Duration = Duration::from_millis(100);
 /// How long DTR stays low to end what a board does.
-const DTR_LOW: Duration = Duration::from_millis(250);
+pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
 /// How long a process that was asked to end has before it is killed.
 const TERMINATION: Duration = Duration::from_millis(500);
 
@@ -151,9 +150,9 @@ pub struct Options {
     pub working_dir: Option<PathBuf>,
     /// Variables that a program gets besides this process's own.
     pub env: Vec<(String, String)>,
-    /// The program that `sim` starts with the argument `rig`; this one if unsaid.
+    /// The program that `sim` starts with the argument `rig`: the command `rigline`, from `PATH` in other programs than that itself.
     pub sim_program: Option<PathBuf>,
-    /// Where serial ports are looked for.
+    /// Where serial ports are looked for: [`Roots::of_environment`].
     pub roots: Roots,
     /// Gets every event.
     pub listener: Option<Listener>,
@@ -178,7 +177,7 @@ impl Default for Options {
             working_dir: None,
             env: Vec::new(),
             sim_program: None,
-            roots: Roots::default(),
+            roots: Roots::of_environment(),
             listener: None,
             traffic: None,
         }
@@ -267,6 +266,9 @@ impl Host {
 
     /// As [`connect`](Self::connect), over connections that the caller makes.
     pub async fn over(dialer: Box<dyn Dial>, options: Options) -> Result<Self, HostError> {
+        if options.config.as_ref().is_some_and(|config| !config.is_object()) {
+            return Err(HostError::NoObject("the config"));
+        }
         let options = Arc::new(options);
         let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
         Ok(Self {
@@ -308,7 +310,7 @@ impl Host {
     /// where a [`Value`] rounds those that an `f64` cannot hold.
     ///
     /// # Errors
-    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is no JSON.
+    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is no JSON, [`HostError::NoObject`] if it is no object.
     pub async fn call_json(&self, operation: &str, args: &str, context: CallContext) -> Result<CallResult, HostError> {
         let started = Instant::now();
         if self.options.reconnect && self.current().ended().is_some_and(|end| !matches!(end, End::ShutDown)) {
@@ -324,6 +326,10 @@ impl Host {
         let mut args = args.as_bytes().to_vec();
         if let Err(source) = serde_json::from_slice::<serde::de::IgnoredAny>(&args) {
             return Err(HostError::Types { what: "the arguments", source });
+        }
+        // The real host sends null for none.
+        if !matches!(args.trim_ascii_start().first(), Some(b'{' | b'n')) {
+            return Err(HostError::NoObject("the arguments"));
         }
         let room_of_args = args.len();
         let request = Request::Execute {
@@ -516,32 +522,15 @@ impl fmt::Display for CallFailed {
 
 impl std::error::Error for CallFailed {}
 
-/// Opens a connection and a session, waiting for a port that is busy or not there.
+/// Opens a connection and a session.
 async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Result<(Connection, Manifest), HostError> {
-    let given_up = deadline(Instant::now(), wait);
-    let wire = loop {
-        let start = deadline(Instant::now(), options.start_timeout);
-        let error = match timeout_at(start, dialer.dial()).await {
-            Ok(Ok(wire)) => break wire,
-            Ok(Err(error)) => error,
-            Err(_) => HostError::Open { what: dialer.name(), source: std::io::ErrorKind::TimedOut.into() },
-        };
-        let is_passing = match &error {
-            HostError::Busy { .. } | HostError::NoDevice { .. } => true,
-            HostError::Open { source, .. } => {
-                use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, TimedOut};
-                // A device that was just plugged in has the right permissions a moment later.
-                matches!(source.kind(), NotFound | ConnectionRefused | PermissionDenied | TimedOut)
-            }
-            _ => false,
-        };
-        if !is_passing || Instant::now() >= given_up {
-            return Err(error);
-        }
-        sleep_until(given_up.min(Instant::now() + RETRY)).await;
-    };
+    let wire = wire::open(dialer, options, wait).await?;
     let base = if wire.manners.shared { random() } else { 0 };
     let connection = Connection::open(wire, &dialer.name(), base, options);
+    let others = connection.control().map(|control| control.others()).unwrap_or_default();
+    if !others.is_empty() {
+        connection.tell(EventKind::AlsoOpen(others));
+    }
     if !options.boot_delay.is_zero() {
         sleep(options.boot_delay).await;
     }
@@ -553,14 +542,14 @@ async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Resu
 }
 
 /// A number that another session on the same port will not have.
-fn random() -> u32 {
+pub(crate) fn random() -> u32 {
     use std::hash::{BuildHasher as _, RandomState};
     // Each RandomState has keys of its own, from the system's randomness.
     let hash = RandomState::new().hash_one(SystemTime::now());
     u32::try_from(hash >> 32).unwrap_or_default()
 }
 
-fn deadline(from: Instant, after: Duration) -> Instant {
+pub(crate) fn deadline(from: Instant, after: Duration) -> Instant {
     // A century is as good as for ever.
     from.checked_add(after).unwrap_or_else(|| from + Duration::from_secs(3_000_000_000))
 }

@@ -66,7 +66,7 @@ impl fmt::Display for PortInfo {
     }
 }
 
-/// Where ports are looked for. Tests give folders of their own.
+/// Where ports are looked for. Tests give folders of their own; [`Roots::of_environment`] is the usual.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// `/sys`.
@@ -84,6 +84,26 @@ impl Default for Roots {
 }
 
 impl Roots {
+    /// The system's folders; or, for containers and tests, those below the folder that the variable `RIGLINE_ROOT` names. Processes are
+    /// looked for in the system's `/proc` if there is none below that.
+    pub fn of_environment() -> Self {
+        let Some(root) = std::env::var_os("RIGLINE_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from) else {
+            return Self::default();
+        };
+        let proc = Some(root.join("proc")).filter(|proc| proc.is_dir()).unwrap_or_else(|| "/proc".into());
+        Self { sys: root.join("sys"), dev: root.join("dev"), proc }
+    }
+
+    /// The file that a port's path means. A name without a folder is one in `/dev`, or in `/dev/serial`, where udev keeps lasting ones.
+    fn file(&self, path: &Path) -> PathBuf {
+        if cfg!(windows) || fs::symlink_metadata(path).is_ok() {
+            return path.to_owned();
+        }
+        let below = path.strip_prefix("/dev").unwrap_or(path);
+        let names = [self.dev.join(below), self.dev.join("serial").join(below)];
+        names.into_iter().find(|name| fs::symlink_metadata(name).is_ok()).unwrap_or_else(|| path.to_owned())
+    }
+
     /// The serial ports that have hardware behind them, in the order of their names.
     pub fn ports(&self) -> Vec<PortInfo> {
         let mut ports: Vec<PortInfo> = if cfg!(target_os = "linux") || *self != Self::default() {
@@ -127,12 +147,13 @@ impl Roots {
         let ports = self.ports();
         let (fitting, name): (Vec<PortInfo>, String) = match wanted {
             Port::Path(path) => {
-                let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                let known = ports.into_iter().find(|port| port.path == real);
-                return Ok(known.map_or_else(
-                    || PortInfo { path: path.clone(), usb: None },
-                    |port| PortInfo { path: path.clone(), ..port },
-                ));
+                let path = self.file(path);
+                let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+                let is_same = |port: &PortInfo| {
+                    port.path == path || fs::canonicalize(&port.path).is_ok_and(|port| port == real)
+                };
+                let usb = ports.into_iter().find(is_same).and_then(|port| port.usb);
+                return Ok(PortInfo { path, usb });
             }
             Port::Auto => (ports.iter().filter(|port| port.is_rigline()).cloned().collect(), "rigline device".into()),
             Port::SerialNumber(number) => {
@@ -160,6 +181,31 @@ impl Roots {
                 ports: ports.into_iter().filter(|port| port.usb.is_some()).collect(),
             }),
         }
+    }
+
+    /// The processes that may take away what the device at `path` writes: its [`holders`](Self::holders), but for those who are the
+    /// device, as a simulation at the other side of a pty is.
+    pub(crate) fn rivals(&self, path: &Path) -> Vec<Holder> {
+        let number = fs::canonicalize(path).ok().and_then(|path| {
+            let number = path.strip_prefix("/dev/pts").ok()?.to_str()?.parse::<u32>().ok()?;
+            Some(number.to_string())
+        });
+        let mut rivals = self.holders(path);
+        if let Some(number) = number {
+            rivals.retain(|holder| !self.is_other_side(holder.pid, &number));
+        }
+        rivals
+    }
+
+    /// Whether a process has the other side of the pty with this number (proc(5), `fdinfo`: `tty-index`).
+    fn is_other_side(&self, pid: u32, number: &str) -> bool {
+        let process = self.proc.join(pid.to_string());
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut sides = files.filter(|file| fs::read_link(file.path()).is_ok_and(|to| to.ends_with("ptmx")));
+        sides.any(|file| {
+            let info = fs::read_to_string(process.join("fdinfo").join(file.file_name())).unwrap_or_default();
+            info.lines().any(|line| line.strip_prefix("tty-index:").is_some_and(|index| index.trim() == number))
+        })
     }
 
     /// The processes that have the file at `path` open, but for this one; as far as they may be looked at.

@@ -1,12 +1,12 @@
 //! Serial ports: opened for us alone, raw before the first byte, and found again when they were unplugged.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serial2_tokio::{SerialPort, Settings};
 
-use super::error::HostError;
+use super::error::{Holder, HostError};
 use super::ports::{PortInfo, Roots};
 use super::wire::{Control, Dial, Dialing, Manners, Wire};
 use crate::target::{Port, Serial, Target};
@@ -71,16 +71,20 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<Wire, HostError> 
         io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {
             HostError::Busy { port: path.to_owned(), holders: roots.holders(path) }
         }
-        _ => HostError::Open { what: path.display().to_string(), source: error },
+        _ => HostError::Open { what: path.display().to_string(), source: claim::explained(path, error) },
     };
-    let claim = claim::Claim::new(path).map_err(failed)?;
     let raw = |mut settings: Settings| {
         settings.set_raw();
         settings.set_baud_rate(serial.baud)?;
         Ok(settings)
     };
-    let port = SerialPort::open(path, raw).map_err(failed)?;
-    claim.exclude().map_err(failed)?;
+    let (claim, port) = claim::unprivileged(|| {
+        let claim = claim::Claim::new(path)?;
+        let port = SerialPort::open(path, raw)?;
+        Ok((claim, port))
+    })
+    .map_err(failed)?;
+    let claim = claim.exclude();
     // A pty has no modem lines, and some adapters refuse them: that is no reason not to talk.
     let _ = port.set_dtr(serial.dtr.unwrap_or(true));
     if let Some(rts) = serial.rts {
@@ -88,13 +92,16 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<Wire, HostError> 
     }
     let _ = port.discard_buffers();
     let (reader, writer) = (port.try_clone().map_err(failed)?, port.try_clone().map_err(failed)?);
-    let control = PortControl { port, dtr: serial.dtr.unwrap_or(true), _claim: claim };
+    let (path, roots) = (path.to_owned(), roots.clone());
+    let control = PortControl { port, dtr: serial.dtr.unwrap_or(true), path, roots, _claim: claim };
     Ok(Wire { control: Some(Arc::new(control)), ..Wire::new(reader, writer, Manners::SERIAL) })
 }
 
 struct PortControl {
     port: SerialPort,
     dtr: bool,
+    path: PathBuf,
+    roots: Roots,
     _claim: claim::Claim,
 }
 
@@ -105,6 +112,10 @@ impl Control for PortControl {
 
     fn discard(&self) -> io::Result<()> {
         self.port.discard_buffers()
+    }
+
+    fn others(&self) -> Vec<Holder> {
+        self.roots.rivals(&self.path)
     }
 }
 
@@ -117,9 +128,9 @@ impl Drop for PortControl {
 
 #[cfg(unix)]
 mod claim {
-    use std::fs::{File, OpenOptions};
+    use std::fs::{self, File, OpenOptions};
     use std::io;
-    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
     use std::path::Path;
 
     use rustix::fs::{FlockOperation, OFlags, flock};
@@ -127,7 +138,10 @@ mod claim {
 
     /// Keeps others from a port: TIOCEXCL stops every further open, but not one by root; the advisory lock stops root's
     /// too, of programs that ask for it.
-    pub(super) struct Claim(File);
+    pub(super) struct Claim {
+        file: File,
+        is_exclusive: bool,
+    }
 
     impl Claim {
         /// Fails with `ResourceBusy` or `WouldBlock` if somebody else has the port.
@@ -135,18 +149,108 @@ mod claim {
             let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)?;
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            Ok(Self(file))
+            Ok(Self { file, is_exclusive: false })
         }
 
-        pub(super) fn exclude(&self) -> io::Result<()> {
-            Ok(ioctl_tiocexcl(&self.0)?)
+        /// Where the driver has no such mode, the lock has to do.
+        pub(super) fn exclude(mut self) -> Self {
+            self.is_exclusive = ioctl_tiocexcl(&self.file).is_ok();
+            self
         }
     }
 
     impl Drop for Claim {
         fn drop(&mut self) {
-            // A pty stays, exclusive, as long as its other side is open.
-            let _ = ioctl_tiocnxcl(&self.0);
+            // A pty stays, exclusive, as long as its other side is open. What this one has not set is not its to clear.
+            if self.is_exclusive {
+                let _ = ioctl_tiocnxcl(&self.file);
+            }
+        }
+    }
+
+    /// Opens as somebody who has no rights over others' ports: to root, and to nobody else, the system opens a port that
+    /// another process has set exclusive (tty_ioctl(4), `TIOCEXCL`).
+    pub(super) fn unprivileged<T>(open: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        #[cfg(target_os = "linux")]
+        let _restored = rights::without();
+        open()
+    }
+
+    #[cfg(target_os = "linux")]
+    mod rights {
+        use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+        /// Gives this thread its rights back when it is dropped.
+        pub(super) struct Restored(CapabilitySets);
+
+        /// Takes away from this thread, and no other, what TIOCEXCL makes an exception for.
+        pub(super) fn without() -> Option<Restored> {
+            let before = capabilities(None).ok()?;
+            if !before.effective.contains(CapabilitySet::SYS_ADMIN) {
+                return None;
+            }
+            let effective = before.effective - CapabilitySet::SYS_ADMIN;
+            set_capabilities(None, CapabilitySets { effective, ..before }).ok()?;
+            Some(Restored(before))
+        }
+
+        impl Drop for Restored {
+            fn drop(&mut self) {
+                let _ = set_capabilities(None, self.0);
+            }
+        }
+    }
+
+    /// An error about a port, with what can be done about it.
+    pub(super) fn explained(path: &Path, error: io::Error) -> io::Error {
+        let more = match error.kind() {
+            io::ErrorKind::PermissionDenied => fs::metadata(path).ok().map(|port| permission(path, port.mode(), port.gid())),
+            _ if path.is_dir() => Some("it is a folder".to_owned()),
+            // ENOTTY has no kind that is stable.
+            _ if error.raw_os_error() == Some(rustix::io::Errno::NOTTY.raw_os_error()) => {
+                Some("it is not a serial port".to_owned())
+            }
+            _ => None,
+        };
+        match more {
+            Some(more) => io::Error::new(error.kind(), format!("{error}; {more}")),
+            None => error,
+        }
+    }
+
+    /// What gives a user the right to a port with this mode and group.
+    fn permission(path: &Path, mode: u32, group: u32) -> String {
+        let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+        let name = groups.lines().find_map(|line| {
+            let mut words = line.split(':');
+            let name = words.next()?;
+            (words.nth(1)? == group.to_string()).then(|| name.to_owned())
+        });
+        let name = name.unwrap_or_else(|| group.to_string());
+        if mode & 0o060 == 0o060 && group != 0 {
+            return format!(
+                "it is for the group {name}: `sudo usermod -aG {name} $USER`, then log in again"
+            );
+        }
+        let device = path.file_name().unwrap_or_default().to_string_lossy();
+        format!(
+            "no group has the right to it; a udev rule gives it to one: SUBSYSTEM==\"tty\", KERNEL==\"{device}\", GROUP=\"dialout\", MODE=\"0660\""
+        )
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn g_12_a_missing_permission_names_the_way_out() {
+            let group = permission(Path::new("/dev/ttyACM0"), 0o020_660, 20);
+            // Debian's number of dialout; elsewhere it has another name, or none.
+            assert!(group.starts_with("it is for the group ") && group.contains("usermod -aG"), "{group}");
+            for (mode, group) in [(0o020_600, 20), (0o020_620, 5), (0o020_660, 0)] {
+                let rule = permission(Path::new("/dev/ttyACM0"), mode, group);
+                assert!(rule.contains("KERNEL==\"ttyACM0\"") && rule.contains("udev rule"), "{rule}");
+            }
         }
     }
 }
@@ -165,9 +269,16 @@ mod claim {
             Ok(Self)
         }
 
-        #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "as on Unix")]
-        pub(super) fn exclude(&self) -> io::Result<()> {
-            Ok(())
+        pub(super) fn exclude(self) -> Self {
+            self
         }
+    }
+
+    pub(super) fn unprivileged<T>(open: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        open()
+    }
+
+    pub(super) fn explained(_: &Path, error: io::Error) -> io::Error {
+        error
     }
 }

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use rigline::frame::LineEnds;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Options;
+use super::{Options, deadline};
 use super::child::{self, Child};
-use super::error::HostError;
+use super::error::{Holder, HostError};
 use super::link::LinkDialer;
 use super::serial::SerialDialer;
+use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
 
 /// Bytes from an extension.
@@ -83,6 +85,10 @@ pub trait Control: Send + Sync {
     fn set_dtr(&self, on: bool) -> io::Result<()>;
     /// Drops what is queued in both directions.
     fn discard(&self) -> io::Result<()>;
+    /// The other processes that have the port open, as far as can be seen: each byte from the device goes to one of them only.
+    fn others(&self) -> Vec<Holder> {
+        Vec::new()
+    }
 }
 
 /// A future that [`Dial::dial`] gives.
@@ -112,8 +118,7 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         Target::Sim => {
             let program = match &options.sim_program {
                 Some(program) => program.clone(),
-                None => std::env::current_exe()
-                    .map_err(|source| HostError::Start { program: "rigline rig".into(), source })?,
+                None => process::sim_program().map_err(HostError::Unsupported)?,
             };
             let exec = Exec { program: program.to_string_lossy().into_owned(), args: vec!["rig".into()] };
             Box::new(ExecDialer { name: "sim".into(), ..ExecDialer::new(exec, options) })
@@ -134,6 +139,38 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
     })
 }
 
+/// Opens a connection, and waits for a port that is busy, or a device that is not there, no longer than `wait`.
+///
+/// # Errors
+/// What kept the last try from one.
+pub async fn open(dialer: &dyn Dial, options: &Options, wait: Duration) -> Result<Wire, HostError> {
+    let given_up = deadline(Instant::now(), wait);
+    loop {
+        let start = deadline(Instant::now(), options.start_timeout);
+        let error = match timeout_at(start, dialer.dial()).await {
+            Ok(Ok(wire)) => return Ok(wire),
+            Ok(Err(error)) => error,
+            Err(_) => HostError::Open { what: dialer.name(), source: io::ErrorKind::TimedOut.into() },
+        };
+        let is_passing = match &error {
+            HostError::Busy { .. } | HostError::NoDevice { .. } => true,
+            HostError::Open { source, .. } => {
+                use io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, TimedOut};
+                // A device that was just plugged in has the right permissions a moment later.
+                matches!(source.kind(), NotFound | ConnectionRefused | PermissionDenied | TimedOut)
+            }
+            _ => false,
+        };
+        if !is_passing || Instant::now() >= given_up {
+            return Err(error);
+        }
+        sleep_until(given_up.min(Instant::now() + RETRY)).await;
+    }
+}
+
+/// How often it is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+
 struct ExecDialer {
     name: String,
     exec: Exec,
@@ -153,7 +190,11 @@ impl Dial for ExecDialer {
     }
 
     fn dial(&self) -> Dialing<'_> {
-        Box::pin(async { child::start(&self.exec, self.working_dir.as_deref(), &self.env) })
+        Box::pin(async {
+            let mut env = self.env.clone();
+            env.push(process::within(&self.exec, self.working_dir.as_deref())?);
+            child::start(&self.exec, self.working_dir.as_deref(), &env)
+        })
     }
 }
 

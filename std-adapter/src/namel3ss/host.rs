@@ -15,6 +15,7 @@ use super::runners::{Output, Program, RunError};
 use super::trace::Trace;
 use super::{Binding, Runner};
 use crate::http_client::{self, Bounds};
+use crate::process;
 use crate::target::Target;
 
 /// The time limit where nothing says any: "Timeouts".
@@ -114,7 +115,7 @@ impl Host {
                 host.python_args.clone_from(&exec.args);
             }
             Target::Sim => {
-                host.python = std::env::current_exe().ok();
+                host.python = Some(process::sim_program().unwrap_or_else(|_| process::SIM_COMMAND.into()));
                 host.python_args = ["rig", "--protocol", "namel3ss"].map(str::to_owned).to_vec();
             }
             _ => return None,
@@ -386,7 +387,7 @@ impl Run<'_> {
             args: self.host.python_args.iter().cloned().chain(["-c".into(), PYTHON_RUNNER.into()]).collect(),
             folder: app_root,
             env: vec![
-                ("PYTHONPATH".into(), path.to_string_lossy().into_owned()),
+                ("PYTHONPATH".into(), path),
                 ("PYTHONIOENCODING".into(), "utf-8".into()),
             ],
             timeout: self.timeout,

@@ -1,6 +1,6 @@
 //! Processes that get one text and give one.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::reply::ReplyError;
 use crate::http_client::HttpError;
+use crate::process::{self, Lifeline, NotStarted};
 
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
@@ -112,7 +113,7 @@ pub(super) struct Program<'a> {
     pub(super) program: &'a OsStr,
     pub(super) args: Vec<String>,
     pub(super) folder: &'a Path,
-    pub(super) env: Vec<(String, String)>,
+    pub(super) env: Vec<(String, OsString)>,
     pub(super) timeout: Duration,
     /// The most bytes that its standard output may have.
     pub(super) limit: usize,
@@ -129,15 +130,15 @@ impl Program<'_> {
     /// Starts it, gives it all of `input`, and takes all of its output. It is the leader of a process group, which is ended
     /// with it.
     pub(super) async fn run(self, input: Vec<u8>) -> Result<Output, RunError> {
-        let mut command = Command::new(self.program);
-        command.args(&self.args).current_dir(self.folder).envs(self.env).kill_on_drop(true);
+        let mut command = Command::from(process::command(self.program, &self.args, Some(self.folder)));
+        command.envs(self.env).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        #[cfg(unix)]
-        command.process_group(0);
-        let mut child = command
-            .spawn()
-            .map_err(|source| RunError::Start { program: self.program.to_string_lossy().into_owned(), source })?;
-        let group = Group(child.id());
+        let lifeline = Lifeline::new();
+        let mut child = command.spawn().map_err(|error| RunError::Start {
+            program: self.program.to_string_lossy().into_owned(),
+            source: NotStarted::why(self.program, Some(self.folder), error).into_io(),
+        })?;
+        let group = Group { id: child.id(), _lifeline: child.id().map(|id| lifeline.hold(id)) };
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let deadline = Instant::now() + self.timeout;
         let (mut out, mut err) = (Kept::first(self.limit), Kept::last(STDERR_KEPT));
@@ -182,7 +183,11 @@ impl Program<'_> {
 }
 
 /// A process group, which is ended when this is dropped.
-struct Group(Option<u32>);
+struct Group {
+    id: Option<u32>,
+    /// What ends it when this process is killed.
+    _lifeline: Option<Lifeline>,
+}
 
 impl Group {
     /// Asks it to end, then makes it: what runs in a container is told by its client.
@@ -198,7 +203,7 @@ impl Group {
     #[cfg(unix)]
     fn signal(&self, kill: bool) {
         use rustix::process::{Pid, Signal, kill_process_group};
-        if let Some(pid) = self.0.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+        if let Some(pid) = self.id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
             let _ = kill_process_group(pid, if kill { Signal::KILL } else { Signal::TERM });
         }
     }
@@ -206,7 +211,7 @@ impl Group {
     #[cfg(not(unix))]
     fn signal(&self, _kill: bool) {
         // There are no groups to be told.
-        let _ = self.0;
+        let _ = self.id;
     }
 }
 

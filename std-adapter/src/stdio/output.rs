@@ -90,6 +90,12 @@ impl Output {
         }
     }
 
+    /// Returns when nobody can read any more what is written.
+    #[cfg(unix)]
+    pub(super) fn wait_until_unread(&self) {
+        self.stream.wait_until_unread();
+    }
+
     /// Sends a log line without waiting for its reader; false if more than `most` bytes would wait then, or writing failed.
     pub(super) fn send_log(self: &Arc<Self>, line: &[u8], most: usize) -> bool {
         matches!(self.send(line, most), Ok(Sent::Written | Sent::Waits))

@@ -18,40 +18,43 @@ use crate::signals::Signals;
 /// The exit code of a Rust program that panicked.
 pub(super) const PANICKED: u8 = 101;
 
+/// That nobody reads the output any more is the end of a session like any other.
+pub(super) const UNREAD: u8 = 0;
+
 /// How long a handler may go on without an await after it was told to stop.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The wish that serving may stop, from whatever thread.
 #[derive(Debug)]
 pub(super) struct Stop {
-    /// The exit code to stop with; 0 for no wish.
-    code: watch::Sender<u8>,
+    /// The exit code to stop with, if there is a wish.
+    code: watch::Sender<Option<u8>>,
     heard: AtomicBool,
 }
 
 impl Stop {
     pub(super) fn new() -> Self {
-        Self { code: watch::Sender::new(0), heard: AtomicBool::new(false) }
+        Self { code: watch::Sender::new(None), heard: AtomicBool::new(false) }
     }
 
     /// Stops serving, to exit with `code`.
     pub(super) fn ask(&self, code: u8) {
         self.code.send_modify(|current| {
-            if *current == 0 || code == PANICKED {
-                *current = code;
+            if current.is_none() || code == PANICKED {
+                *current = Some(code);
             }
         });
     }
 
     pub(super) fn code(&self) -> Option<u8> {
-        Some(*self.code.borrow()).filter(|code| *code != 0)
+        *self.code.borrow()
     }
 
     /// Ready when serving is to stop.
     pub(super) async fn asked(&self) {
         let mut code = self.code.subscribe();
         // The sender is this.
-        let _ = code.wait_for(|code| *code != 0).await;
+        let _ = code.wait_for(Option::is_some).await;
     }
 
     /// [`asked`](Self::asked), for the one who will stop.
@@ -78,6 +81,25 @@ pub(super) fn on_panic(stop: &Arc<Stop>, output: &Arc<Output>) {
         }
         stop.ask(PANICKED);
     }));
+}
+
+/// Stops when whoever read the output is gone. A handler that waits and says nothing would not notice, and keep its hardware.
+#[cfg(unix)]
+pub(super) fn on_unread(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()> {
+    let (stop, output) = (stop.clone(), output.clone());
+    let watch = move || {
+        output.wait_until_unread();
+        stop.ask(UNREAD);
+    };
+    thread::Builder::new().name("rigline-unread".into()).stack_size(64 << 10).spawn(watch)?;
+    Ok(())
+}
+
+/// Elsewhere a write is what tells.
+#[cfg(not(unix))]
+#[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
+pub(super) fn on_unread(_: &Arc<Stop>, _: &Arc<Output>) -> io::Result<()> {
+    Ok(())
 }
 
 /// Listens for signals, on a thread of its own, since the handler's may be busy; and sees to it that the process ends.

@@ -127,6 +127,11 @@ impl Output {
         }
     }
 
+    /// Returns when nobody can read any more what is written: the other end of a pipe, a socket or a terminal is closed.
+    pub(super) fn wait_until_unread(&self) {
+        wait_until_unread(&self.fd);
+    }
+
     /// Writes all of `bytes`, and waits as long as it takes.
     pub(crate) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
@@ -216,6 +221,19 @@ mod system_says {
 
     pub(super) fn write(_: BorrowedFd<'_>, _: &[u8]) -> Result<usize, Errno> {
         Err(Errno::NOSYS)
+    }
+}
+
+/// Waits for nothing but the errors that poll(2) always tells of. A file has none: then this does not return.
+pub(super) fn wait_until_unread(fd: impl AsFd) {
+    let mut fds = [PollFd::new(&fd, PollFlags::empty())];
+    loop {
+        match poll(&mut fds, None) {
+            Ok(_) if fds.iter().any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP)) => return,
+            Ok(_) | Err(Errno::INTR) if !fds.iter().any(|fd| fd.revents().contains(PollFlags::NVAL)) => {}
+            // What is no open descriptor is told by the first write.
+            _ => std::thread::park(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use rigline_std::proxy::{End, Limits, Proxy, Transport};
 use rigline_std::relay::Relay;
-use rigline_std::stdio::{HOST_LINE_LIMIT, Stdio};
+use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
 
 use crate::connect::{self, Connection, Failure, ProtocolName};
 use crate::serve;
@@ -66,6 +66,11 @@ impl Arguments {
                 if end != End::Lost {
                     proxy.close().await;
                 }
+                Ok(connect::SUCCESS)
+            }
+            // Whoever asked is gone: what is under way is cancelled.
+            () = stdio::unread() => {
+                proxy.abandon().await;
                 Ok(connect::SUCCESS)
             }
             interruption = connect::interrupted() => {

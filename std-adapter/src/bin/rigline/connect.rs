@@ -1,6 +1,5 @@
 //! What the commands that talk to a target have in common: options, events on standard error, exit codes.
 
-use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,22 +8,14 @@ use std::time::{Duration, SystemTime};
 
 use rigline::protocol::Protocol;
 use rigline::{GoDuration, Level};
-use rigline_std::host::ports::Roots;
 use rigline_std::host::{Event, EventKind, Host, HostError, Options};
 use rigline_std::signals::Signals;
 use rigline_std::target::Target;
 use serde_json::Value;
 
-/// It did what was asked for.
-pub(crate) const SUCCESS: u8 = 0;
-/// It ran, and failed.
-pub(crate) const FAILED: u8 = 1;
-/// The command line, or an argument, is wrong.
-pub(crate) const USAGE: u8 = 2;
-/// There is no usable answer.
-pub(crate) const NO_ANSWER: u8 = 3;
-/// Its time was up.
-pub(crate) const TIMED_OUT: u8 = 124;
+pub(crate) use crate::exit::{FAILED, NO_ANSWER, SUCCESS, TIMED_OUT, USAGE};
+use crate::out::{self, Style};
+pub(crate) use crate::out::{complain, print, print_json};
 
 /// For whoever has no board at hand.
 const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; with --wait 60s a device is waited for";
@@ -61,7 +52,7 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "10s", hide_default_value = true)]
     pub(crate) start_timeout: Duration,
     /// The extension's own settings: a JSON object, or @FILE
-    #[arg(long, value_name = "JSON|@FILE", value_parser = json)]
+    #[arg(long, value_name = "JSON|@FILE", value_parser = object)]
     pub(crate) config: Option<Value>,
     /// Show debug logs, standard error and what was skipped
     #[arg(short, long, conflicts_with = "quiet")]
@@ -81,7 +72,6 @@ impl Connection {
     /// The host's options: events go to standard error as they come.
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::default();
-        options.roots = roots();
         options.wait = self.wait;
         options.start_timeout = self.start_timeout;
         options.config.clone_from(&self.config);
@@ -115,14 +105,14 @@ impl Failure {
 
     /// Says it, and gives the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
-        complain(format_args!("rigline: {}", printable(&self.text)));
+        out::complain_of_failure(&self.text);
         ExitCode::from(self.code)
     }
 
     pub(crate) fn of(error: &HostError) -> Self {
         let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
         let code = match error {
-            HostError::Unsupported(_) => USAGE,
+            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => USAGE,
             error if error.is_timeout() => TIMED_OUT,
             _ => NO_ANSWER,
         };
@@ -173,29 +163,9 @@ pub(crate) async fn interrupted() -> Failure {
     Failure { code, text: text.to_owned() }
 }
 
-/// Where serial ports are looked for: below `RIGLINE_ROOT`, for containers and tests, if that is set.
-pub(crate) fn roots() -> Roots {
-    match std::env::var_os("RIGLINE_ROOT").map(PathBuf::from) {
-        Some(root) => Roots { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") },
-        None => Roots::default(),
-    }
-}
-
-/// Writes a line to standard error, if anybody reads that.
-pub(crate) fn complain(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// What others have said, without what would drive the terminal, such as set its title.
+/// What others have said, without what would drive the terminal. [`print`] and [`complain`] see to it by themselves.
 pub(crate) fn printable(text: &str) -> String {
-    let is_odd = |char: char| char.is_control() && char != '\n' && char != '\t';
-    text.replace("\r\n", "\n").replace(is_odd, "\u{FFFD}")
-}
-
-/// Writes to standard output. That nobody reads it is no fault: the command goes on, and its exit code still counts.
-pub(crate) fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    rigline_std::terminal::printable(text).into_owned()
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -228,6 +198,11 @@ pub(crate) fn append(path: &Path) -> Result<std::fs::File, Failure> {
 /// Reads JSON from the argument itself, from `@FILE`, or from standard input (`-`).
 pub(crate) fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(&json_text(text)?).map_err(|error| format!("not JSON: {error}"))
+}
+
+/// As [`json`], for what must be an object.
+pub(crate) fn object(text: &str) -> Result<Value, String> {
+    json(text).and_then(|value| if value.is_object() { Ok(value) } else { Err("must be a JSON object".to_owned()) })
 }
 
 /// As [`json`], and leaves the text as it is, the digits of its numbers too.
@@ -264,17 +239,14 @@ pub(crate) fn show(event: &Event, verbose: bool, quiet: bool) {
     if level < least {
         return;
     }
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let (start, end) = match level {
-        _ if !colour => ("", ""),
-        Level::Debug => ("\x1b[2m", "\x1b[0m"),
-        Level::Info => ("", ""),
-        Level::Warn => ("\x1b[33m", "\x1b[0m"),
-        Level::Error => ("\x1b[31m", "\x1b[0m"),
+    let style = match level {
+        Level::Debug => Style::Dim,
+        Level::Info => Style::Plain,
+        Level::Warn => Style::Warning,
+        Level::Error => Style::Bad,
     };
     let who = if is_ours { format!("[{}] ", event.extension) } else { String::new() };
-    let text = printable(&event.kind.to_string());
-    complain(format_args!("{start}{} {who}{text}{end}", clock_time(event.time)));
+    out::complain_in(style, format_args!("{} {who}{}", clock_time(event.time), event.kind));
 }
 
 /// The time of day in UTC, to milliseconds.

@@ -57,7 +57,7 @@ impl Arguments {
 
 /// Describes the rig that is plugged in, if it is the only one. No byte is written to a port that does not look like ours.
 pub(crate) fn the_only_one() -> ExitCode {
-    match connect::roots().find(&Port::Auto) {
+    match rigline_std::host::ports::Roots::of_environment().find(&Port::Auto) {
         Ok(port) => {
             connect::print(&format!("{port}\n\n"));
             let connection = Connection::to(Target::Serial(Serial::new(Port::Auto)));

@@ -86,7 +86,7 @@ impl Arguments {
 
 /// Runs that are kept in this folder, or among the user's state.
 pub(crate) fn runs(folder: Option<PathBuf>, target: Option<String>) -> Result<Runs, String> {
-    let hosts = Hosts { leash: std::env::current_exe().ok(), ..Hosts::default() };
+    let hosts = Hosts::default();
     let folder = match folder {
         Some(folder) => folder,
         None => {
@@ -106,14 +106,5 @@ pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {
 /// Asks for as many open files as many runs and clients need; the usual limit is meant for less. What there is has to do, if the
 /// system does not give more.
 fn more_files() {
-    #[cfg(unix)]
-    {
-        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-        const ENOUGH: u64 = 4096;
-        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        let wanted = maximum.map_or(ENOUGH, |maximum| maximum.min(ENOUGH));
-        if current.is_some_and(|current| current < wanted) {
-            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-        }
-    }
+    rigline_std::process::raise_open_files(4096);
 }

@@ -3,9 +3,10 @@
 //! Each subcommand is a module with its `clap::Args` and a `run` that gives the exit code, and has one line in [`Command`]
 //! and one in [`Command::run`].
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod bridge;
 mod call;
@@ -15,10 +16,11 @@ mod describe;
 mod descriptor;
 mod eval;
 mod events;
+mod exit;
 mod jsonrpc;
-mod leash;
 mod monitor;
 mod new;
+mod out;
 mod peer;
 mod ports;
 mod replay;
@@ -30,7 +32,7 @@ mod transcript;
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = "Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one."
+    after_help = format!("Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one.\n\n{}", exit::HELP)
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -50,7 +52,6 @@ enum Command {
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
-    Leash(leash::Arguments),
     Rig(rig::Arguments),
     Serve(serve::Arguments),
     Ports(ports::Arguments),
@@ -71,7 +72,6 @@ impl Command {
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
-            Self::Leash(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
@@ -82,8 +82,43 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
-        Some(command) => command.run(),
-        None => describe::the_only_one(),
+    rigline_std::process::is_rigline();
+    std::panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let text =
+            payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("unknown");
+        let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
+        out::complain_of_failure(&format!("internal error{place}: {text}"));
+    }));
+    let words: Vec<OsString> = std::env::args_os().collect();
+    out::expect_json(words.iter().map(OsString::as_os_str));
+    let code = std::panic::catch_unwind(|| run(words)).unwrap_or(ExitCode::from(exit::FAILED));
+    out::finish(code)
+}
+
+fn run(words: Vec<OsString>) -> ExitCode {
+    let mut command = Arguments::command();
+    if let Some(columns) = out::columns() {
+        command = command.term_width(columns.min(100));
     }
+    let parsed = command.try_get_matches_from_mut(words).and_then(|matches| Arguments::from_arg_matches(&matches));
+    match parsed {
+        Ok(Arguments { command: Some(command) }) => command.run(),
+        Ok(Arguments { command: None }) => describe::the_only_one(),
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line. It may repeat words of the command line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let text = error.render();
+    if !error.use_stderr() {
+        let has_colour = out::has_colour(&std::io::stdout());
+        out::write(if has_colour { text.ansi().to_string() } else { text.to_string() }.as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    let plain = text.to_string();
+    out::refuse(&plain, &text.ansi().to_string());
+    ExitCode::from(exit::USAGE)
 }

@@ -1,24 +1,30 @@
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use rigline::client::Log;
-use rigline::json::{Json, Kind};
-use rigline_std::host::{Direction, wire};
-use rigline_std::stdio::HOST_LINE_LIMIT;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use rigline_std::host::{Direction, EventKind, Exit, wire};
+use rigline_std::stdio;
+use rigline_std::target::Target;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::connect::{self, Connection, Failure};
+use crate::out::{self, Style};
 use crate::transcript;
+use decode::Decoder;
+
+mod decode;
 
 /// Show the traffic with an extension, decoded
 ///
 /// Stands between whoever writes to its standard input and the target, and passes every byte both ways. What passes is shown on
-/// standard error, with faults marked: put `rigline monitor ./my-extension` where a host starts `./my-extension`. On a
+/// standard error, with faults marked, in whatever protocol each line is: put `rigline monitor ./my-extension` where a host starts `./my-extension`. On a
 /// terminal it takes requests as they are typed. It ends with the program or the connection, and on Ctrl-C.
+///
+/// Exit codes: 0 when the program has ended well, or the server when there was nothing left to say to it; 1 when the program has ended
+/// otherwise; 2 usage; 3 when the device or the connection was lost, or could not be opened; 128+n by signal n.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline monitor serial:auto\n  rigline monitor --record session.jsonl sim < requests.jsonl\n  rigline replay session.jsonl sim"
@@ -37,19 +43,24 @@ impl Arguments {
     }
 
     async fn monitor(self) -> Result<u8, Failure> {
-        let dialer =
-            wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
-        let mut wire = dialer.dial().await.map_err(|error| Failure::of(&error))?;
+        let options = self.connection.options();
+        let dialer = wire::dialer(&self.connection.target, &options).map_err(|error| Failure::of(&error))?;
         let mut view = View::new(&self)?;
-        let stderr = wire.stderr.take().map(|mut stderr| {
-            tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::stderr()).await })
-        });
+        let wire = wire::open(&*dialer, &options, options.wait).await;
+        let mut wire = wire.map_err(|error| Failure::of(&error))?;
+        let others = wire.control.as_ref().map(|control| control.others()).unwrap_or_default();
+        if !others.is_empty() {
+            view.fault(&EventKind::AlsoOpen(others).to_string());
+        }
+        let stderr = wire.stderr.take().map(|stderr| tokio::spawn(show_errors(stderr)));
         // On a terminal the view alone is enough.
         let passes = !std::io::stdout().is_terminal();
         let (mut input, mut output) = (tokio::io::stdin(), tokio::io::stdout());
         let (mut sent, mut got) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
         let (mut to, mut from) = (Lines::new(Direction::Sent), Lines::new(Direction::Received));
         let mut input_ended = false;
+        let mut unread = pin!(stdio::unread());
+        let mut code = connect::SUCCESS;
         loop {
             tokio::select! {
                 read = input.read(&mut sent), if !input_ended => match read {
@@ -83,26 +94,81 @@ impl Arguments {
                             break;
                         }
                     }
-                    Ok(_) => break,
+                    Ok(_) => {
+                        // A server may close a connection on which nothing more will be asked.
+                        let is_over = input_ended && matches!(self.connection.target, Target::Tcp(_));
+                        if wire.child.is_none() && !is_over {
+                            view.fault("device gone: the connection was closed");
+                            code = connect::NO_ANSWER;
+                        }
+                        break;
+                    }
                     Err(error) => {
                         view.fault(&format!("device gone: {error}"));
+                        code = connect::NO_ANSWER;
                         break;
                     }
                 },
+                () = &mut unread, if passes => {
+                    wire.writer = Box::new(tokio::io::sink());
+                    break;
+                }
             }
         }
         from.end(&mut view);
         if let Some(child) = &wire.child {
             match tokio::time::timeout(Duration::from_secs(2), child.ended()).await {
-                Ok(exit) => view.say(&format!("ended: {exit}")),
-                Err(_) => view.fault("it closed its output, and still runs"),
+                Ok(exit) => {
+                    view.say(&format!("ended: {exit}"));
+                    code = match exit {
+                        Exit::Code(0) => code,
+                        Exit::Signal(signal) => u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1),
+                        _ => connect::FAILED,
+                    };
+                }
+                Err(_) => {
+                    view.fault("it closed its output, or nobody reads what it writes, and it still runs");
+                    code = connect::FAILED;
+                }
             }
         }
         if let Some(stderr) = stderr {
             let _ = tokio::time::timeout(Duration::from_millis(200), stderr).await;
         }
-        Ok(connect::SUCCESS)
+        Ok(code)
     }
+}
+
+/// Shows what a program writes to its standard error, a line at a time.
+async fn show_errors(stderr: wire::Reader) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while let Ok(1..) = (&mut stderr).take(SHOWN).read_until(b'\n', &mut line).await {
+        connect::complain(String::from_utf8_lossy(&line).trim_end());
+        line.clear();
+    }
+}
+
+/// The longest line of standard error that is shown as one, in bytes.
+const SHOWN: u64 = 4096;
+
+/// Begins a transcript. It takes the place of a file or link of its name, and is never written through one.
+fn record(path: &Path, header: &str) -> std::io::Result<File> {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+        return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, "there is something else than a file"));
+    }
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let beside = path.with_file_name(name);
+    let mut file = File::create_new(&beside)?;
+    let begun = file.write_all(header.as_bytes()).and_then(|()| std::fs::rename(&beside, path));
+    if begun.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    begun.map(|()| file)
 }
 
 /// Cuts a direction's bytes into lines, however they are passed.
@@ -148,11 +214,9 @@ impl Lines {
 
 /// What is shown, and recorded.
 struct View {
-    colour: bool,
     started: Instant,
     record: Option<File>,
-    /// What is waited for: ids as JSON text, what was asked, and when.
-    out: HashMap<String, (String, Instant)>,
+    decoder: Decoder,
 }
 
 impl View {
@@ -160,15 +224,11 @@ impl View {
         let record = match &arguments.record {
             None => None,
             Some(path) => {
-                let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
-                let mut file = File::create(path).map_err(failed)?;
-                file.write_all(transcript::header(&arguments.connection.target.to_string()).as_bytes())
-                    .map_err(failed)?;
-                Some(file)
+                let header = transcript::header(&arguments.connection.target.to_string());
+                Some(record(path, &header).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?)
             }
         };
-        let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Ok(Self { colour, started: Instant::now(), record, out: HashMap::new() })
+        Ok(Self { started: Instant::now(), record, decoder: Decoder::default() })
     }
 
     fn line(&mut self, direction: Direction, bytes: &[u8]) {
@@ -179,109 +239,28 @@ impl View {
                 self.fault("the transcript cannot be written any more");
             }
         }
-        let (arrow, colour) = match direction {
-            Direction::Sent => ("→", "36"),
-            Direction::Received => ("←", "32"),
+        let (arrow, style) = match direction {
+            Direction::Sent => ("→", Style::Sent),
+            Direction::Received => ("←", Style::Received),
         };
-        let (what, fault) = self.decode(direction, bytes);
-        self.print(colour, &format!("{arrow} {what}"));
+        let (what, fault) = self.decoder.decode(direction, bytes);
+        self.print(style, &format!("{arrow} {what}"));
         if let Some(fault) = fault {
             self.fault(&fault);
         }
         let text: String = String::from_utf8_lossy(bytes).chars().take(2000).collect();
-        self.print("2", &format!("    {text}"));
-    }
-
-    /// What a line is, and what is wrong with it.
-    fn decode(&mut self, direction: Direction, bytes: &[u8]) -> (String, Option<String>) {
-        if bytes.is_empty() {
-            let fault =
-                (direction == Direction::Received).then(|| "a blank line: the real host's reader dies of it".into());
-            return ("(blank)".to_owned(), fault);
-        }
-        let json = match Json::parse(bytes) {
-            Ok(json) => json,
-            Err(error) => return ("(no message)".to_owned(), Some(format!("not JSON: {error}"))),
-        };
-        let mut fault = None;
-        let mut wrong = |text: String| {
-            fault.get_or_insert(text);
-        };
-        if bytes.len() > HOST_LINE_LIMIT && direction == Direction::Received {
-            wrong(format!("{} bytes: real hosts read {HOST_LINE_LIMIT}", bytes.len()));
-        }
-        if json.kind() == Kind::Array {
-            return (format!("batch of {}", json.elements().count()), fault);
-        }
-        if json.kind() != Kind::Object {
-            wrong("JSON, but not an object".to_owned());
-            return ("(no message)".to_owned(), fault);
-        }
-        if json.get("jsonrpc").and_then(|version| version.text()).is_none_or(|version| version != "2.0") {
-            wrong("it lacks \"jsonrpc\":\"2.0\"".to_owned());
-        }
-        let id = json.get("id").map(|id| id.as_str().to_owned());
-        let method = json.get("method").and_then(|method| method.text());
-        let what = match (method, id) {
-            (Some(method), Some(id)) => {
-                let operation = json.get("params").and_then(|params| params.get("operation")?.text());
-                let what = operation.map_or_else(|| method.to_string(), |operation| format!("{method} {operation}"));
-                if self.out.insert(id.clone(), (what.clone(), Instant::now())).is_some() {
-                    wrong(format!("the id {id} is in use"));
-                }
-                format!("request {id}: {what}")
-            }
-            (Some(method), None) if method == "log" => {
-                let log = Log::of_params(json.get("params").unwrap_or(Json::NULL));
-                let known = log.level_name().is_some_and(|name| name.to_string() == log.level().name());
-                if !known {
-                    wrong("a log's level must be debug, info, warn or error".to_owned());
-                }
-                let level = log.level_name().map(|name| name.to_string()).unwrap_or_default();
-                format!("log {level}: {}", log.message())
-            }
-            (Some(method), None) => format!("notification {method}"),
-            (None, id) => {
-                let asked = id.as_ref().and_then(|id| self.out.remove(id));
-                let name = id.unwrap_or_else(|| "without an id".to_owned());
-                let (what, took) = if let Some((what, when)) = asked {
-                    (what, format!(" after {:.1} ms", when.elapsed().as_secs_f64() * 1000.0))
-                } else {
-                    wrong("nothing that was asked has this id".to_owned());
-                    ("?".to_owned(), String::new())
-                };
-                let how = match (json.get("error").filter(|error| !error.is_null()), json.get("result")) {
-                    (Some(error), _) => format!("error {error}"),
-                    (None, Some(result)) => match result.get("success").and_then(|success| success.bool()) {
-                        Some(false) => "failed".to_owned(),
-                        _ => "ok".to_owned(),
-                    },
-                    (None, None) => {
-                        wrong("neither a result nor an error".to_owned());
-                        String::new()
-                    }
-                };
-                format!("reply {name} to {what}: {how}{took}")
-            }
-        };
-        (what, fault)
+        self.print(Style::Dim, &format!("    {text}"));
     }
 
     fn say(&self, text: &str) {
-        self.print("2", text);
+        self.print(Style::Dim, text);
     }
 
     fn fault(&self, text: &str) {
-        self.print("31", &format!("  ! {text}"));
+        self.print(Style::Bad, &format!("  ! {text}"));
     }
 
-    fn print(&self, colour: &str, text: &str) {
-        let time = connect::clock_time(SystemTime::now());
-        let text = connect::printable(text);
-        if self.colour {
-            connect::complain(format_args!("\x1b[{colour}m{time} {text}\x1b[0m"));
-        } else {
-            connect::complain(format_args!("{time} {text}"));
-        }
+    fn print(&self, style: Style, text: &str) {
+        out::complain_in(style, format_args!("{} {text}", connect::clock_time(SystemTime::now())));
     }
 }

@@ -57,7 +57,7 @@ impl PeerArguments {
                 Some(host) => host,
                 None => {
                     // A process for each call is what the protocol has; this one goes to the device.
-                    let this = std::env::current_exe().map_err(|error| Failure::usage(error.to_string()))?;
+                    let this = rigline_std::process::this().map_err(|error| Failure::usage(error.to_string()))?;
                     let words = ["bridge", &target.to_string(), "--protocol", "namel3ss"].map(str::to_owned);
                     let bridge = Exec { program: this.to_string_lossy().into_owned(), args: words.to_vec() };
                     namel3ss::Host::of_target(&Target::Exec(bridge))

@@ -4,7 +4,7 @@ use std::time::Duration;
 use comfy_table::{ContentArrangement, Table, presets};
 use rigline_std::Host;
 use rigline_std::host::Options;
-use rigline_std::host::ports::PortInfo;
+use rigline_std::host::ports::{PortInfo, Roots};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         connect::run(async move {
-            let roots = connect::roots();
+            let roots = Roots::of_environment();
             let mut found = Vec::new();
             for port in roots.ports() {
                 let holders: Vec<String> = roots.holders(&port.path).iter().map(ToString::to_string).collect();
@@ -44,7 +44,6 @@ type Found = (PortInfo, Vec<String>, Option<Result<String, String>>);
 async fn probe(port: &PortInfo) -> Result<String, String> {
     let mut options = Options::default();
     options.start_timeout = Duration::from_secs(5);
-    options.roots = connect::roots();
     let target = Target::Serial(Serial::new(Port::Path(port.path.clone())));
     let host = Host::connect(&target, options).await.map_err(|error| error.to_string())?;
     let manifest = host.describe();

@@ -37,7 +37,7 @@ impl Arguments {
     }
 
     fn write(&self) -> Result<(), String> {
-        let this = || std::env::current_exe().map_err(|error| error.to_string());
+        let this = || rigline_std::process::this_path().map_err(|error| error.to_string());
         let words = match &self.target {
             Target::Exec(exec) => {
                 // A relative path means another file in the project that the shim runs in.
