@@ -54,9 +54,11 @@ pub mod host;
 pub mod http;
 #[cfg(any(feature = "amplifier", feature = "namel3ss"))]
 mod http_client;
+mod log;
 pub mod namel3ss;
 #[cfg(feature = "host")]
 mod not_http;
+mod panics;
 pub mod path;
 #[cfg(feature = "host")]
 pub mod process;

@@ -112,7 +112,9 @@ impl Failure {
     pub(crate) fn of(error: &HostError) -> Self {
         let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
         let code = match error {
-            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => USAGE,
+            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => {
+                USAGE
+            }
             error if error.is_timeout() => TIMED_OUT,
             _ => NO_ANSWER,
         };

@@ -21,6 +21,12 @@ pub(crate) struct Arguments {
     /// request
     #[arg(long, value_enum)]
     protocol: Option<ProtocolName>,
+    /// Configure the rig with this JSON object before the first request, as a gevals session's `config` does
+    #[arg(long, value_name = "JSON", conflicts_with = "http")]
+    config: Option<String>,
+    /// The longest line that is sent, in bytes [default: 65535 in gevals, 8388608 in other protocols]
+    #[arg(long, value_name = "BYTES", conflicts_with = "http")]
+    reply_limit: Option<usize>,
     #[command(flatten)]
     http: HttpArguments,
     /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`
@@ -94,6 +100,12 @@ impl Arguments {
         let mut stdio = Stdio::new().clock(clock.clone());
         if let Some(protocol) = self.protocol {
             stdio = stdio.protocol(protocol.into());
+        }
+        if let Some(limit) = self.reply_limit {
+            stdio = stdio.reply_limit(limit);
+        }
+        if let Some(config) = self.config {
+            stdio = stdio.config(config);
         }
         if self.protocol == Some(ProtocolName::Namel3ss) {
             stdio = stdio.one_text();
