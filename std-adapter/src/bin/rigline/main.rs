@@ -47,8 +47,10 @@ enum Command {
     Bridge(bridge::Arguments),
     Descriptor(descriptor::Arguments),
     Events(events::Arguments),
+    #[command(name = "gevals-shim")]
+    GevalsShim(shim::GevalsArguments),
     #[command(name = "namel3ss-shim")]
-    Namel3ssShim(shim::Arguments),
+    Namel3ssShim(shim::Namel3ssArguments),
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
@@ -68,6 +70,7 @@ impl Command {
             Self::Bridge(arguments) => arguments.run(),
             Self::Descriptor(arguments) => arguments.run(),
             Self::Events(arguments) => arguments.run(),
+            Self::GevalsShim(arguments) => arguments.run(),
             Self::Namel3ssShim(arguments) => arguments.run(),
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),

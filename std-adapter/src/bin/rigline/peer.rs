@@ -240,7 +240,10 @@ impl Asked<'_> {
                     RunError::Timeout { .. } | RunError::Service { source: HttpError::Timeout { .. }, .. } => {
                         connect::TIMED_OUT
                     }
-                    RunError::UnknownTool { .. } | RunError::Binding(_) => connect::USAGE,
+                    RunError::UnknownTool { .. }
+                    | RunError::UnavailablePack { .. }
+                    | RunError::BuiltIn { .. }
+                    | RunError::Binding(_) => connect::USAGE,
                     _ => connect::NO_ANSWER,
                 };
                 Err(Failure { code, text: error.to_string() })
