@@ -277,6 +277,107 @@ impl<const N: usize> Default for OwnedFramer<N> {
     }
 }
 
+/// A [`Framer`] whose memory grows with the line that it collects, up to a limit, and is given back when nothing is buffered: for
+/// a server whose peers are many and mostly silent.
+///
+/// ```
+/// use rigline::frame::{Frame, HeapFramer};
+///
+/// let mut framer = HeapFramer::new(100_000);
+/// for _ in 0..10 {
+///     let space = framer.space();
+///     let count = space.len().min(2000);
+///     space[..count].fill(b'a');
+///     framer.commit(count);
+///     assert_eq!(framer.next(), None);
+/// }
+/// framer.space()[0] = b'\n';
+/// framer.commit(1);
+/// assert!(matches!(framer.next(), Some(Frame::Line(line)) if line.len() > HeapFramer::START));
+/// assert_eq!(framer.space().len(), HeapFramer::START);
+/// ```
+#[cfg(feature = "alloc")]
+#[derive(Debug)]
+pub struct HeapFramer {
+    buf: alloc::vec::Vec<u8>,
+    limit: usize,
+    state: State,
+}
+
+#[cfg(feature = "alloc")]
+impl HeapFramer {
+    /// How many bytes it begins with, and goes back to.
+    pub const START: usize = 4096;
+
+    /// A framer for lines of up to `limit` bytes, whose lines end at LF.
+    pub fn new(limit: usize) -> Self {
+        Self { buf: alloc::vec::Vec::new(), limit: limit.min(usize::MAX - 1), state: State::new(LineEnds::Lf) }
+    }
+
+    /// The same framer with other line ends.
+    #[must_use]
+    pub fn with_mode(mut self, ends: LineEnds) -> Self {
+        self.state.ends = ends;
+        self
+    }
+
+    /// The most bytes of content a line may have.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many bytes of memory it has at the moment.
+    pub fn capacity(&self) -> usize {
+        self.buf.capacity()
+    }
+
+    /// How many bytes are buffered of lines that were not delivered.
+    pub fn buffered(&self) -> usize {
+        self.state.end.saturating_sub(self.state.look)
+    }
+
+    /// As [`Framer::space`].
+    pub fn space(&mut self) -> &mut [u8] {
+        self.state.release();
+        // CRs that were counted instead of stored belong to what is stored.
+        let is_unused = self.state.end == 0 && matches!(self.state.excess, Excess::None | Excess::Content);
+        if self.buf.is_empty() || is_unused && self.buf.len() > Self::START {
+            self.buf = alloc::vec![0; Self::START.min(self.limit.saturating_add(1))];
+        }
+        space(&mut self.buf, &mut self.state)
+    }
+
+    /// As [`Framer::commit`]. If the line fills the memory, there is twice as much of it afterwards.
+    pub fn commit(&mut self, n: usize) {
+        self.state.release();
+        self.state.commit(self.buf.len(), n);
+        let State { scan, end, excess, ends, .. } = self.state;
+        let has_grown = self.buf.len() > self.limit;
+        if !has_grown && excess == Excess::None && end >= self.buf.len() && find(part(&self.buf, scan, end), ends).is_none()
+        {
+            let size = self.buf.len().saturating_mul(2).min(self.limit.saturating_add(1));
+            self.buf.reserve_exact(size.saturating_sub(self.buf.len()));
+            self.buf.resize(size, 0);
+        }
+    }
+
+    /// As [`Framer::next`].
+    #[allow(clippy::should_implement_trait, reason = "it lends: an Iterator's items cannot borrow from it")]
+    pub fn next(&mut self) -> Option<Frame<'_>> {
+        let limit = self.limit;
+        Some(match next(&mut self.buf, &mut self.state)? {
+            // The memory may have shrunk since the line went over the limit.
+            Frame::TooLong(event) => Frame::TooLong(TooLong { limit, ..event }),
+            line @ Frame::Line(_) => line,
+        })
+    }
+
+    /// As [`Framer::finish`].
+    pub fn finish(&mut self) {
+        self.state.finished = true;
+    }
+}
+
 /// The memory behind a line that is held: further bytes are read into it, and lines looked at ahead of their turn.
 ///
 /// The held line takes room that the lines behind it would need. A line that does not fit for that reason alone is no
