@@ -280,6 +280,9 @@ impl<const N: usize> Default for OwnedFramer<N> {
 /// A [`Framer`] whose memory grows with the line that it collects, up to a limit, and is given back when nothing is buffered: for
 /// a server whose peers are many and mostly silent.
 ///
+/// The memory for a line over 64 KiB is one large piece, which is used as far as the line goes: an allocator takes such a
+/// piece from the system as it is, and gives it back.
+///
 /// ```
 /// use rigline::frame::{Frame, HeapFramer};
 ///
@@ -308,6 +311,10 @@ pub struct HeapFramer {
 impl HeapFramer {
     /// How many bytes it begins with, and goes back to.
     pub const START: usize = 4096;
+    /// Up to here it grows twofold.
+    const SMALL: usize = 64 << 10;
+    /// glibc never keeps a piece of over 32 MiB.
+    const LARGE: usize = 33 << 20;
 
     /// A framer for lines of up to `limit` bytes, whose lines end at LF.
     pub fn new(limit: usize) -> Self {
@@ -347,18 +354,30 @@ impl HeapFramer {
         space(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::commit`]. If the line fills the memory, there is twice as much of it afterwards.
+    /// As [`Framer::commit`]. If the line fills the memory, there is more of it afterwards.
     pub fn commit(&mut self, n: usize) {
         self.state.release();
         self.state.commit(self.buf.len(), n);
         let State { scan, end, excess, ends, .. } = self.state;
-        let has_grown = self.buf.len() > self.limit;
-        if !has_grown && excess == Excess::None && end >= self.buf.len() && find(part(&self.buf, scan, end), ends).is_none()
-        {
-            let size = self.buf.len().saturating_mul(2).min(self.limit.saturating_add(1));
-            self.buf.reserve_exact(size.saturating_sub(self.buf.len()));
-            self.buf.resize(size, 0);
+        let may_grow = self.buf.len() <= self.limit && excess == Excess::None && end >= self.buf.len();
+        if may_grow && find(part(&self.buf, scan, end), ends).is_none() {
+            self.grow();
         }
+    }
+
+    fn grow(&mut self) {
+        let most = self.limit.saturating_add(1);
+        let (size, allocated) = match self.buf.len().saturating_mul(2) {
+            size if size <= Self::SMALL => (size.min(most), size.min(most)),
+            _ if most <= Self::SMALL => (most, most),
+            _ => (most, most.max(Self::LARGE)),
+        };
+        let mut larger = alloc::vec![0; allocated];
+        larger.truncate(size);
+        if let Some(beginning) = larger.get_mut(..self.buf.len()) {
+            beginning.copy_from_slice(&self.buf);
+        }
+        self.buf = larger;
     }
 
     /// As [`Framer::next`].
@@ -1197,6 +1216,61 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Lines of lengths around all sizes that its memory may have, then a short one: the memory is small again.
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn g_07_the_heap_framer_grows_to_its_limit_and_shrinks() {
+        for limit in [0, 10, 4094, 4095, 4096, 5000, 65_535, 65_536, 100_000] {
+            let sizes = [0, 1, 2, 4093, 4094, 4095, 4096, 4097, 8191, 8192, 65_534, 65_535, 65_536, 65_537];
+            let around = [limit.max(1) - 1, limit, limit + 1, limit + 2, limit * 3];
+            for size in sizes.into_iter().chain(around) {
+                let a = |count: usize| "a".repeat(count);
+                for line in [
+                    format!("{}\nb\r\n", a(size)),
+                    format!("b\n\u{feff}{}\r\r\n\nc\n", a(size)),
+                    format!("{}\r\r{}\n{}\nd", a(size / 2), a(size - size / 2), a(size)),
+                    format!("{}\n{}", "\r".repeat(size), a(size)),
+                ] {
+                    for cut in [1000, 4095, 4096, 70_000] {
+                        let mut framer = HeapFramer::new(limit);
+                        let (mut events, mut at) = (Vec::new(), 0);
+                        while at < line.len() {
+                            let space = framer.space();
+                            let count = cut.min(space.len()).min(line.len() - at);
+                            assert!(count > 0, "limit {limit}, size {size}, cut {cut}");
+                            space[..count].copy_from_slice(&line.as_bytes()[at..at + count]);
+                            framer.commit(count);
+                            at += count;
+                            while let Some(frame) = framer.next() {
+                                events.push(event(frame, limit));
+                            }
+                        }
+                        framer.finish();
+                        while let Some(frame) = framer.next() {
+                            events.push(event(frame, limit));
+                        }
+                        let expected = naive(line.as_bytes(), limit, LineEnds::Lf, true);
+                        assert_eq!(text(&events), text(&expected), "limit {limit}, size {size}, cut {cut}");
+                        assert_eq!(framer.buffered(), 0);
+                    }
+                }
+            }
+        }
+        let mut framer = HeapFramer::new(8 << 20);
+        while framer.capacity() <= 4 << 20 {
+            let space = framer.space();
+            space.fill(b'a');
+            let count = space.len();
+            framer.commit(count);
+            assert_eq!(framer.next(), None);
+        }
+        framer.space()[0] = LF;
+        framer.commit(1);
+        assert!(framer.next().is_some());
+        framer.space();
+        assert_eq!(framer.capacity(), HeapFramer::START);
     }
 
     fn stream() -> impl Strategy<Value = Vec<u8>> {

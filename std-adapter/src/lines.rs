@@ -119,6 +119,11 @@ impl Input {
         self.framer.finish();
     }
 
+    /// Whether nothing is left of what came.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.framer.buffered() == 0 && self.refused.is_none()
+    }
+
     /// Until when more must come, if it must: a client that takes longer is [refused](Self::stalled).
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match (&self.token, self.is_socket) {
@@ -169,30 +174,28 @@ impl Input {
 
 /// What the first line of a socket leads to; nothing if it is a request like any other.
 fn authenticate(line: &[u8], token: &mut Option<Token>) -> Option<Event<'static>> {
-    let (mut count, mut asked, mut is_right) = (0, false, false);
+    if line.trim_ascii_start().first() == Some(&b'[') {
+        return token.is_some().then(|| Event::Refusal(no_token()));
+    }
+    let (mut asked, mut is_right) = (false, false);
     let mut memory = [0; 2048];
     let reply = rpc::answer(line, &mut memory, &mut |incoming, out| {
-        count += 1;
-        if incoming.method == *AUTHENTICATE {
-            asked = true;
-            let given = incoming.params.get("token").and_then(|token| token.text());
-            is_right = token.as_ref().is_none_or(|token| given.is_some_and(|given| token.is(given.to_cow().as_bytes())));
-        }
-        if asked && is_right {
+        asked = incoming.method == *AUTHENTICATE;
+        let given = incoming.params.get("token").and_then(|token| token.text());
+        let is_token = |token: &Token| given.is_some_and(|given| token.is(given.to_cow().as_bytes()));
+        is_right = asked && token.as_ref().is_none_or(is_token);
+        if is_right {
             out.raw(b",\"result\":{}}");
         } else {
             out.raw(refusal_body(NOT_ALLOWED, TOKEN_REQUIRED).as_bytes());
         }
     });
-    if token.is_none() && !asked {
-        return None;
-    }
     let reply = reply.map(<[u8]>::to_vec);
-    if asked && is_right && count == 1 {
+    if is_right {
         *token = None;
         return Some(reply.map_or(Event::Nothing, Event::Answer));
     }
-    Some(Event::Refusal(reply.filter(|_| token.is_some()).unwrap_or_else(no_token)))
+    token.is_some().then(|| Event::Refusal(reply.unwrap_or_else(no_token)))
 }
 
 /// Whether a line is an answer of a protocol other than JSON-RPC, whose answers are known by themselves: two endpoints that are

@@ -31,9 +31,10 @@ use std::thread;
 use std::time::Duration;
 
 use embedded_io_async::{ErrorType, Read};
+use rigline::json::Kind;
 use rigline::json::write::Writer;
 use rigline::protocol::waza;
-use rigline::rpc::Incoming;
+use rigline::rpc::{INVALID_PARAMS, Incoming};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -84,19 +85,39 @@ impl Shared {
         Self { runs, root, readers: Arc::new(Semaphore::new(READERS)) }
     }
 
-    /// Answers a line; gives the runs to launch when the answer is sent.
-    async fn answer(&self, line: Vec<u8>) -> (Option<Vec<u8>>, Vec<Accepted>) {
-        let Ok(_place) = self.readers.acquire().await else { return (None, Vec::new()) };
+    /// Answers what comes next. The input comes back, so that a line need not be copied.
+    async fn answer(&self, mut input: Input, is_gone: impl Fn() -> bool + Send + 'static) -> io::Result<(Input, Answered)> {
+        let _place = self.readers.acquire().await.map_err(io::Error::other)?;
         let mut service = Service::new(self.runs.clone(), self.root.clone());
         let answered = tokio::task::spawn_blocking(move || {
-            let reply = lines::answer(&line, REPLY_LIMIT, &mut |incoming| body(&mut service, incoming));
-            (reply, std::mem::take(&mut service.started))
+            let answered = match input.next() {
+                None => Answered::Nothing,
+                // For one that is gone nothing is begun.
+                Some(lines::Event::Line(_)) if is_gone() => Answered::Gone,
+                Some(lines::Event::Line(line)) => {
+                    let reply = lines::answer(line, REPLY_LIMIT, &mut |incoming| body(&mut service, incoming));
+                    Answered::Reply(reply, std::mem::take(&mut service.started))
+                }
+                Some(lines::Event::Answer(line)) => Answered::Reply(Some(line), Vec::new()),
+                Some(lines::Event::Nothing) => Answered::Reply(None, Vec::new()),
+                Some(lines::Event::Refusal(line)) => Answered::Refusal(line),
+            };
+            (input, answered)
         });
-        answered.await.unwrap_or_else(|_| {
-            let text = "the request could not be answered: looking at it failed";
-            (Some(lines::error_line(rigline::rpc::INTERNAL_ERROR, text)), Vec::new())
-        })
+        answered.await.map_err(|_| io::Error::other("a request could not be answered: looking at it failed"))
     }
+}
+
+/// What came of a line.
+enum Answered {
+    /// There is none.
+    Nothing,
+    /// Its reply, if there is one, and the runs to launch when it is sent.
+    Reply(Option<Vec<u8>>, Vec<Accepted>),
+    /// It is the last.
+    Refusal(Vec<u8>),
+    /// Its client is gone.
+    Gone,
 }
 
 /// What follows the id of a request's reply.
@@ -415,18 +436,21 @@ async fn converse<R: Read<Error = io::Error>>(
     mut input: Input,
     stream: Option<&Stream>,
 ) -> io::Result<End> {
-    let is_gone = || client.gone.is_cancelled() || stream.is_some_and(|stream| stream.presence() == Presence::Gone);
+    let is_gone = {
+        let (client, stream) = (client.clone(), stream.cloned());
+        move || {
+            let stream = stream.as_ref();
+            client.gone.is_cancelled() || stream.is_some_and(|stream| stream.presence() == Presence::Gone)
+        }
+    };
     let mut has_ended = false;
     loop {
-        while let Some(event) = input.next() {
-            match event {
-                lines::Event::Line(line) => {
-                    let line = line.to_vec();
-                    // One that is gone does not begin anything.
-                    if is_gone() {
-                        return Ok(End::Gone);
-                    }
-                    let (reply, started) = shared.answer(line).await;
+        loop {
+            let (rest, answered) = shared.answer(input, is_gone.clone()).await?;
+            input = rest;
+            match answered {
+                Answered::Nothing => break,
+                Answered::Reply(reply, started) => {
                     if let Some(reply) = reply {
                         client.send(reply);
                     }
@@ -434,16 +458,18 @@ async fn converse<R: Read<Error = io::Error>>(
                         client.launch(accepted);
                     }
                 }
-                lines::Event::Answer(line) => client.send(line),
-                lines::Event::Nothing => {}
-                lines::Event::Refusal(line) => {
+                Answered::Refusal(line) => {
                     client.send(line);
                     return Ok(End::Refused);
                 }
+                Answered::Gone => return Ok(End::Gone),
             }
             client.at_most(PAUSE).await;
             if client.gone.is_cancelled() {
                 return Ok(End::Gone);
+            }
+            if input.is_empty() && !has_ended {
+                break;
             }
         }
         if has_ended {
@@ -468,6 +494,9 @@ async fn converse<R: Read<Error = io::Error>>(
 
 fn serve(service: &mut Service, incoming: Incoming<'_>, out: &mut Writer<'_>) {
     match waza::request(incoming.method, incoming.params) {
+        Ok(_) if !matches!(incoming.params.kind(), Kind::Object | Kind::Null) => {
+            out.raw(lines::refusal_body(INVALID_PARAMS, "params: expected an object").as_bytes());
+        }
         Ok(request) => waza::answer(service, &request, out),
         Err(refusal) => waza::write_refusal(out, refusal, incoming.method),
     }

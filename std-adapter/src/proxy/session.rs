@@ -247,7 +247,9 @@ async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut boo
     }
     // It is part of a line that was checked.
     let params = Json::parse(params.as_bytes()).map_err(|error| Refusal::internal(error.to_string()))?;
-    if !matches!(params.kind(), Kind::Object | Kind::Null) {
+    // JSON-RPC 2.0 §4.2 has arrays too; only a method without parameters of its own is content with one.
+    let fits = matches!(params.kind(), Kind::Object | Kind::Null) || params.kind() == Kind::Array && method == "shutdown";
+    if !fits {
         return Err(refusal(rpc::INVALID_PARAMS, "params: expected an object".to_owned()));
     }
     match method.as_str() {
