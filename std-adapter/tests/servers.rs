@@ -222,6 +222,14 @@ fn g_01_a_token_of_ones_own_or_none() {
     assert_eq!(client.ask("authenticate", json!({ "token": "my-token" }))["result"], json!({}));
     assert_eq!(client.ask("initialize", json!({ "protocolVersion": "0.0.1" }))["result"]["name"], "rig");
 
+    // Our own commands take it from the target.
+    let call = |target: &str| {
+        Command::new(RIGLINE).args(["call", target, "measure", "channel=3V3"]).output().unwrap().status.code()
+    };
+    let target = format!("tcp:{}", server.addresses()[0]);
+    assert_eq!(call(&format!("{target}?token-file={path}")), Some(0));
+    assert_eq!(call(&target), Some(3));
+
     // What cannot be a token's file is said before anything listens.
     rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     fs::write(folder.path().join("empty"), "\n").unwrap();
@@ -644,4 +652,114 @@ for line in sys.stdin:
     assert!(line.contains("\"valid\":true"), "{line}");
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// An HTTP server that answers every request with this body.
+fn answering(body: &'static str) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while reader.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.to_ascii_lowercase();
+            let length = length.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
+            let mut request = vec![0; length.unwrap_or_default()];
+            reader.read_exact(&mut request).unwrap();
+            let described = r#"{"ok":true,"result":{"name":"pretty","version":"1.0.0","capabilities":["go"]}}"#;
+            let body = if head.contains("/describe") { described } else { body };
+            let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all((head + body).as_bytes());
+        }
+    });
+    port
+}
+
+/// Sends a request; gives the status and the body.
+fn post(address: &str, path: &str, body: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all((head + body).as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+#[test]
+fn g_16_outputs_on_many_lines_pass_a_relay() {
+    let port = answering(
+        "{\r\n  \"ok\": true,\n  \"result\": {\n    \"nested\": {\n      \"a\": [\n        1.50,\n        \"x\\ny\"\n      ]\n    },\n    \"n\": 1\n  }\n}\n",
+    );
+    let upstream = format!("http://127.0.0.1:{port}/");
+    for protocol in ["amplifier", "namel3ss"] {
+        let server = Server::start(&["serve", &upstream, "--protocol", protocol, "--http", "127.0.0.1:0"], "listening");
+        let (path, body) = match protocol {
+            "amplifier" => ("/invoke", r#"{"op":"go","args":{}}"#),
+            _ => ("/tools", r#"{"protocol_version":1,"tool_name":"go","payload":{}}"#),
+        };
+        let (status, answer) = post(&server.addresses()[0], path, body);
+        assert_eq!((status, &answer["result"]), (200, &json!({ "nested": { "a": [1.5, "x\ny"] }, "n": 1 })), "{answer}");
+    }
+}
+
+/// The relay passes no call on whose client is gone, and a time limit of zero as none.
+#[test]
+fn g_03_calls_of_vanished_http_clients_reach_no_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"#!/usr/bin/env python3
+import json, sys, time
+for line in sys.stdin:
+    request = json.loads(line)
+    if "op" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "gevals only"}}), flush=True)
+        continue
+    if request["method"] == "initialize":
+        result = {"name": "slow", "version": "1.0.0", "protocolVersion": "0.0.1", "operations": {"go": {"params": {}}}}
+    elif request["method"] == "execute":
+        with open("calls", "a") as calls:
+            calls.write("%s\n" % request["params"]["args"]["n"])
+        time.sleep(request["params"]["args"]["n"])
+        result = {"success": True}
+    else:
+        result = {}
+    if request.get("id") is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"#;
+    fs::write(folder.path().join("slow.py"), script).unwrap();
+    let calls = folder.path().join("calls");
+    let server = Server::start_in(
+        folder,
+        &["serve", "exec:python3 slow.py", "--protocol", "amplifier", "--http", "localhost:0"],
+        "listening",
+    );
+    let address = &server.addresses()[0];
+    let body = |n: f32| format!(r#"{{"op":"go","args":{{"n":{n}}}}}"#);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| post(address, "/invoke", &body(3.0)));
+        wait_until("the first call begins", || fs::read_to_string(&calls).is_ok_and(|calls| !calls.is_empty()));
+        for _ in 0..10 {
+            let mut gone = TcpStream::connect(address).unwrap();
+            let body = body(2.0);
+            let head = format!("POST /invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+            gone.write_all((head + &body).as_bytes()).unwrap();
+            thread::sleep(Duration::from_millis(20));
+        }
+        // One that closed its sending half waits for its answer.
+        let mut half = TcpStream::connect(address).unwrap();
+        let body = body(0.5);
+        let head = format!("POST /invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+        half.write_all((head + &body).as_bytes()).unwrap();
+        half.shutdown(Shutdown::Write).unwrap();
+        let start = Instant::now();
+        let mut text = String::new();
+        half.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"ok\":true"), "{text}");
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(first.join().unwrap().1["ok"], true);
+    });
+    let calls = fs::read_to_string(&calls).unwrap();
+    assert_eq!(calls.lines().count(), 2, "{calls}");
 }
