@@ -46,7 +46,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use axum::{Extension as Extend, Router};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
@@ -54,6 +53,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Extension as Extend, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -67,7 +67,7 @@ use self::body::Fault;
 use self::guard::Guard;
 use self::stream::Client;
 use self::worker::{Refused, Worker};
-use crate::net::{Listeners, ListenAddress};
+use crate::net::{ListenAddress, Listeners};
 use crate::signals::Signals;
 
 pub use self::worker::Surroundings;

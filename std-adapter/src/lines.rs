@@ -404,7 +404,9 @@ mod tests {
         ] {
             assert_eq!(events(None, &format!("{line}\n")), ["-"], "{line}");
         }
-        for line in [r#"{"ok":1}"#, r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"ok":true},"ok":true}"#, "[\"ok\"]"] {
+        for line in
+            [r#"{"ok":1}"#, r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"ok":true},"ok":true}"#, "[\"ok\"]"]
+        {
             assert_eq!(events(None, &format!("{line}\n")), [line]);
         }
     }

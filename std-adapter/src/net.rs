@@ -77,7 +77,9 @@ impl ListenAddress {
         for _ in 1..FREE_PORT_TRIES {
             match &result {
                 // The port was free on the first address only.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_any_port() => result = self.try_bind(),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_any_port() => {
+                    result = self.try_bind()
+                }
                 _ => break,
             }
         }
@@ -363,7 +365,8 @@ mod tests {
             assert_eq!(texts, ["127.0.0.1:7000", "[::1]:7000"], "{text}");
             assert!(address.is_loopback());
         }
-        for (text, one) in [("0.0.0.0:1", "0.0.0.0:1"), ("[::1]:65535", "[::1]:65535"), ("127.0.0.2:0", "127.0.0.2:0")] {
+        for (text, one) in [("0.0.0.0:1", "0.0.0.0:1"), ("[::1]:65535", "[::1]:65535"), ("127.0.0.2:0", "127.0.0.2:0")]
+        {
             let address: ListenAddress = text.parse().unwrap();
             assert_eq!(address.addresses(), [one.parse().unwrap()], "{text}");
         }

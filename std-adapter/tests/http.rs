@@ -542,7 +542,9 @@ fn g_03_a_call_whose_client_is_gone_is_not_begun() {
 #[test]
 fn g_15_no_request_wedges_the_server() {
     let server = Running::start(Options::amplifier());
-    for body in [r#"{"ok":true,"result":{}}"#, r#"{"ok":false,"error":{"code":"oom","message":"m"}}"#, "[]", "1", "null", "{}"] {
+    for body in
+        [r#"{"ok":true,"result":{}}"#, r#"{"ok":false,"error":{"code":"oom","message":"m"}}"#, "[]", "1", "null", "{}"]
+    {
         let (status, text) = server.post("/invoke", body);
         assert!(status == 200 && text.starts_with(r#"{"ok":false,"#), "{body}: {text}");
         assert_eq!(server.post("/invoke", GREET), (200, GREETED.to_owned()), "after {body}");

@@ -48,14 +48,15 @@ impl Server {
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
         for stream in streams {
             let tell = tell.clone();
-            thread::spawn(move || BufReader::new(stream).lines().map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+            thread::spawn(move || {
+                BufReader::new(stream).lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)))
+            });
         }
+        drop(tell);
         let mut said = Vec::new();
         while !said.iter().any(|line: &String| line.contains(until)) {
-            match told.recv_timeout(Duration::from_secs(60)) {
-                Ok(line) => said.push(line),
-                Err(_) => panic!("not ready: {said:?}"),
-            }
+            let Ok(line) = told.recv_timeout(Duration::from_secs(60)) else { panic!("not ready: {said:?}") };
+            said.push(line);
         }
         // The address of the other family, if it comes behind.
         while let Ok(line) = told.recv_timeout(Duration::from_millis(300)) {
@@ -169,7 +170,9 @@ fn volts(measured: &Value) -> f64 {
 /// An eval whose mock task takes this long.
 fn eval(folder: &Path, delay: &str) {
     fs::create_dir_all(folder).unwrap();
-    let text = format!("name: e\nconfig: {{ executor: mock }}\ntasks: [ {{ id: t, prompt: p, mock: {{ delay: {delay} }} }} ]\n");
+    let text = format!(
+        "name: e\nconfig: {{ executor: mock }}\ntasks: [ {{ id: t, prompt: p, mock: {{ delay: {delay} }} }} ]\n"
+    );
     fs::write(folder.join("eval.yaml"), text).unwrap();
 }
 
@@ -231,16 +234,13 @@ fn g_01_a_token_of_ones_own_or_none() {
     assert_eq!(call(&target), Some(3));
 
     // What cannot be a token's file is said before anything listens.
-    rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
     fs::write(folder.path().join("empty"), "\n").unwrap();
     for bad in ["fifo", "empty", "missing", "."] {
         for server in [&["jsonrpc", "--tcp", "0"][..], &["serve", "sim", "--tcp", "0"]] {
-            let output = Command::new(RIGLINE)
-                .args(server)
-                .arg("--token-file")
-                .arg(folder.path().join(bad))
-                .output()
-                .unwrap();
+            let output =
+                Command::new(RIGLINE).args(server).arg("--token-file").arg(folder.path().join(bad)).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{server:?} {bad}: {}", String::from_utf8_lossy(&output.stderr));
         }
     }
@@ -290,7 +290,18 @@ fn g_01_evals_only_below_the_root() {
         assert_eq!(ask("eval.validate", json!({ "path": path }))["result"]["valid"], true, "{path}");
     }
     let other = other.to_str().unwrap();
-    for path in ["out", "out/eval.yaml", "eval-link.yaml", "..", "../other", other, "/etc/shadow", "/nothing", "../nothing", "/"] {
+    for path in [
+        "out",
+        "out/eval.yaml",
+        "eval-link.yaml",
+        "..",
+        "../other",
+        other,
+        "/etc/shadow",
+        "/nothing",
+        "../nothing",
+        "/",
+    ] {
         for (method, params) in [
             ("eval.get", json!({ "path": path })),
             ("eval.validate", json!({ "path": path })),
@@ -358,7 +369,10 @@ fn g_01_other_users_of_the_machine_are_refused() {
     let power = execute("power", json!({ "rail": "3V3", "on": true })) + "\n";
     let body = r#"{"op":"power","args":{"rail":"3V3","on":true}}"#;
     let http = |body: &str| {
-        format!("POST /invoke HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        format!(
+            "POST /invoke HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
     };
     let http_server = ["--protocol", "amplifier", "--http", "localhost:0"];
     for (arguments, until, text, refused) in [
@@ -379,7 +393,8 @@ fn g_01_other_users_of_the_machine_are_refused() {
     }
     // One that is gone before it is looked at may be anybody.
     let server = Server::start(&["serve", "sim", "--tcp", "localhost:0"], "serving");
-    let (host, port) = server.addresses()[0].rsplit_once(':').map(|(host, port)| (host.to_owned(), port.to_owned())).unwrap();
+    let (host, port) =
+        server.addresses()[0].rsplit_once(':').map(|(host, port)| (host.to_owned(), port.to_owned())).unwrap();
     for _ in 0..50 {
         let script = "exec 3<>\"/dev/tcp/$0/$1\"; printf '%s' \"$2\" >&3";
         let _ = Command::new("bash").args(["-c", script, &host, &port, &power]).uid(STRANGER).current_dir("/").status();
@@ -417,7 +432,8 @@ fn nr_41_localhost_is_both_loopback_addresses() {
 fn g_13_addresses_that_are_none_are_usage_and_taken_ones_are_not() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = format!("localhost:{}", taken.local_addr().unwrap().port());
-    let code = |arguments: &[&str]| Command::new(RIGLINE).args(arguments).stdin(Stdio::null()).output().unwrap().status.code();
+    let code =
+        |arguments: &[&str]| Command::new(RIGLINE).args(arguments).stdin(Stdio::null()).output().unwrap().status.code();
     for address in ["127.0.0.1:99999", "nowhere", "127.0.0.1:", "::1:7", "1.2.3.4.5:7"] {
         assert_eq!(code(&["jsonrpc", "--tcp", address]), Some(2), "{address}");
         assert_eq!(code(&["serve", "sim", "--tcp", address]), Some(2), "{address}");
@@ -563,7 +579,7 @@ fn assert_memory(server: &Server, clients: usize, method: &str, limit: u64) {
     }
     let mut clients: Vec<Client> = (0..clients).map(|_| server.connect()).collect();
     for (place, client) in clients.iter_mut().enumerate() {
-        let size = [10, 100_000, 1_000_000, 7_000_000][place % 4];
+        let size = if place % 16 == 0 { 7_000_000 } else { [10, 5_000, 100_000, 300_000][place % 4] };
         let answer = client.ask(method, json!({ "filler": "x".repeat(size) }));
         assert!(answer["id"] == 1, "{answer}");
     }
@@ -637,7 +653,9 @@ for line in sys.stdin:
         let message = line["params"]["message"].as_str().unwrap_or_default();
         if line["method"] == "eval.complete" {
             complete = line;
-        } else if let Some(count) = message.strip_suffix(" log lines were dropped: they came faster than they were read") {
+        } else if let Some(count) =
+            message.strip_suffix(" log lines were dropped: they came faster than they were read")
+        {
             dropped += count.parse::<u64>().unwrap();
         } else if line["method"] == "eval.log" {
             logs += 1;
@@ -667,7 +685,7 @@ fn answering(body: &'static str) -> u16 {
             let length = length.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
             let mut request = vec![0; length.unwrap_or_default()];
             reader.read_exact(&mut request).unwrap();
-            let described = r#"{"ok":true,"result":{"name":"pretty","version":"1.0.0","capabilities":["go"]}}"#;
+            let described = r#"{"name":"pretty","version":"1.0.0","kind":"tool","capabilities":["go"]}"#;
             let body = if head.contains("/describe") { described } else { body };
             let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
             let _ = stream.write_all((head + body).as_bytes());
@@ -680,7 +698,10 @@ fn answering(body: &'static str) -> u16 {
 fn post(address: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     stream.write_all((head + body).as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -701,7 +722,11 @@ fn g_16_outputs_on_many_lines_pass_a_relay() {
             _ => ("/tools", r#"{"protocol_version":1,"tool_name":"go","payload":{}}"#),
         };
         let (status, answer) = post(&server.addresses()[0], path, body);
-        assert_eq!((status, &answer["result"]), (200, &json!({ "nested": { "a": [1.5, "x\ny"] }, "n": 1 })), "{answer}");
+        assert_eq!(
+            (status, &answer["result"]),
+            (200, &json!({ "nested": { "a": [1.5, "x\ny"] }, "n": 1 })),
+            "{answer}"
+        );
     }
 }
 

@@ -115,11 +115,8 @@ async fn g_16_buffered_writers_are_flushed() {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
     let (dialer, running) =
         rigline_std::host::local::in_process_once("counter", Counter { calls: 0, made_safe: Arc::default() });
-    let proxy = Proxy::over(
-        move |_| Ok(Box::new(dialer.clone())),
-        rigline_std::host::Options::default(),
-        Limits::default(),
-    );
+    let proxy =
+        Proxy::over(move |_| Ok(Box::new(dialer.clone())), rigline_std::host::Options::default(), Limits::default());
     let (ours, theirs) = tokio::io::duplex(1024);
     let (reader, writer) = tokio::io::split(theirs);
     let serving = async {
@@ -128,7 +125,10 @@ async fn g_16_buffered_writers_are_flushed() {
     let asking = async {
         let (reader, mut writer) = tokio::io::split(ours);
         let mut lines = tokio::io::BufReader::new(reader).lines();
-        for line in ["nonsense".to_owned(), json!({ "jsonrpc": "2.0", "id": 1, "method": "execute", "params": count() }).to_string()] {
+        for line in [
+            "nonsense".to_owned(),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "execute", "params": count() }).to_string(),
+        ] {
             writer.write_all(format!("{line}\n").as_bytes()).await.unwrap();
             let reply = tokio::time::timeout(Duration::from_secs(20), lines.next_line()).await;
             assert!(reply.expect("it stays in the buffer").unwrap().is_some());

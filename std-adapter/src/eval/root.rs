@@ -196,9 +196,20 @@ mod tests {
             }
         }
         for path in [
-            "out", "out-folder/sub/file", "out-folder", "..", "../other/sub/file", "sub/../../other/sub/file",
-            "/etc/shadow", "/nothing/at/all", "../nothing", "out-folder/nothing", "nothing/../../other/sub/file",
-            "/proc/self/environ", "/proc/self/root/etc/passwd", "/",
+            "out",
+            "out-folder/sub/file",
+            "out-folder",
+            "..",
+            "../other/sub/file",
+            "sub/../../other/sub/file",
+            "/etc/shadow",
+            "/nothing/at/all",
+            "../nothing",
+            "out-folder/nothing",
+            "nothing/../../other/sub/file",
+            "/proc/self/environ",
+            "/proc/self/root/etc/passwd",
+            "/",
         ] {
             assert!(alias.resolve(Path::new(path)).is_err(), "{path}");
             let refused = alias.open(&alias.folder().join(path)).unwrap_err();

@@ -86,7 +86,11 @@ impl Shared {
     }
 
     /// Answers what comes next. The input comes back, so that a line need not be copied.
-    async fn answer(&self, mut input: Input, is_gone: impl Fn() -> bool + Send + 'static) -> io::Result<(Input, Answered)> {
+    async fn answer(
+        &self,
+        mut input: Input,
+        is_gone: impl Fn() -> bool + Send + 'static,
+    ) -> io::Result<(Input, Answered)> {
         let _place = self.readers.acquire().await.map_err(io::Error::other)?;
         let mut service = Service::new(self.runs.clone(), self.root.clone());
         let answered = tokio::task::spawn_blocking(move || {

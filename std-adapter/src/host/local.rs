@@ -52,10 +52,7 @@ pub fn in_process<E: Extension>(
 }
 
 /// As [`in_process`], with one extension for all connections, one after the other.
-pub fn in_process_once<E: Extension>(
-    name: impl Into<String>,
-    extension: E,
-) -> (InProcess, impl Future<Output = ()>) {
+pub fn in_process_once<E: Extension>(name: impl Into<String>, extension: E) -> (InProcess, impl Future<Output = ()>) {
     let (connections, mut dialled) = mpsc::unbounded_channel();
     let running = async move {
         let clock = TokioClock::new();
@@ -91,16 +88,8 @@ async fn serve<E: Extension>(extension: &mut E, clock: &TokioClock, stream: Dupl
     let Ok(mut engine) = Engine::new(extension.manifest(), memory) else { return };
     let (reader, writer) = split(stream);
     let (mut reader, mut writer) = (Half(reader), Half(writer));
-    let serving = asynch::serve(
-        extension,
-        &mut engine,
-        &mut reader,
-        &mut writer,
-        Transport::Wire,
-        &mut log,
-        clock,
-        pending(),
-    );
+    let serving =
+        asynch::serve(extension, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, clock, pending());
     // That the host is gone is how this ends.
     let _ = clock.drive(serving).await;
 }

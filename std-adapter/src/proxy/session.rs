@@ -143,7 +143,10 @@ impl Session<'_> {
         loop {
             if working.is_none() {
                 match waiting.pop_front() {
-                    Some(asked) => working = Some(Box::pin(work(Arc::clone(self.seat), asked, self.calling(), self.proxy.limits.reply))),
+                    Some(asked) => {
+                        working =
+                            Some(Box::pin(work(Arc::clone(self.seat), asked, self.calling(), self.proxy.limits.reply)))
+                    }
                     None if input_ended => return End::Input,
                     None => {}
                 }
@@ -248,7 +251,8 @@ async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut boo
     // It is part of a line that was checked.
     let params = Json::parse(params.as_bytes()).map_err(|error| Refusal::internal(error.to_string()))?;
     // JSON-RPC 2.0 §4.2 has arrays too; only a method without parameters of its own is content with one.
-    let fits = matches!(params.kind(), Kind::Object | Kind::Null) || params.kind() == Kind::Array && method == "shutdown";
+    let fits =
+        matches!(params.kind(), Kind::Object | Kind::Null) || params.kind() == Kind::Array && method == "shutdown";
     if !fits {
         return Err(refusal(rpc::INVALID_PARAMS, "params: expected an object".to_owned()));
     }
