@@ -58,7 +58,7 @@ mod http_client;
 #[cfg(feature = "host")]
 mod lines;
 pub mod namel3ss;
-#[cfg(feature = "net")]
+#[cfg(any(feature = "host", feature = "http"))]
 pub mod net;
 #[cfg(feature = "host")]
 mod not_http;

@@ -78,7 +78,7 @@ impl ListenAddress {
             match &result {
                 // The port was free on the first address only.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_any_port() => {
-                    result = self.try_bind()
+                    result = self.try_bind();
                 }
                 _ => break,
             }

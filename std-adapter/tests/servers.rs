@@ -49,7 +49,7 @@ impl Server {
         for stream in streams {
             let tell = tell.clone();
             thread::spawn(move || {
-                BufReader::new(stream).lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)))
+                BufReader::new(stream).lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)));
             });
         }
         drop(tell);

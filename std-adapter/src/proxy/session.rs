@@ -144,8 +144,8 @@ impl Session<'_> {
             if working.is_none() {
                 match waiting.pop_front() {
                     Some(asked) => {
-                        working =
-                            Some(Box::pin(work(Arc::clone(self.seat), asked, self.calling(), self.proxy.limits.reply)))
+                        let limit = self.proxy.limits.reply;
+                        working = Some(Box::pin(work(Arc::clone(self.seat), asked, self.calling(), limit)));
                     }
                     None if input_ended => return End::Input,
                     None => {}
