@@ -348,7 +348,7 @@ fn g_01_evals_only_below_the_root() {
 fn stranger(address: &str, text: &str) -> String {
     let (host, port) = address.rsplit_once(':').unwrap();
     let host = host.trim_matches(['[', ']']);
-    let script = "exec 3<>\"/dev/tcp/$0/$1\"; printf '%s' \"$2\" >&3; timeout 20 cat <&3";
+    let script = "exec 3<>\"/dev/tcp/$0/$1\"; printf '%s' \"$2\" >&3; timeout 3 cat <&3";
     let output = Command::new("bash")
         .args(["-c", script, host, port, text])
         .current_dir("/")
@@ -787,4 +787,88 @@ for line in sys.stdin:
     });
     let calls = fs::read_to_string(&calls).unwrap();
     assert_eq!(calls.lines().count(), 2, "{calls}");
+}
+
+/// Two endpoints that are connected by mistake do not answer each other for ever, whatever starts it.
+#[test]
+fn g_06_two_servers_on_one_line_fall_silent() {
+    let servers = [
+        Server::start(&["serve", "sim", "--tcp", "0"], "serving"),
+        Server::jsonrpc(&["--no-token"]),
+        Server::start(&["serve", "exec:cat", "--start-timeout", "1s", "--tcp", "0"], "serving"),
+    ];
+    let seeds = [
+        "nonsense",
+        "{}",
+        r#"{"ok":true,"result":{}}"#,
+        r#"{"ok":false,"error":{"code":"bad_request","message":"m"}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
+        r#"{"op":"health"}"#,
+        r#"{"protocol_version":1,"tool":"x","payload":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"nope"}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"method":"nope"},1]"#,
+    ];
+    for (place, first) in servers.iter().enumerate() {
+        for second in &servers[place..] {
+            let ends = [first, second].map(|server| server.connect().stream);
+            let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+            for (from, to) in [(0, 1), (1, 0)] {
+                let (mut from, mut to) = (ends[from].try_clone().unwrap(), ends[to].try_clone().unwrap());
+                let count = count.clone();
+                thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while let Ok(read @ 1..) = from.read(&mut bytes) {
+                        count.fetch_add(read, std::sync::atomic::Ordering::SeqCst);
+                        if to.write_all(&bytes[..read]).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            for end in &ends {
+                for seed in seeds {
+                    (&*end).write_all(format!("{seed}\n").as_bytes()).unwrap();
+                }
+            }
+            let seen = || count.load(std::sync::atomic::Ordering::SeqCst);
+            wait_until("they go on", || {
+                let before = seen();
+                thread::sleep(Duration::from_millis(300));
+                seen() == before && before > 0
+            });
+            assert!(seen() < 20_000, "{} bytes", seen());
+            ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
+        }
+    }
+}
+
+/// The requests of a client that is gone are not looked at any more.
+#[test]
+fn g_03_jsonrpc_begins_nothing_for_a_vanished_client() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    eval(&folder.path().join("e"), "1ms");
+    for number in 0..3000 {
+        eval(&folder.path().join(format!("many/{number}")), "1ms");
+    }
+    let runs = folder.path().join("runs");
+    let server = Server::start_in(folder, &["jsonrpc", "--tcp", "localhost:0", "--runs", "runs", "--no-token"], "token");
+    let before = fs::read_dir(&runs).unwrap().count();
+    for _ in 0..5 {
+        let mut gone = server.connect();
+        // The first takes its time, in which the client goes.
+        gone.send(&request("eval.list", json!({ "directory": "many" })));
+        gone.send(&request("eval.run", json!({ "path": "e" })));
+    }
+    let mut client = server.connect();
+    assert!(client.ask("eval.list", json!({ "directory": "many" }))["result"]["evals"].is_array());
+    assert_eq!(fs::read_dir(&runs).unwrap().count(), before);
+    // One that only closed its sending half has its run.
+    let mut half = server.connect();
+    half.send(&request("eval.run", json!({ "path": "e" })));
+    half.stream.shutdown(Shutdown::Write).unwrap();
+    while half.line()["method"] != "eval.complete" {}
+    assert_eq!(fs::read_dir(&runs).unwrap().count(), before + 1);
 }
