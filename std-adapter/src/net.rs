@@ -1,7 +1,7 @@
 //! What all servers over TCP and HTTP have in common: where they listen, and who may ask.
 //!
 //! # Who may ask
-//! A server on a loopback address can be reached by every user of the machine. Where the system tells which user a connection
+//! A server on a loopback address can be reached by every user of the machine. Where the system says which user a connection
 //! belongs to (Linux does), [`Access`] admits the server's own user and root only, unless it is told otherwise. A [`Token`]
 //! is asked for in addition where there is one. Connections from other machines have no user that could be checked.
 
@@ -102,7 +102,7 @@ impl ListenAddress {
                     listener.set_nonblocking(true)?;
                     listeners.push(listener);
                 }
-                // Clients that try this address first would meet somebody else.
+                // Clients that try this address first would reach another server.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
                 Err(error) => failure = Some(error),
             }
@@ -225,7 +225,7 @@ impl Listeners {
             ready.map_or(Poll::Pending, Poll::Ready)
         });
         let (stream, _) = accepted.await?;
-        // Lines are small, and somebody waits for each.
+        // Lines are small, and a client waits for each.
         let _ = stream.set_nodelay(true);
         Ok(Stream::new(stream))
     }

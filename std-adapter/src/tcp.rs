@@ -1,11 +1,11 @@
 //! An extension behind a TCP port, for gevals hosts: one JSON text a line, as on standard input and output.
 //!
-//! Several clients may be connected at once: their calls take turns, logs go to whoever called, and a client's `shutdown` ends its own
-//! session only. See [`proxy`](crate::proxy) for what each of them gets, and for the limits.
+//! Several clients may be connected at once: their calls take turns, logs go to the client that called, and a client's `shutdown`
+//! ends only that client's session. See [`proxy`](crate::proxy) for what each of them gets, and for the limits.
 //!
 //! # Who may ask
-//! Whoever may ask may call every operation. [`serve`] answers programs of its own user, and root, where the system tells
-//! whose a connection is (Linux does). A [token](Server::token) is asked for in addition if one is set: clients send it as
+//! A client can call every operation. [`serve`] answers programs of its own user, and root, where the system says to which user
+//! a connection belongs (Linux does). A [token](Server::token) is asked for in addition if one is set: clients send it as
 //! their first line. HTTP, which a web page could send, is refused.
 
 use std::future::Future;
@@ -52,7 +52,7 @@ pub fn serve<E: Extension>(extension: E, address: &str) -> io::Result<()> {
     let name = extension.manifest().name;
     for address in server.addresses()? {
         use std::io::Write as _;
-        // Nobody may read that.
+        // Standard error may be closed.
         let _ = writeln!(io::stderr(), "{name}: listening on tcp:{address}");
     }
     server.run(extension)
@@ -159,7 +159,7 @@ impl Server {
             () = &mut running => Ok(()),
         };
         drop(proxy);
-        // The extension ends when nobody can reach it any more, in its safe state.
+        // Without the proxy the extension cannot be reached any more: it ends in its safe state.
         let _ = tokio::time::timeout(SAFE_STATE, running).await;
         served
     }

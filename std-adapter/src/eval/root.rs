@@ -56,7 +56,7 @@ impl Root {
     }
 
     /// Where a client's path leads, links resolved. A relative path counts from the root. A path that does not exist is
-    /// given as far as it does, so that whoever opens it sees that.
+    /// given as far as it does, so that opening it fails as usual.
     ///
     /// # Errors
     /// It leads out of the root, whether there is anything or not.

@@ -6,10 +6,10 @@
 //! them.
 //!
 //! # Who may ask
-//! Whoever may ask can run programs as the server's user: an eval may name any. So over TCP a client must send the token
-//! first, if [`Access`] has one, as the line
+//! A client can run programs as the server's user: an eval may name any. So over TCP a client must send the token first, if
+//! [`Access`] has one, as the line
 //! `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`, and belong to the server's user where the
-//! system tells. A client that sends anything else first, or nothing for [`TOKEN_TIMEOUT`], is refused. In every transport,
+//! system says whose a connection is. A client that sends anything else first, or nothing for [`TOKEN_TIMEOUT`], is refused. In every transport,
 //! standard input too, evals are read below the [`Root`] only.
 //!
 //! # How a connection ends

@@ -18,7 +18,7 @@ use crate::connect::{self, Failure, complain};
 
 /// Serve evals to IDEs: JSON-RPC on standard input and output, or over TCP
 ///
-/// A client may list, read and run the evals below one folder (--root). An eval may start any program, so whoever may ask can run
+/// A client can list, read and run the evals below one folder (--root). An eval may start any program, so a client can run
 /// programs as you. Over TCP a client must therefore send a token as its first line, and belong to your own user:
 ///
 ///   {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     /// Take the token from this file instead of making a new one
     #[arg(long, value_name = "FILE", requires = "tcp", conflicts_with = "no_token")]
     token_file: Option<PathBuf>,
-    /// Ask for no token: every local user who can connect can then run programs as you, unless the system tells that they are
-    /// another user; and on an address that is not a loopback one, everybody in the network
+    /// Ask for no token: every local user who can connect can then run programs as you, unless the system says that the connection
+    /// is another user's; and on an address that is not a loopback one, everybody in the network
     #[arg(long, requires = "tcp")]
     no_token: bool,
     /// Let other users of this machine connect too

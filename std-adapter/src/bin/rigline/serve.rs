@@ -25,8 +25,8 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 /// HTTP clients speak Amplifier's protocol or namel3ss's (--protocol); the extension is asked by Amplifier's if it answers that, so
 /// that results keep their types, else by gevals, whose outputs are strings. On SIGTERM what is in hand is finished.
 ///
-/// Whoever may ask may call every operation. So it listens on the loopback addresses unless another one is named, answers programs
-/// of your own user only where the system tells (--any-user), and with --token-file only clients that send the token: over HTTP as
+/// A client can call every operation. So the server listens on the loopback addresses unless another one is named, answers
+/// programs of your own user only where the system says whose a connection is (--any-user), and with --token-file only clients that send the token: over HTTP as
 /// a bearer token, over TCP as the first line,
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
