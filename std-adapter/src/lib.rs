@@ -33,7 +33,8 @@
 //! - `http`: [`http`](mod@http), an extension behind HTTP, for Amplifier and namel3ss hosts.
 //! - `amplifier`, `namel3ss`: what the hosts of these protocols have: their files, their runners, their logs.
 //! - `amplifier` also has [`relay`], by which an extension that is somewhere else is served as one that is here.
-//! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP.
+//! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP; and [`tcp`], an extension behind a
+//!   TCP port.
 //! - `check`: conformance cases for anybody's extension ([`check`]).
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
@@ -54,7 +55,11 @@ pub mod host;
 pub mod http;
 #[cfg(any(feature = "amplifier", feature = "namel3ss"))]
 mod http_client;
+#[cfg(feature = "host")]
+mod lines;
 pub mod namel3ss;
+#[cfg(any(feature = "host", feature = "http"))]
+pub mod net;
 #[cfg(feature = "host")]
 mod not_http;
 pub mod path;
@@ -69,6 +74,8 @@ pub mod signals;
 pub mod stdio;
 #[cfg(feature = "host")]
 pub mod target;
+#[cfg(feature = "host")]
+pub mod tcp;
 pub mod terminal;
 
 pub use clock::TokioClock;

@@ -318,6 +318,8 @@ impl Host {
         }
         let connection = self.current();
         let (after, timeout) = match context.timeout {
+            // As the extension sees it, zero is no limit.
+            Some(Duration::ZERO) => (Duration::MAX, Some(go_duration(Duration::ZERO))),
             Some(timeout) => (timeout.saturating_add(self.options.grace), Some(go_duration(timeout))),
             None => (self.options.call_timeout, None),
         };

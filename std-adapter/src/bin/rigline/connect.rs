@@ -1,6 +1,5 @@
 //! What the commands that talk to a target have in common: options, events on standard error, exit codes.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use rigline::protocol::Protocol;
 use rigline::{GoDuration, Level};
 use rigline_std::host::{Event, EventKind, Host, HostError, Options};
+use rigline_std::net::Token;
 use rigline_std::signals::Signals;
 use rigline_std::target::Target;
 use serde_json::Value;
@@ -178,14 +178,17 @@ pub(crate) fn time_limit(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|limit| if limit.is_zero() { Err("must be more than 0s".to_owned()) } else { Ok(limit) })
 }
 
-/// Where to listen. A port alone is one on the loopback address.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse::<u16>() {
-        return Ok(SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port));
+/// The token that stands in a file. That others may read the file is said.
+pub(crate) fn token(path: &Path) -> Result<Token, Failure> {
+    let token = Token::from_file(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        if std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o044 != 0) {
+            complain(format_args!("rigline: other users can read {} (chmod go-r)", path.display()));
+        }
     }
-    let expected = || format!("`{text}` is no address; write 7000, localhost:7000 or 0.0.0.0:7000");
-    let text = text.strip_prefix(':').map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    text.to_socket_addrs().map_err(|_| expected())?.next().ok_or_else(expected)
+    Ok(token)
 }
 
 /// A file that lines are added to. Its folder is made if there is none.
