@@ -198,13 +198,6 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.to_socket_addrs().map_err(|_| expected())?.next().ok_or_else(expected)
 }
 
-/// A file that lines are added to. Its folder is made if there is none.
-pub(crate) fn append(path: &Path) -> Result<std::fs::File, Failure> {
-    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    let file = folder.and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(path));
-    file.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
-}
-
 /// Reads JSON from the argument itself, from `@FILE`, or from standard input (`-`).
 pub(crate) fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(&json_text(text)?).map_err(|error| format!("not JSON: {error}"))
@@ -221,7 +214,7 @@ pub(crate) fn json_text(text: &str) -> Result<String, String> {
 /// The argument itself, the text of `@FILE`, or standard input (`-`).
 pub(crate) fn text_of(argument: &str) -> Result<String, String> {
     match argument.strip_prefix('@') {
-        Some(file) => std::fs::read_to_string(PathBuf::from(file)).map_err(|error| format!("{file}: {error}")),
+        Some(file) => crate::files::read(Path::new(file)).map_err(|error| format!("{file}: {error}")),
         None if argument == "-" => {
             std::io::read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}"))
         }

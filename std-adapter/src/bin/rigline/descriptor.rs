@@ -42,7 +42,7 @@ impl Arguments {
     }
 
     fn check(&self) -> Result<String, Failure> {
-        let text = std::fs::read_to_string(&self.target)
+        let text = crate::files::read(self.target.as_ref())
             .map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
         let descriptor = Descriptor::parse(&text)
             .map_err(|error| Failure { code: connect::FAILED, text: format!("{}: {error}", self.target) })?;

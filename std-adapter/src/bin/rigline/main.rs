@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+mod arguments;
 mod bridge;
 mod call;
 mod check;
@@ -17,6 +18,7 @@ mod descriptor;
 mod eval;
 mod events;
 mod exit;
+mod files;
 mod jsonrpc;
 mod leash;
 mod monitor;
@@ -26,6 +28,7 @@ mod peer;
 mod ports;
 mod replay;
 mod rig;
+mod schema;
 mod serve;
 mod shim;
 mod transcript;

@@ -12,6 +12,7 @@ use rigline_std::stdio::HOST_LINE_LIMIT;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::connect::{self, Connection, Failure};
+use crate::files;
 use crate::out::{self, Style};
 use crate::transcript;
 
@@ -157,16 +158,11 @@ struct View {
 
 impl View {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
-        let record = match &arguments.record {
-            None => None,
-            Some(path) => {
-                let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
-                let mut file = File::create(path).map_err(failed)?;
-                file.write_all(transcript::header(&arguments.connection.target.to_string()).as_bytes())
-                    .map_err(failed)?;
-                Some(file)
-            }
-        };
+        let record = arguments.record.as_deref().map(|path| {
+            let is_transcript = |json: Json<'_>| json.get("rigline").and_then(|kind| kind.text()).is_some_and(|kind| kind == "transcript");
+            files::record(path, &transcript::header(&arguments.connection.target.to_string()), is_transcript)
+        });
+        let record = record.transpose()?;
         Ok(Self { started: Instant::now(), record, out: HashMap::new() })
     }
 
