@@ -65,7 +65,10 @@ impl Given<'_> {
         let validator = match jsonschema::validator_for(schema) {
             Ok(validator) => Some(validator),
             Err(error) => {
-                self.warn(&format!("its schema cannot be evaluated here, and the extension judges: {}", brief(&error.to_string())));
+                self.warn(&format!(
+                    "its schema cannot be evaluated here, and the extension judges: {}",
+                    brief(&error.to_string())
+                ));
                 None
             }
         };
@@ -167,7 +170,8 @@ impl Given<'_> {
             .iter_errors(args)
             .map(|error| {
                 let path = dotted(error.instance_path().as_str());
-                let why = why(&error, place(root, &path.split('.').map(str::to_owned).collect::<Vec<_>>()).as_ref(), &path);
+                let why =
+                    why(&error, place(root, &path.split('.').map(str::to_owned).collect::<Vec<_>>()).as_ref(), &path);
                 if path.is_empty() {
                     format!("{}: {why}", self.operation)
                 } else {
@@ -358,8 +362,10 @@ impl Node {
                 text.replace(['\r', '\n'], "")
             }
             Self::Object(members) => {
-                let members: Vec<String> =
-                    members.iter().map(|(name, node)| format!("{}:{}", Value::from(name.as_str()), node.text())).collect();
+                let members: Vec<String> = members
+                    .iter()
+                    .map(|(name, node)| format!("{}:{}", Value::from(name.as_str()), node.text()))
+                    .collect();
                 format!("{{{}}}", members.join(","))
             }
             Self::Array(elements) => {
@@ -391,7 +397,8 @@ fn why(error: &jsonschema::ValidationError<'_>, place: Option<&Place<'_>>, path:
             nearest(given, &names).map_or(text.clone(), |near| format!("{text}; did you mean `{near}`?"))
         }
         Fault::AnyOf { .. } | Fault::OneOfNotValid { .. } => {
-            let names: Vec<&str> = place.map(Place::values).unwrap_or_default().into_iter().filter_map(Value::as_str).collect();
+            let names: Vec<&str> =
+                place.map(Place::values).unwrap_or_default().into_iter().filter_map(Value::as_str).collect();
             nearest(given, &names).map_or(text.clone(), |near| format!("{text}; did you mean `{near}`?"))
         }
         _ => text,
@@ -500,7 +507,10 @@ mod tests {
             "$defs": {"person": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}},
         });
         let table: &[(&[&str], &str)] = &[
-            (&["place.city=Bonn", "place.at.0=50.70", "place.at.1=7.1"], r#"{"place":{"city":"Bonn","at":[50.70,7.1]}}"#),
+            (
+                &["place.city=Bonn", "place.at.0=50.70", "place.at.1=7.1"],
+                r#"{"place":{"city":"Bonn","at":[50.70,7.1]}}"#,
+            ),
             (&["days.1=4", "days.0=3"], r#"{"days":[3,4]}"#),
             (&["people.0.name=7"], r#"{"people":[{"name":"7"}]}"#),
             (&["a.b=1"], r#"{"a.b":1}"#),

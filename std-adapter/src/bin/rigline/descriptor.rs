@@ -9,12 +9,12 @@ use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
 
 use crate::connect::{self, Failure, ProtocolName};
+use crate::exit;
 use crate::peer;
 
 /// Write the Amplifier module descriptor of an extension, or check one
-///
-/// Exit codes: 0 success, 1 it is no descriptor, 2 usage, 3 the extension could not be talked to, 124 timed out.
 #[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
 pub(crate) struct Arguments {
     /// The extension; with --check, a file
     target: String,
@@ -34,7 +34,11 @@ impl Arguments {
         let result = if self.check { self.check() } else { self.describe() };
         match result {
             Ok(text) => {
-                connect::print(&text);
+                if self.check {
+                    connect::print(&text)
+                } else {
+                    connect::print_json(&text)
+                }
                 ExitCode::SUCCESS
             }
             Err(failure) => failure.tell(),

@@ -6,12 +6,14 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod arguments;
 mod bridge;
 mod call;
 mod check;
+mod complete;
 mod connect;
 mod describe;
 mod descriptor;
@@ -62,6 +64,9 @@ enum Command {
     Ports(ports::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
+    Targets(complete::Targets),
+    Completions(complete::Completions),
+    Man(complete::Man),
 }
 
 impl Command {
@@ -83,6 +88,9 @@ impl Command {
             Self::Ports(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
+            Self::Targets(_) => complete::Targets::run(),
+            Self::Completions(arguments) => arguments.run(),
+            Self::Man(arguments) => arguments.run(),
         }
     }
 }
@@ -96,6 +104,7 @@ fn main() -> ExitCode {
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         out::complain_of_failure(&format!("internal error{place}: {text}"));
     }));
+    complete::answer();
     let words: Vec<OsString> = std::env::args_os().collect();
     out::expect_json(words.iter().map(OsString::as_os_str));
     let code = std::panic::catch_unwind(|| run(words)).unwrap_or(ExitCode::from(exit::FAILED));
@@ -103,15 +112,34 @@ fn main() -> ExitCode {
 }
 
 fn run(words: Vec<OsString>) -> ExitCode {
+    let error = match parse(&words) {
+        Ok(Arguments { command: Some(command) }) => return command.run(),
+        Ok(Arguments { command: None }) => return describe::the_only_one(),
+        Err(error) => error,
+    };
+    if error.kind() == ErrorKind::DisplayHelp
+        && let Some(call) = call_with_help(words)
+    {
+        return call.describe();
+    }
+    refuse(&error)
+}
+
+fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
     let mut command = Arguments::command();
     if let Some(columns) = out::columns() {
         command = command.term_width(columns.min(100));
     }
-    let parsed = command.try_get_matches_from_mut(words).and_then(|matches| Arguments::from_arg_matches(&matches));
-    match parsed {
-        Ok(Arguments { command: Some(command) }) => command.run(),
-        Ok(Arguments { command: None }) => describe::the_only_one(),
-        Err(error) => refuse(&error),
+    let matches = command.try_get_matches_from_mut(words)?;
+    Arguments::from_arg_matches(&matches)
+}
+
+/// `rigline call TARGET OPERATION --help`, which is about that operation.
+fn call_with_help(words: Vec<OsString>) -> Option<call::Arguments> {
+    let words: Vec<OsString> = words.into_iter().filter(|word| word != "--help" && word != "-h").collect();
+    match parse(&words).ok()?.command {
+        Some(Command::Call(call)) => Some(*call),
+        _ => None,
     }
 }
 

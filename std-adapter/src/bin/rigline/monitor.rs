@@ -159,7 +159,9 @@ struct View {
 impl View {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let record = arguments.record.as_deref().map(|path| {
-            let is_transcript = |json: Json<'_>| json.get("rigline").and_then(|kind| kind.text()).is_some_and(|kind| kind == "transcript");
+            let is_transcript = |json: Json<'_>| {
+                json.get("rigline").and_then(|kind| kind.text()).is_some_and(|kind| kind == "transcript")
+            };
             files::record(path, &transcript::header(&arguments.connection.target.to_string()), is_transcript)
         });
         let record = record.transpose()?;

@@ -86,7 +86,7 @@ pub(crate) fn complain_in(style: Style, line: impl Display) {
 /// Says why the command fails, on standard error; with `--json` the JSON value on standard output has it, too.
 pub(crate) fn complain_of_failure(text: &str) {
     *REASON.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
-    complain(format_args!("rigline: {text}"));
+    complain_in(Style::Bad, format_args!("rigline: {text}"));
 }
 
 /// Says what is wrong with the command line, in clap's words; in its colours, unless it repeats a word that drives the terminal.
@@ -228,6 +228,10 @@ impl Table {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// The lines of the table, for this many columns.

@@ -131,7 +131,7 @@ pub(crate) type Told = (Result<String, Fault>, u8);
 
 /// A failure that the peer tells of.
 pub(crate) struct Fault {
-    pub(crate) code: String,
+    pub(crate) code: Option<String>,
     pub(crate) message: String,
     /// What else it says: an object.
     pub(crate) details: Option<Value>,
@@ -185,7 +185,7 @@ impl Asked<'_> {
                     "timeout" => connect::TIMED_OUT,
                     _ => connect::FAILED,
                 };
-                Ok((Err(Fault { code, message, details: details.map(Value::Object) }), exit))
+                Ok((Err(Fault { code: Some(code), message, details: details.map(Value::Object) }), exit))
             }
             Err(error) => Err(failure_of(&error)),
         };
@@ -232,7 +232,7 @@ impl Asked<'_> {
                             _ => connect::FAILED,
                         };
                         let details = error.reason_code.map(|reason| json!({ "reason_code": reason }));
-                        (Err(Fault { code: error.error_type, message: error.message, details }), exit)
+                        (Err(Fault { code: Some(error.error_type), message: error.message, details }), exit)
                     }
                 })
             }
@@ -266,7 +266,7 @@ pub(crate) fn as_json(result: &Result<String, Fault>) -> String {
         Ok(text) => (message(text).unwrap_or_default(), Value::Null, Value::Null, text.clone()),
         Err(fault) => {
             let details = fault.details.as_ref().map_or("{}".into(), Value::to_string);
-            (Value::Null, fault.message.as_str().into(), fault.code.as_str().into(), details)
+            (Value::Null, fault.message.as_str().into(), fault.code.as_deref().into(), details)
         }
     };
     format!(
@@ -309,7 +309,10 @@ pub(crate) async fn describe_amplifier(
     let operations: Map<String, Value> = description
         .capabilities
         .iter()
-        .map(|name| (name.clone(), json!({ "params": description.inputs.get(name).unwrap_or(&Value::Bool(true)) })))
+        .map(|name| {
+            let params = description.inputs.get(name).unwrap_or(&Value::Bool(true));
+            (name.clone(), json!({ "params": params, "outputs": description.outputs.get(name) }))
+        })
         .collect();
     let raw = json!(description);
     let manifest = json!({

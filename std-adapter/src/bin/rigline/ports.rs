@@ -89,7 +89,8 @@ fn as_text(found: &[Found], probed: bool) -> String {
     if found.is_empty() {
         return "No serial ports.\n".to_owned();
     }
-    let mut table = Table::new(&["port", "usb id", "vendor", "product", "serial number", "usb port", "rigline", "held by"]);
+    let mut table =
+        Table::new(&["port", "usb id", "vendor", "product", "serial number", "usb port", "rigline", "held by"]);
     for (port, holders, answer) in found {
         let ours = match (port.is_rigline(), answer) {
             (false, _) => String::new(),

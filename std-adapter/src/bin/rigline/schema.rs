@@ -217,14 +217,16 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 /// A bound that a Rust type has anyway, such as `f32`'s -3.4e+38, says nothing to a reader.
-fn is_limit_of_type(bound: &Value) -> bool {
+pub(crate) fn is_limit_of_type(bound: &Value) -> bool {
     bound.as_f64().is_some_and(|bound| bound.abs() >= 9.0e18)
 }
 
 /// As people write it: no exponent where there need not be one.
 fn number(value: &Value) -> String {
     match value.as_f64() {
-        Some(number) if value.is_f64() && number.abs() < 1e15 && number.abs() >= 1e-9 || value.as_f64() == Some(0.0) => {
+        Some(number)
+            if value.is_f64() && number.abs() < 1e15 && number.abs() >= 1e-9 || value.as_f64() == Some(0.0) =>
+        {
             value.as_f64().unwrap_or_default().to_string()
         }
         _ => value.to_string(),
@@ -240,7 +242,10 @@ mod tests {
     fn n_11_a_type_in_a_few_words() {
         let table = [
             (json!({"type": "integer", "minimum": 1, "maximum": 1000}), "integer 1..1000"),
-            (json!({"type": "number", "minimum": -3.402_823_466_385_288_6e38, "maximum": 3.402_823_466_385_288_6e38}), "number"),
+            (
+                json!({"type": "number", "minimum": -3.402_823_466_385_288_6e38, "maximum": 3.402_823_466_385_288_6e38}),
+                "number",
+            ),
             (json!({"type": "number", "minimum": 0.5}), "number from 0.5"),
             (json!({"type": "integer", "maximum": 18_446_744_073_709_551_615_u64, "minimum": 0}), "integer from 0"),
             (json!({"enum": ["a", "b"]}), r#""a" | "b""#),
