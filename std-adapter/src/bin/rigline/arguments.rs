@@ -54,7 +54,7 @@ impl Given<'_> {
             let path = path(&root, name);
             let of_pair = |pair: &Pair| pair.path == path;
             if pairs.iter().any(of_pair) {
-                return Err(self.fault(name, "it is given more than once"));
+                return Err(self.fault(name, "is given more than once"));
             }
             let readings = readings(value, place(&root, &path).as_ref());
             let first = readings.first().cloned().unwrap_or_default();
@@ -66,7 +66,7 @@ impl Given<'_> {
             Ok(validator) => Some(validator),
             Err(error) => {
                 self.warn(&format!(
-                    "its schema cannot be evaluated here, and the extension judges: {}",
+                    "has a schema that cannot be evaluated here, and the extension judges: {}",
                     brief(&error.to_string())
                 ));
                 None
@@ -83,7 +83,7 @@ impl Given<'_> {
             (Some(validator), Ok(args)) => self.check(validator, &root, &args)?,
             // A number beyond all that can be computed with, such as 1e999.
             (Some(_), Err(error)) => {
-                self.warn(&format!("its arguments cannot be checked here, and the extension judges: {error}"));
+                self.warn(&format!("has arguments that cannot be checked here, and the extension judges: {error}"));
             }
             (None, _) => {}
         }
@@ -159,7 +159,7 @@ impl Given<'_> {
                 .iter()
                 .all(|keyword| place.keyword(keyword).is_none());
         if says_nothing || near.is_some() {
-            self.warn(&format!("it knows no argument `{path}`; it is sent all the same"));
+            self.warn(&format!("knows no argument `{path}`; it is sent all the same"));
         }
         Ok(())
     }
@@ -187,12 +187,12 @@ impl Given<'_> {
     }
 
     fn fault(&self, name: &str, why: &str) -> Failure {
-        Failure::usage(format!("{}: `{}`: {why}", self.operation, word(name)))
+        Failure::usage(format!("{}: `{}` {why}", self.operation, word(name)))
     }
 
     fn warn(&self, text: &str) {
         if !self.is_quiet {
-            complain(format_args!("rigline: {}: {text}", self.operation));
+            complain(format_args!("rigline: {} {text}", self.operation));
         }
     }
 }
@@ -312,13 +312,17 @@ impl Node {
                 members.get_mut(found).map(|(_, node)| node)
             }
             Self::Array(elements) => {
-                let number: usize = name.parse().map_err(|_| format!("`{name}` is not the number of an element"))?;
+                let number: usize = name
+                    .parse()
+                    .map_err(|_| format!("names no element of a list: `{}` is not a number", word(name)))?;
                 if number >= LONGEST_LIST {
-                    return Err(format!("a list made of single elements has at most {LONGEST_LIST}; use --args"));
+                    return Err(format!(
+                        "is too far: a list made of single elements has at most {LONGEST_LIST}; use --args"
+                    ));
                 }
                 Some(elements.entry(number).or_insert_with(|| Self::empty(inner.as_ref(), rest)))
             }
-            Self::Leaf(_) => return Err("a value stands there already".to_owned()),
+            Self::Leaf(_) => return Err("cannot be set: a value stands there already".to_owned()),
         };
         let any = Value::Bool(true);
         match next {
@@ -347,7 +351,10 @@ impl Node {
             Self::Object(members) => members.iter().try_for_each(|(name, node)| node.check_lists(&below(name))),
             Self::Array(elements) => {
                 if let Some(missing) = (0..elements.len()).find(|place| !elements.contains_key(place)) {
-                    return Err((below(&missing.to_string()), "this element of the list is missing".to_owned()));
+                    return Err((
+                        below(&missing.to_string()),
+                        "is missing: a list has all its elements from 0 on".to_owned(),
+                    ));
                 }
                 elements.iter().try_for_each(|(place, node)| node.check_lists(&below(&place.to_string())))
             }
@@ -521,8 +528,8 @@ mod tests {
             assert_eq!(given(&schema, values).as_deref(), Ok(*args), "{values:?}");
         }
         let table: &[(&[&str], &str)] = &[
-            (&["days.1=4"], "op: `days.0`: this element of the list is missing"),
-            (&["days.x=4"], "op: `days.x`: `x` is not the number of an element"),
+            (&["days.1=4"], "op: `days.0` is missing: a list"),
+            (&["days.x=4"], "op: `days.x` names no element of a list: `x` is not a number"),
             (&["days.99999999999=4"], "at most 10000"),
             (&["place.city=a", "place.city=b"], "more than once"),
             (&["place=a", "place.city=b"], "a value stands there already"),

@@ -1,4 +1,3 @@
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -230,7 +229,7 @@ impl Arguments {
             args: self.args.as_deref(),
             values: &self.values,
             is_quiet: self.connection.quiet,
-            help: shell_words::join(words) + protocol,
+            help: out::command_line(&words) + protocol,
         };
         given.arguments(schema)
     }
@@ -330,8 +329,7 @@ struct Spinner {
 
 impl Spinner {
     fn start(quiet: bool, what: String) -> Self {
-        let bar =
-            if quiet || !std::io::stderr().is_terminal() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        let bar = if quiet || !out::has_progress() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         bar.set_message(out::word(&what).into_owned());
         bar.enable_steady_tick(Duration::from_millis(100));
         Self { bar }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, Parser};
+use clap::{Args, CommandFactory as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use rigline_std::Host;
@@ -53,6 +53,10 @@ impl Completions {
         let written = shells
             .completer(&self.shell)
             .map(|shell| shell.write_registration(VARIABLE, "rigline", "rigline", "rigline", &mut script));
+        if self.shell == "bash" {
+            // Else bash takes `serial:auto` and `rail=3V3` for three words each.
+            script.splice(0..0, *b"COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}\n");
+        }
         match written {
             Some(Ok(())) => {
                 out::print_file(&String::from_utf8_lossy(&script));
@@ -191,21 +195,22 @@ fn candidate(value: String, help: &str) -> CompletionCandidate {
     CompletionCandidate::new(out::word(&value).into_owned()).help(help.map(|help| help.into_owned().into()))
 }
 
-/// The target and the operation that the words to be completed have, as far as they go.
-#[derive(Debug, Parser)]
-#[command(disable_help_flag = true, disable_version_flag = true)]
-struct Words {
-    target: Target,
-    operation: Option<String>,
+/// A word as the shell would hand it over.
+fn unquoted(word: &str) -> String {
+    match shell_words::split(word) {
+        Ok(words) if word.contains(['\'', '"', '\\']) => words.join(" "),
+        _ => word.to_owned(),
+    }
 }
 
 /// What the target on the command line can do, and the operation that is named. Nothing is said if it does not answer.
 fn manifest() -> Option<(Manifest, Option<String>)> {
     // As the shell hands them over: `rigline -- rigline call TARGET …`.
-    let words: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(2).collect();
-    let mut plain = words.iter().skip(1).filter(|word| !word.starts_with('-'));
-    let words = ["rigline".to_owned()].into_iter().chain(plain.by_ref().take(2).cloned());
-    let Words { target, operation } = Words::try_parse_from(words).ok()?;
+    let words = std::env::args_os().skip_while(|word| word != "--").skip(3);
+    let words = words.map(|word| unquoted(&word.to_string_lossy())).filter(|word| !word.starts_with('-'));
+    let words: Vec<String> = words.take(2).collect();
+    let target: Target = words.first()?.parse().ok()?;
+    let operation = words.get(1).cloned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let manifest = runtime.block_on(async {
         let mut options = Options::default();

@@ -173,11 +173,6 @@ pub(crate) fn roots() -> Roots {
     }
 }
 
-/// What others have said, without what would drive the terminal. [`print`] and [`complain`] see to it by themselves.
-pub(crate) fn printable(text: &str) -> String {
-    rigline_std::terminal::printable(text).into_owned()
-}
-
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration = GoDuration::parse(text).map_err(|error| format!("{error}; take a duration such as 1m30s"))?;
     Duration::try_from(duration).map_err(|error| error.to_string())

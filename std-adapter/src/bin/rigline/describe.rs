@@ -218,7 +218,7 @@ fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
 fn example(target: &Target, operation: &Operation) -> String {
     let mut words = vec!["rigline".to_owned(), "call".to_owned(), target.to_string(), operation.name.clone()];
     examples(&Place::of(&operation.params), "", &mut words, 0);
-    shell_words::join(words)
+    out::command_line(&words)
 }
 
 fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usize) {

@@ -117,12 +117,13 @@ fn run(words: Vec<OsString>) -> ExitCode {
         Ok(Arguments { command: None }) => return describe::the_only_one(),
         Err(error) => error,
     };
+    let is_plain = !words.iter().any(|word| word.to_string_lossy().contains(rigline_std::terminal::is_control));
     if error.kind() == ErrorKind::DisplayHelp
         && let Some(call) = call_with_help(words)
     {
         return call.describe();
     }
-    refuse(&error)
+    refuse(&error, is_plain)
 }
 
 fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
@@ -143,15 +144,15 @@ fn call_with_help(words: Vec<OsString>) -> Option<call::Arguments> {
     }
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line. It may repeat words of the command line.
-fn refuse(error: &clap::Error) -> ExitCode {
+/// Prints the help that was asked for, or what is wrong with the command line: in clap's colours, unless it may repeat a word that
+/// drives the terminal.
+fn refuse(error: &clap::Error, is_plain: bool) -> ExitCode {
     let text = error.render();
-    if !error.use_stderr() {
-        let has_colour = out::has_colour(&std::io::stdout());
-        out::write(if has_colour { text.ansi().to_string() } else { text.to_string() }.as_bytes());
-        return ExitCode::SUCCESS;
+    if error.use_stderr() {
+        out::refuse(&text.to_string(), is_plain.then(|| text.ansi().to_string()));
+        return ExitCode::from(exit::USAGE);
     }
-    let plain = text.to_string();
-    out::refuse(&plain, &text.ansi().to_string());
-    ExitCode::from(exit::USAGE)
+    let has_colour = out::has_colour(&std::io::stdout());
+    out::write(if has_colour { text.ansi().to_string() } else { text.to_string() }.as_bytes());
+    ExitCode::SUCCESS
 }
