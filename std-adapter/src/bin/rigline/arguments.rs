@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rigline::json::{Json, Kind};
+use rigline_std::by_schema::{Draft, Misfit, Settled, settle};
 use serde_json::Value;
 
 use crate::connect::Failure;
@@ -23,18 +24,12 @@ pub(crate) struct Given<'a> {
     pub(crate) help: String,
 }
 
-/// A JSON value under construction. Leaves are JSON texts, so that numbers keep their digits.
+/// A value under construction.
 #[derive(Debug)]
 enum Node {
-    Leaf(String),
+    Leaf(Draft),
     Object(Vec<(String, Node)>),
     Array(BTreeMap<usize, Node>),
-}
-
-/// One `NAME=VALUE`: where it stands, and the ways to read its text, the likeliest first.
-struct Pair {
-    path: Vec<String>,
-    readings: Vec<String>,
 }
 
 /// The longest list that is made of `NAME.NUMBER=VALUE`.
@@ -46,48 +41,30 @@ impl Given<'_> {
     pub(crate) fn arguments(&self, schema: &Value) -> Result<String, Failure> {
         let root = Place::of(schema);
         let mut tree = Node::Object(self.object()?);
-        let mut pairs: Vec<Pair> = Vec::new();
+        let mut paths: Vec<Vec<String>> = Vec::new();
         for text in self.values {
             let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
                 return Err(Failure::usage(format!("`{}`: expected NAME=VALUE", word(text))));
             };
             let path = path(&root, name);
-            let of_pair = |pair: &Pair| pair.path == path;
-            if pairs.iter().any(of_pair) {
+            if paths.contains(&path) {
                 return Err(self.fault(name, "is given more than once"));
             }
-            let readings = readings(value, place(&root, &path).as_ref());
-            let first = readings.first().cloned().unwrap_or_default();
-            tree.put(&root, &path, first).map_err(|why| self.fault(name, &why))?;
-            pairs.push(Pair { path, readings });
+            tree.put(&root, &path, written(value)).map_err(|why| self.fault(name, &why))?;
+            paths.push(path);
         }
         tree.check_lists("").map_err(|(path, why)| self.fault(&path, &why))?;
-        let validator = match jsonschema::validator_for(schema) {
-            Ok(validator) => Some(validator),
-            Err(error) => {
-                self.warn(&format!(
-                    "has a schema that cannot be evaluated here, and the extension judges: {}",
-                    brief(&error.to_string())
-                ));
-                None
-            }
-        };
-        self.names(&root, &tree, validator.is_some())?;
-        if let Some(validator) = &validator {
-            for Pair { path, readings } in &pairs {
-                choose(&mut tree, &root, path, readings, validator);
-            }
+        let settled = settle(&tree.draft(), schema);
+        if let Some(why) = &settled.checked.unchecked {
+            self.warn(&format!("cannot be checked here, and the extension judges: {}", brief(why)));
         }
-        let text = tree.text();
-        match (&validator, serde_json::from_str::<Value>(&text)) {
-            (Some(validator), Ok(args)) => self.check(validator, &root, &args)?,
-            // A number beyond all that can be computed with, such as 1e999.
-            (Some(_), Err(error)) => {
-                self.warn(&format!("has arguments that cannot be checked here, and the extension judges: {error}"));
-            }
-            (None, _) => {}
+        let is_checked = settled.checked.unchecked.is_none();
+        self.names(&root, &tree, is_checked)?;
+        if is_checked {
+            self.check(&settled, &root)?;
         }
-        Ok(text)
+        // Two of the protocols need a request on one line. Within a string no line can break.
+        Ok(settled.json.replace(['\r', '\n'], ""))
     }
 
     /// The members of `--args`.
@@ -165,22 +142,20 @@ impl Given<'_> {
     }
 
     /// All that the schema has against the arguments, each by its place.
-    fn check(&self, validator: &jsonschema::Validator, root: &Place<'_>, args: &Value) -> Result<(), Failure> {
-        let mut faults: Vec<String> = validator
-            .iter_errors(args)
-            .map(|error| {
-                let path = dotted(error.instance_path().as_str());
-                let why =
-                    why(&error, place(root, &path.split('.').map(str::to_owned).collect::<Vec<_>>()).as_ref(), &path);
-                if path.is_empty() {
-                    format!("{}: {why}", self.operation)
-                } else {
-                    format!("{}: {path}: {why}", self.operation)
-                }
-            })
-            .collect();
-        if faults.is_empty() {
+    fn check(&self, settled: &Settled, root: &Place<'_>) -> Result<(), Failure> {
+        if settled.checked.misfits.is_empty() {
             return Ok(());
+        }
+        let json = Json::parse(settled.json.as_bytes()).unwrap_or(Json::NULL);
+        let mut faults: Vec<String> = Vec::new();
+        for Misfit { path, text, .. } in &settled.checked.misfits {
+            let names: Vec<String> = path.split('.').map(str::to_owned).collect();
+            let why = why(path, text, value(json, &names), place(root, &names).as_ref());
+            faults.push(if path.is_empty() {
+                format!("{}: {why}", self.operation)
+            } else {
+                format!("{}: {path}: {why}", self.operation)
+            });
         }
         faults.push(format!("`{}` shows what it takes", self.help));
         Err(Failure::usage(faults.join("\n")))
@@ -240,40 +215,22 @@ fn place<'s>(root: &Place<'s>, path: &[String]) -> Option<Place<'s>> {
     path.iter().try_fold(root.clone(), |place, name| place.member(name))
 }
 
-/// The ways to read a text, as JSON texts, the likeliest first.
-fn readings(text: &str, place: Option<&Place<'_>>) -> Vec<String> {
-    let string = Value::from(text).to_string();
-    let Ok(json) = Json::parse(text.trim().as_bytes()) else { return vec![string] };
-    let types = place.map(Place::types).unwrap_or_default();
-    let is_wanted = |names: &[&str]| types.is_empty() || names.iter().any(|name| types.contains(name));
-    let json_text = json.as_str().to_owned();
-    let fits = match json.kind() {
-        Kind::String => false,
-        Kind::Null => is_wanted(&["null"]),
-        Kind::Bool => is_wanted(&["boolean"]),
-        Kind::Number => is_wanted(&["number", "integer"]),
-        Kind::Array => is_wanted(&["array"]),
-        Kind::Object => is_wanted(&["object"]),
-    };
-    if fits { vec![json_text, string] } else { vec![string, json_text] }
+/// The ways to read a text: as JSON, as itself, and as a JSON string, which is written where a quoted text is meant.
+fn written(text: &str) -> Draft {
+    let mut draft = Draft::written(text);
+    if let (Draft::Scalar(readings), Ok(json)) = (&mut draft, Json::parse(text.trim().as_bytes()))
+        && json.kind() == Kind::String
+    {
+        readings.push(json.as_str().to_owned());
+    }
+    draft
 }
 
-/// Leaves the reading with which the schema has least against the arguments.
-fn choose(tree: &mut Node, root: &Place<'_>, path: &[String], readings: &[String], validator: &jsonschema::Validator) {
-    let mut best: Option<(usize, &String)> = None;
-    for reading in readings {
-        let _ = tree.put(root, path, reading.clone());
-        let faults = serde_json::from_str::<Value>(&tree.text()).map_or(0, |args| validator.iter_errors(&args).count());
-        if best.is_none_or(|(least, _)| faults < least) {
-            best = Some((faults, reading));
-        }
-        if faults == 0 {
-            break;
-        }
-    }
-    if let Some((_, reading)) = best {
-        let _ = tree.put(root, path, reading.clone());
-    }
+fn value<'j>(json: Json<'j>, path: &[String]) -> Option<Json<'j>> {
+    path.iter().try_fold(json, |json, name| match json.kind() {
+        Kind::Array => json.elements().nth(name.parse().ok()?),
+        _ => json.get(name),
+    })
 }
 
 impl Node {
@@ -291,12 +248,12 @@ impl Node {
                 Self::Object(members)
             }
             Kind::Array => Self::Array(json.elements().map(Self::of).enumerate().collect()),
-            _ => Self::Leaf(json.as_str().to_owned()),
+            _ => Self::Leaf(Draft::json(json.as_str())),
         }
     }
 
-    /// Puts a JSON text where the path leads, and makes the objects and lists on the way.
-    fn put(&mut self, place: &Place<'_>, path: &[String], text: String) -> Result<(), String> {
+    /// Puts a draft where the path leads, and makes the objects and lists on the way.
+    fn put(&mut self, place: &Place<'_>, path: &[String], text: Draft) -> Result<(), String> {
         let Some((name, rest)) = path.split_first() else {
             *self = Self::Leaf(text);
             return Ok(());
@@ -333,7 +290,7 @@ impl Node {
 
     /// What is made for what comes below it.
     fn empty(place: Option<&Place<'_>>, rest: &[String]) -> Self {
-        let Some(name) = rest.first() else { return Self::Leaf("null".to_owned()) };
+        let Some(name) = rest.first() else { return Self::Leaf(Draft::json("null")) };
         let types = place.map(Place::types).unwrap_or_default();
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         if types.contains(&"array") && (is_number || !types.contains(&"object")) || types.is_empty() && is_number {
@@ -361,54 +318,29 @@ impl Node {
         }
     }
 
-    /// As JSON on one line.
-    fn text(&self) -> String {
+    fn draft(&self) -> Draft {
         match self {
-            Self::Leaf(text) => {
-                // Two of the protocols need a request on one line. Within a string no line can break.
-                text.replace(['\r', '\n'], "")
-            }
+            Self::Leaf(draft) => draft.clone(),
             Self::Object(members) => {
-                let members: Vec<String> = members
-                    .iter()
-                    .map(|(name, node)| format!("{}:{}", Value::from(name.as_str()), node.text()))
-                    .collect();
-                format!("{{{}}}", members.join(","))
+                Draft::Map(members.iter().map(|(name, node)| (name.clone(), node.draft())).collect())
             }
-            Self::Array(elements) => {
-                let elements: Vec<String> = elements.values().map(Self::text).collect();
-                format!("[{}]", elements.join(","))
-            }
+            Self::Array(elements) => Draft::List(elements.values().map(Self::draft).collect()),
         }
     }
 }
 
-/// A JSON pointer as the command line has it: `place.city`, `days.0`.
-pub(crate) fn dotted(pointer: &str) -> String {
-    pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~")
-}
-
 /// What is wrong, and what was probably meant.
-fn why(error: &jsonschema::ValidationError<'_>, place: Option<&Place<'_>>, path: &str) -> String {
-    use jsonschema::error::ValidationErrorKind as Fault;
-
-    let text = brief(&error.to_string());
-    let Value::String(given) = &**error.instance() else { return text };
-    let is_boolean = place.is_some_and(|place| place.types() == ["boolean"]);
-    match error.kind() {
-        Fault::Type { .. } if is_boolean => {
-            format!("`{}` is neither true nor false; write {path}=true or {path}=false", brief(given))
-        }
-        Fault::Enum { options } => {
-            let names: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            nearest(given, &names).map_or(text.clone(), |near| format!("{text}; did you mean `{near}`?"))
-        }
-        Fault::AnyOf { .. } | Fault::OneOfNotValid { .. } => {
-            let names: Vec<&str> =
-                place.map(Place::values).unwrap_or_default().into_iter().filter_map(Value::as_str).collect();
-            nearest(given, &names).map_or(text.clone(), |near| format!("{text}; did you mean `{near}`?"))
-        }
-        _ => text,
+fn why(path: &str, text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>>) -> String {
+    let text = brief(text);
+    let (Some(place), Some(given)) = (place, given.and_then(|given| given.text())) else { return text };
+    let given = given.to_string();
+    if place.types() == ["boolean"] {
+        return format!("`{}` is neither true nor false; write {path}=true or {path}=false", brief(&given));
+    }
+    let names: Vec<&str> = place.values().into_iter().filter_map(Value::as_str).collect();
+    match nearest(&given, &names).filter(|near| *near != given) {
+        Some(near) => format!("{text}; did you mean `{near}`?"),
+        None => text,
     }
 }
 
