@@ -142,7 +142,8 @@ pub(crate) struct Targets {}
 
 impl Targets {
     pub(crate) fn run() -> ExitCode {
-        let mut command = crate::Arguments::command();
+        let mut command = crate::command();
+        command.build();
         let help = command.find_subcommand_mut("targets").map(|targets| targets.render_long_help().to_string());
         connect::print(&help.unwrap_or_default());
         ExitCode::SUCCESS

@@ -73,17 +73,18 @@ impl Arguments {
                 ),
             },
         };
+        let mut options = Options::default();
+        options.roots = connect::roots();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })?;
         let (name, version, kind, capabilities) = runtime.block_on(async {
             if self.protocol == ProtocolName::Amplifier || matches!(target, Target::Http(_)) {
-                let mut host =
-                    amplifier::Host::new(&target, &Options::default()).map_err(|error| peer::failure_of(&error))?;
+                let mut host = amplifier::Host::new(&target, &options).map_err(|error| peer::failure_of(&error))?;
                 let description = host.describe().await.map_err(|error| peer::failure_of(&error))?;
                 host.close().await;
                 return Ok((description.name, description.version, Some(description.kind), description.capabilities));
             }
-            let host = Host::connect(&target, Options::default()).await.map_err(|error| Failure::of(&error))?;
+            let host = Host::connect(&target, options).await.map_err(|error| Failure::of(&error))?;
             let manifest = host.describe();
             let _ = host.shutdown().await;
             let names = manifest.operations.iter().map(|operation| operation.name.clone()).collect();

@@ -127,12 +127,16 @@ fn run(words: Vec<OsString>) -> ExitCode {
 }
 
 fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
-    let mut command = Arguments::command();
-    if let Some(columns) = out::columns() {
-        command = command.term_width(columns.min(100));
-    }
-    let matches = command.try_get_matches_from_mut(words)?;
+    let matches = command().try_get_matches_from_mut(words)?;
     Arguments::from_arg_matches(&matches)
+}
+
+/// The command line, with help as wide as the terminal.
+fn command() -> clap::Command {
+    match out::columns() {
+        Some(columns) => Arguments::command().term_width(columns.min(100)),
+        None => Arguments::command(),
+    }
 }
 
 /// `rigline call TARGET OPERATION --help`, which is about that operation.

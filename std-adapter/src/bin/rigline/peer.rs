@@ -251,6 +251,9 @@ impl Asked<'_> {
 }
 
 pub(crate) fn failure_of(error: &CallError) -> Failure {
+    if let CallError::Connect(error) = error {
+        return Failure::of(error);
+    }
     let is_timeout = matches!(error, CallError::Timeout { .. } | CallError::Http(HttpError::Timeout { .. }));
     let code = if is_timeout { connect::TIMED_OUT } else { connect::NO_ANSWER };
     Failure { code, text: error.to_string() }
