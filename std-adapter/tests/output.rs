@@ -334,6 +334,12 @@ fn g_02_nothing_of_others_is_changed_and_nothing_blocks() {
         assert_eq!(rigline(&["monitor", "sim", "--record", &name("new/record")]).status.code(), Some(0));
     }
     assert!(fs::read_to_string(at("new/record")).unwrap().starts_with("{\"rigline\":\"transcript\""));
+    assert_eq!(rigline(&["descriptor", "sim", "-o", &name("link")]).status.code(), Some(0));
+    assert!(fs::symlink_metadata(at("link")).unwrap().is_file(), "the link is replaced");
+    assert_eq!(rigline(&["descriptor", "--check", &name("link")]).status.code(), Some(0));
+    assert_eq!(rigline(&["descriptor", "sim", "-o", &name("fifo")]).status.code(), Some(2));
+    fs::remove_file(at("link")).unwrap();
+    symlink("theirs", at("link")).unwrap();
     // What is read must be a file: none of these waits.
     let at_fifo = format!("@{}", name("fifo"));
     for arguments in [

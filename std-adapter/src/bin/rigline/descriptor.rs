@@ -1,5 +1,6 @@
 //! `rigline descriptor`: Amplifier's module descriptors.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,6 +11,7 @@ use rigline_std::target::Target;
 
 use crate::connect::{self, Failure, ProtocolName};
 use crate::exit;
+use crate::files;
 use crate::peer;
 
 /// Write the Amplifier module descriptor of an extension, or check one
@@ -27,27 +29,38 @@ pub(crate) struct Arguments {
     /// Check a descriptor that stands in the file TARGET
     #[arg(long, conflicts_with = "kind")]
     check: bool,
+    /// Write it to this file; - is standard output, which is the default
+    #[arg(short, long, value_name = "FILE", conflicts_with = "check")]
+    output: Option<PathBuf>,
 }
 
 impl Arguments {
     pub(crate) fn run(&self) -> ExitCode {
-        let result = if self.check { self.check() } else { self.describe() };
-        match result {
-            Ok(text) => {
-                if self.check {
-                    connect::print(&text)
-                } else {
-                    connect::print_json(&text)
+        if self.check {
+            return match self.check() {
+                Ok(text) => {
+                    connect::print(&text);
+                    ExitCode::SUCCESS
                 }
-                ExitCode::SUCCESS
+                Err(failure) => failure.tell(),
+            };
+        }
+        let told = self.describe().and_then(|text| match &self.output {
+            Some(path) => files::write(path, &text),
+            None => {
+                connect::print_json(&text);
+                Ok(())
             }
+        });
+        match told {
+            Ok(()) => ExitCode::SUCCESS,
             Err(failure) => failure.tell(),
         }
     }
 
     fn check(&self) -> Result<String, Failure> {
-        let text = crate::files::read(self.target.as_ref())
-            .map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
+        let text =
+            files::read(self.target.as_ref()).map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
         let descriptor = Descriptor::parse(&text)
             .map_err(|error| Failure { code: connect::FAILED, text: format!("{}: {error}", self.target) })?;
         Ok(format!("{} is the descriptor of {}\n", self.target, descriptor.name))

@@ -129,7 +129,7 @@ impl<'s> Place<'s> {
         let values = self.values();
         if !values.is_empty() {
             const SHOWN: usize = 12;
-            let mut texts: Vec<String> = values.iter().take(SHOWN).map(|value| value.to_string()).collect();
+            let mut texts: Vec<String> = values.iter().take(SHOWN).map(ToString::to_string).collect();
             if values.len() > SHOWN {
                 texts.push(format!("… ({} values)", values.len()));
             }
