@@ -439,6 +439,25 @@ fn n_15_targets_and_their_options_are_explained() {
     }
 }
 
+/// The exit codes stand in the help of every command.
+#[test]
+fn g_10_every_help_has_the_exit_codes() {
+    let (help, _) = texts(&rigline(&["--help"]));
+    let names: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert!(names.contains(&"call") && names.contains(&"eval"), "{help}");
+    for name in names {
+        let (help, _) = texts(&rigline(&["help", name]));
+        assert!(name == "help" || help.contains("124 timed out"), "{name}: {help}");
+    }
+}
+
 #[test]
 fn n_11_one_operation_with_an_example() {
     let folder = tempfile::tempdir().unwrap();

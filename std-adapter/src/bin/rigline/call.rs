@@ -11,7 +11,6 @@ use crate::arguments::{self, Given};
 use crate::complete;
 use crate::connect::{self, Connection, Failure, ProtocolName};
 use crate::describe;
-use crate::exit;
 use crate::out::{self, Table};
 use crate::peer::{self, Asked, CallArguments, Fault, PeerArguments};
 
@@ -21,7 +20,6 @@ use crate::peer::{self, Asked, CallArguments, Fault, PeerArguments};
 /// `place.city=Bonn` sets a member of an object, and `days.0=3` an element of a list. Arguments are checked before anything is sent.
 /// Logs go to standard error, outputs to standard output. `rigline call TARGET OPERATION --help` shows one operation.
 #[derive(Debug, clap::Args)]
-#[command(after_help = exit::HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
@@ -82,7 +80,7 @@ impl Arguments {
 
     /// What `--help` shows where an operation is named: that operation.
     pub(crate) fn describe(self) -> ExitCode {
-        describe::Arguments::of_operation(self.connection, self.peer, self.operation).run()
+        describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
     }
 
     async fn any(self) -> Result<u8, Failure> {

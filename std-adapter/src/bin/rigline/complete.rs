@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use rigline_std::Host;
@@ -16,7 +16,6 @@ use rigline_std::target::Target;
 use serde_json::Value;
 
 use crate::connect::{self, Failure};
-use crate::exit;
 use crate::out;
 use crate::schema::Place;
 
@@ -28,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Answers a shell that asks for completions, and ends then.
 pub(crate) fn answer() {
     if std::env::var_os(VARIABLE).is_some() {
-        CompleteEnv::with_factory(crate::Arguments::command).var(VARIABLE).complete();
+        CompleteEnv::with_factory(crate::command).var(VARIABLE).complete();
     }
 }
 
@@ -78,7 +77,7 @@ pub(crate) struct Man {
 
 impl Man {
     pub(crate) fn run(&self) -> ExitCode {
-        let mut command = crate::Arguments::command().disable_help_subcommand(true);
+        let mut command = crate::command().disable_help_subcommand(true);
         command.build();
         match self.write(&command, "rigline") {
             Ok(count) => {
@@ -137,7 +136,7 @@ impl Man {
 /// `rigline ports` lists serial ports. RIGLINE_ROOT names another root folder for
 /// their dev, sys and proc, for containers and tests.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment, after_help = exit::HELP)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Targets {}
 
 impl Targets {

@@ -7,14 +7,12 @@ use serde_json::{Value, json};
 use crate::arguments;
 use crate::complete;
 use crate::connect::{self, Connection, Failure, ProtocolName};
-use crate::exit;
 use crate::out::{self, Table};
 use crate::peer::{self, PeerArguments};
 use crate::schema::{self, Place};
 
 /// Show what an extension is and can do, or what one of its operations takes
 #[derive(Debug, clap::Args)]
-#[command(after_help = exit::HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
@@ -33,8 +31,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// One operation, as `call TARGET OPERATION --help` shows it.
-    pub(crate) fn of_operation(connection: Connection, peer: PeerArguments, operation: String) -> Self {
-        Self { connection, peer, operation: Some(operation), tool: None, json: false }
+    pub(crate) fn of_operation(connection: Connection, peer: PeerArguments, operation: String, json: bool) -> Self {
+        Self { connection, peer, operation: Some(operation), tool: None, json }
     }
 
     pub(crate) fn run(self) -> ExitCode {

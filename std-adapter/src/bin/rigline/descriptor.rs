@@ -10,13 +10,11 @@ use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
 
 use crate::connect::{self, Failure, ProtocolName};
-use crate::exit;
 use crate::files;
 use crate::peer;
 
 /// Write the Amplifier module descriptor of an extension, or check one
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 pub(crate) struct Arguments {
     /// The extension; with --check, a file
     target: String,

@@ -38,7 +38,7 @@ mod transcript;
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = format!("Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one.\n\n{}", exit::HELP)
+    after_help = "Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -133,10 +133,20 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
 
 /// The command line, with help as wide as the terminal.
 fn command() -> clap::Command {
+    let command = with_exit_codes(Arguments::command());
     match out::columns() {
-        Some(columns) => Arguments::command().term_width(columns.min(100)),
-        None => Arguments::command(),
+        Some(columns) => command.term_width(columns.min(100)),
+        None => command,
     }
+}
+
+/// Ends the help of every command with the exit codes that all of them have.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let help = match command.get_after_help() {
+        Some(more) => format!("{more}\n\n{}", exit::HELP),
+        None => exit::HELP.to_owned(),
+    };
+    command.after_help(help).mut_subcommands(with_exit_codes)
 }
 
 /// `rigline call TARGET OPERATION --help`, which is about that operation.

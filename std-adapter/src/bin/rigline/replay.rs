@@ -12,10 +12,9 @@ use crate::transcript::{self, Entry};
 
 /// Play a transcript of `rigline monitor --record` to an extension, and show what it answers otherwise
 ///
-/// What was sent is sent again, each line once as many lines have come as had come before it. JSON is compared by its values; a member
-/// that differs from run to run (a time, a reading) is left out by --ignore NAME.
-///
-/// Exit codes: 0 the answers are the same, 1 they differ, 2 usage, 3 the extension could not be talked to.
+/// It sends again what was sent: each line when as many lines have come as came before it in the transcript. JSON is compared by its
+/// values; --ignore NAME leaves out a member that differs from run to run, such as a time or a reading. It fails with 1 if the
+/// answers differ.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The transcript
