@@ -304,7 +304,8 @@ impl Connection {
     }
 
     pub(super) fn name(&self) -> String {
-        lock(&self.shared.name).to_string()
+        // The peer says its name, and errors are printed.
+        crate::terminal::one_line(&lock(&self.shared.name)).into_owned()
     }
 
     pub(super) fn tell(&self, kind: EventKind) {
