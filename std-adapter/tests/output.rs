@@ -439,6 +439,27 @@ fn n_15_targets_and_their_options_are_explained() {
     }
 }
 
+/// Where no device is plugged in, every command says the same, and the way out.
+#[test]
+fn n_13_no_device_is_told_in_one_way() {
+    let root = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["describe", "serial:auto"][..],
+        &["call", "serial:auto", "x"],
+        &["descriptor", "serial:auto"],
+        &["monitor", "serial:auto"],
+        &["describe", "serial:auto", "--protocol", "amplifier"],
+        &["call", "serial:auto", "x", "--protocol", "amplifier"],
+        &["bridge", "serial:auto", "--protocol", "amplifier"],
+    ] {
+        let output = command(arguments).env("RIGLINE_ROOT", root.path()).output().unwrap();
+        let (_, errors) = texts(&output);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {errors}");
+        assert!(errors.contains("rigline: no rigline device is plugged in\n"), "{arguments:?}: {errors}");
+        assert!(errors.contains("rigline call sim measure channel=3V3"), "{arguments:?}: {errors}");
+    }
+}
+
 /// The exit codes stand in the help of every command.
 #[test]
 fn g_10_every_help_has_the_exit_codes() {

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::peer;
 use crate::rig::{self, HttpArguments};
 
 /// How long the built-in rig has to bring about its safe state at the end.
@@ -142,5 +143,9 @@ fn usage(text: &str) -> ExitCode {
 }
 
 pub(crate) fn relay_failure(error: &RelayError) -> Failure {
-    Failure { code: if error.is_timeout() { connect::TIMED_OUT } else { connect::NO_ANSWER }, text: error.to_string() }
+    match error {
+        RelayError::Host(error) => Failure::of(error),
+        RelayError::Module(error) => peer::failure_of(error),
+        error => Failure { code: connect::NO_ANSWER, text: error.to_string() },
+    }
 }
