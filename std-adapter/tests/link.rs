@@ -190,7 +190,7 @@ fn n_15_frames_where_lines_are_expected_are_recognised() {
             }
         });
         let mut options = Options::default();
-        options.start_timeout = Duration::from_millis(500);
+        options.start_timeout = Duration::from_secs(2);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let error = runtime.block_on(async { Host::connect(&target.parse().unwrap(), options).await.unwrap_err() });
         error.to_string()

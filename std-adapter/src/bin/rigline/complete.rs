@@ -22,7 +22,7 @@ use crate::schema::Place;
 /// The variable by which a shell asks.
 const VARIABLE: &str = "RIGLINE_COMPLETE";
 /// How long a target may take to say what it can do. Somebody waits at the prompt.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Answers a shell that asks for completions, and ends then.
 pub(crate) fn answer() {
