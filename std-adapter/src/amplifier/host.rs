@@ -16,7 +16,6 @@ use crate::host::wire::{self, Dial, Reader, Writer};
 use crate::host::{self as rigline_host, Child, HostError};
 use crate::http_client::{self, Bounds, HttpError};
 use crate::target::Target;
-use crate::terminal::printable;
 
 /// How soon `health` must be answered: 2 s.
 pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -191,11 +190,11 @@ fn shown(odd: Option<&str>) -> String {
 
 fn tail(stderr: &str) -> String {
     let stderr = stderr.trim_end();
-    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{}", printable(stderr)) }
+    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
 }
 
 fn bad(reason: impl Into<String>, text: &str) -> CallError {
-    let text = printable(text).chars().take(200).collect();
+    let text = text.chars().take(200).collect();
     CallError::Bad { reason: reason.into(), text }
 }
 
