@@ -42,6 +42,8 @@
 
 #[cfg(feature = "amplifier")]
 pub mod amplifier;
+#[cfg(feature = "eval")]
+pub mod by_schema;
 #[cfg(all(feature = "check", any(feature = "amplifier", feature = "namel3ss")))]
 pub mod cases;
 #[cfg(feature = "check")]
@@ -49,6 +51,8 @@ pub mod check;
 pub mod clock;
 #[cfg(feature = "eval")]
 pub mod eval;
+#[cfg(feature = "host")]
+pub mod files;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "http")]
@@ -62,6 +66,8 @@ pub mod namel3ss;
 pub mod net;
 #[cfg(feature = "host")]
 mod not_http;
+#[cfg(feature = "eval")]
+pub mod number;
 pub mod path;
 #[cfg(feature = "host")]
 pub mod process;

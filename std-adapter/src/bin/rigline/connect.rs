@@ -1,6 +1,6 @@
 //! What the commands that talk to a target have in common: options, events on standard error, exit codes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -163,11 +163,6 @@ pub(crate) async fn interrupted() -> Failure {
     Failure { code, text: text.to_owned() }
 }
 
-/// What others have said, without what would drive the terminal. [`print`] and [`complain`] see to it by themselves.
-pub(crate) fn printable(text: &str) -> String {
-    rigline_std::terminal::printable(text).into_owned()
-}
-
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration = GoDuration::parse(text).map_err(|error| format!("{error}; take a duration such as 1m30s"))?;
     Duration::try_from(duration).map_err(|error| error.to_string())
@@ -191,13 +186,6 @@ pub(crate) fn token(path: &Path) -> Result<Token, Failure> {
     Ok(token)
 }
 
-/// A file that lines are added to. Its folder is made if there is none.
-pub(crate) fn append(path: &Path) -> Result<std::fs::File, Failure> {
-    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    let file = folder.and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(path));
-    file.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
-}
-
 /// Reads JSON from the argument itself, from `@FILE`, or from standard input (`-`).
 pub(crate) fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(&json_text(text)?).map_err(|error| format!("not JSON: {error}"))
@@ -219,7 +207,7 @@ pub(crate) fn json_text(text: &str) -> Result<String, String> {
 /// The argument itself, the text of `@FILE`, or standard input (`-`).
 pub(crate) fn text_of(argument: &str) -> Result<String, String> {
     match argument.strip_prefix('@') {
-        Some(file) => std::fs::read_to_string(PathBuf::from(file)).map_err(|error| format!("{file}: {error}")),
+        Some(file) => crate::files::read(Path::new(file)).map_err(|error| format!("{file}: {error}")),
         None if argument == "-" => {
             std::io::read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}"))
         }

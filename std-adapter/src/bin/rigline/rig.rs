@@ -14,11 +14,10 @@ use crate::connect::{self, Failure, ProtocolName};
 /// Serve a simulated hardware-test rig on standard input and output, or over HTTP
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What the board's identity and the noise on its readings come from
+    /// A number that the board's identity and the noise on its readings are made of
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
-    /// Take every line as one of this protocol; otherwise each line tells its own. For namel3ss, all of the input is one
-    /// request
+    /// Read every line by this protocol. Without it, each line shows which one it is. For namel3ss, the whole input is one request
     #[arg(long, value_enum)]
     protocol: Option<ProtocolName>,
     #[command(flatten)]

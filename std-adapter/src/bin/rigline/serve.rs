@@ -11,6 +11,7 @@ use rigline_std::target::Target;
 use tokio::task::LocalSet;
 
 use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::peer;
 use crate::rig::{self, HttpArguments};
 
 /// How long the built-in rig has to bring about its safe state at the end.
@@ -131,5 +132,9 @@ fn usage(text: &str) -> ExitCode {
 }
 
 pub(crate) fn relay_failure(error: &RelayError) -> Failure {
-    Failure { code: if error.is_timeout() { connect::TIMED_OUT } else { connect::NO_ANSWER }, text: error.to_string() }
+    match error {
+        RelayError::Host(error) => Failure::of(error),
+        RelayError::Module(error) => peer::failure_of(error),
+        error => Failure { code: connect::NO_ANSWER, text: error.to_string() },
+    }
 }
