@@ -111,12 +111,11 @@ impl Form {
     fn fits(self, reply: Json<'_>) -> bool {
         let has = |name: &str| reply.get(name).is_some();
         let is_text = |name: &str| reply.get(name).is_some_and(|value| value.kind() == Kind::String);
-        // A module that does not know an operation says so in the form of an invocation's error.
-        let is_refusal = reply.get("ok").and_then(|ok| ok.bool()) == Some(false);
+        // A module that does not know an operation of the protocol's says so in the form of an invocation's error.
         match self {
             Self::Invoke => has("ok"),
-            Self::Health => is_text("status") || is_refusal,
-            Self::Describe => is_text("name") || is_refusal,
+            Self::Health => is_text("status") || has("ok"),
+            Self::Describe => is_text("name") || has("ok"),
             Self::Any => true,
         }
     }
@@ -395,10 +394,11 @@ impl Lines {
             // Somebody else's, unless ids were the caller's to make.
             return self.owed.iter().position(|owed| owed.id.is_none());
         }
+        let has_ok = reply.get("ok").is_some();
+        let fits = |owed: &Owed| owed.form.fits(reply);
+        let fits_better = |owed: &Owed| fits(owed) && !(has_ok && owed.form == Form::Describe);
         // A module that gives ids back leaves them out where it could not read the request.
         let is_refusal = reply.get("ok").and_then(|ok| ok.bool()) == Some(false);
-        let fits = |owed: &Owed| owed.form.fits(reply);
-        let fits_better = |owed: &Owed| fits(owed) && !(is_refusal && owed.form == Form::Describe);
         let at = self.owed.iter().position(fits_better).or_else(|| self.owed.iter().position(fits))?;
         let is_only = self.owed.len() == 1;
         (!self.echoes || self.owed.get(at)?.id.is_none() || is_refusal && is_only).then_some(at)

@@ -357,7 +357,13 @@ impl Host {
             Ok(Fate::Answer(Answer::Called(result))) => Ok(*result),
             Ok(Fate::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
             Ok(fate) => Err(connection.fate_error(fate, after)),
-            Err(trouble) => Err(connection.error(trouble, operation, after)),
+            Err(trouble) => {
+                let mut error = connection.error(trouble, operation, after);
+                if let HostError::Timeout { limit, .. } = &mut error {
+                    *limit = context.timeout;
+                }
+                Err(error)
+            }
         }
     }
 

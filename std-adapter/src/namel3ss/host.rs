@@ -463,6 +463,7 @@ impl Run<'_> {
     }
 
     fn judge_handshake(&self, answer: &[u8], trace: &mut Trace) -> Result<Option<ToolError>, RunError> {
+        let answer = answer.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(answer);
         let answer: Value = serde_json::from_slice(answer)
             .map_err(|error| RunError::Binding(format!("the service's handshake is not JSON: {error}")))?;
         if !answer.is_object() {
