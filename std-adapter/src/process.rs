@@ -35,7 +35,9 @@ pub(crate) fn sim_program() -> Result<PathBuf, String> {
         "the target sim is the command rigline, which is not in PATH; install it, or name it in Options::sim_program"
             .to_owned()
     })?;
-    let is_same = |this: PathBuf| fs::canonicalize(this).is_ok_and(|this| fs::canonicalize(&found).is_ok_and(|found| found == this));
+    let is_same = |this: PathBuf| {
+        fs::canonicalize(this).is_ok_and(|this| fs::canonicalize(&found).is_ok_and(|found| found == this))
+    };
     if std::env::current_exe().is_ok_and(is_same) {
         return Err(format!("the target sim is the command rigline, and {} is this program itself", found.display()));
     }
@@ -71,7 +73,10 @@ const WITHIN: &str = "RIGLINE_WITHIN";
 /// It is one that this process was started within: it would start itself without end.
 pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), HostError> {
     let folder = folder.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
-    let this = Exec { program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(), args: exec.args.clone() };
+    let this = Exec {
+        program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(),
+        args: exec.args.clone(),
+    };
     // The words of a target may hold newlines; none of its own is to look like two.
     let this = format!("{} {this}", folder.display()).replace('\n', " ");
     let outer = std::env::var(WITHIN).unwrap_or_default();

@@ -51,8 +51,8 @@ const OWED_DESCRIPTIONS: usize = 16;
 /// The lines to a module, and how to get new ones.
 pub struct Lines {
     dialer: Box<dyn Dial>,
-    options: Options,
-    open: Option<Open>,
+    options: Arc<Options>,
+    open: Option<Box<Open>>,
     /// A request is out. If it still is when the next one comes, its caller has given it up.
     is_asked: bool,
     /// The next id.
@@ -177,14 +177,14 @@ impl Drop for Open {
 impl Lines {
     /// Lines over what `dialer` opens.
     pub fn new(dialer: Box<dyn Dial>) -> Self {
-        let options = Options::default();
+        let options = Arc::default();
         Self { dialer, options, open: None, is_asked: false, next: 1, owed: Vec::new(), echoes: false }
     }
 
     /// The same, which waits for a port that is busy, or a device that is not there, as long as the options have it.
     #[must_use]
     pub fn with_options(self, options: &Options) -> Self {
-        Self { options: options.clone(), ..self }
+        Self { options: Arc::new(options.clone()), ..self }
     }
 
     pub(super) fn name(&self) -> String {
@@ -198,7 +198,7 @@ impl Lines {
         most: usize,
     ) -> Result<String, CallError> {
         // A program that has ended since is started anew; so is what somebody gave up.
-        let has_ended = |open: &Open| open.child.as_ref().is_some_and(|child| child.exit().is_some());
+        let has_ended = |open: &Box<Open>| open.child.as_ref().is_some_and(|child| child.exit().is_some());
         if self.is_asked || self.open.as_ref().is_some_and(has_ended) {
             self.end().await;
         }
@@ -218,9 +218,7 @@ impl Lines {
                 let is_owed = self.owed.len() > 1;
                 let others = self.open.as_ref().and_then(|open| open.control.as_ref()).map(|control| control.others());
                 let hint = others.as_deref().and_then(also_open);
-                let hint = hint.or_else(|| {
-                    is_owed.then(|| "it has not answered what it was asked before".to_owned())
-                });
+                let hint = hint.or_else(|| is_owed.then(|| "it has not answered what it was asked before".to_owned()));
                 let (odd, stderr) = match &mut self.open {
                     Some(open) => (open.odd.take(), open.stderr()),
                     None => (None, String::new()),
@@ -249,7 +247,7 @@ impl Lines {
             // Another process may have given out low ones, and not have waited.
             self.next = random() & 0x3FFF_FFFF;
         }
-        self.open = Some(Open {
+        self.open = Some(Box::new(Open {
             reader: BufReader::new(wire.reader),
             writer: wire.writer,
             control: wire.control,
@@ -262,7 +260,7 @@ impl Lines {
             old: 0,
             odd: None,
             said,
-        });
+        }));
         Ok(())
     }
 
@@ -471,7 +469,9 @@ fn objects(line: &[u8], old: usize) -> Vec<String> {
             break;
         }
         let object = rest.get(..length).unwrap_or_default();
-        if at + start >= old && let Ok(json) = Json::parse(object) {
+        if at + start >= old
+            && let Ok(json) = Json::parse(object)
+        {
             found.push(json.as_str().to_owned());
         }
         at += start + length;

@@ -149,9 +149,8 @@ impl Roots {
             Port::Path(path) => {
                 let path = self.file(path);
                 let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-                let is_same = |port: &PortInfo| {
-                    port.path == path || fs::canonicalize(&port.path).is_ok_and(|port| port == real)
-                };
+                let is_same =
+                    |port: &PortInfo| port.path == path || fs::canonicalize(&port.path).is_ok_and(|port| port == real);
                 let usb = ports.into_iter().find(is_same).and_then(|port| port.usb);
                 return Ok(PortInfo { path, usb });
             }

@@ -386,10 +386,7 @@ impl Run<'_> {
             program: python.as_os_str(),
             args: self.host.python_args.iter().cloned().chain(["-c".into(), PYTHON_RUNNER.into()]).collect(),
             folder: app_root,
-            env: vec![
-                ("PYTHONPATH".into(), path),
-                ("PYTHONIOENCODING".into(), "utf-8".into()),
-            ],
+            env: vec![("PYTHONPATH".into(), path), ("PYTHONIOENCODING".into(), "utf-8".into())],
             timeout: self.timeout,
             limit: self.host.limit,
         };

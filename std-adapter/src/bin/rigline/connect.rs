@@ -112,7 +112,9 @@ impl Failure {
     pub(crate) fn of(error: &HostError) -> Self {
         let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
         let code = match error {
-            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => USAGE,
+            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => {
+                USAGE
+            }
             error if error.is_timeout() => TIMED_OUT,
             _ => NO_ANSWER,
         };
@@ -202,7 +204,8 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
 
 /// An extension's settings, which are an object.
 pub(crate) fn config(text: &str) -> Result<Value, String> {
-    json(text).and_then(|value| if value.is_object() { Ok(value) } else { Err("config: expected an object".to_owned()) })
+    json(text)
+        .and_then(|value| if value.is_object() { Ok(value) } else { Err("config: expected an object".to_owned()) })
 }
 
 /// As [`json`], and leaves the text as it is, the digits of its numbers too.

@@ -299,7 +299,12 @@ mod tests {
     #[test]
     fn n_05_correct_traffic_has_no_faults() {
         session(&[
-            ('>', r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go"}}"#, "request 1: execute go", ""),
+            (
+                '>',
+                r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go"}}"#,
+                "request 1: execute go",
+                "",
+            ),
             ('<', r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#, "log info: m", ""),
             ('<', r#"{"jsonrpc":"2.0","id":1,"result":{"success":true}}"#, "reply 1 to execute go: ok", ""),
             ('>', r#"{"jsonrpc":"2.0","id":"a","method":"eval.list","params":{}}"#, "request \"a\": eval.list", ""),
