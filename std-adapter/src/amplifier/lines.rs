@@ -198,8 +198,8 @@ impl Lines {
         most: usize,
     ) -> Result<String, CallError> {
         // A program that has ended since is started anew; so is what somebody gave up.
-        let has_ended = |open: &Box<Open>| open.child.as_ref().is_some_and(|child| child.exit().is_some());
-        if self.is_asked || self.open.as_ref().is_some_and(has_ended) {
+        let child = self.open.as_ref().and_then(|open| open.child.as_ref());
+        if self.is_asked || child.is_some_and(|child| child.exit().is_some()) {
             self.end().await;
         }
         let late = |odd, stderr, hint| CallError::Timeout { limit, odd, stderr, hint };

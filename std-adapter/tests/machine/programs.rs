@@ -78,6 +78,26 @@ fn g_09_kill_9_of_a_command_leaves_nobody_behind() {
 }
 
 #[test]
+fn g_09_not_even_a_program_that_was_just_being_started_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#!/bin/sh\ntrap '' TERM HUP\nwhile :; do sleep 1; done\n";
+    let program = script(folder.path(), "ext", text).into_os_string().into_string().unwrap();
+    for delay in 0..60 {
+        let protocol = ["gevals", "amplifier", "namel3ss"][delay as usize % 3];
+        let mut child = rigline(&["call", &program, "go", "--protocol", protocol]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let runs = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let mut lines = processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+        lines.any(|line| line.split('\0').any(|word| word == program))
+    };
+    wait_until("nobody is left", || !runs());
+}
+
+#[test]
 fn g_09_hardware_gets_to_its_safe_state_when_a_command_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let safe = folder.path().join("safe");
