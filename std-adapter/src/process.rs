@@ -177,6 +177,7 @@ impl NotStarted {
     }
 
     /// The same as an error of the system's.
+    #[cfg(any(feature = "eval", feature = "namel3ss"))]
     pub(crate) fn into_io(self) -> io::Error {
         match self {
             Self::Missing(hint) => {

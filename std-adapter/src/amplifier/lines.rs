@@ -420,10 +420,14 @@ impl Lines {
     /// Gives up what is out: a program is asked to end, and a connection closed. A port stays open, as what is on its way there comes
     /// anyway.
     pub(super) async fn end(&mut self) {
+        let is_busy = !self.owes_only_descriptions();
         let Some(open) = self.open.as_mut().filter(|open| open.is_shared) else { return self.hang_up().await };
         self.is_asked = false;
         open.is_settled = false;
-        open.reset().await;
+        // Some boards boot anew by it: one that has nothing to give up is left to.
+        if is_busy {
+            open.reset().await;
+        }
     }
 
     async fn hang_up(&mut self) {
