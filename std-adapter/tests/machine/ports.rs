@@ -108,7 +108,7 @@ fn nr_47_a_device_that_goes_is_said() {
         let mut arguments = command.to_vec();
         let target = device.target();
         arguments.insert(1, &target);
-        let mut child = rigline(&arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let child = rigline(&arguments).stdin(Stdio::piped()).spawn().unwrap();
         if command[0] == "call" {
             wait_until("the call is out", || device.lines().iter().any(|line| line.contains("execute")));
         } else {

@@ -83,9 +83,9 @@ fn g_09_not_even_a_program_that_was_just_being_started_is_left_behind() {
     let text = "#!/bin/sh\ntrap '' TERM HUP\nwhile :; do sleep 1; done\n";
     let program = script(folder.path(), "ext", text).into_os_string().into_string().unwrap();
     for delay in 0..60 {
-        let protocol = ["gevals", "amplifier", "namel3ss"][delay as usize % 3];
+        let protocol = ["gevals", "amplifier", "namel3ss"].into_iter().cycle().nth(delay).unwrap();
         let mut child = rigline(&["call", &program, "go", "--protocol", protocol]).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
+        std::thread::sleep(Duration::from_millis(delay as u64));
         child.kill().unwrap();
         child.wait().unwrap();
     }
