@@ -212,7 +212,9 @@ pub(crate) fn meant_by(text: &str) -> Option<String> {
         return address.parse::<Target>().is_ok().then_some(address);
     }
     let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
-    let begins = |start: &str| name.len() > start.len() && name.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start));
+    let begins = |start: &str| {
+        name.len() > start.len() && name.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start))
+    };
     if begins("com") && name.bytes().skip(3).all(|byte| byte.is_ascii_digit()) {
         return Some(format!("serial:{}", name.to_ascii_uppercase()));
     }

@@ -355,7 +355,8 @@ impl Connection {
         let extension = self.name();
         match trouble {
             Trouble::Late => {
-                HostError::Timeout { extension, request: request.to_owned(), after, details: self.details(None) }
+                let request = request.to_owned();
+                HostError::Timeout { extension, request, after, limit: None, details: self.details(None) }
             }
             Trouble::End(End::Exited(exit)) => HostError::Exited { extension, exit, details: self.details(None) },
             Trouble::End(End::Gone(why)) => HostError::Gone { extension, why, details: self.details(None) },

@@ -80,7 +80,7 @@ pub enum HostError {
         details: Box<Details>,
     },
     /// It did not answer a call in time. The session goes on; an answer that comes later is dropped.
-    #[error("{extension} did not answer `{request}` within {after:?}{details}")]
+    #[error("{extension} did not answer `{request}` within {after:?}{}{details}", and_grace(*limit, *after))]
     Timeout {
         /// The extension's name.
         extension: String,
@@ -88,6 +88,8 @@ pub enum HostError {
         request: String,
         /// How long it was waited for.
         after: Duration,
+        /// The limit that the call was given itself, if it was; [`Options::grace`](super::Options::grace) comes on top of it.
+        limit: Option<Duration>,
         /// What else was seen.
         details: Box<Details>,
     },
@@ -305,6 +307,12 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {} ({})", self.pid, self.command)
     }
+}
+
+fn and_grace(limit: Option<Duration>, after: Duration) -> String {
+    limit
+        .map(|limit| format!(": its time limit of {limit:?}, and {:?} of grace", after.saturating_sub(limit)))
+        .unwrap_or_default()
 }
 
 /// That others have a port open too.

@@ -84,6 +84,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use child::Child;
+#[cfg(feature = "amplifier")]
 pub(crate) use error::also_open;
 pub use error::{Details, Exit, Holder, HostError, RpcFailure};
 pub use event::{Event, EventKind, Log};
@@ -359,7 +360,13 @@ impl Host {
             Ok(Fate::Answer(Answer::Called(result))) => Ok(*result),
             Ok(Fate::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
             Ok(fate) => Err(connection.fate_error(fate, after)),
-            Err(trouble) => Err(connection.error(trouble, operation, after)),
+            Err(trouble) => {
+                let mut error = connection.error(trouble, operation, after);
+                if let HostError::Timeout { limit, .. } = &mut error {
+                    *limit = context.timeout;
+                }
+                Err(error)
+            }
         }
     }
 

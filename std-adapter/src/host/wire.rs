@@ -11,11 +11,11 @@ use rigline::frame::LineEnds;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Options, deadline};
 use super::child::{self, Child};
 use super::error::{Holder, HostError};
 use super::link::LinkDialer;
 use super::serial::SerialDialer;
+use super::{Options, deadline};
 use crate::net::Token;
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};

@@ -386,10 +386,7 @@ impl Run<'_> {
             program: python.as_os_str(),
             args: self.host.python_args.iter().cloned().chain(["-c".into(), PYTHON_RUNNER.into()]).collect(),
             folder: app_root,
-            env: vec![
-                ("PYTHONPATH".into(), path),
-                ("PYTHONIOENCODING".into(), "utf-8".into()),
-            ],
+            env: vec![("PYTHONPATH".into(), path), ("PYTHONIOENCODING".into(), "utf-8".into())],
             timeout: self.timeout,
             limit: self.host.limit,
         };
@@ -463,6 +460,7 @@ impl Run<'_> {
     }
 
     fn judge_handshake(&self, answer: &[u8], trace: &mut Trace) -> Result<Option<ToolError>, RunError> {
+        let answer = answer.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(answer);
         let answer: Value = serde_json::from_slice(answer)
             .map_err(|error| RunError::Binding(format!("the service's handshake is not JSON: {error}")))?;
         if !answer.is_object() {

@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "10s", hide_default_value = true)]
     pub(crate) start_timeout: Duration,
     /// The extension's own settings: a JSON object, or @FILE
-    #[arg(long, value_name = "JSON|@FILE", value_parser = object)]
+    #[arg(long, value_name = "JSON|@FILE", value_parser = config)]
     pub(crate) config: Option<Value>,
     /// Show debug logs, standard error and what was skipped
     #[arg(short, long, conflicts_with = "quiet")]
@@ -112,7 +112,9 @@ impl Failure {
     pub(crate) fn of(error: &HostError) -> Self {
         let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
         let code = match error {
-            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => USAGE,
+            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => {
+                USAGE
+            }
             error if error.is_timeout() => TIMED_OUT,
             _ => NO_ANSWER,
         };
@@ -191,9 +193,10 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(&json_text(text)?).map_err(|error| format!("not JSON: {error}"))
 }
 
-/// As [`json`], for what must be an object.
-pub(crate) fn object(text: &str) -> Result<Value, String> {
-    json(text).and_then(|value| if value.is_object() { Ok(value) } else { Err("must be a JSON object".to_owned()) })
+/// An extension's settings, which are an object.
+pub(crate) fn config(text: &str) -> Result<Value, String> {
+    json(text)
+        .and_then(|value| if value.is_object() { Ok(value) } else { Err("config: expected an object".to_owned()) })
 }
 
 /// As [`json`], and leaves the text as it is, the digits of its numbers too.

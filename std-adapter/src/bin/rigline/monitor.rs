@@ -124,7 +124,9 @@ impl Arguments {
                     view.say(&format!("ended: {exit}"));
                     code = match exit {
                         Exit::Code(0) => code,
-                        Exit::Signal(signal) => u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1),
+                        Exit::Signal(signal) => {
+                            u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1)
+                        }
                         _ => connect::FAILED,
                     };
                 }
