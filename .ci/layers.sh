@@ -51,7 +51,7 @@ known_file = pathlib.Path(".ci/layers.known")
 def code(path):
     """The file's text without comments, strings' insides kept, and without its tests."""
     text = path.read_text(encoding="utf-8")
-    text = re.sub(r"^\s*#\[cfg\((?:all\()?test.*?\]\s*\n\s*mod \w+ \{.*\Z", "", text, flags=re.S | re.M)
+    text = re.sub(r"^#\[cfg\((?:all\()?test\b[^\]]*\]\s*\n(?:#\[.*\]\n)*mod \w+ \{$.*?^\}", "", text, flags=re.S | re.M)
     text = re.sub(r"^\s*#\[cfg\(test\)\]\s*\n\s*mod \w+;", "", text, flags=re.M)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     return re.sub(r"(?m)(?<![:\"'])//.*$", "", text)
