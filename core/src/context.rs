@@ -166,7 +166,8 @@ impl<'a> Context<'a> {
             let length = out.finish().ok().map(|line| line.len());
             return self.commit_log(length);
         }
-        if late || self.reply.is_silent() {
+        // A notification gets no logs either; an event's go where its protocol has them.
+        if late || self.reply.is_silent() && self.reply.protocol() == Protocol::Gevals {
             return;
         }
         let mut out = Writer::new(self.logs.room());
@@ -208,7 +209,10 @@ impl<'a> Context<'a> {
             match out.finish().map(|line| line.len()) {
                 Ok(length) => {
                     self.logs.commit(length);
-                    return turn().await;
+                    if self.logs.is_queue() {
+                        turn().await;
+                    }
+                    return;
                 }
                 Err(error) if error.needed > self.logs.capacity() => return self.logs.dropped(),
                 Err(_) => {
@@ -260,6 +264,12 @@ pub trait LogSink {
 
     /// Takes the first `length` bytes of [`room`](Self::room): one line, with its newline.
     fn commit(&mut self, length: usize);
+
+    /// Whether lines wait here until the driver has its turn. If not, they are on the wire when [`commit`](Self::commit)
+    /// returns.
+    fn is_queue(&self) -> bool {
+        false
+    }
 
     /// Nothing is taken of [`room`](Self::room) after all.
     fn withdraw(&mut self) {}

@@ -29,8 +29,8 @@ use crate::rpc::{self, Envelope, Spans};
 /// The memory of an engine. It is the caller's, is never asked for more, and each part has a name.
 #[derive(Debug)]
 pub struct Memory<'m> {
-    /// Lines as they come in. A line may be one byte shorter than this, its end apart; a longer one is answered with an
-    /// error that names the limit.
+    /// Lines as they come in: at least one byte. A line may be one byte shorter than this, its end apart; a longer one is
+    /// answered with an error that names the limit.
     pub request: &'m mut [u8],
     /// The reply as it grows: at least [`LEAST_REPLY`] bytes. A reply may be one byte shorter than this; in place of a
     /// longer one goes -32603 with the size it needs.
@@ -40,16 +40,27 @@ pub struct Memory<'m> {
 /// The least size of [`Memory::reply`], in bytes: an error reply to a request with the longest id.
 pub const LEAST_REPLY: usize = reply::LEAST + rpc::MAX_ID;
 
-/// A reply region below [`LEAST_REPLY`].
+/// A region of [`Memory`] is too small to serve anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooSmall {
-    /// Its size, in bytes.
-    pub size: usize,
+#[non_exhaustive]
+pub enum TooSmall {
+    /// The request region is empty: nothing could be read into it.
+    Request,
+    /// The reply region is below [`LEAST_REPLY`].
+    Reply {
+        /// Its size, in bytes.
+        size: usize,
+    },
 }
 
 impl fmt::Display for TooSmall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a reply region of {} bytes is below the least size of {LEAST_REPLY}", self.size)
+        match self {
+            Self::Request => f.write_str("the request region is empty"),
+            Self::Reply { size } => {
+                write!(f, "a reply region of {size} bytes is below the least size of {LEAST_REPLY}")
+            }
+        }
     }
 }
 
@@ -98,7 +109,7 @@ pub struct Engine<'m> {
     finished: bool,
     /// The protocol of the last message; what cannot be read is answered in it.
     protocol: Protocol,
-    /// The same of the last message that was looked at ahead of its turn.
+    /// The same of the last message that was inspected, which may wait its turn or have been answered already.
     ahead: Protocol,
     /// Whether every message is taken as one of `protocol`.
     pinned: bool,
@@ -249,8 +260,11 @@ impl<'m> Engine<'m> {
     // In line it would clear its memory by a function for the alignment that its caller happens to have.
     #[inline(never)]
     pub fn new(manifest: &'static Manifest, memory: Memory<'m>) -> Result<Self, TooSmall> {
+        if memory.request.is_empty() {
+            return Err(TooSmall::Request);
+        }
         if memory.reply.len() < LEAST_REPLY {
-            return Err(TooSmall { size: memory.reply.len() });
+            return Err(TooSmall::Reply { size: memory.reply.len() });
         }
         Ok(Self {
             manifest,
@@ -286,7 +300,7 @@ impl<'m> Engine<'m> {
     /// `protocol_version` namel3ss; what tells none is taken as the last one seen on the connection, gevals at first.
     #[must_use]
     pub fn with_protocol(self, protocol: Protocol) -> Self {
-        Self { protocol, pinned: true, ..self }
+        Self { protocol, ahead: protocol, pinned: true, ..self }
     }
 
     /// With other line ends: on a serial line, a lone CR may end a line too.
@@ -303,17 +317,25 @@ impl<'m> Engine<'m> {
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
     pub fn space(&mut self) -> &mut [u8] {
-        // A batch's line is held from its first member to its last.
-        if self.batch.is_some() { self.framer.held().1.into_space() } else { self.framer.space() }
+        if self.holds_line() { self.framer.held().1.into_space() } else { self.framer.space() }
     }
 
     /// Takes the first `count` bytes of [`space`](Self::space) as read.
     pub fn commit(&mut self, count: usize) {
-        if self.batch.is_some() {
+        if self.holds_line() {
             self.framer.held().1.commit(count);
         } else {
             self.framer.commit(count);
         }
+    }
+
+    /// Whether the line in hand is needed again: a batch's until its last member, an acknowledged event's until it runs.
+    fn holds_line(&self) -> bool {
+        #[cfg(feature = "amplifier")]
+        if self.event.is_some() {
+            return true;
+        }
+        self.batch.is_some()
     }
 
     /// End of input: a last line without a newline counts, and [`Step::End`] will come.
@@ -335,6 +357,7 @@ impl<'m> Engine<'m> {
         self.finished = false;
         if !self.pinned {
             self.protocol = Protocol::default();
+            self.ahead = self.protocol;
         }
         #[cfg(feature = "amplifier")]
         {
@@ -388,7 +411,7 @@ impl<'m> Engine<'m> {
             #[cfg(feature = "amplifier")]
             State::Writing if self.event.is_some() => {
                 self.state = self.event.take().map_or(State::Idle, State::Running);
-                self.reply.silent(0);
+                self.reply.silent_in(Protocol::Amplifier);
                 Some(Done::Run)
             }
             State::Writing if self.session.is_shutting_down() => {
@@ -438,7 +461,6 @@ impl<'m> Engine<'m> {
         // Its line is done with.
         let _ = self.framer.space();
         self.reply.silent(0);
-        self.look_on();
         let (_, tail) = self.framer.held();
         let run = self.evals.waiting()?;
         self.state = State::Completed(Done::Nothing);
@@ -494,6 +516,20 @@ impl<'m> Engine<'m> {
     }
 
     fn next_line(&mut self) -> Option<Done> {
+        // The protocol that a line tells counts for the lines behind it, and for none before it: lines that were kept
+        // stand before what was inspected last.
+        let was_kept = self.framer.has_kept();
+        if !was_kept {
+            self.protocol = self.ahead;
+        }
+        let done = self.take_line();
+        if !was_kept {
+            self.ahead = self.protocol;
+        }
+        done
+    }
+
+    fn take_line(&mut self) -> Option<Done> {
         match self.framer.take()? {
             Taken::TooLong(fault) => {
                 let protocol = self.protocol;
@@ -592,8 +628,13 @@ impl<'m> Engine<'m> {
         if let Err(error) = rpc::scan(text, &mut self.spans) {
             return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
         }
-        if self.batch.is_none() && !self.pinned {
-            self.protocol = told(&self.spans).unwrap_or(protocol);
+        if self.batch.is_none() {
+            if !self.pinned {
+                self.protocol = told(&self.spans).unwrap_or(protocol);
+            }
+            if rpc::is_answer(text, &self.spans) {
+                return Done::Nothing;
+            }
         }
         match self.protocol {
             Protocol::Gevals => {}
@@ -708,18 +749,17 @@ impl<'m> Engine<'m> {
             return Done::Nothing;
         }
         let spans = namel3ss::Spans(&self.spans);
+        self.reply.begin(self.memory, 0, limit, Protocol::Namel3ss, b"");
+        if spans.wants_checks(text) {
+            self.reply.with_checks();
+        }
         match namel3ss::request(text, spans, self.manifest) {
-            Ok((request, timeout_nanos)) => {
-                self.reply.begin(self.memory, 0, limit, Protocol::Namel3ss, b"");
-                if spans.wants_checks(text) {
-                    self.reply.with_checks();
-                }
-                self.start(request, 0, length, Protocol::Namel3ss, timeout_nanos)
-            }
+            Ok((request, timeout_nanos)) => self.start(request, 0, length, Protocol::Namel3ss, timeout_nanos),
             Err(refusal) => {
-                let mut out = reply::writer(self.memory, 0, limit);
-                namel3ss::write_refusal(&mut out, refusal, text, spans, self.manifest);
-                Done::Reply(out.len())
+                let manifest = self.manifest;
+                Done::Reply(self.reply.answer(self.memory, &mut |out| {
+                    namel3ss::write_refusal(out, refusal, text, spans, manifest);
+                }))
             }
         }
     }
@@ -744,7 +784,6 @@ impl<'m> Engine<'m> {
         if let State::Eval = self.state {
             return self.run_eval();
         }
-        self.look_on();
         let State::Running(Running { request, message, protocol, timeout }) = &self.state else { return None };
         let (request, message, protocol) = (*request, *message, *protocol);
         let (line, tail) = self.framer.held();
@@ -773,11 +812,18 @@ impl<'m> Engine<'m> {
                     _ => gevals::context(&self.spans, &line),
                 };
                 context.timeout_nanos = timeout.map(|Nanos(nanos)| nanos);
-                Work::Call(Call { index, operation: self.manifest.operations.get(index)?, args: Value(value), context })
+                // The real engine writes a flow's decimals as strings.
+                let numeric_strings = protocol.spoken() == Protocol::Namel3ss;
+                Work::Call(Call {
+                    index,
+                    operation: self.manifest.operations.get(index)?,
+                    args: Value { text: value, numeric_strings },
+                    context,
+                })
             }
             #[cfg(feature = "amplifier")]
             Request::Event { .. } => Work::Event(Event::read(Json::of_checked(value)).ok()?),
-            _ => Work::Configure(Config(Value(value))),
+            _ => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
         let background = Background {
@@ -789,13 +835,6 @@ impl<'m> Engine<'m> {
             evals: &self.evals,
         };
         Some(Run { work, scratch, background })
-    }
-
-    /// What [`Background`] looks at comes behind the lines that were kept, or behind the one in hand.
-    fn look_on(&mut self) {
-        if !self.framer.has_kept() {
-            self.ahead = self.protocol;
-        }
     }
 }
 
@@ -878,10 +917,11 @@ impl Background<'_> {
         self.tail.finish();
     }
 
-    /// Looks at the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
-    /// which must have [`LEAST_REPLY`] bytes, and gives it as a whole line; none if all must wait their turn.
+    /// Inspects the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
+    /// which must have [`LEAST_REPLY`] bytes, and returns it as a whole line; `None` if all must wait their turn.
     ///
-    /// Faults need not wait, nor Amplifier's `health`, nor what is asked of the extension's evals and their runs.
+    /// In JSON-RPC, faults need not wait, nor what is asked of the extension's evals and their runs. Amplifier and namel3ss
+    /// have no ids: there every reply comes in the order of its line, faults and `health` included.
     pub fn answer<'o>(&mut self, memory: &'o mut [u8]) -> Option<&'o [u8]> {
         if memory.len() < LEAST_REPLY {
             return None;
@@ -901,6 +941,7 @@ impl Background<'_> {
                         }
                         peeked.keep();
                     }
+                    Err(_) if protocol.spoken() != Protocol::Gevals => peeked.keep(),
                     Err(error) => {
                         let end = parse_error(&mut out, *protocol, error);
                         peeked.discard();
@@ -914,10 +955,9 @@ impl Background<'_> {
                 *protocol = told(spans).unwrap_or(*protocol);
             }
             let end = match checked {
+                _ if protocol.spoken() != Protocol::Gevals => None,
                 Err(error) => Some(parse_error(&mut out, *protocol, error)),
-                #[cfg(feature = "amplifier")]
-                Ok(()) if *protocol == Protocol::Amplifier => health(&mut out, text, spans),
-                Ok(()) if *protocol != Protocol::Gevals => None,
+                Ok(()) if rpc::is_answer(text, spans) => None,
                 Ok(()) => match rpc::classify(text, spans) {
                     #[cfg(feature = "waza")]
                     Envelope::Request => {
@@ -951,18 +991,6 @@ impl Background<'_> {
         };
         Some(end_line(memory, end))
     }
-}
-
-/// The answer to an Amplifier line that asks for health; none to any other.
-#[cfg(feature = "amplifier")]
-fn health(out: &mut Writer<'_>, text: &[u8], spans: &mut Spans) -> Option<usize> {
-    if !rpc::string(spans.get(rpc::OP)?.of(text)).is_some_and(|op| op == "health") {
-        return None;
-    }
-    amplifier::scan(text, spans).ok()?;
-    Protocol::Amplifier.write_head(out, amplifier::Spans(spans).id(text));
-    out.raw(b"\"status\":\"ok\"}");
-    Some(out.len())
 }
 
 /// Room to keep for the reply to a batch's member, with the comma before it.

@@ -112,6 +112,12 @@ impl<'a> Call<'a> {
     pub fn args_json(&self) -> Json<'_> {
         self.args.json()
     }
+
+    /// Whether the caller may have written numbers as strings, as namel3ss writes the decimals of a flow.
+    /// [`args`](Self::args) accepts them where the type wants a number; [`args_json`](Self::args_json) shows them as they came.
+    pub fn has_numeric_strings(&self) -> bool {
+        self.args.numeric_strings
+    }
 }
 
 /// A session's configuration: gevals `config`.
@@ -139,22 +145,26 @@ impl<'a> Config<'a> {
 
 /// A JSON object that was checked and waits to be decoded, once.
 #[derive(Debug)]
-pub(crate) struct Value<'a>(pub(crate) &'a mut [u8]);
+pub(crate) struct Value<'a> {
+    pub(crate) text: &'a mut [u8],
+    /// Whether a string whose text is a number is accepted where a number is expected.
+    pub(crate) numeric_strings: bool,
+}
 
 impl<'a> Value<'a> {
     fn take<T: Deserialize<'a>>(&mut self, otherwise: fn(DecodeError) -> Failure) -> Result<T, Failure> {
-        de::from_checked_or(core::mem::take(&mut self.0), otherwise)
+        de::from_checked_or(core::mem::take(&mut self.text), self.numeric_strings, otherwise)
     }
 
     #[cfg(feature = "serde-json-core")]
     fn take_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
         use crate::json::serde_json_core::{from_checked, text};
-        from_checked(core::mem::take(&mut self.0), scratch)
+        from_checked(core::mem::take(&mut self.text), scratch)
             .map_err(|error| Failure::new(FailureKind::BadArguments, text(&error)))
     }
 
     fn json(&self) -> Json<'_> {
-        match &*self.0 {
+        match &*self.text {
             [] => Json::of_checked(b"{}"),
             text => Json::of_checked(text),
         }
@@ -336,10 +346,10 @@ impl Failure {
         Self { code: Some(code), ..self }
     }
 
-    /// Whether its text was written where the call's reply goes.
+    /// Whether its text was logged when it was made: there is no reply in a run.
     #[cfg(feature = "waza")]
-    pub(crate) fn is_written(&self) -> bool {
-        self.detail == Detail::Static("")
+    pub(crate) fn is_logged(&self) -> bool {
+        self.detail == Detail::Written
     }
 
     /// What kind of failure it was.

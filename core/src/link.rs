@@ -465,7 +465,7 @@ fn is_answered(payload: &[u8]) -> bool {
                 || cfg!(feature = "namel3ss") && has("protocol_version"))
     };
     match json.kind() {
-        json::Kind::Object => is_others() || rpc::is_answered(line),
+        json::Kind::Object => !rpc::is_answer_line(line) && (is_others() || rpc::is_answered(line)),
         json::Kind::Array => json.elements().count() > rpc::MAX_BATCH || rpc::is_answered(line),
         _ => true,
     }
@@ -648,17 +648,24 @@ mod device {
         async fn write(&mut self, line: &[u8]) -> Result<usize, Self::Error> {
             let payload = line.strip_suffix(b"\n").unwrap_or(line);
             let sequence = self.shared.last.get();
-            let kind = if rpc::is_log_line(payload) { Kind::Log } else { Kind::Reply };
+            let kind = if rpc::is_notification_line(payload) { Kind::Log } else { Kind::Reply };
             if kind == Kind::Reply {
                 if self.shared.silent.get() {
                     // It was answered as a notification, and each request is answered once.
                     return Ok(line.len());
                 }
-                self.length = payload.len();
-                for (to, from) in self.reply.iter_mut().zip(payload) {
-                    *to = *from;
+                match self.reply.get_mut(..payload.len()) {
+                    Some(kept) => {
+                        kept.copy_from_slice(payload);
+                        self.length = payload.len();
+                        self.shared.replied.set(true);
+                    }
+                    // It cannot be sent again: whoever asks for it again is told that it is unknown what became of the call.
+                    None => {
+                        self.length = 0;
+                        self.shared.cut.set(true);
+                    }
                 }
-                self.shared.replied.set(true);
             }
             send(&mut self.writer, &Frame { kind, sequence, payload }).await?;
             Ok(line.len())

@@ -4,6 +4,8 @@
 //! the others: `{"id":ID,` `"ok":true,"result":{` `…` `,"message":"…"` `}}`
 
 use crate::extension::{Detail, Failure, FailureKind, Outcome, Root};
+use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
+use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
 use crate::protocol::Protocol;
 
@@ -28,8 +30,10 @@ pub(crate) struct Reply {
     /// Behind all that was written; beyond `limit` it only counts.
     end: usize,
     stage: Stage,
-    /// An output had no JSON form.
-    unwritable: bool,
+    /// A bit for the name of each output there is, by a hash: a name whose bit is not set is new.
+    names: u32,
+    /// An output had no JSON form, or the name of another.
+    fault: Option<Fault>,
     /// An output did not fit: what the reply needs is not known to the byte.
     at_least: bool,
     /// It ends with an empty list of capability checks: namel3ss.
@@ -68,6 +72,12 @@ impl Reply {
         *self = Self { start, ..Self::default() };
     }
 
+    /// Stands in for the reply of an event that is acknowledged already. Logs keep the route of its protocol.
+    #[cfg(feature = "amplifier")]
+    pub(crate) fn silent_in(&mut self, protocol: Protocol) {
+        *self = Self { protocol, ..Self::default() };
+    }
+
     /// Has it end with an empty list of capability checks, as namel3ss's own tools do.
     #[cfg(feature = "namel3ss")]
     pub(crate) fn with_checks(&mut self) {
@@ -98,13 +108,19 @@ impl Reply {
             Stage::NoOutputs | Stage::InOutputs => {}
         }
         self.text = None;
+        let bit = 1_u32 << (name.bytes().fold(0, |sum: u8, byte| sum.rotate_left(3) ^ byte) & 31);
+        if self.names & bit != 0 && self.has_output(memory, name) {
+            self.fault = Some(Fault::NameTwice);
+            return Err(NAME_TWICE);
+        }
+        self.names |= bit;
         let mut out = writer(memory, self.end, self.limit);
         out.raw(if self.stage == Stage::NoOutputs { self.protocol.first_output() } else { b"," });
         out.str(name);
         out.byte(b':');
         let start = out.len();
         if !value(&mut out) {
-            self.unwritable = true;
+            self.fault = Some(Fault::Unwritable);
             return Err(UNWRITABLE);
         }
         let end = out.len();
@@ -143,7 +159,7 @@ impl Reply {
     pub(crate) fn failure(&mut self, memory: &mut [u8], kind: FailureKind, text: &dyn Message) -> Failure {
         let failure = |detail| Failure { kind, detail, root: Root::None, code: None };
         if self.is_silent() {
-            return failure(Detail::Static(""));
+            return failure(Detail::Written);
         }
         let mut out = writer(memory, self.end, self.limit);
         text.write_escaped(&mut out);
@@ -178,7 +194,8 @@ impl Reply {
         }
         self.end = match result {
             Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, failure.kind, failure),
-            _ if self.unwritable => self.error(memory, UNWRITABLE.kind, &UNWRITABLE),
+            _ if self.fault == Some(Fault::Unwritable) => self.error(memory, UNWRITABLE.kind, &UNWRITABLE),
+            _ if self.fault == Some(Fault::NameTwice) => self.error(memory, NAME_TWICE.kind, &NAME_TWICE),
             Ok(outcome) => {
                 if let Some(message) = outcome.message {
                     self.message(memory, &message);
@@ -281,13 +298,48 @@ impl Reply {
         out.len()
     }
 
+    /// Whether an output of this name is there already.
+    #[cold]
+    fn has_output(&self, memory: &[u8], name: &str) -> bool {
+        let start = self.body.saturating_add(self.protocol.first_output().len());
+        let mut rest = memory.get(start..self.end.min(self.limit)).unwrap_or_default();
+        loop {
+            let Ok((key, after)) = one_value(rest) else { return false };
+            let raw = key.get(1..key.len().saturating_sub(1)).unwrap_or_default();
+            if Text::of_checked(raw) == *name {
+                return true;
+            }
+            let Ok((_, after)) = one_value(after.get(1..).unwrap_or_default()) else { return false };
+            rest = after.get(1..).unwrap_or_default();
+        }
+    }
+
     fn too_large(&self, end: usize) -> Failure {
         Failure::too_large(end.saturating_sub(self.start), self.limit.saturating_sub(self.start))
     }
 }
 
+/// What an output did that makes an error of the reply, whatever the handler goes on to return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Unwritable,
+    NameTwice,
+}
+
+const NAME_TWICE: Failure = Failure::new(FailureKind::Internal, "two outputs have the same name");
 const UNWRITABLE: Failure =
     Failure::new(FailureKind::Internal, "an output has no JSON form (NaN, infinity or a key that is no string)");
+
+/// The JSON value that `text` begins with, and what follows it.
+fn one_value(text: &[u8]) -> Result<(&[u8], &[u8]), SyntaxError> {
+    match check(text) {
+        Ok(()) => Ok((text, &[])),
+        Err(SyntaxError { kind: SyntaxErrorKind::TrailingData, offset }) => {
+            Ok(text.split_at_checked(offset).unwrap_or_default())
+        }
+        Err(error) => Err(error),
+    }
+}
 
 /// Where what `write` writes at `start` ends.
 fn end_of(start: usize, write: impl FnOnce(&mut Writer<'_>)) -> usize {

@@ -11,7 +11,7 @@
 
 pub use crate::answer::{Incoming, answer, answer_too_long};
 use crate::json::check::{self, Key, Level, Span, SyntaxError};
-use crate::json::view::Text;
+use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message, Writer};
 use crate::protocol::gevals;
 
@@ -42,8 +42,11 @@ pub(crate) const ERROR: usize = 5;
 /// What tells the other protocols apart, see [`Protocol`](crate::protocol::Protocol).
 pub(crate) const OP: usize = 6;
 pub(crate) const PROTOCOL_VERSION: usize = 7;
+/// What makes a message of the other protocols an answer, where it is not a request of theirs.
+const OK: usize = 8;
+const TOOL: usize = 9;
 /// Slots from here on belong to a protocol's own members.
-pub(crate) const FIRST_FREE: usize = 8;
+pub(crate) const FIRST_FREE: usize = 10;
 
 /// The members of a message, in the order in which peers send them.
 static ENVELOPE: Level = Level::of(&[
@@ -55,6 +58,9 @@ static ENVELOPE: Level = Level::of(&[
     Key::new("error", ERROR, None),
     Key::new("op", OP, None),
     Key::new("protocol_version", PROTOCOL_VERSION, None),
+    Key::new("ok", OK, None),
+    Key::new("tool", TOOL, None),
+    Key::new("tool_name", TOOL, None),
 ]);
 
 /// Where the members of one message stand in its text.
@@ -80,6 +86,33 @@ pub(crate) enum Envelope {
     Reply,
     /// -32600. The id is echoed where it is usable.
     Invalid { text: &'static str, id_is_usable: bool },
+}
+
+/// Whether a message is itself an answer, of any protocol: it gets silence, so that two endpoints, or a device on a line
+/// that echoes, do not answer each other without end.
+///
+/// `result`, `error` or `ok` make an answer of what names neither a method nor an operation nor a tool; so does the whole
+/// of what Amplifier's `health` and `describe` answer.
+pub(crate) fn is_answer(text: &[u8], spans: &Spans) -> bool {
+    let is_there = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
+    if [METHOD, OP, TOOL].into_iter().any(is_there) {
+        return false;
+    }
+    if [RESULT, ERROR].into_iter().any(is_there) {
+        return true;
+    }
+    if is_there(JSONRPC) {
+        return false;
+    }
+    if is_there(OK) {
+        return true;
+    }
+    if is_there(PROTOCOL_VERSION) {
+        return false;
+    }
+    let json = Json::of_checked(text);
+    json.get("status").and_then(|status| status.text()).is_some_and(|status| status == "ok")
+        || json.get("capabilities").is_some_and(|list| list.kind() == Kind::Array)
 }
 
 /// Looks at the members that JSON-RPC itself defines (§4).
@@ -126,6 +159,13 @@ pub(crate) fn member<'t>(text: &'t [u8], spans: &Spans, slot: usize) -> &'t [u8]
     spans.get(slot).map_or(&[], |span| span.of(text))
 }
 
+/// [`is_answer`] for a line that is JSON and was not scanned yet.
+#[cfg(all(feature = "postcard", feature = "async"))]
+pub(crate) fn is_answer_line(line: &[u8]) -> bool {
+    let mut spans = NO_SPANS;
+    scan(line, &mut spans).is_ok() && is_answer(line, &spans)
+}
+
 /// Whether a line brings a reply, in whatever protocol: all do but notifications, replies, and batches of these.
 #[cfg(all(feature = "postcard", feature = "async"))]
 pub(crate) fn is_answered(line: &[u8]) -> bool {
@@ -151,8 +191,15 @@ pub(crate) fn is_answered(line: &[u8]) -> bool {
     json.elements().next().is_none() || json.elements().any(|member| one(member.as_bytes()))
 }
 
-/// Whether a line that an engine or its shell wrote is a log, and no reply: for a transport that treats the two differently.
+/// Whether a line that an engine or its driver wrote is a log: a transport may drop it where nobody reads. Other
+/// notifications, such as `eval.complete`, must arrive as replies must.
 pub fn is_log_line(line: &[u8]) -> bool {
+    let rest = line.strip_prefix(b"{\"jsonrpc\":\"2.0\",\"method\":\"").unwrap_or_default();
+    rest.starts_with(b"log\"") || rest.starts_with(b"eval.log\"")
+}
+
+/// Whether a line that an engine or its driver wrote is a notification, and answers no request.
+pub fn is_notification_line(line: &[u8]) -> bool {
     line.starts_with(b"{\"jsonrpc\":\"2.0\",\"method\":")
 }
 

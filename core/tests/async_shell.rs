@@ -248,3 +248,44 @@ fn calls_of_several_protocols_log_one_after_the_other() {
         assert_eq!((logs, served.lines.len() - logs), (4, 4), "{:?}", served.lines);
     }
 }
+
+/// A wire that is lost while the request region is full of lines that wait: the call is cut off and the rails go off.
+#[test]
+fn g_16_a_loss_is_noticed_while_the_request_region_is_full() {
+    let waiting = line(execute("2", "work", WORK_100));
+    let In::Bytes(bytes) = &waiting else { unreachable!() };
+    let first = line(execute("1", "work", r#"{"ms":60000}"#));
+    let In::Bytes(first_bytes) = &first else { unreachable!() };
+    // Exactly as many bytes as there is room for.
+    let request = first_bytes.len() + 3 * bytes.len() + 20;
+    let script = vec![
+        line(INITIALIZE),
+        first.clone(),
+        waiting.clone(),
+        waiting.clone(),
+        waiting.clone(),
+        In::Bytes(vec![b' '; 20]),
+        In::At(50),
+        In::Fail,
+    ];
+    let served = Session { setup: Setup { kind: Transport::Wire, request, ..PLAIN }, ..Session::new(script) }.serve();
+    assert!(matches!(served.result, Err(ServeError::Read(_))), "{:?}", served.result);
+    assert!(served.events.iter().any(|event| event.contains("safe")), "{:?}", served.events);
+    assert!(!served.events.iter().any(|event| event.contains("ended")), "{:?}", served.events);
+}
+
+/// The byte that is read to notice a loss is not lost itself, however the bytes come.
+#[test]
+fn g_16_no_byte_is_lost_at_a_full_request_region() {
+    let one = |id: u32| execute(&id.to_string(), "work", r#"{"ms":10}"#);
+    let script: Vec<In> = (1..40).map(|id| line(one(id))).collect();
+    for request in [one(1).len() * 3, one(1).len() * 3 + 1, one(1).len() * 4 + 7] {
+        for cuts in [None, Some((1, 1)), Some((3, 40))] {
+            let setup = Setup { request, cuts, ..PLAIN };
+            let served = Session { setup, ..Session::new(script.clone()) }.serve();
+            let replies: Vec<_> = served.lines.iter().filter(|(_, line)| !line.contains("\"method\"")).collect();
+            assert_eq!(replies.len(), 39, "{request} {cuts:?}");
+            assert!(replies.iter().all(|(_, line)| line.contains(r#""success":true"#)), "{replies:?}");
+        }
+    }
+}

@@ -74,7 +74,8 @@ impl Extension for Module {
         }
     }
 
-    async fn on_event(&mut self, event: Event<'_>, _: &mut Context<'_>) {
+    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
+        cx.warn("an event came");
         self.events.push(event.json().to_string());
     }
 }
@@ -304,21 +305,29 @@ fn a_new_connection_has_nothing_of_the_last_one() {
     assert!(steps(&mut engine, "{\n")[0].contains("bad_request"));
 }
 
-/// Only Amplifier's `health` is answered while a call runs.
+/// Without ids a reply is told by its place: nothing overtakes a call, `health` and faults included.
 #[test]
-fn what_overtakes_a_call_is_told_by_the_protocol() {
-    for (protocol, overtakes) in [(None, true), (Some(Protocol::Amplifier), true), (Some(Protocol::Namel3ss), false)] {
+fn g_06_nothing_overtakes_a_call_where_there_are_no_ids() {
+    for protocol in [None, Some(Protocol::Amplifier), Some(Protocol::Namel3ss)] {
         let (mut request, mut reply) = ([0; 2048], [0; 2048]);
         let module = Module::default();
         let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
         if let Some(protocol) = protocol {
             engine = engine.with_protocol(protocol);
         }
-        let lines = "{\"op\":\"session\",\"protocol_version\":1,\"tool\":\"session\"}\n{\"op\":\"health\"}\n";
+        let lines =
+            "{\"op\":\"session\",\"protocol_version\":1,\"tool\":\"session\"}\n{\"op\":\"health\"}\n{\n[\n{\"op\":7}\n";
         engine.space()[..lines.len()].copy_from_slice(lines.as_bytes());
         engine.commit(lines.len());
         let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
-        assert_eq!(run.background.answer(&mut [0; 600]).is_some(), overtakes, "{protocol:?}");
+        assert!(run.background.answer(&mut [0; 600]).is_none(), "{protocol:?}");
+        engine.complete(Ok(Outcome::DONE));
+        let answered = steps(&mut engine, "");
+        assert_eq!(answered.len(), 5, "{answered:?}");
+        assert!(answered[0].contains(r#""ok":true"#), "{answered:?}");
+        if protocol != Some(Protocol::Namel3ss) {
+            assert_eq!(answered[1], "{\"status\":\"ok\"}\n");
+        }
     }
 }
 
@@ -342,22 +351,31 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 engine.commit(lines.len());
                 let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
                 let mut memory = [0; 600];
-                let answer = String::from_utf8(run.background.answer(&mut memory).unwrap().to_vec()).unwrap();
+                let mut text = |answer: &[u8]| String::from_utf8(answer.to_vec()).unwrap();
                 let expected = match second {
                     _ if second == amplifier => in_amplifier,
                     _ if second == namel3ss => in_namel3ss,
                     _ => in_gevals,
                 };
-                assert!(answer.contains(expected), "{lines}{answer}");
+                // Where there are no ids, the fault waits its turn.
+                let overtakes = expected == in_gevals;
+                let answer = run.background.answer(&mut memory).map(&mut text);
+                assert_eq!(answer.is_some(), overtakes, "{lines}{answer:?}");
+                assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
                 assert!(run.background.answer(&mut [0; 600]).is_none());
-                // The line that was kept has its turn, and what comes behind it is told by it.
+                // The line that was kept has its turn, and what comes behind it is answered in its protocol.
                 engine.complete(Ok(Outcome::DONE));
                 assert!(matches!(engine.step(), Step::Write(_)));
                 engine.space()[..2].copy_from_slice(b"{\n");
                 engine.commit(2);
                 let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
-                let answer = String::from_utf8(run.background.answer(&mut memory).unwrap().to_vec()).unwrap();
-                assert!(answer.contains(expected), "{lines}{answer}");
+                let answer = run.background.answer(&mut memory).map(&mut text);
+                assert_eq!(answer.is_some(), overtakes, "{lines}{answer:?}");
+                assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
+                engine.complete(Ok(Outcome::DONE));
+                let rest = steps(&mut engine, "");
+                let faults = rest.iter().filter(|line| line.contains(expected)).count();
+                assert_eq!(faults, if overtakes { 0 } else { 2 }, "{lines}{rest:?}");
             }
         }
     }
@@ -651,4 +669,253 @@ fn a_hook_acknowledges_first_over_async_io() {
     assert!(serving.as_mut().poll(&mut task).is_ready());
     assert!(done.get());
     assert_eq!(String::from_utf8_lossy(&output.borrow()), format!("{ACKNOWLEDGEMENT}{{\"status\":\"ok\"}}\n"));
+}
+
+/// An answer of any protocol gets silence, in every protocol: else two endpoints answer each other without end.
+#[test]
+fn g_06_answers_are_not_answered() {
+    let own = [
+        r#"{"ok":false,"error":{"code":"bad_request","message":"op: required, but missing"}}"#,
+        r#"{"id":7,"ok":true,"result":{}}"#,
+        r#"{"ok":true,"protocol_version":1,"result":{"volts":3.300}}"#,
+        r#"{"ok":false,"protocol_version":1,"error":{"type":"ProtocolError","message":"Parse error: x"}}"#,
+        r#"{"ok":false,"protocol_version":1,"error":{"type":"ProtocolError","message":""},"capability_checks":[]}"#,
+        r#"{"ok":true}"#,
+        r#"{"status":"ok"}"#,
+        r#"{"id":1,"status":"ok"}"#,
+        r#"{"name":"m","version":"1.0.0","kind":"tool","capabilities":[]}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"log","params":{}}"#,
+    ];
+    for protocol in [None, Some(Protocol::Gevals), Some(Protocol::Amplifier), Some(Protocol::Namel3ss)] {
+        for line in own {
+            let line_of_another = protocol.is_some_and(|protocol| protocol != Protocol::Gevals) && line.contains("log");
+            if !line_of_another {
+                assert_eq!(answers(protocol, &[line]), [""; 0], "{protocol:?} {line}");
+            }
+        }
+    }
+    // A request is one although it has a member of an answer.
+    for line in [
+        r#"{"ok":true,"op":"health"}"#,
+        r#"{"ok":true,"protocol_version":1,"tool":"session"}"#,
+        r#"{"error":{},"protocol_version":1,"tool_name":"session"}"#,
+    ] {
+        assert_eq!(answers(None, &[line]).len(), 1, "{line}");
+    }
+}
+
+/// Two endpoints on one line, each pinned to a protocol or none: whatever one of them starts with, the line falls silent.
+#[test]
+fn g_06_two_endpoints_fall_silent() {
+    let protocols = [None, Some(Protocol::Gevals), Some(Protocol::Amplifier), Some(Protocol::Namel3ss)];
+    for first in protocols {
+        for second in protocols {
+            for seed in
+                ["{", "[]", "{}", "1", r#"{"op":"health"}"#, r#"{"op":1}"#, r#"{"protocol_version":2}"#, "[1,2]"]
+            {
+                let mut lines = vec![seed.to_owned()];
+                for turn in 0..6 {
+                    let protocol = if turn % 2 == 0 { first } else { second };
+                    lines = lines.iter().flat_map(|line| answers(protocol, &[line])).collect();
+                }
+                assert!(lines.is_empty(), "{first:?} {second:?} {seed}: {lines:?}");
+            }
+        }
+    }
+}
+
+/// A line's protocol is the same whether or not a call was out when it came.
+#[test]
+fn g_06_the_protocol_does_not_depend_on_a_running_call() {
+    let invalid = r#"{"jsonrpc":"2.0","id":4,"method":7}"#;
+    for (lines, expected) in [
+        (format!("{{\"op\":\"session\"}}\n{invalid}\n{{\n"), "-32700"),
+        (format!("{invalid}\n{{\"op\":\"session\"}}\n{{\n"), "bad_request"),
+    ] {
+        let call = "{\"op\":\"session\"}\n";
+        for running in [false, true] {
+            let (mut request, mut reply) = ([0; 2048], [0; 2048]);
+            let module = Module::default();
+            let memory = Memory { request: &mut request, reply: &mut reply };
+            let mut engine = Engine::new(module.manifest(), memory).unwrap();
+            let mut all = Vec::new();
+            let text = if running { format!("{call}{lines}") } else { lines.clone() };
+            engine.space()[..text.len()].copy_from_slice(text.as_bytes());
+            engine.commit(text.len());
+            loop {
+                match engine.step() {
+                    Step::Read => break,
+                    Step::Write(line) => all.push(String::from_utf8(line.to_vec()).unwrap()),
+                    Step::Run(mut run) => {
+                        while let Some(line) = run.background.answer(&mut [0; 600]) {
+                            all.push(String::from_utf8(line.to_vec()).unwrap());
+                        }
+                        engine.complete(Ok(Outcome::DONE));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(all.iter().any(|line| line.contains(expected)), "running: {running}, {lines}{all:?}");
+        }
+    }
+}
+
+/// A refusal that does not fit the reply region is an error that says so, and never an empty line.
+#[test]
+fn g_15_a_refusal_always_fits() {
+    let source = "\\u0001".repeat(64);
+    let line = format!(
+        r#"{{"protocol_version":1,"tool":"session","capability_context":{{"guarantees":{{"no_subprocess":true}},"sources":{{"no_subprocess":"{source}"}}}}}}"#
+    );
+    for size in [600, 700, 800, 2048] {
+        let (mut request, mut reply) = ([0; 2048], vec![0; size]);
+        let module = Module::default();
+        let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+        let answered = steps(&mut engine, &format!("{line}\n"));
+        assert_eq!(answered.len(), 1);
+        let json: serde_json::Value = serde_json::from_str(&answered[0]).unwrap();
+        assert_eq!((&json["ok"], &json["protocol_version"]), (&false.into(), &1.into()), "{size}: {json}");
+        let kind = json["error"]["type"].as_str().unwrap();
+        assert!(matches!(kind, "MemoryError" | "CapabilityViolation"), "{json}");
+        assert!(answered[0].len() <= size);
+    }
+}
+
+/// Bytes may be read between an event's acknowledgement and its run.
+#[test]
+fn g_15_an_acknowledged_event_survives_a_read() {
+    let (mut request, mut reply) = ([0; 2048], [0; 2048]);
+    let module = Module::default();
+    let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let event = format!("{EVENT}\n");
+    engine.space()[..event.len()].copy_from_slice(event.as_bytes());
+    engine.commit(event.len());
+    assert!(matches!(engine.step(), Step::Write(_)));
+    let more = "{\"op\":\"health\"}\n";
+    engine.space()[..more.len()].copy_from_slice(more.as_bytes());
+    engine.commit(more.len());
+    let Step::Run(run) = engine.step() else { panic!("the event runs") };
+    assert!(matches!(run.work, rigline::engine::Work::Event(_)));
+    engine.complete(Ok(Outcome::DONE));
+    assert!(matches!(engine.step(), Step::Write(b"{\"status\":\"ok\"}\n")));
+}
+
+/// Any JSON may be an id in Amplifier. A CR between its tokens would end the line for a peer on a serial line.
+#[test]
+fn g_16_no_cr_in_an_echoed_id() {
+    let answered = answers(None, &["{\"op\":\"health\",\"id\":{\"a\":\r[1,\r 2]}}"]);
+    assert_eq!(answered, [r#"{"id":{"a":[1, 2]},"status":"ok"}"#]);
+}
+
+/// What a handler of events logs takes the route of its protocol's logs.
+#[test]
+fn g_15_logs_within_an_event() {
+    let (mut request, mut reply, mut log) = ([0; 2048], [0; 2048], [0; 512]);
+    let mut module = Module::default();
+    let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
+    let mut pipe = Pipe::new(format!("{EVENT}\n").as_bytes());
+    let clock = Aside::default();
+    serve(&mut module, &mut engine, &mut pipe, Transport::Process, &mut log, &clock).unwrap();
+    assert_eq!(*clock.0.borrow(), ["warn: an event came"]);
+    assert_eq!(pipe.output, b"{\"id\":9,\"ok\":true,\"result\":{}}\n");
+}
+
+/// One name twice is an error of the extension, and never a reply with duplicate members.
+#[test]
+fn g_16_an_output_name_twice() {
+    struct Twice(&'static [&'static str]);
+    impl Extension for Twice {
+        fn manifest(&self) -> &'static Manifest {
+            const MANIFEST: Manifest =
+                Manifest::new("twice", "1.0.0").operations(&[Operation::new("go", Schema::OBJECT)]);
+            &MANIFEST
+        }
+
+        async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+            for (at, name) in self.0.iter().enumerate() {
+                let _ = cx.output(name, &["a,b\":", "c"][at % 2]);
+            }
+            cx.done("done")
+        }
+    }
+    let lines = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","context":{}}}"#,
+        r#"{"op":"go"}"#,
+        r#"{"protocol_version":1,"tool":"go"}"#,
+    ];
+    for (names, fails) in [
+        (&["a", "b", "c", "aa", "ab", "ba", "\"", "\\"][..], false),
+        (&["a", "b", "a"], true),
+        (&["\u{e9}\"", "x", "\u{e9}\""], true),
+    ] {
+        for answer in answers_of(&mut Twice(names), None, &lines) {
+            let json: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(answer.contains("two outputs have the same name"), fails, "{answer}");
+            assert_eq!(json.get("error").is_some(), fails, "{answer}");
+        }
+    }
+}
+
+/// The real engine writes a flow's decimals as strings: where a number is wanted, namel3ss's are accepted, digit by digit.
+#[test]
+fn o_05_numeric_strings_are_numbers_in_namel3ss() {
+    #[derive(serde::Deserialize)]
+    struct Inner {
+        limits: [f64; 2],
+    }
+    #[derive(serde::Deserialize)]
+    struct Args<'a> {
+        max: rigline::json::Decimal<3>,
+        samples: u16,
+        large: u64,
+        ratio: Option<f32>,
+        name: &'a str,
+        inner: Inner,
+    }
+    struct Takes;
+    impl Extension for Takes {
+        fn manifest(&self) -> &'static Manifest {
+            const MANIFEST: Manifest =
+                Manifest::new("takes", "1.0.0").operations(&[Operation::new("go", Schema::OBJECT)]);
+            &MANIFEST
+        }
+
+        async fn call(&mut self, mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+            let Args { max, samples, large, ratio, name, inner } = call.args()?;
+            cx.done(format_args!("{max} {samples} {large} {ratio:?} {name} {:?}", inner.limits))
+        }
+    }
+    let numbers = r#"{"max":"3.465","samples":"16","large":"18446744073709551615","ratio":"0.5","name":"12","inner":{"limits":["-1e3",2]}}"#;
+    let line = |payload: &str| format!(r#"{{"protocol_version":1,"tool":"go","payload":{payload}}}"#);
+    assert_eq!(
+        answers_of(&mut Takes, None, &[&line(numbers)]),
+        [
+            r#"{"ok":true,"protocol_version":1,"result":{"message":"3.465 16 18446744073709551615 Some(0.5) 12 [-1000.0, 2.0]"}}"#
+        ]
+    );
+    for (from, to, fault) in [
+        ("\"16\"", "\"70000\"", "samples: expected an integer from 0 to 65535"),
+        ("\"16\"", "\"1.5\"", "samples: expected an integer"),
+        ("\"16\"", "\" 16\"", "samples: expected an integer"),
+        ("\"16\"", "\"\"", "samples: expected an integer"),
+        ("\"16\"", "\"0x10\"", "samples: expected an integer"),
+        ("\"3.465\"", "\"3.4655\"", "max: expected"),
+        ("\"3.465\"", "\"three\"", "max: expected"),
+        ("\"-1e3\"", "\"NaN\"", "inner.limits[0]: expected a number"),
+    ] {
+        let answer = &answers_of(&mut Takes, None, &[&line(&numbers.replace(from, to))])[0];
+        assert!(answer.contains("ValueError") && answer.contains(fault), "{to}: {answer}");
+    }
+    // The other protocols have no such excuse.
+    for line in [
+        format!(r#"{{"op":"go","args":{numbers}}}"#),
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"go","args":{numbers},"context":{{}}}}}}"#
+        ),
+    ] {
+        let answer = &answers_of(&mut Takes, None, &[&line])[0];
+        assert!(answer.contains("args.max: expected"), "{answer}");
+    }
 }

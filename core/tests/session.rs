@@ -124,3 +124,15 @@ fn one_shot_mode() {
         "#,
     );
 }
+
+/// An empty request region could be read into without end: it is refused at the start.
+#[test]
+fn g_16_an_empty_request_region_is_refused() {
+    use rigline::engine::{Engine, Memory, TooSmall};
+    let refused = |request: &mut [u8], size: usize| {
+        Engine::new(&common::MANIFEST, Memory { request, reply: &mut vec![0; size] }).err()
+    };
+    assert_eq!(refused(&mut [], 600), Some(TooSmall::Request));
+    assert_eq!(refused(&mut [0], 559), Some(TooSmall::Reply { size: 559 }));
+    assert_eq!(refused(&mut [0], 560), None);
+}

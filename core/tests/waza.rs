@@ -185,3 +185,83 @@ fn what_is_wrong_is_told() {
         }
     });
 }
+
+/// A board whose evals and tasks are many, and whose first task fails without a word.
+struct Many;
+
+const TASK: BoardTask = BoardTask::new("t", "T", "A task");
+const MANY: &[BoardEval] = &[BoardEval::new("many", "rig", "1.0.0", &[TASK; 40]); 20];
+
+impl Extension for Many {
+    fn manifest(&self) -> &'static Manifest {
+        const MANIFEST: Manifest = Manifest::new("many", "1.0.0");
+        &MANIFEST
+    }
+
+    async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        cx.done("")
+    }
+
+    async fn run_task(&mut self, _: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        match task {
+            0 => Err(Failure::new(FailureKind::Failed, "")),
+            1 => cx.failed("the text"),
+            _ => Ok(Outcome::DONE),
+        }
+    }
+}
+
+/// A clock that never wakes a blocking driver: as `wfi` where no interrupt comes.
+struct Asleep;
+
+impl rigline::Clock for Asleep {
+    fn now(&self) -> rigline::Instant {
+        rigline::Instant::default()
+    }
+
+    fn idle(&self) {
+        panic!("it would sleep for ever");
+    }
+}
+
+fn by_the_blocking_driver(lines: &str) -> Vec<String> {
+    let (mut request, mut reply, mut log) = (vec![0; 4096], vec![0; 8192], [0; 600]);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let mut engine = Engine::new(Many.manifest(), memory).unwrap().with_evals(MANY);
+    let mut pipe = common::Pipe::new(lines.as_bytes());
+    rigline::serve::blocking::serve(&mut Many, &mut engine, &mut pipe, Transport::Process, &mut log, &Asleep).unwrap();
+    String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn g_15_lists_are_whole() {
+    let lines =
+        by_the_blocking_driver(&(request(1, "eval.list", "{}") + &request(2, "task.list", r#"{"path":"many"}"#)));
+    for (line, member, count) in [(&lines[0], "evals", 20), (&lines[1], "tasks", 40)] {
+        let json: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(json["result"][member].as_array().unwrap().len(), count, "{line}");
+    }
+}
+
+/// A run on a board ends although nothing wakes its driver, and a failure without a text is logged too.
+#[test]
+fn g_15_a_run_needs_no_waker() {
+    let lines = by_the_blocking_driver(&request(1, "eval.run", r#"{"path":"many"}"#));
+    assert!(lines.last().unwrap().contains("eval.complete"), "{lines:?}");
+    let errors: Vec<_> = lines.iter().filter(|line| line.contains(r#""level":"error""#)).collect();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+}
+
+/// Only logs may be dropped by a transport that nobody reads: how a run ended must arrive.
+#[test]
+fn g_16_a_notification_is_not_always_a_log() {
+    for (line, is_log) in [
+        (r#"{"jsonrpc":"2.0","method":"log","params":{}}"#, true),
+        (r#"{"jsonrpc":"2.0","method":"eval.log","params":{}}"#, true),
+        (r#"{"jsonrpc":"2.0","method":"eval.complete","params":{}}"#, false),
+        (r#"{"jsonrpc":"2.0","method":"eval.progress","params":{}}"#, false),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, false),
+    ] {
+        assert_eq!(rigline::rpc::is_log_line(line.as_bytes()), is_log, "{line}");
+    }
+}

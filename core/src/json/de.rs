@@ -55,7 +55,8 @@
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod float;
 
-use super::{number, raw::RAW_TOKEN, view::escape, write::Writer};
+use super::raw::{NUMBER_TOKEN, RAW_TOKEN};
+use super::{number, view::escape, write::Writer};
 use core::{fmt, mem};
 use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected,
@@ -73,18 +74,20 @@ pub const MAX_PATH: usize = 3;
 /// The text is consumed: string escapes are decoded where they stand. Text that was never checked is safe too (an
 /// error or some value, never a panic), but not every fault in it is found.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, DecodeError> {
-    from_checked_or(text, |error| error)
+    from_checked_or(text, false, |error| error)
 }
 
 /// [`from_checked`] with an error made of its own: in one place, whatever the type. A handler's stack need not hold what
-/// decoding takes.
+/// decoding takes. With `numeric_strings`, a string whose text is a number is accepted where a number is expected.
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
     text: &'de mut [u8],
+    numeric_strings: bool,
     otherwise: fn(DecodeError) -> E,
 ) -> Result<T, E> {
     let mut decoder = Decoder {
         rest: text,
+        numeric_strings,
         depth: MAX_DEPTH,
         path: [Segment::ANY_KEY; MAX_PATH],
         segments: 0,
@@ -553,6 +556,7 @@ impl de::Error for Fault {
 /// Tokens are split off the front, so that each string is the only owner of its bytes and can be decoded in place.
 struct Decoder<'de> {
     rest: &'de mut [u8],
+    numeric_strings: bool,
     depth: u8,
     path: [Segment; MAX_PATH],
     segments: u8,
@@ -709,8 +713,23 @@ impl<'de> Decoder<'de> {
                 self.last = Last::Text(text);
                 Ok(text)
             }
+            b'"' if self.numeric_strings => self.number_in_string(what),
             _ => Err(Fault::Expected(what)),
         }
+    }
+
+    /// The number that is the text of the string at hand.
+    #[cold]
+    #[inline(never)]
+    fn number_in_string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
+        let inside = self.rest.get(1..).unwrap_or_default();
+        let length = inside.iter().position(|byte| *byte == b'"').ok_or(Fault::NotJson)?;
+        if number::Digits::new(inside.get(..length).unwrap_or_default()).is_none() {
+            return Err(Fault::Expected(what));
+        }
+        let text = self.take(length.wrapping_add(2)).and_then(|text| text.get(1..=length)).ok_or(Fault::NotJson)?;
+        self.last = Last::Text(text);
+        Ok(text)
     }
 
     fn digits(&mut self, what: &'static str) -> Result<number::Digits<'de>, Fault> {
@@ -995,6 +1014,14 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             let text = super::raw::drop_line_breaks(self.raw().ok_or(Fault::NotJson)?);
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
+        } else if name == NUMBER_TOKEN {
+            let text = if self.peek() == Some(b'"') && self.numeric_strings {
+                self.number("a number")?
+            } else {
+                self.raw().ok_or(Fault::NotJson)?
+            };
+            self.last = Last::Text(text);
+            visitor.visit_borrowed_bytes(text)
         } else {
             visitor.visit_newtype_struct(self)
         }
@@ -1268,7 +1295,11 @@ impl<'de> Deserializer<'de> for Name<'de> {
     #[allow(clippy::inline_always)] // As above.
     #[inline(always)]
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
-        if name == RAW_TOKEN { Err(Fault::Unexpected("a member name")) } else { visitor.visit_newtype_struct(self) }
+        if name == RAW_TOKEN || name == NUMBER_TOKEN {
+            Err(Fault::Unexpected("a member name"))
+        } else {
+            visitor.visit_newtype_struct(self)
+        }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -1354,7 +1385,11 @@ impl<'de> Deserializer<'de> for Nothing {
     #[allow(clippy::inline_always)] // As above.
     #[inline(always)]
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
-        if name == RAW_TOKEN { visitor.visit_borrowed_bytes(b"{}") } else { visitor.visit_newtype_struct(self) }
+        if name == RAW_TOKEN || name == NUMBER_TOKEN {
+            visitor.visit_borrowed_bytes(b"{}")
+        } else {
+            visitor.visit_newtype_struct(self)
+        }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

@@ -1,6 +1,7 @@
 //! Fixed-point decimal numbers: volts and amperes without floating-point code.
 
-use super::{number::Digits, raw::RAW_TOKEN};
+use super::number::Digits;
+use super::raw::{NUMBER_TOKEN, RAW_TOKEN};
 use core::{fmt, str::FromStr};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -171,7 +172,7 @@ impl<const PLACES: u8> Serialize for Decimal<PLACES> {
 impl<'de, const PLACES: u8> Deserialize<'de> for Decimal<PLACES> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            deserializer.deserialize_newtype_struct(RAW_TOKEN, Number::<PLACES>)
+            deserializer.deserialize_newtype_struct(NUMBER_TOKEN, Number::<PLACES>)
         } else {
             i32::deserialize(deserializer).map(Self)
         }

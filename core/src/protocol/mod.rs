@@ -83,7 +83,10 @@ impl Protocol {
             out.byte(b'{');
             if !id.is_empty() {
                 out.raw(b"\"id\":");
-                out.raw(id);
+                // Any JSON may be an id here. A CR between its tokens would end the line for a reader on a serial line.
+                for piece in id.split(|byte| *byte == b'\r') {
+                    out.raw(piece);
+                }
                 out.byte(b',');
             }
         }

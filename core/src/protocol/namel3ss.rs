@@ -214,7 +214,7 @@ fn required(guarantees: &[u8]) -> impl Iterator<Item = Guarantee> {
     })
 }
 
-/// Writes a refusal, whole.
+/// Writes a refusal behind the head of its reply.
 pub(crate) fn write_refusal(
     out: &mut Writer<'_>,
     refusal: Refusal,
@@ -222,7 +222,7 @@ pub(crate) fn write_refusal(
     spans: Spans<'_>,
     manifest: &Manifest,
 ) {
-    out.raw(b"{\"ok\":false,\"protocol_version\":");
+    out.raw(b"\"ok\":false,\"protocol_version\":");
     out.raw(spans.version(text));
     out.raw(b",\"error\":{\"type\":\"");
     out.raw(match refusal {

@@ -70,6 +70,7 @@ pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
         stop: pin!(stop),
         send_log,
         safety: Safety::Unasked,
+        carry: None,
     };
     let result = shell.serve(extension, engine).await;
     let safety = shell.safety;
@@ -89,6 +90,8 @@ struct Shell<'a, R, W, S> {
     stop: Pin<&'a mut S>,
     send_log: &'a dyn Fn(&[u8]) -> bool,
     safety: Safety,
+    /// A byte that was read while there was no room for it.
+    carry: Option<u8>,
 }
 
 /// What is known of the extension's state.
@@ -119,6 +122,13 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         loop {
             match engine.next() {
                 Next::Read if stopped => return Ok(End::Stopped),
+                Next::Read if self.carry.is_some() => {
+                    let byte = self.carry.take().unwrap_or_default();
+                    if let Some(place) = engine.space().first_mut() {
+                        *place = byte;
+                        engine.commit(1);
+                    }
+                }
                 Next::Read => match unless(self.stop.as_mut(), self.reader.read(engine.space())).await {
                     None => return Ok(End::Stopped),
                     Some(Ok(0)) if self.kind == Transport::Wire => return Ok(End::Input),
@@ -173,13 +183,18 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         result: &mut Result<Outcome, Failure>,
     ) -> Result<bool, ServeError<R::Error>> {
         let Some(Run { work, scratch, background }) = engine.run() else { return Ok(false) };
-        let Self { reader, writer, kind, clock, queue, stop, send_log, safety, .. } = self;
+        let Self { reader, writer, kind, clock, queue, stop, send_log, safety, carry } = self;
         let clock = *clock;
         let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
         let mut sink = QueueSink { queue, send_log: *send_log, held: None };
         let mut cx = Context::new(scratch, &mut sink, clock, deadline);
-        let around = Around { over: Cell::new(false), ended: Cell::new(false), nudged: Cell::new(false) };
+        let around = Around {
+            over: Cell::new(false),
+            ended: Cell::new(false),
+            nudged: Cell::new(false),
+            carry: Cell::new(*carry),
+        };
         let mut ran = Ran::Stopped;
         let mut outside = pin!(around.call(background, *reader, *writer, queue, *kind));
         let mut lost = None;
@@ -228,6 +243,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
             None => poll_fn(|task| around.poll(outside.as_mut(), task)).await,
         };
         end?;
+        *carry = around.carry.get();
         *input_ended = around.ended.get();
         Ok(ran == Ran::Stopped)
     }
@@ -241,6 +257,9 @@ struct Around {
     ended: Cell<bool>,
     /// Something was answered.
     nudged: Cell<bool>,
+    /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
+    /// byte is read when the request region is full.
+    carry: Cell<Option<u8>>,
 }
 
 impl Around {
@@ -267,16 +286,28 @@ impl Around {
             if self.ended.get() && kind == Transport::Wire || self.over.get() && queue.is_empty() {
                 return Ok(());
             }
-            let read = {
-                let space = background.space();
-                let has_space = !space.is_empty() && !self.ended.get();
+            let mut extra = [0];
+            let (read, is_full) = {
+                let mut space = background.space();
+                if let (Some(byte), Some(place)) = (self.carry.get(), space.first_mut()) {
+                    *place = byte;
+                    self.carry.set(None);
+                    background.commit(1);
+                    continue;
+                }
+                let is_full = space.is_empty();
+                if is_full {
+                    space = &mut extra;
+                }
+                let may_read = !self.ended.get() && self.carry.get().is_none();
                 let mut read = pin!(reader.read(space));
-                poll_fn(|task| match () {
+                let read = poll_fn(|task| match () {
                     () if self.over.get() || !queue.is_empty() => Poll::Ready(None),
-                    () if has_space => read.as_mut().poll(task).map(Some),
+                    () if may_read => read.as_mut().poll(task).map(Some),
                     () => Poll::Pending,
                 })
-                .await
+                .await;
+                (read, is_full)
             };
             match read {
                 None => {}
@@ -284,6 +315,7 @@ impl Around {
                     self.ended.set(true);
                     background.finish();
                 }
+                Some(Ok(_)) if is_full => self.carry.set(extra.first().copied()),
                 Some(Ok(count)) => background.commit(count),
                 Some(Err(error)) => flush_if_interrupted(writer, error).await?,
             }
@@ -463,6 +495,10 @@ impl LogSink for QueueSink<'_, '_> {
 
     fn withdraw(&mut self) {
         self.put_back();
+    }
+
+    fn is_queue(&self) -> bool {
+        true
     }
 
     fn capacity(&self) -> usize {

@@ -3,9 +3,11 @@
 
 use core::cell::Cell;
 
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
 use super::{
-    Complete, Error, Eval, EvalList, EvalService, EvalSummary, Event, Progress, Reply, RunRequest, RunState, Started,
-    Status, Summary, Task, TaskList, TaskSummary, Validation, Verdict,
+    Complete, Error, Eval, EvalService, EvalSummary, Event, Progress, Reply, RunRequest, RunState, Started, Status,
+    Summary, Task, TaskSummary, Validation, Verdict,
 };
 use crate::Extension;
 use crate::context::{Context, Level};
@@ -14,9 +16,6 @@ use crate::json::view::Text;
 
 /// How many runs are remembered. A new one takes the place of the oldest that has ended.
 pub const RUNS: usize = 4;
-
-/// The most evals that are listed and tasks an eval may have.
-pub const MOST: usize = 16;
 
 /// An eval that is part of an extension.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +29,7 @@ pub struct BoardEval {
     pub skill: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// Its tasks, at most [`MOST`].
+    /// Its tasks.
     pub tasks: &'static [BoardTask],
 }
 
@@ -156,19 +155,13 @@ impl Evals {
 
 impl EvalService for &Evals {
     fn list<'a>(&'a mut self, _: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
-        let mut memory = [EvalSummary::default(); MOST];
-        let mut count = 0;
-        for (eval, place) in self.known.iter().zip(&mut memory) {
-            *place = EvalSummary {
-                path: Some(eval.path),
-                name: Some(eval.name),
-                skill: Some(eval.skill),
-                version: Some(eval.version),
-                ..EvalSummary::default()
-            };
-            count += 1;
-        }
-        reply.send(&EvalList { evals: memory.get(..count), ..EvalList::default() });
+        reply.send(&List("evals", self.known, |eval: &BoardEval| EvalSummary {
+            path: Some(eval.path),
+            name: Some(eval.name),
+            skill: Some(eval.skill),
+            version: Some(eval.version),
+            ..EvalSummary::default()
+        }));
         Ok(())
     }
 
@@ -193,18 +186,12 @@ impl EvalService for &Evals {
 
     fn tasks<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let (_, eval) = self.find(path)?;
-        let mut memory = [TaskSummary::default(); MOST];
-        let mut count = 0;
-        for (task, place) in eval.tasks.iter().zip(&mut memory) {
-            *place = TaskSummary {
-                id: Some(task.id),
-                name: Some(task.name),
-                description: Some(task.description),
-                ..TaskSummary::default()
-            };
-            count += 1;
-        }
-        reply.send(&TaskList { tasks: memory.get(..count), ..TaskList::default() });
+        reply.send(&List("tasks", eval.tasks, |task: &BoardTask| TaskSummary {
+            id: Some(task.id),
+            name: Some(task.name),
+            description: Some(task.description),
+            ..TaskSummary::default()
+        }));
         Ok(())
     }
 
@@ -259,6 +246,25 @@ impl EvalService for &Evals {
         }
         started(entry.number, entry.stage.state(), reply);
         Ok(())
+    }
+}
+
+/// An object with one member, whose value is the list of what the function makes of each item: a list of any length
+/// without memory of its own.
+struct List<I: 'static, F>(&'static str, &'static [I], F);
+
+impl<I, T: Serialize, F: Fn(&I) -> T> Serialize for List<I, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Items<'l, I: 'static, F>(&'l List<I, F>);
+        impl<I, T: Serialize, F: Fn(&I) -> T> Serialize for Items<'_, I, F> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let List(_, items, make) = self.0;
+                serializer.collect_seq(items.iter().map(make))
+            }
+        }
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry(self.0, &Items(self))?;
+        map.end()
     }
 }
 
@@ -325,7 +331,7 @@ pub(crate) async fn run<E: Extension>(extension: &mut E, run: Run<'_>, cx: &mut 
             }
             Some(Ok(_)) => Verdict::Passed,
             Some(Err(failure)) => {
-                if !failure.is_written() {
+                if !failure.is_logged() {
                     cx.log(Level::Error, failure);
                 }
                 Verdict::Failed

@@ -16,7 +16,7 @@
 
 mod board;
 
-pub use board::{BoardEval, BoardTask, MOST, RUNS, Run};
+pub use board::{BoardEval, BoardTask, RUNS, Run};
 pub(crate) use board::{Evals, run as run_eval};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
