@@ -31,6 +31,30 @@
 //! users of this machine are refused where the system tells whose a connection is, unless they are
 //! [allowed](Options::any_user). Against all other programs there is the [token](Options::token).
 //!
+//! # Example
+//! ```no_run
+//! use rigline::{Context, Failure, Outcome};
+//! use rigline_std::http::{Options, Server, Token};
+//!
+//! struct Greeter;
+//!
+//! #[rigline::extension(name = "greeter", version = "1.0.0", description = "Says hello")]
+//! impl Greeter {
+//!     /// Say hello.
+//!     #[operation]
+//!     fn hello(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+//!         cx.done("hello")
+//!     }
+//! }
+//!
+//! fn main() -> std::io::Result<()> {
+//!     let options = Options::amplifier().token(Token::from_file("token.txt")?).queue(64);
+//!     let server = Server::bind("127.0.0.1:0", options)?;
+//!     println!("http://{}", server.address()?);
+//!     server.run(|_| Greeter)
+//! }
+//! ```
+//!
 //! # How it runs
 //! The extension lives on a thread of its own, and takes requests one at a time from a queue of
 //! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished. A client

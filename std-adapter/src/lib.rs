@@ -1,33 +1,36 @@
 //! Runs [`rigline`] extensions on a desktop.
 //!
 //! A desktop extension is a program that reads requests from its standard input and writes replies and logs to its
-//! standard output. All that its `main` needs is [`stdio::serve`]:
+//! standard output. [`stdio::serve`] is all that its `main` needs:
 //!
 //! ```no_run
-//! use std::process::ExitCode;
+//! use rigline::{Context, Failure, Outcome, Params};
 //!
-//! use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+//! #[derive(Params)]
+//! struct Greet<'a> {
+//!     /// The name to greet.
+//!     name: &'a str,
+//! }
 //!
 //! struct Greeter;
 //!
-//! impl Extension for Greeter {
-//!     fn manifest(&self) -> &'static Manifest {
-//!         const MANIFEST: Manifest =
-//!             Manifest::new("greeter", "1.0.0").operations(&[Operation::new("greet", Schema::OBJECT)]);
-//!         &MANIFEST
-//!     }
-//!
-//!     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+//! #[rigline::extension(name = "greeter", version = "1.0.0", description = "Says hello")]
+//! impl Greeter {
+//!     /// Greet somebody.
+//!     #[operation]
+//!     async fn greet(&mut self, args: Greet<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
 //!         cx.info("thinking of a greeting");
 //!         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-//!         cx.done("hello")
+//!         cx.done(format_args!("Hello, {}!", args.name))
 //!     }
 //! }
 //!
-//! fn main() -> ExitCode {
+//! fn main() -> std::process::ExitCode {
 //!     rigline_std::stdio::serve(Greeter)
 //! }
 //! ```
+//!
+//! [`guide`] has a chapter for each further question, from arguments to boards.
 //!
 //! # Features
 //! - `http`: [`http`](mod@http), an extension behind HTTP, for Amplifier and namel3ss hosts.
@@ -53,6 +56,7 @@ pub mod clock;
 pub mod eval;
 #[cfg(feature = "host")]
 pub mod files;
+pub mod guide;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "http")]

@@ -4,6 +4,30 @@
 //! A [`Proxy`] holds the extension. It connects when the first request needs it, and anew after a loss. [`Proxy::serve`]
 //! serves one caller over a pair of streams, as a gevals extension does; it may run for several callers at once.
 //!
+//! # Example
+//! A program, served to several TCP clients:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use rigline_std::host::Options;
+//! use rigline_std::proxy::{Limits, Proxy, Transport};
+//! use tokio::net::TcpListener;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let proxy = Proxy::new("exec:./greeter".parse()?, Options::default(), Limits::default());
+//! let listener = TcpListener::bind("127.0.0.1:7000").await?;
+//! loop {
+//!     let (stream, _) = listener.accept().await?;
+//!     let proxy = Arc::clone(&proxy);
+//!     tokio::spawn(async move {
+//!         let (reader, writer) = stream.into_split();
+//!         proxy.serve(reader, writer, Transport::Socket).await
+//!     });
+//! }
+//! # }
+//! ```
+//!
 //! # Who gets what
 //! - Calls take turns, in the order in which they came. Logs go to the caller whose call runs, or ran last.
 //! - Ids, arguments and results pass as they are. Faulty requests are answered here.
