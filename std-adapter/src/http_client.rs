@@ -171,8 +171,7 @@ async fn exchange(url: &str, token: Option<&str>, body: Option<Vec<u8>>, limit: 
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
     let body = Full::new(Bytes::from(body.unwrap_or_default()));
-    let request =
-        request.body(body).map_err(|error| HttpError::Broken { reason: error.to_string() })?;
+    let request = request.body(body).map_err(|error| HttpError::Broken { reason: error.to_string() })?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         let (head, mut body) = response.into_parts();

@@ -349,7 +349,7 @@ pub async fn unread() {
             return;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Some hosts give socket pairs instead of pipes: Node.js does. A socket whose peer has left something unread is reset.

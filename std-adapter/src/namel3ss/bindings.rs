@@ -225,7 +225,8 @@ impl Pack {
         let Some(manifest) = read("pack.yaml") else { return false };
         let Some(verification) = read("verification.json") else { return false };
         let Ok(verification) = serde_json::from_str::<Verification>(&verification) else { return false };
-        let is_same = |said: &Option<String>, known: &str| said.as_deref().is_none_or(|said| said.is_empty() || said == known);
+        let is_same =
+            |said: &Option<String>, known: &str| said.as_deref().is_none_or(|said| said.is_empty() || said == known);
         verification.verified
             && verification.digest == digest(&manifest, read("tools.yaml").as_deref())
             && is_same(&verification.pack_id, &self.id)
@@ -239,9 +240,12 @@ fn digest(manifest: &str, tools: Option<&str>) -> String {
     use sha2::{Digest as _, Sha256};
     let unsigned = |line: &&str| {
         let key = line.split(':').next().unwrap_or_default().trim();
-        line.starts_with(char::is_whitespace) || !line.contains(':') || !["signer_id", "signed_at", "digest"].contains(&key)
+        line.starts_with(char::is_whitespace)
+            || !line.contains(':')
+            || !["signer_id", "signed_at", "digest"].contains(&key)
     };
-    let normal = |lines: Vec<&str>| lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n").trim().to_owned();
+    let normal =
+        |lines: Vec<&str>| lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n").trim().to_owned();
     let mut text = normal(lines(manifest).filter(unsigned).collect());
     if let Some(tools) = tools {
         text.push('\n');

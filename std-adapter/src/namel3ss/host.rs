@@ -323,7 +323,8 @@ const BUILT_IN: [&str; 13] = [
 
 /// The folder that the package namel3ss of the Python in `PATH` stands in, if it has one.
 async fn package_root() -> Option<PathBuf> {
-    const SCRIPT: &str = "import importlib.util as u, pathlib as p\nprint(p.Path(u.find_spec('namel3ss').origin).parent.parent)";
+    const SCRIPT: &str =
+        "import importlib.util as u, pathlib as p\nprint(p.Path(u.find_spec('namel3ss').origin).parent.parent)";
     for python in ["python3", "python"] {
         let program = Program {
             program: python.as_ref(),
@@ -525,6 +526,7 @@ impl Run<'_> {
     }
 
     fn judge_handshake(&self, answer: &[u8], trace: &mut Trace) -> Result<Option<ToolError>, RunError> {
+        let answer = answer.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(answer);
         let answer: Value = serde_json::from_slice(answer)
             .map_err(|error| RunError::Handshake { reason: format!("it is not JSON: {error}") })?;
         if !answer.is_object() {

@@ -138,8 +138,8 @@ impl Project {
         let mut unavailable = BTreeMap::new();
         packs.retain(|(source, pack)| {
             let is_enabled = chosen.enabled_packs.contains(&pack.id) && !chosen.disabled_packs.contains(&pack.id);
-            let is_used = *source == Source::BuiltinPack
-                || (is_enabled || pack.folder.starts_with(&local)) && pack.is_verified();
+            let is_used =
+                *source == Source::BuiltinPack || (is_enabled || pack.folder.starts_with(&local)) && pack.is_verified();
             if !is_used {
                 unavailable.extend(pack.tools.iter().map(|tool| (tool.clone(), pack.id.clone())));
             }

@@ -36,7 +36,9 @@ pub enum RunError {
         suggestion: Option<String>,
     },
     /// The tool is in a pack that is not verified or not enabled: it is not run.
-    #[error("the tool {tool:?} is provided by the pack {pack}, which is not verified or not enabled; run `n3 packs verify {pack}`, then `n3 packs enable {pack}`")]
+    #[error(
+        "the tool {tool:?} is provided by the pack {pack}, which is not verified or not enabled; run `n3 packs verify {pack}`, then `n3 packs enable {pack}`"
+    )]
     UnavailablePack {
         /// The tool's name.
         tool: String,

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rigline_std::target::{Exec, Target};
+use rigline_std::{files, process};
 
 use crate::connect::{self, Failure};
-use crate::files;
 
 /// Write a program that a gevals host can start without arguments, and that runs TARGET
 ///
@@ -92,7 +92,7 @@ impl Namel3ssArguments {
 }
 
 fn this() -> Result<String, Failure> {
-    let this = std::env::current_exe().map_err(|error| Failure::usage(error.to_string()))?;
+    let this = process::this_path().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(this.to_string_lossy().into_owned())
 }
 

@@ -213,7 +213,7 @@ impl Decoder {
 
     fn namel3ss(&mut self, is_received: bool, json: Json<'_>, fault: &mut Fault) -> String {
         if json.get("ok").is_none() && !is_received {
-            if json.get("protocol_version").map(|version| version.as_str() != "1") != Some(false) {
+            if json.get("protocol_version").is_none_or(|version| version.as_str() != "1") {
                 fault.is("protocol_version: expected 1");
             }
             if json.get("payload").is_none_or(|payload| payload.kind() != Kind::Object) {
