@@ -19,5 +19,5 @@ echo "first-hour: cargo test took $((SECONDS - from)) s, target has $(du -sm tar
 .ci/one-build.sh
 .ci/readme.sh
 cargo test -p rigline-std --doc guide
-cargo run -q -- new greeter --dir "$place" 2>/dev/null || (cd "$place" && "$place/rigline/target/debug/rigline" new greeter)
+(cd "$place" && rigline/target/debug/rigline new greeter && cd greeter && cargo test)
 echo "first-hour: passed"

@@ -54,7 +54,8 @@ impl Emulator {
             Err(missing) => {
                 assert!(env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{missing}");
                 // Once a program: dozens of tests skip for the same reason. Not eprintln!, which the test harness captures.
-                SKIPPED.call_once(|| drop(writeln!(std::io::stderr(), "skipped, the emulated board's tests: {missing}")));
+                SKIPPED
+                    .call_once(|| drop(writeln!(std::io::stderr(), "skipped, the emulated board's tests: {missing}")));
                 return None;
             }
         };

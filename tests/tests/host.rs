@@ -133,7 +133,12 @@ fn n_04_an_unplugged_board_ends_the_call_in_flight() {
 #[test]
 fn n_04_help_needs_neither_node_nor_an_image() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_emulator"));
-    let shown = command.arg("--help").env("RIGLINE_NODE", "/no/such/node").env("RIGLINE_FIRMWARE_DIR", "/no/such").output().unwrap();
+    let shown = command
+        .arg("--help")
+        .env("RIGLINE_NODE", "/no/such/node")
+        .env("RIGLINE_FIRMWARE_DIR", "/no/such")
+        .output()
+        .unwrap();
     assert!(shown.status.success(), "{shown:?}");
     assert!(String::from_utf8_lossy(&shown.stdout).contains("usage: cargo emulator"), "{shown:?}");
 }
@@ -151,8 +156,12 @@ fn n_04_a_wrong_image_or_option_is_named_before_anything_is_built() {
         (&["rig"], 1, "the emulator needs Node.js"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_emulator"));
-        let refused =
-            command.args(arguments).env("RIGLINE_NODE", "/no/such/node").env("RIGLINE_FIRMWARE_DIR", "/no/such").output().unwrap();
+        let refused = command
+            .args(arguments)
+            .env("RIGLINE_NODE", "/no/such/node")
+            .env("RIGLINE_FIRMWARE_DIR", "/no/such")
+            .output()
+            .unwrap();
         assert_eq!(refused.status.code(), Some(code), "{refused:?}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains(text), "{arguments:?}: {refused:?}");
     }

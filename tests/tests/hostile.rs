@@ -32,7 +32,8 @@ const GROWTH: u64 = 24 << 10;
 const SERVERS: usize = 9;
 
 fn lines_per_server() -> usize {
-    let all: usize = env::var("RIGLINE_HOSTILE").map_or(18_000, |lines| lines.parse().expect("RIGLINE_HOSTILE is a number"));
+    let all: usize =
+        env::var("RIGLINE_HOSTILE").map_or(18_000, |lines| lines.parse().expect("RIGLINE_HOSTILE is a number"));
     all / SERVERS
 }
 
@@ -84,7 +85,8 @@ fn an_http_server_for_amplifier() {
 fn an_http_server_for_namel3ss() {
     let (server, address) = listening(&["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "namel3ss"]);
     over_http(server, &address, "/tools", |number| {
-        json!({"protocol_version": 1, "tool_name": "gpio-read", "payload": {"pin": "GP14"}, "trace": number}).to_string()
+        json!({"protocol_version": 1, "tool_name": "gpio-read", "payload": {"pin": "GP14"}, "trace": number})
+            .to_string()
     });
 }
 
@@ -156,7 +158,9 @@ fn gevals_batch(number: usize) -> Request {
 
 fn waza_status(number: usize) -> Request {
     let id = format!("h-{number}");
-    let text = json!({"jsonrpc": "2.0", "id": id, "method": "run.status", "params": {"run_id": format!("none-{number}")}}).to_string();
+    let text =
+        json!({"jsonrpc": "2.0", "id": id, "method": "run.status", "params": {"run_id": format!("none-{number}")}})
+            .to_string();
     Request { text, ids: vec![id] }
 }
 
@@ -194,7 +198,12 @@ fn damaged(request: &str, random: &mut Random) -> Vec<u8> {
         }
         3 => line.push(b'}'),
         4 => line = b"[".repeat(1 + random.below(5000)),
-        _ => line = (0..1 + random.below(200)).map(|_| b'!' + u8::try_from(random.below(90)).unwrap()).chain(*b"\\").collect(),
+        _ => {
+            line = (0..1 + random.below(200))
+                .map(|_| b'!' + u8::try_from(random.below(90)).unwrap())
+                .chain(*b"\\")
+                .collect()
+        }
     }
     line
 }
@@ -249,7 +258,8 @@ fn on_lines(server: Server, mut wire: Wire, requests: &[fn(usize) -> Request]) {
         wire.send(chunk);
         let mut nameless = 0;
         while nameless < faults || wanted.values().any(|seen| !seen) {
-            let message = wire.next(|| format!("{faults} faults, {nameless} answered; unanswered: {:?}", unanswered(&wanted)));
+            let message =
+                wire.next(|| format!("{faults} faults, {nameless} answered; unanswered: {:?}", unanswered(&wanted)));
             let members = message.as_array().cloned().unwrap_or_else(|| vec![message]);
             for member in members {
                 if member.get("method").is_some() {
@@ -401,7 +411,10 @@ impl Server {
                 println!("after a quarter {warm:?}, in the end {now:?}");
                 return;
             }
-            assert!(begun.elapsed() < Duration::from_secs(30), "not flat: after a quarter {warm:?}, in the end {now:?}");
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "not flat: after a quarter {warm:?}, in the end {now:?}"
+            );
             thread::sleep(Duration::from_millis(200));
         }
     }
@@ -428,18 +441,27 @@ fn command(arguments: &[&str]) -> Command {
 }
 
 fn stdio(arguments: &[&str]) -> (Server, Wire) {
-    let mut child =
-        command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut child = command(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
     let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     (Server(child), Wire::new(input, output))
 }
 
 /// A server that listens on a port which it prints.
 fn listening(arguments: &[&str]) -> (Server, String) {
-    let mut child =
-        command(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut child = command(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     let (said, heard) = mpsc::channel();
-    let streams: [Box<dyn Read + Send>; 2] = [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+    let streams: [Box<dyn Read + Send>; 2] =
+        [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
     for stream in streams {
         let said = said.clone();
         thread::spawn(move || {
@@ -561,8 +583,12 @@ struct Pair {
 impl Pair {
     fn connect(first_left: &str, first_right: &str) -> Self {
         let mut rigs = [first_left, first_right].map(|first| {
-            let mut child =
-                command(&["rig"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+            let mut child = command(&["rig"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("it starts");
             let mut input = child.stdin.take().unwrap();
             writeln!(input, "{first}").unwrap();
             let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -601,7 +627,11 @@ impl Pair {
                 break;
             }
             seen = now;
-            assert!(now - before < 20 && begun.elapsed() < PATIENCE, "{} lines after {seed} between {pair:?}", now - before);
+            assert!(
+                now - before < 20 && begun.elapsed() < PATIENCE,
+                "{} lines after {seed} between {pair:?}",
+                now - before
+            );
         }
     }
 }

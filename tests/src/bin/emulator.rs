@@ -70,7 +70,9 @@ IMAGE is the path of an image, or the name of one of the firmware's images, whic
         println!("UART0    {}  tcp:127.0.0.1:{}{framing}", uart.path(), emulator.uart_port());
         println!("control  127.0.0.1:{}  see tests/emulator/README.md", emulator.control_port());
         match offer {
-            Some(call) => println!("for one: cargo run -q -- {} serial:{} {}", call.verb(), usb.path(), call.operation()),
+            Some(call) => {
+                println!("for one: cargo run -q -- {} serial:{} {}", call.verb(), usb.path(), call.operation())
+            }
             None => println!("This image does not answer gevals' initialize."),
         }
         if on_the_link {
