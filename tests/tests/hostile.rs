@@ -199,10 +199,8 @@ fn damaged(request: &str, random: &mut Random) -> Vec<u8> {
         3 => line.push(b'}'),
         4 => line = b"[".repeat(1 + random.below(5000)),
         _ => {
-            line = (0..1 + random.below(200))
-                .map(|_| b'!' + u8::try_from(random.below(90)).unwrap())
-                .chain(*b"\\")
-                .collect()
+            line =
+                (0..=random.below(200)).map(|_| b'!' + u8::try_from(random.below(90)).unwrap()).chain(*b"\\").collect();
         }
     }
     line
@@ -211,7 +209,7 @@ fn damaged(request: &str, random: &mut Random) -> Vec<u8> {
 /// A valid line with bytes changed: what it means then is not known, so it is answered once or not at all.
 fn flipped(request: &str, random: &mut Random) -> Vec<u8> {
     let mut line = request.replace("\"h-", "\"Z_").replace("\"b-", "\"Z_").into_bytes();
-    for _ in 0..1 + random.below(3) {
+    for _ in 0..=random.below(3) {
         let at = random.below(line.len());
         line[at] ^= 1 << random.below(8);
     }
