@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The core's features: it builds for a microcontroller and for a browser with none of them, with each alone, and with all;
-# and it depends on what DESIGN.md allows, no more. The list of features is cargo's own, so that a new one is checked too.
+# and it depends on the crates listed below, no more. The list of features is cargo's own, so that a new one is checked too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -23,7 +23,7 @@ finish() {
 
 add_target() {
   rustup target add "$1" >/dev/null 2>&1 && return
-  # Where rustup cannot reach its server: built from source, by a script that this workplace lends.
+  # Where rustup cannot reach its server: built from source, where a script for that is at hand.
   [ -x ../shared/toolchain/add-rust-target ] && ../shared/toolchain/add-rust-target "$1"
 }
 

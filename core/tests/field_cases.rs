@@ -1,4 +1,4 @@
-//! What went wrong in the field, by number: see field-cases.md.
+//! What went wrong in the field, by number.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! An extension behind HTTP, as clients of all kinds meet it: field-cases.md by its numbers.
+//! An extension behind HTTP, as clients of all kinds meet it; numbers such as FC-82 are those of faults that users met.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

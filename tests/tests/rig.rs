@@ -1,4 +1,4 @@
-//! The rig's own image, run in the emulator: field-cases.md, by their numbers, and what the issue asks to be shown.
+//! The rig's own image, run in the emulator: what users met, by its numbers (FC-82).
 
 use std::io::Write;
 use std::net::TcpStream;

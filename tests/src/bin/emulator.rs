@@ -71,7 +71,7 @@ IMAGE is the path of an image, or the name of one of the firmware's images, whic
         println!("control  127.0.0.1:{}  see tests/emulator/README.md", emulator.control_port());
         match offer {
             Some(call) => {
-                println!("for one: cargo run -q -- {} serial:{} {}", call.verb(), usb.path(), call.operation())
+                println!("for one: cargo run -q -- {} serial:{} {}", call.verb(), usb.path(), call.operation());
             }
             None => println!("This image does not answer gevals' initialize."),
         }
@@ -134,8 +134,7 @@ IMAGE is the path of an image, or the name of one of the firmware's images, whic
         let manifest = std::iter::from_fn(&mut reply).find(|reply| reply["id"] == 1)?;
         let operations = manifest["result"]["operations"].as_object()?.clone();
         let _ = std::iter::from_fn(&mut reply).find(|reply| reply["id"] == 2);
-        let needs_nothing =
-            |operation: &Value| operation["params"]["required"].as_array().is_none_or(|required| required.is_empty());
+        let needs_nothing = |operation: &Value| operation["params"]["required"].as_array().is_none_or(Vec::is_empty);
         let callable: Vec<&String> =
             operations.iter().filter(|(_, operation)| needs_nothing(operation)).map(|(name, _)| name).collect();
         let preferred = |name: &str| callable.iter().any(|other| *other == name).then(|| name.to_owned());

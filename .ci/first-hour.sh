@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The README and the guide as a newcomer meets them: a fresh clone, a fresh package cache, no built files. Prints how long
+# `cargo test` takes and how large the target folder is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+git clone --quiet . "$place/rigline"
+cd "$place/rigline"
+# rustup's toolchains stay; cargo's packages, settings and installed programs do not.
+mkdir "$place/cargo"
+[ -f "${CARGO_HOME:-$HOME/.cargo}/config.toml" ] && cp "${CARGO_HOME:-$HOME/.cargo}/config.toml" "$place/cargo/"
+PATH=$(dirname "$(rustup which cargo)"):$PATH
+export PATH CARGO_HOME=$place/cargo
+unset CARGO_TARGET_DIR RIGLINE_FIRMWARE_DIR RIGLINE_REQUIRE_EMULATOR
+from=$SECONDS
+cargo test
+echo "first-hour: cargo test took $((SECONDS - from)) s, target has $(du -sm target | cut -f1) MB"
+.ci/one-build.sh
+.ci/readme.sh
+cargo test -p rigline-std --doc guide
+(cd "$place" && rigline/target/debug/rigline new greeter && cd greeter && cargo test)
+echo "first-hour: passed"
