@@ -49,6 +49,8 @@ pub mod clock;
 #[cfg(feature = "eval")]
 pub mod eval;
 #[cfg(feature = "host")]
+pub mod files;
+#[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "http")]
 pub mod http;
