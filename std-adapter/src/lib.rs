@@ -41,6 +41,8 @@
 
 #[cfg(feature = "amplifier")]
 pub mod amplifier;
+#[cfg(feature = "eval")]
+pub mod by_schema;
 #[cfg(all(feature = "check", any(feature = "amplifier", feature = "namel3ss")))]
 pub mod cases;
 #[cfg(feature = "check")]
@@ -59,6 +61,8 @@ mod http_client;
 pub mod namel3ss;
 #[cfg(feature = "host")]
 mod not_http;
+#[cfg(feature = "eval")]
+pub mod number;
 pub mod path;
 #[cfg(feature = "host")]
 pub mod proxy;
