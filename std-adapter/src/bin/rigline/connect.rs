@@ -15,16 +15,7 @@ use rigline_std::signals::Signals;
 use rigline_std::target::Target;
 use serde_json::Value;
 
-/// It did what was asked for.
-pub(crate) const SUCCESS: u8 = 0;
-/// It ran, and failed.
-pub(crate) const FAILED: u8 = 1;
-/// The command line, or an argument, is wrong.
-pub(crate) const USAGE: u8 = 2;
-/// There is no usable answer.
-pub(crate) const NO_ANSWER: u8 = 3;
-/// Its time was up.
-pub(crate) const TIMED_OUT: u8 = 124;
+pub(crate) use crate::exit::{FAILED, NO_ANSWER, SUCCESS, TIMED_OUT, USAGE};
 
 /// For whoever has no board at hand.
 const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; with --wait 60s a device is waited for";

@@ -15,6 +15,7 @@ mod describe;
 mod descriptor;
 mod eval;
 mod events;
+mod exit;
 mod jsonrpc;
 mod leash;
 mod monitor;
@@ -30,7 +31,7 @@ mod transcript;
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = "Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one."
+    after_help = format!("Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one.\n\n{}", exit::HELP)
 )]
 struct Arguments {
     #[command(subcommand)]
