@@ -73,6 +73,7 @@ pub mod signals;
 pub mod stdio;
 #[cfg(feature = "host")]
 pub mod target;
+pub mod terminal;
 
 pub use clock::TokioClock;
 #[cfg(feature = "host")]

@@ -1,6 +1,5 @@
 //! What the commands that talk to a target have in common: options, events on standard error, exit codes.
 
-use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +15,8 @@ use rigline_std::target::Target;
 use serde_json::Value;
 
 pub(crate) use crate::exit::{FAILED, NO_ANSWER, SUCCESS, TIMED_OUT, USAGE};
+use crate::out::{self, Style};
+pub(crate) use crate::out::{complain, print, print_json};
 
 /// For whoever has no board at hand.
 const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; with --wait 60s a device is waited for";
@@ -106,7 +107,7 @@ impl Failure {
 
     /// Says it, and gives the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
-        complain(format_args!("rigline: {}", printable(&self.text)));
+        out::complain_of_failure(&self.text);
         ExitCode::from(self.code)
     }
 
@@ -172,21 +173,9 @@ pub(crate) fn roots() -> Roots {
     }
 }
 
-/// Writes a line to standard error, if anybody reads that.
-pub(crate) fn complain(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// What others have said, without what would drive the terminal, such as set its title.
+/// What others have said, without what would drive the terminal. [`print`] and [`complain`] see to it by themselves.
 pub(crate) fn printable(text: &str) -> String {
-    let is_odd = |char: char| char.is_control() && char != '\n' && char != '\t';
-    text.replace("\r\n", "\n").replace(is_odd, "\u{FFFD}")
-}
-
-/// Writes to standard output. That nobody reads it is no fault: the command goes on, and its exit code still counts.
-pub(crate) fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    rigline_std::terminal::printable(text).into_owned()
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -255,17 +244,14 @@ pub(crate) fn show(event: &Event, verbose: bool, quiet: bool) {
     if level < least {
         return;
     }
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let (start, end) = match level {
-        _ if !colour => ("", ""),
-        Level::Debug => ("\x1b[2m", "\x1b[0m"),
-        Level::Info => ("", ""),
-        Level::Warn => ("\x1b[33m", "\x1b[0m"),
-        Level::Error => ("\x1b[31m", "\x1b[0m"),
+    let style = match level {
+        Level::Debug => Style::Dim,
+        Level::Info => Style::Plain,
+        Level::Warn => Style::Warning,
+        Level::Error => Style::Bad,
     };
     let who = if is_ours { format!("[{}] ", event.extension) } else { String::new() };
-    let text = printable(&event.kind.to_string());
-    complain(format_args!("{start}{} {who}{text}{end}", clock_time(event.time)));
+    out::complain_in(style, format_args!("{} {who}{}", clock_time(event.time), event.kind));
 }
 
 /// The time of day in UTC, to milliseconds.

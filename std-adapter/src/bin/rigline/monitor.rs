@@ -12,6 +12,7 @@ use rigline_std::stdio::HOST_LINE_LIMIT;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::connect::{self, Connection, Failure};
+use crate::out::{self, Style};
 use crate::transcript;
 
 /// Show the traffic with an extension, decoded
@@ -148,7 +149,6 @@ impl Lines {
 
 /// What is shown, and recorded.
 struct View {
-    colour: bool,
     started: Instant,
     record: Option<File>,
     /// What is waited for: ids as JSON text, what was asked, and when.
@@ -167,8 +167,7 @@ impl View {
                 Some(file)
             }
         };
-        let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Ok(Self { colour, started: Instant::now(), record, out: HashMap::new() })
+        Ok(Self { started: Instant::now(), record, out: HashMap::new() })
     }
 
     fn line(&mut self, direction: Direction, bytes: &[u8]) {
@@ -179,17 +178,17 @@ impl View {
                 self.fault("the transcript cannot be written any more");
             }
         }
-        let (arrow, colour) = match direction {
-            Direction::Sent => ("→", "36"),
-            Direction::Received => ("←", "32"),
+        let (arrow, style) = match direction {
+            Direction::Sent => ("→", Style::Sent),
+            Direction::Received => ("←", Style::Received),
         };
         let (what, fault) = self.decode(direction, bytes);
-        self.print(colour, &format!("{arrow} {what}"));
+        self.print(style, &format!("{arrow} {what}"));
         if let Some(fault) = fault {
             self.fault(&fault);
         }
         let text: String = String::from_utf8_lossy(bytes).chars().take(2000).collect();
-        self.print("2", &format!("    {text}"));
+        self.print(Style::Dim, &format!("    {text}"));
     }
 
     /// What a line is, and what is wrong with it.
@@ -268,20 +267,14 @@ impl View {
     }
 
     fn say(&self, text: &str) {
-        self.print("2", text);
+        self.print(Style::Dim, text);
     }
 
     fn fault(&self, text: &str) {
-        self.print("31", &format!("  ! {text}"));
+        self.print(Style::Bad, &format!("  ! {text}"));
     }
 
-    fn print(&self, colour: &str, text: &str) {
-        let time = connect::clock_time(SystemTime::now());
-        let text = connect::printable(text);
-        if self.colour {
-            connect::complain(format_args!("\x1b[{colour}m{time} {text}\x1b[0m"));
-        } else {
-            connect::complain(format_args!("{time} {text}"));
-        }
+    fn print(&self, style: Style, text: &str) {
+        out::complain_in(style, format_args!("{} {text}", connect::clock_time(SystemTime::now())));
     }
 }

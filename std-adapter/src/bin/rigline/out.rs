@@ -1,0 +1,333 @@
+//! What the command writes: one writer a stream, which keeps a failed write for the exit code, and lets nothing that comes
+//! from others drive the terminal.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use comfy_table::{ContentArrangement, presets};
+use rigline_std::terminal;
+use serde_json::json;
+
+use crate::exit;
+
+/// `--json` was given: standard output gets one JSON value, whatever happens.
+static JSON: AtomicBool = AtomicBool::new(false);
+/// Something was written to standard output.
+static WRITTEN: AtomicBool = AtomicBool::new(false);
+/// The first write to standard output that failed. A reader that is gone is no failure.
+static FAULT: Mutex<Option<io::Error>> = Mutex::new(None);
+/// Why the command fails, as it was told last.
+static REASON: Mutex<Option<String>> = Mutex::new(None);
+
+/// Notes whether the command line asks for JSON. It does so before the command line is understood, since its faults are then
+/// JSON, too.
+pub(crate) fn expect_json<'w>(words: impl Iterator<Item = &'w OsStr>) {
+    let is_json = words.take_while(|word| *word != "--").any(|word| word == "--json");
+    JSON.store(is_json, Ordering::Relaxed);
+}
+
+/// Writes text to standard output. After a write that failed nothing more is written; see [`finish`].
+pub(crate) fn print(text: &str) {
+    write(terminal::printable(text).as_bytes());
+}
+
+/// Writes one JSON text to standard output.
+pub(crate) fn print_json(text: &str) {
+    write(terminal::json(text).as_bytes());
+}
+
+/// Writes a file's text to standard output: as it is, unless a terminal would obey it.
+pub(crate) fn print_file(text: &str) {
+    if io::stdout().is_terminal() { print(text) } else { write(text.as_bytes()) }
+}
+
+/// Writes text with colours to standard output.
+pub(crate) fn print_text(text: &Text) {
+    write(text.render(has_colour(&io::stdout())).as_bytes());
+}
+
+/// Writes bytes to standard output, which must be safe for a terminal.
+pub(crate) fn write(bytes: &[u8]) {
+    WRITTEN.store(true, Ordering::Relaxed);
+    if !has_failed() {
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
+            failed(error);
+        }
+    }
+}
+
+/// Whether standard output takes no more, so that a command that would go on for long can end.
+pub(crate) fn has_failed() -> bool {
+    FAULT.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// Keeps the error of a write to standard output for [`finish`].
+pub(crate) fn failed(error: io::Error) {
+    FAULT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+}
+
+/// Writes a line to standard error. That nobody reads it, or that it cannot be written, is no fault.
+pub(crate) fn complain(line: impl Display) {
+    complain_in(Style::Plain, line);
+}
+
+/// As [`complain`], in a colour where standard error is a terminal.
+pub(crate) fn complain_in(style: Style, line: impl Display) {
+    let text = Text::new().styled(style, &line.to_string());
+    let _ = writeln!(io::stderr(), "{}", text.render(has_colour(&io::stderr())));
+}
+
+/// Says why the command fails, on standard error; with `--json` the JSON value on standard output has it, too.
+pub(crate) fn complain_of_failure(text: &str) {
+    *REASON.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+    complain(format_args!("rigline: {text}"));
+}
+
+/// Says what is wrong with the command line, in clap's words; in its colours, unless it repeats a word that drives the terminal.
+pub(crate) fn refuse(plain: &str, coloured: &str) {
+    let reason = plain.split("\n\n").next().unwrap_or_default().trim().trim_start_matches("error: ");
+    *REASON.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+    let safe = terminal::printable(plain);
+    let text = if safe == plain && has_colour(&io::stderr()) { coloured } else { safe.as_ref() };
+    let _ = write!(io::stderr(), "{text}");
+}
+
+/// What a command's end is: that its output could not be written is a failure, and `--json` gets its value if there was none.
+pub(crate) fn finish(code: ExitCode) -> ExitCode {
+    if JSON.load(Ordering::Relaxed) && !WRITTEN.load(Ordering::Relaxed) {
+        let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code);
+        let reason = REASON.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let value = json!({ "success": code == ExitCode::SUCCESS, "error": reason, "exit_code": number });
+        print_json(&format!("{value:#}\n"));
+    }
+    let mut fault = FAULT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if fault.is_none() {
+        fault = io::stdout().flush().err();
+    }
+    match fault {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            complain(format_args!("rigline: standard output cannot be written: {error}"));
+            if code == ExitCode::SUCCESS { ExitCode::from(exit::FAILED) } else { code }
+        }
+        _ => code,
+    }
+}
+
+/// A colour, by what it means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Style {
+    #[default]
+    Plain,
+    Good,
+    Bad,
+    Warning,
+    Dim,
+    Sent,
+    Received,
+}
+
+impl Style {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Good | Self::Received => "\x1b[32m",
+            Self::Bad => "\x1b[31m",
+            Self::Warning => "\x1b[33m",
+            Self::Dim => "\x1b[2m",
+            Self::Sent => "\x1b[36m",
+        }
+    }
+}
+
+/// Text with colours, in which nothing drives the terminal but they.
+#[derive(Debug, Default)]
+pub(crate) struct Text(Vec<(Style, String)>);
+
+impl Text {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn plain(self, text: &str) -> Self {
+        self.styled(Style::Plain, text)
+    }
+
+    pub(crate) fn styled(mut self, style: Style, text: &str) -> Self {
+        self.0.push((style, terminal::printable(text).into_owned()));
+        self
+    }
+
+    fn render(&self, has_colour: bool) -> String {
+        let mut all = String::new();
+        for (style, text) in &self.0 {
+            match style.code() {
+                code if has_colour && !code.is_empty() => all.extend([code, text, "\x1b[0m"]),
+                _ => all.push_str(text),
+            }
+        }
+        all
+    }
+}
+
+/// Whether colours are wanted there: on a terminal that has them, unless `NO_COLOR` is set to something.
+pub(crate) fn has_colour(stream: &impl IsTerminal) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The width of the terminal that standard output is. One of fewer than 20 columns, or of none, is taken to have 80: it does
+/// not say its size, or nothing can be laid out in it.
+pub(crate) fn columns() -> Option<usize> {
+    let size = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    let is_terminal = io::stdout().is_terminal();
+    is_terminal.then(|| size().filter(|columns| *columns >= 20).unwrap_or(80))
+}
+
+/// A name, or a word in a sentence: on one line, without what drives a terminal.
+pub(crate) fn word(text: &str) -> Cow<'_, str> {
+    terminal::one_line(text)
+}
+
+/// `1 task`, `2 tasks`.
+pub(crate) fn count(number: impl TryInto<u64>, thing: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
+}
+
+/// A table that fits the terminal: where its columns would be too narrow to read, each row is a list of lines.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    header: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+/// The longest value that a table shows whole, in bytes.
+const LONGEST: usize = 2000;
+/// What it shows of a longer one, in characters.
+const SHOWN: usize = 200;
+/// The width that a column can be narrowed to.
+const NARROWEST: usize = 8;
+
+impl Table {
+    /// Without a header, the first column has names.
+    pub(crate) fn new(header: &[&'static str]) -> Self {
+        Self { header: header.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item: AsRef<str>>) {
+        self.rows.push(cells.into_iter().map(|text| cell(text.as_ref())).collect());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The lines of the table, for this many columns.
+    fn lay_out(&self, columns: Option<usize>) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+        if !self.header.is_empty() {
+            table.set_header(&self.header);
+        }
+        table.add_rows(&self.rows);
+        let Some(columns) = columns else { return format!("{table}\n") };
+        let widths: Vec<usize> = table.column_max_content_widths().into_iter().map(usize::from).collect();
+        // A line between each two columns and at both ends, and a space on both sides of the content.
+        let borders = 3 * widths.len() + 1;
+        if widths.iter().sum::<usize>() + borders <= columns {
+            return format!("{table}\n");
+        }
+        if widths.iter().map(|width| (*width).min(NARROWEST)).sum::<usize>() + borders > columns {
+            return self.as_list();
+        }
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(u16::try_from(columns).unwrap_or(u16::MAX));
+        format!("{table}\n")
+    }
+
+    fn as_list(&self) -> String {
+        let mut text = String::new();
+        for (place, row) in self.rows.iter().enumerate() {
+            if self.header.is_empty() {
+                text.push_str(&format!("{}\n", row.join(": ")));
+                continue;
+            }
+            if place > 0 {
+                text.push('\n');
+            }
+            for (name, value) in self.header.iter().zip(row).filter(|(_, value)| !value.is_empty()) {
+                text.push_str(&format!("{name}: {value}\n"));
+            }
+        }
+        text
+    }
+}
+
+impl Display for Table {
+    /// Laid out for the terminal that standard output is; elsewhere as wide as it needs. With a newline at its end.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.lay_out(columns()))
+    }
+}
+
+/// What stands in a cell for a text: no tabs, which have no width of their own, and no page of it.
+fn cell(text: &str) -> String {
+    let text = terminal::printable(text).replace('\t', "    ");
+    if text.len() <= LONGEST {
+        return text;
+    }
+    let start: String = text.chars().take(SHOWN).collect();
+    format!("{start}… ({} bytes; --json shows all)", text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g_11_nr_30_a_table_is_readable_at_every_width() {
+        let mut table = Table::new(&["argument", "type", "default", "description"]);
+        table.row([
+            "samples",
+            "integer 1..1000",
+            "4",
+            "How many readings the mean is taken of; more of them take longer",
+        ]);
+        table.row(["chan\tnel\x1b[2J", "string", "", "Which \u{202E}channel"]);
+        for columns in [20, 21, 40, 59, 60, 80, 100, 2000] {
+            let text = table.lay_out(Some(columns));
+            assert!(!text.contains(['\t', '\x1b', '\u{202E}']), "{text}");
+            assert!(text.contains("samples") && text.contains("integer"), "{columns}:\n{text}");
+            if text.starts_with('┌') {
+                assert!(text.lines().all(|line| line.chars().count() <= columns), "{columns}:\n{text}");
+            }
+        }
+        assert!(table.lay_out(Some(20)).starts_with("argument: samples\n"));
+        assert!(table.lay_out(Some(60)).starts_with('┌'));
+        assert_eq!(table.lay_out(Some(2000)), table.lay_out(None));
+    }
+
+    #[test]
+    fn o_10_a_huge_value_is_not_put_into_a_table() {
+        let mut table = Table::new(&[]);
+        table.row(["blob", &"x".repeat(100_000)]);
+        let text = table.lay_out(None);
+        assert!(text.len() < 3000 && text.contains("… (100000 bytes; --json shows all)"), "{text}");
+    }
+
+    #[test]
+    fn n_12_plurals() {
+        assert_eq!(
+            [count(0_u64, "line"), count(1_u64, "line"), count(2_u64, "line")],
+            ["0 lines", "1 line", "2 lines"]
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Text from others, made safe for a terminal.
+//!
+//! What an extension, a file or a peer says may hold characters that drive a terminal: escape sequences that set its title or
+//! move the cursor, and marks that reorder what is shown. Everything that the command `rigline` shows passes through here.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Whether a terminal obeys this character instead of showing it: a control character (C0, DEL, C1), a line or paragraph
+/// separator, or one that changes the direction of text (Unicode's `Bidi_Control`, and the deprecated format characters).
+pub fn is_control(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{206F}' | '\u{FFF9}'..='\u{FFFB}')
+}
+
+/// The text with U+FFFD in the place of every character that drives a terminal. Newlines (CR LF is one) and tabs stay.
+///
+/// ```
+/// use rigline_std::terminal::printable;
+///
+/// assert_eq!(printable("a\r\n\tb"), "a\n\tb");
+/// assert_eq!(printable("\x1b]0;title\x07 \u{202E}txt"), "\u{FFFD}]0;title\u{FFFD} \u{FFFD}txt");
+/// ```
+pub fn printable(text: &str) -> Cow<'_, str> {
+    replaced(text, |char| char != '\n' && char != '\t')
+}
+
+/// As [`printable`], on one line: line breaks and tabs are spaces. For names, and for what stands within a sentence.
+///
+/// ```
+/// use rigline_std::terminal::one_line;
+///
+/// assert_eq!(one_line("a\n\tb\x7f"), "a  b\u{FFFD}");
+/// ```
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    match replaced(text, |char| char != '\n' && char != '\t') {
+        text if text.contains(['\n', '\t']) => Cow::Owned(text.replace(['\n', '\t'], " ")),
+        text => text,
+    }
+}
+
+/// A JSON text, with escapes (`\u202e`) in the place of every character that drives a terminal: the same JSON value. Such
+/// characters can stand only in strings of a valid text; line breaks and tabs between its tokens stay.
+///
+/// ```
+/// use rigline_std::terminal::json;
+///
+/// assert_eq!(json("{\"a\":\"\u{9b}\u{7f}\"}\n"), "{\"a\":\"\\u009b\\u007f\"}\n");
+/// ```
+pub fn json(text: &str) -> Cow<'_, str> {
+    let is_bad = |char: char| is_control(char) && !matches!(char, '\n' | '\t' | '\r');
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        if is_bad(char) {
+            // None of them is beyond the first plane.
+            let _ = write!(safe, "\\u{:04x}", u32::from(char));
+        } else {
+            safe.push(char);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+fn replaced(text: &str, is_wanted: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let is_bad = |char: char| is_control(char) && is_wanted(char);
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace("\r\n", "\n").replace(is_bad, "\u{FFFD}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g_11_what_drives_a_terminal_is_replaced_and_nothing_else() {
+        for char in (0..=0x0011_0000).filter_map(char::from_u32) {
+            let is_bad = matches!(u32::from(char),
+                0..=8 | 0xB..=0x1F | 0x7F..=0x9F | 0x61C | 0x200E | 0x200F | 0x2028..=0x202E | 0x2066..=0x206F | 0xFFF9..=0xFFFB);
+            let text = format!("a{char}b");
+            let wanted = if is_bad { "a\u{FFFD}b" } else { &text };
+            assert_eq!(printable(&text), wanted, "{:04x}", u32::from(char));
+            if is_bad && char != '\r' {
+                assert_eq!(json(&text), format!("a\\u{:04x}b", u32::from(char)));
+            } else {
+                assert_eq!(json(&text), text);
+            }
+        }
+        assert_eq!(one_line("a\r\nb\tc"), "a b c");
+    }
+}
