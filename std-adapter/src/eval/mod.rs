@@ -43,10 +43,12 @@
 //! Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
 //! wants one.
 
+mod against;
 mod command;
 pub mod grade;
 pub mod list;
 mod node;
+mod report;
 pub mod run;
 pub mod runs;
 pub mod server;
@@ -55,9 +57,12 @@ pub mod session;
 mod spec;
 pub mod store;
 pub mod trial;
+mod walk;
 
+pub use against::{against, owner_of};
 pub use command::OUTPUT_LIMIT;
+pub use report::report;
 pub use spec::{
-    Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock, Overrides,
-    Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,
+    ATTEMPT_LIMIT, Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock,
+    Overrides, Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,
 };

@@ -636,6 +636,8 @@ words! {
         Error = "error",
         /// It was cancelled.
         Cancelled = "cancelled",
+        /// Nothing could judge it: its graders are of kinds that the runner does not have.
+        Skipped = "skipped",
     }
 }
 

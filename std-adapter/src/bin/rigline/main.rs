@@ -18,6 +18,7 @@ mod eval;
 mod events;
 mod exit;
 mod jsonrpc;
+mod junit;
 mod leash;
 mod monitor;
 mod new;
