@@ -369,8 +369,7 @@ fn verdict(spec: &Spec, outcome: &Outcome) -> String {
     match outcome.state {
         RunState::Completed => {
             let word = if outcome.passed { "passed" } else { "failed" };
-            let total = out::count(summary.total, "task");
-            let _ = write!(text, "{word}, {} of {total} passed", summary.passed);
+            let _ = write!(text, "{word}, {} of {} tasks passed", summary.passed, summary.total);
             if outcome.skipped > 0 {
                 let _ = write!(text, ", {} not judged", outcome.skipped);
             }
