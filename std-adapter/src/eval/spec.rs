@@ -1,6 +1,6 @@
 //! Eval and task files: what they say, and everything that is wrong with them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ pub const VALUE_LIMIT: usize = 100_000;
 pub const DEPTH_LIMIT: usize = 32;
 /// The most tasks of an eval.
 pub const TASK_LIMIT: usize = 10_000;
+/// The most bytes of an eval's task files; those that a table makes several tasks of count as often.
+pub const SIZE_LIMIT: usize = 64 << 20;
 /// The most trials of a task.
 pub const TRIAL_LIMIT: u32 = 1000;
 /// The most attempts at a trial.
@@ -724,7 +726,15 @@ fn metrics(reader: &mut Reader<'_>, eval: &Node) -> Metrics {
 }
 
 fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path) -> Vec<Task> {
-    let mut listing = Tasks { folder, tasks: Vec::new(), ids: HashSet::new(), files: HashSet::new() };
+    let mut listing = Tasks {
+        folder,
+        tasks: Vec::new(),
+        ids: HashSet::new(),
+        files: HashSet::new(),
+        found: HashMap::new(),
+        read: HashMap::new(),
+        room: SIZE_LIMIT,
+    };
     let rows = match eval.get("tasks_from") {
         Some(from) => match rows(reader, from, eval, folder) {
             Some(rows) => rows,
@@ -737,7 +747,7 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path) -> Vec<Task> {
             None => reader.fault(eval, "Missing required field: tasks"),
             Some(from) => {
                 for (place, row) in rows.iter().enumerate() {
-                    listing.from_row(reader, from, row, place);
+                    listing.row(reader, from, row, place);
                 }
             }
         }
@@ -776,6 +786,12 @@ struct Tasks<'f> {
     tasks: Vec<Task>,
     ids: HashSet<String>,
     files: HashSet<PathBuf>,
+    /// What patterns mean: each is looked for once, however many rows there are.
+    found: HashMap<String, Vec<PathBuf>>,
+    /// Task files that were read, with their sizes.
+    read: HashMap<PathBuf, (Node, usize)>,
+    /// How many bytes of task files may still be made tasks of.
+    room: usize,
 }
 
 impl Tasks<'_> {
@@ -784,22 +800,10 @@ impl Tasks<'_> {
         for element in listed {
             match &element.kind {
                 Kind::Text(pattern) => {
-                    let found = match walk::matching(self.folder, pattern) {
-                        Ok(found) => found,
-                        Err(error) => {
-                            reader.fault(element, format!("tasks: {pattern}: {error}"));
-                            continue;
-                        }
-                    };
-                    for trouble in found.troubles {
-                        reader.warn(element, format!("tasks: {pattern}: {trouble}"));
-                    }
-                    if found.files.is_empty() {
-                        reader.fault(element, format!("No task file matches {pattern}"));
-                    }
+                    let Some(found) = self.matching(reader, element, pattern) else { continue };
                     // A pattern that takes in the eval's own file does not mean it.
                     let (is_pattern, own) = (pattern.contains(['*', '?', '[']), reader.path);
-                    for path in found.files.into_iter().filter(|path| !is_pattern || path != own) {
+                    for path in found.into_iter().filter(|path| !is_pattern || path != own) {
                         if self.is_full(reader, element) {
                             return false;
                         }
@@ -833,6 +837,27 @@ impl Tasks<'_> {
         true
     }
 
+    fn matching(&mut self, reader: &mut Reader<'_>, element: &Node, pattern: &str) -> Option<Vec<PathBuf>> {
+        if let Some(found) = self.found.get(pattern) {
+            return Some(found.clone());
+        }
+        let found = match walk::matching(self.folder, pattern) {
+            Ok(found) => found,
+            Err(error) => {
+                reader.fault(element, format!("tasks: {pattern}: {error}"));
+                return None;
+            }
+        };
+        for trouble in found.troubles {
+            reader.warn(element, format!("tasks: {pattern}: {trouble}"));
+        }
+        if found.files.is_empty() {
+            reader.fault(element, format!("No task file matches {pattern}"));
+        }
+        self.found.insert(pattern.to_owned(), found.files.clone());
+        Some(found.files)
+    }
+
     fn is_full(&self, reader: &mut Reader<'_>, element: &Node) -> bool {
         let is_full = self.tasks.len() >= TASK_LIMIT;
         if is_full {
@@ -846,14 +871,26 @@ impl Tasks<'_> {
         let file = path.strip_prefix(self.folder).unwrap_or(path).to_string_lossy().into_owned();
         let mut fault =
             |text, line| reader.faults.push(Fault { text, path: path.to_owned(), file: file.clone(), line });
-        let source = match read(path) {
-            Ok(source) => source,
-            Err(error) => return fault(format!("Cannot be read: {error}"), None),
+        let (mut node, size) = match self.read.get(path) {
+            Some((node, size)) => (node.clone(), *size),
+            None => {
+                let source = match read(path) {
+                    Ok(source) => source,
+                    Err(error) => return fault(format!("Cannot be read: {error}"), None),
+                };
+                match Node::parse(&source) {
+                    Ok(node) => {
+                        self.read.insert(path.to_owned(), (node.clone(), source.len()));
+                        (node, source.len())
+                    }
+                    Err(error) => return fault(format!("Not valid YAML: {}", error.text), error.line),
+                }
+            }
         };
-        let mut node = match Node::parse(&source) {
-            Ok(node) => node,
-            Err(error) => return fault(format!("Not valid YAML: {}", error.text), error.line),
-        };
+        match self.room.checked_sub(size) {
+            Some(room) => self.room = room,
+            None => return fault(format!("An eval's tasks have at most {SIZE_LIMIT} bytes"), None),
+        }
         for (name, member) in entry.map(Node::members).unwrap_or_default().iter().filter(|(name, _)| name != "file") {
             node.set(name, member.clone());
         }
@@ -864,7 +901,7 @@ impl Tasks<'_> {
     }
 
     /// A task that a row of `tasks_from` stands for: its columns `id`, `name`, `prompt` and so on are the members.
-    fn from_row(&mut self, reader: &mut Reader<'_>, from: &Node, row: &[(String, String)], place: usize) {
+    fn row(&mut self, reader: &mut Reader<'_>, from: &Node, row: &[(String, String)], place: usize) {
         if self.is_full(reader, from) {
             return;
         }

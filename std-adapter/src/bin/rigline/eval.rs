@@ -520,7 +520,7 @@ impl Show {
         let took = progress.duration.map(time).unwrap_or_default();
         match progress.event {
             waza::Event::RunStart => {
-                complain(format_args!("{}: {}", self.spec.name, out::count(self.spec.tasks.len(), "task")))
+                complain(format_args!("{}: {}", self.spec.name, out::count(self.spec.tasks.len(), "task")));
             }
             waza::Event::TaskComplete => complain(format_args!("{verdict:>9}  {name} ({took})")),
             waza::Event::TrialComplete if self.spec.config.trials_per_task > 1 => {
@@ -561,7 +561,7 @@ impl List {
         listing.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
         listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
         let code = if listing.errors.is_empty() { exit::SUCCESS } else { exit::USAGE };
-        if self.json && !(listing.evals.is_empty() && !self.folder.exists()) {
+        if self.json && self.folder.exists() {
             let code = if listing.evals.is_empty() { exit::USAGE } else { code };
             let evals: Vec<Value> = listing
                 .evals
