@@ -60,6 +60,9 @@ impl Store {
     /// # Errors
     /// It cannot be made or read.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
+        if folder.exists() && !folder.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
+        }
         fs::create_dir_all(&folder)?;
         let store = Self { folder };
         for entry in fs::read_dir(&store.folder)?.flatten() {
