@@ -1694,3 +1694,40 @@ fn n_14_this_folder_one_task_file_a_new_eval_and_an_empty_folder() {
     }
     assert!(code == Some(1) && !stdout.contains("step step-4"), "{stdout}");
 }
+
+#[test]
+fn o_09_results_are_those_of_the_runs_that_are_kept() {
+    let folder = azure();
+    let path = folder.path().join("azure-functions/eval.yaml");
+    let mut server = Server::start();
+    assert_eq!(server.ask("results.runs", json!({}))["result"], json!({ "runs": [] }));
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let started = server.ask("eval.run", json!({ "path": path }));
+        let id = started["result"]["runId"].as_str().unwrap().to_owned();
+        loop {
+            let line = server.line();
+            if line["method"] == "eval.complete" {
+                break;
+            }
+        }
+        ids.insert(0, id);
+    }
+    // Another file there is no run.
+    fs::write(server.runs.path().join("18c-1.jsonl"), "{\"run\":{}}\n").unwrap();
+    let runs = server.ask("results.runs", json!({}))["result"]["runs"].clone();
+    let found: Vec<_> = runs.as_array().unwrap().iter().map(|run| run["runId"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(found, ids, "the newest first: {runs}");
+    assert_eq!(
+        (&runs[0]["name"], &runs[0]["status"], &runs[0]["passed"]),
+        (&json!("azure-functions-eval"), &json!("completed"), &json!(1))
+    );
+    assert_eq!(server.ask("results.runs", json!({ "limit": 1 }))["result"]["runs"].as_array().unwrap().len(), 1);
+    let summary = server.ask("results.summary", json!({}))["result"].clone();
+    assert_eq!(
+        summary,
+        json!({ "totalRuns": 2, "completed": 2, "failed": 0, "cancelled": 0, "running": 0, "totalTasks": 2, "passedTasks": 2, "failedTasks": 0, "passRate": 1.0 })
+    );
+    assert_eq!(server.ask("results.other", json!({}))["error"]["message"], "Method not found");
+    assert!(server.end().is_empty());
+}

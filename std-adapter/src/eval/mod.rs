@@ -56,6 +56,7 @@ pub mod grade;
 pub mod list;
 mod node;
 mod report;
+mod results;
 pub mod run;
 pub mod runs;
 pub mod server;

@@ -221,6 +221,7 @@ impl Runs {
         let (id, file) = self.begin(&json!({
             "path": spec.path.to_string_lossy(),
             "name": spec.name,
+            "skill": spec.skill,
             "executor": executor.name(),
             "target": spec.config.target,
             "model": spec.config.model,
@@ -277,6 +278,11 @@ impl Runs {
             return Ok(Some(entry.stored.clone()));
         }
         self.inner.store.look(id)
+    }
+
+    /// All runs that are kept, the newest first: each one's name, what it was begun with, and how it is.
+    pub(super) fn all(&self) -> io::Result<Vec<(String, Value, Stored)>> {
+        self.inner.store.all()
     }
 
     /// Cancels a run; one that has ended stays as it is. Gives its state then.

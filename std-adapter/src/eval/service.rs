@@ -28,6 +28,11 @@ impl Service {
         Self { runs, text: String::new(), started: Vec::new() }
     }
 
+    /// The runs that it answers for.
+    pub(super) fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
     /// Reads an eval that is YAML at least.
     fn spec<'a>(&'a mut self, path: Text<'a>) -> Result<Spec, Error<'a>> {
         match self.runs.load(&file(path), &Overrides::default()) {

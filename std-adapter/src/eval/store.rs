@@ -159,6 +159,23 @@ impl Store {
         }
     }
 
+    /// All runs that can be read, the newest first: each one's name, the head of its file, and what is known of it.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(super) fn all(&self) -> io::Result<Vec<(String, Value, Stored)>> {
+        let names = fs::read_dir(&self.folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut ids: Vec<String> =
+            names.filter_map(|name| Some(name.strip_suffix(".jsonl").filter(|id| is_run(id))?.to_owned())).collect();
+        ids.sort_by(|a, b| (b.len(), b).cmp(&(a.len(), a)));
+        let run = |id: String| {
+            let head = head_of(&self.path(&id), &id)?;
+            let stored = self.look(&id).ok()??;
+            Some((id, head, stored))
+        };
+        Ok(ids.into_iter().filter_map(run).collect())
+    }
+
     fn path(&self, id: &str) -> PathBuf {
         self.folder.join(format!("{id}.jsonl"))
     }
@@ -260,19 +277,22 @@ fn is_stale(path: &Path, id: &str) -> bool {
 
 /// Whether a file is the run's of that name: no link, and its first line says so.
 fn is_ours(path: &Path, id: &str) -> bool {
+    head_of(path, id).is_some()
+}
+
+/// What the first line of a run's file says, if it is that run's.
+fn head_of(path: &Path, id: &str) -> Option<Value> {
     const HEAD_LIMIT: u64 = 1 << 20;
     if !fs::symlink_metadata(path).is_ok_and(|about| about.is_file()) {
-        return false;
+        return None;
     }
-    let head = || {
-        let mut line = Vec::new();
-        BufReader::new(files::open(path)?.take(HEAD_LIMIT)).read_until(b'\n', &mut line)?;
-        Ok::<_, io::Error>(line)
-    };
-    head().is_ok_and(|line| {
-        line.starts_with(b"{\"run\":{")
-            && serde_json::from_slice::<Value>(&line).is_ok_and(|line| line["run"]["id"].as_str() == Some(id))
-    })
+    let mut line = Vec::new();
+    BufReader::new(files::open(path).ok()?.take(HEAD_LIMIT)).read_until(b'\n', &mut line).ok()?;
+    if !line.starts_with(b"{\"run\":{") {
+        return None;
+    }
+    let mut head: Value = serde_json::from_slice(&line).ok()?;
+    (head["run"]["id"].as_str() == Some(id)).then(|| head["run"].take())
 }
 
 /// Whether the last line of a file is an end: without reading the rest.
