@@ -1,9 +1,9 @@
 //! Files of others, which stay as they are, and files of ours, which are whole or not there.
 //!
 //! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
-//! - [`write`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
+//! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
 //!   replaced, and what it points to stays as it is. When the write fails, the file that was there before stays.
-//! - [`ensure_writable`] finds out in advance whether [`write`] will be able to begin.
+//! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -70,10 +70,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, mode)
 }
 
-/// As [`write`], a file that can be executed by everybody who can read it.
+/// As [`write()`], a file that can be executed by everybody who can read it.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, permissions(0o777))
 }
