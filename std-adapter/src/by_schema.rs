@@ -95,6 +95,12 @@ pub struct Misfit {
     pub text: String,
 }
 
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.path.is_empty() { f.write_str(&self.text) } else { write!(f, "{}: {}", self.path, self.text) }
+    }
+}
+
 /// Chooses what each scalar stands for, so that the whole fits the schema if it can.
 pub fn settle(draft: &Draft, schema: &Value) -> Settled {
     let mut choices = Vec::new();

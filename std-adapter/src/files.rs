@@ -1,9 +1,9 @@
 //! Files of others, which stay as they are, and files of ours, which are whole or not there.
 //!
 //! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
-//! - [`write`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
+//! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
 //!   replaced, and what it points to stays as it is. When the write fails, the file that was there before stays.
-//! - [`ensure_writable`] finds out in advance whether [`write`] will be able to begin.
+//! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -70,10 +70,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, mode)
 }
 
-/// As [`write`], a file that can be executed by everybody who can read it.
+/// As [`write()`], a file that can be executed by everybody who can read it.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, permissions(0o777))
 }
@@ -140,9 +140,9 @@ fn regular(about: &fs::Metadata) -> io::Result<()> {
         return Ok(());
     }
     Err(if about.is_dir() {
-        io::Error::new(io::ErrorKind::IsADirectory, "is a folder, not a file")
+        io::Error::new(io::ErrorKind::IsADirectory, "a folder, not a file")
     } else {
-        io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file (a device, a FIFO or a socket)")
+        io::Error::other("not a regular file")
     })
 }
 
@@ -193,7 +193,7 @@ mod tests {
             let before = fs::symlink_metadata(&path).unwrap().file_type();
             for result in [read(&path, 10).map(drop), write(&path, b"x"), ensure_writable(&path)] {
                 let error = result.unwrap_err().to_string();
-                assert!(error.contains("not a regular file") || error.contains("is a folder"), "{error}");
+                assert!(error.contains("not a regular file") || error.contains("a folder"), "{error}");
             }
             assert_eq!(fs::symlink_metadata(&path).unwrap().file_type(), before);
         }

@@ -381,7 +381,13 @@ fn every_error_has_its_code() {
         server.send(&line);
         let reply = server.line();
         assert_eq!(reply["error"]["code"], code, "{line}: {reply}");
-        assert!(reply["error"]["message"].as_str().unwrap().contains(text), "{line}: {reply}");
+        // The details stand in the message, or in the data of an error whose message is the text's own.
+        assert!(reply["error"].to_string().contains(text), "{line}: {reply}");
+        if let Some(exact) =
+            [(-32000, "Eval not found"), (-32601, "Method not found")].iter().find(|(known, _)| *known == code)
+        {
+            assert_eq!(reply["error"]["message"], exact.1, "O 9: {line}");
+        }
     }
     let known = server.ask("eval.run", json!({ "path": path, "executor": "gpt" }))["error"]["data"]["known"].clone();
     assert!(known.as_array().unwrap().contains(&json!("extension")), "{known}");
@@ -579,7 +585,7 @@ fn the_rigs_evals_pass_on_the_simulated_rig_and_the_one_that_is_to_fail_fails() 
             .arg(out.path())
             .arg("--junit")
             .arg(&junit)
-            .arg("--json")
+            .arg("--json-file")
             .arg(&json));
         assert_eq!(exit, Some(code), "{eval}: {stdout}{stderr}");
         assert!(stdout.contains(&format!("{passed} of {total} tasks passed")), "{stdout}");
@@ -595,7 +601,7 @@ fn the_rigs_evals_pass_on_the_simulated_rig_and_the_one_that_is_to_fail_fails() 
     let listed: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((exit, listed["evals"].as_array().unwrap().len()), (Some(0), 3));
     assert_eq!(run(command(&["eval", "validate"]).arg(rig_evals())).0, Some(0));
-    assert_eq!(run(&mut command(&["eval", "validate", "/no/such/eval.yaml"])).0, Some(1));
+    assert_eq!(run(&mut command(&["eval", "validate", "/no/such/eval.yaml"])).0, Some(2));
     assert_eq!(run(&mut command(&["eval", "run", "/no/such/eval.yaml"])).0, Some(2));
 }
 
@@ -794,7 +800,7 @@ fn a_run_goes_on_when_nobody_reads_what_is_said_of_it() {
     let runs = tempfile::tempdir().unwrap();
     let mut run = command(&["eval", "run", "--runs"]);
     run.arg(runs.path()).arg(folder.path()).stdout(full()).stderr(full());
-    // It runs to its end; that its table is lost is a failure.
+    // NR-19: the run goes on, and that its results could not be written is a failure.
     assert_eq!(run.status().unwrap().code(), Some(1));
     assert!(folder.path().join("clean").exists());
     for args in [["eval", "list"], ["eval", "validate"]] {
@@ -1228,4 +1234,513 @@ fn output_goes_nowhere_when_nobody_reads_it_and_the_run_is_finished() {
     let mut text = String::new();
     fs::File::open(runs.path().join(format!("{id}.jsonl"))).unwrap().read_to_string(&mut text).unwrap();
     assert!(text.lines().last().unwrap().starts_with("{\"end\":{\"state\":\"completed\""), "{text}");
+}
+
+/// An extension whose operation `op` answers with its arguments as outputs, texts as they are and the rest as JSON, and notes what it got.
+const ECHO: &str = r#"#!/usr/bin/env python3
+import json, os, sys, time
+folder = os.path.dirname(os.path.abspath(__file__))
+schema = json.load(open(os.path.join(folder, "schema.json"))) if os.path.exists(os.path.join(folder, "schema.json")) else True
+for line in sys.stdin:
+    request = json.loads(line)
+    method, params = request.get("method"), request.get("params") or {}
+    result = {}
+    if method == "initialize":
+        result = {"name": "echo", "version": "1", "protocolVersion": "0.0.1", "operations": {"op": {"params": schema}, "slow": {"params": True}, "bad": {"params": True}}}
+    elif method == "execute":
+        with open(os.path.join(folder, "got"), "a") as file:
+            file.write(line)
+        if params["operation"] == "slow":
+            time.sleep(60)
+        args = params.get("args") or {}
+        outputs = {name: value if isinstance(value, str) else json.dumps(value) for name, value in args.items()}
+        result = {"success": params["operation"] != "bad", "message": "done", "outputs": outputs}
+        if params["operation"] == "bad":
+            result["error"] = "no\uffff\u001b[31m\u0000\u007f\u0085\ufffe&<"
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+    if method == "shutdown":
+        break
+"#;
+
+/// An eval with one task over [`ECHO`], whose rest is this.
+fn echo(task: &str, more: &[(&str, &str)]) -> TempDir {
+    let folder = folder(more);
+    fs::write(folder.path().join("echo.py"), ECHO).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(folder.path().join("echo.py"), mode).unwrap();
+    let eval = format!("name: x\nconfig: {{ target: \"exec:./echo.py\" }}\ntasks:\n  - id: t\n{task}");
+    if !folder.path().join("eval.yaml").exists() {
+        fs::write(folder.path().join("eval.yaml"), eval).unwrap();
+    }
+    folder
+}
+
+/// What `eval run` of a folder's eval comes to: its exit code, the JSON value, standard error.
+fn outcome(folder: &Path, args: &[&str]) -> (Option<i32>, Value, String) {
+    let runs = tempfile::tempdir().unwrap();
+    let (code, stdout, stderr) =
+        run(command(&["eval", "run", "--json", "--runs"]).arg(runs.path()).arg(folder).args(args).current_dir("/"));
+    let value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+    (code, value, stderr)
+}
+
+#[test]
+fn nr_01_nr_04_nr_06_and_nr_08_values_reach_the_extension_and_the_graders_digit_by_digit() {
+    let schema = r##"{"properties":{"s":{"type":"string"},"n":{"type":"integer"},"maybe":{"anyOf":[{"type":"integer"},{"type":"null"}]},
+        "ref":{"$ref":"#/$defs/n"},"mode":{"enum":[0,5]},"one":{"const":5},"list":{"type":"array","items":{"type":"integer"}}},"$defs":{"n":{"type":"integer"}}}"##;
+    let task = "    steps:
+      - { id: a, operation: op, args: { s: 00123, n: 010, big: 123456789012345678901234567890, v: 9007199254740993, c: '5' } }
+      - { id: b, operation: op, args: { maybe: '{{steps.a.outputs.c}}', ref: '{{steps.a.outputs.c}}', mode: '{{steps.a.outputs.c}}', one: '{{steps.a.outputs.c}}', s: '{{steps.a.outputs.c}}', list: ['{{steps.a.outputs.c}}', 2] } }
+    graders:
+      - { type: output_equals, step: a, output: s, value: '00123' }
+      - { type: output_equals, step: a, output: big, value: 123456789012345678901234567890 }
+      - { type: output_equals, name: other, step: a, output: v, value: 9007199254740992 }
+      - { type: output_range, name: below, step: a, output: v, max: 9007199254740992 }
+";
+    let folder = echo(task, &[("schema.json", schema)]);
+    let (code, report, stderr) = outcome(folder.path(), &[]);
+    let got = fs::read_to_string(folder.path().join("got")).unwrap();
+    for part in [
+        r#""args":{"s":"00123","n":10,"big":123456789012345678901234567890,"v":9007199254740993,"c":"5"}"#,
+        r#""args":{"maybe":5,"ref":5,"mode":5,"one":5,"s":"5","list":[5,2]}"#,
+    ] {
+        assert!(got.contains(part), "{part} in {got}{stderr}");
+    }
+    let graders = report["runs"][0]["tasks"][0]["trials"][0]["graders"].as_array().unwrap();
+    let status: Vec<_> = graders.iter().map(|grader| grader["status"].as_str().unwrap()).collect();
+    assert_eq!((code, status), (Some(1), vec!["passed", "passed", "failed", "failed"]), "{report:#}");
+}
+
+#[test]
+fn nr_03_a_member_that_is_nearly_a_known_one_is_said_and_counted() {
+    let task = "    step: []
+    steps: [ { id: a, operation: op, arg: { v: 1 } } ]
+    grader: [ { type: output_range, step: a, output: v, min: 99 } ]
+    graders: [ { type: output_range, step: a, output: v, minimum: 1, max: 5, valu: 3 } ]
+";
+    let task = task.replace("arg: { v: 1 }", "args: { v: 1 }, timout: 5s");
+    let eval = format!(
+        "name: x\nconfig: {{ target: \"exec:./echo.py\", trials_per_tasks: 2, environmnt: {{}}, hooks: [] }}\nmetrics: {{ pass_treshold: 0.1 }}\nowner: me\ngrader: []\ntasks:\n  - id: t\n{task}"
+    );
+    let folder = echo("", &[("eval.yaml", &eval)]);
+    let (code, report, stderr) = outcome(folder.path(), &[]);
+    let warnings = report["runs"][0]["warnings"].as_array().unwrap();
+    let text = warnings.iter().map(|text| text.as_str().unwrap()).collect::<Vec<_>>().join("\n");
+    for (name, meant) in [
+        ("trials_per_tasks", "trials_per_task"),
+        ("environmnt", "env"),
+        ("pass_treshold", "pass_threshold"),
+        ("grader", "graders"),
+        ("timout", "timeout"),
+        ("minimum", "min"),
+        ("valu", "value"),
+    ] {
+        if name != "environmnt" {
+            assert!(
+                text.contains(&format!("{name}: ")) && text.contains(&format!("did you mean `{meant}`?")),
+                "{name} in {text}"
+            );
+        }
+    }
+    assert!(text.contains("hooks: not supported here") && !text.contains("owner"), "{text}");
+    assert!(stderr.contains("eval.yaml:2: warning: trials_per_tasks"), "{stderr}");
+    assert_eq!(code, Some(0), "{report:#}");
+    // Strict reading takes them as errors.
+    let (code, report, _) = outcome(folder.path(), &["--strict"]);
+    assert_eq!((code, report["runs"].as_array().unwrap().len()), (Some(2), 0));
+    let validate = |args: &[&str]| run(command(&["eval", "validate"]).arg(folder.path()).args(args));
+    let (code, stdout, _) = validate(&[]);
+    assert!(
+        code == Some(0) && stdout.contains("warning: minimum") && stdout.contains(": valid, 8 warnings"),
+        "{stdout}"
+    );
+    assert_eq!(validate(&["--strict"]).0, Some(1));
+    // `arg` where there are no `args`.
+    let folder = echo("    steps: [ { operation: op, arg: { v: 1 } } ]\n", &[]);
+    let (_, stdout, _) = run(command(&["eval", "validate"]).arg(folder.path()));
+    assert!(stdout.contains("arg: a step has no such member; did you mean `args`?"), "{stdout}");
+}
+
+#[test]
+fn g_04_a_grader_that_can_never_fail_is_refused() {
+    for (grader, is_valid) in [
+        ("{ type: contains, value: \"\" }", false),
+        ("{ type: contains, values: [a, \"\"] }", false),
+        ("{ type: contains, values: [] }", false),
+        ("{ type: not_contains, value: \"\" }", false),
+        ("{ type: output_contains_any, values: [a, \"\"] }", false),
+        ("{ type: text, config: { contains: [\"\"] } }", false),
+        ("{ type: text }", false),
+        ("{ type: regex, pattern: \"\" }", false),
+        ("{ type: regex, must_match: [\"a*\"] }", false),
+        ("{ type: regex, must_match: [\"(?s).*\"] }", false),
+        ("{ type: regex, must_match: [\"x|\"] }", false),
+        ("{ type: regex, must_match: [\"^\"] }", false),
+        ("{ type: regex, must_not_match: [\".*\"] }", false),
+        ("{ type: regex, must_match: [] }", false),
+        ("{ type: output_range, output: v }", false),
+        ("{ type: output_range, output: v, min: .inf }", false),
+        ("{ type: output_equals, output: v }", false),
+        ("{ type: max_duration }", false),
+        ("{ type: file_exists, path: \".\" }", false),
+        ("{ type: file_exists, path: \"\" }", false),
+        ("{ type: file_exists, paths: [] }", false),
+        ("{ type: file, must_exist: [] }", false),
+        ("{ type: contains, value: a }", true),
+        ("{ type: regex, must_match: [\"^$\"] }", true),
+        ("{ type: regex, must_match: [\"a+\"] }", true),
+        ("{ type: regex, must_not_match: [\"error\"] }", true),
+        ("{ type: regex, must_match: [\"^[^@]*$\"] }", true),
+        ("{ type: output_equals, output: v, value: \"\" }", true),
+        ("{ type: file, must_not_exist: [gone] }", true),
+    ] {
+        let folder = folder(&[(
+            "eval.yaml",
+            &format!(
+                "name: x\nconfig: {{ executor: mock }}\ntasks:\n  - id: t\n    prompt: p\n    graders: [ {grader} ]\n"
+            ),
+        )]);
+        let (code, stdout, _) = run(command(&["eval", "validate"]).arg(folder.path()));
+        assert_eq!(code == Some(0), is_valid, "{grader}: {stdout}");
+    }
+    for expected in ["output_contains: \"\"", "output_contains_any: [\"\"]", "output_contains: []"] {
+        let text = format!(
+            "name: x\nconfig: {{ executor: mock }}\ntasks: [ {{ id: t, prompt: p, expected: {{ {expected} }} }} ]\n"
+        );
+        let folder = folder(&[("eval.yaml", &text)]);
+        assert_eq!(run(command(&["eval", "validate"]).arg(folder.path())).0, Some(1), "{expected}");
+    }
+}
+
+#[test]
+fn o_08_what_cannot_be_judged_is_skipped_and_never_passed() {
+    let task = "    steps: [ { operation: op } ]\n    graders: [ { type: prompt, name: judge }, { type: diff } ]\n";
+    let folder = echo(task, &[]);
+    let junit = folder.path().join("made/j.xml");
+    let (code, report, stderr) = outcome(folder.path(), &["--junit", junit.to_str().unwrap()]);
+    let task = &report["runs"][0]["tasks"][0];
+    assert_eq!((code, &task["status"], &report["runs"][0]["passed"]), (Some(1), &json!("skipped"), &json!(false)));
+    assert!(task["error"].as_str().unwrap().starts_with("not judged: judge: graders of type prompt"), "{report:#}");
+    assert_eq!(report["runs"][0]["summary"], json!({"total":1,"passed":0,"failed":0,"skipped":1,"passRate":0.0}));
+    assert!(stderr.contains("skipped  t"), "{stderr}");
+    let junit = fs::read_to_string(junit).unwrap();
+    assert!(junit.contains("<skipped") && junit.contains("not judged"), "{junit}");
+    let (code, stdout, _) = run(command(&["eval", "run", "--runs"]).arg(folder.path().join("runs")).arg(folder.path()));
+    assert!(code == Some(1) && stdout.contains("0 of 1 tasks passed, 1 not judged"), "{stdout}");
+    // A step that fails has failed, whatever the graders are.
+    let folder = echo("    steps: [ { operation: bad } ]\n    graders: [ { type: prompt } ]\n", &[]);
+    assert_eq!(outcome(folder.path(), &[]).1["runs"][0]["tasks"][0]["status"], "failed");
+}
+
+#[test]
+fn o_08_text_and_file_graders_inputs_tables_and_task_entries() {
+    let eval = r#"
+name: x
+inputs: { rail: 3V3, least: "3" }
+config: { target: "exec:./echo.py", max_attempts: 2 }
+tasks_from: rails.csv
+range: [1, 2]
+tasks:
+  - file: tasks/one.yaml
+    name: "{{.Vars.rail}} of {{.Vars.volts}}"
+  - id: two
+    steps: [ { id: a, operation: op, args: { rail: "{{.Vars.rail}}", volts: "{{.Vars.volts}}" } } ]
+    graders:
+      - { type: output_range, step: a, output: volts, min: "{{.Vars.least}}" }
+"#;
+    let one = r#"
+id: one
+steps: [ { id: a, operation: op, args: { rail: "{{.Vars.rail}}", volts: "{{.Vars.volts}}" } } ]
+graders:
+  - { type: text, config: { contains: ["RAIL: {{.Vars.rail}}", "DONE"], not_contains: [error], contains_cs: [done], not_contains_cs: [DONE], regex_match: ["volts: [0-9.]+"], regex_not_match: ["fail"] } }
+  - { type: file, config: { must_exist: [notes.txt], must_not_exist: [gone.txt], content_patterns: [ { path: notes.txt, must_match: ["^hello"], must_not_match: [bye] } ] } }
+  - { type: file, path: notes.txt, contains: [hello], not_contains: [bye] }
+"#;
+    let schema = r#"{"properties":{"rail":{"type":"string"},"volts":{"type":"number"}}}"#;
+    let files = [
+        ("eval.yaml", eval),
+        ("tasks/one.yaml", one),
+        ("schema.json", schema),
+        ("notes.txt", "hello\n"),
+        ("rails.csv", "rail,volts\n3V3,3.30\n\"5,0\",5.0\nnone,0\n"),
+    ];
+    let folder = echo("", &files);
+    let (code, report, stderr) = outcome(folder.path(), &[]);
+    assert_eq!(code, Some(0), "{report:#}{stderr}");
+    let tasks: Vec<_> =
+        report["runs"][0]["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap()).collect();
+    assert_eq!(tasks, ["one-row-1", "two-row-1", "one-row-2", "two-row-2"]);
+    assert_eq!(report["runs"][0]["tasks"][2]["name"], "5,0 of 5.0");
+    let got = fs::read_to_string(folder.path().join("got")).unwrap();
+    assert!(
+        got.contains(r#""args":{"rail":"5,0","volts":5.0}"#) && got.contains(r#"{"rail":"3V3","volts":3.30}"#),
+        "{got}"
+    );
+    // Another text in the file, and the graders see it; a FIFO keeps nobody waiting.
+    fs::write(folder.path().join("notes.txt"), "hello, bye\n").unwrap();
+    let (code, report, _) = outcome(folder.path(), &[]);
+    let trial = &report["runs"][0]["tasks"][0]["trials"][0];
+    assert_eq!((code, &trial["attempts"], &trial["graders"][1]["status"]), (Some(1), &json!(2), &json!("failed")));
+    fs::remove_file(folder.path().join("notes.txt")).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path().join("notes.txt")).status().unwrap().success());
+    let (code, report, _) = outcome(folder.path(), &[]);
+    assert!(code == Some(1) && report.to_string().contains("notes.txt: not a regular file"), "{report:#}");
+}
+
+#[test]
+fn o_09_files_of_others_are_named_and_not_listed() {
+    let table = [
+        ("gevals/eval.yaml", "kind: Eval\nmetadata: { name: x }\nconfig: { taskSets: [] }\n", "an eval of gevals"),
+        ("ci/eval.yml", "name: eval\non: [push]\njobs: { a: { steps: [] } }\n", "a CI workflow"),
+        (
+            "foo/promptfoo-eval.yaml",
+            "description: x\nproviders: [a]\nprompts: [b]\ntests: []\n",
+            "an eval of promptfoo",
+        ),
+        ("inspect/eval.yaml", "dataset: a.csv\nsolver: generate\nscorer: match\n", "an eval of Inspect"),
+    ];
+    let folder = folder(&table.map(|(path, text, _)| (path, text)));
+    fs::create_dir(folder.path().join("ours")).unwrap();
+    fs::write(
+        folder.path().join("ours/eval.yaml"),
+        "name: ours\nconfig: { executor: mock }\ntasks: [ { id: t, prompt: p } ]\n",
+    )
+    .unwrap();
+    let (code, stdout, stderr) = run(command(&["eval", "list", "--json"]).arg(folder.path()));
+    let listed: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, listed["evals"].as_array().unwrap().len()), (Some(0), 1), "{stdout}{stderr}");
+    for (path, _, whose) in table {
+        let (code, stdout, _) = run(command(&["eval", "validate"]).arg(folder.path().join(path)));
+        assert!(
+            code == Some(1) && stdout.contains("Not an eval of rigline: it is ") && stdout.contains(whose),
+            "{stdout}"
+        );
+        let (code, _, stderr) =
+            run(command(&["eval", "run", "--runs"]).arg(folder.path().join("r")).arg(folder.path().join(path)));
+        assert!(code == Some(2) && stderr.contains(whose), "{stderr}");
+    }
+}
+
+#[test]
+fn nr_09_nr_11_and_g_14_walks_end_and_odd_names_are_found() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let root = folder(&[
+        ("l/eval.yaml", "name: x\nconfig: { executor: mock }\ntasks: ['**/task-*.yaml']\n"),
+        ("l/t/task-1.yaml", "id: a\nprompt: p\n"),
+    ]);
+    for link in ["a", "b"] {
+        std::os::unix::fs::symlink("..", root.path().join("l/t").join(link)).unwrap();
+    }
+    let start = Instant::now();
+    let (code, report, stderr) = outcome(&root.path().join("l"), &[]);
+    assert_eq!((code, report["runs"][0]["summary"]["total"].as_u64()), (Some(0), Some(1)), "{stderr}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    // Names that are not UTF-8.
+    let bad = root.path().join(std::ffi::OsStr::from_bytes(b"bad\xff"));
+    fs::create_dir_all(bad.join("t")).unwrap();
+    fs::write(bad.join("eval.yaml"), "name: x\nconfig: { executor: mock }\ntasks: ['t/*.yaml']\n").unwrap();
+    fs::write(bad.join("t").join(std::ffi::OsStr::from_bytes(b"\xfe.yaml")), "id: a\nprompt: p\n").unwrap();
+    let (code, report, stderr) = outcome(&bad, &[]);
+    assert_eq!((code, report["runs"][0]["summary"]["passed"].as_u64()), (Some(0), Some(1)), "{stderr}");
+    // One link that leads nowhere is a warning.
+    std::os::unix::fs::symlink("nowhere", root.path().join("l/dangling.yaml")).unwrap();
+    let (code, stdout, stderr) = run(command(&["eval", "list"]).arg(root.path().join("l")));
+    assert!(
+        code == Some(0) && stdout.contains('x') && stderr.contains("warning: ") && stderr.contains("dangling.yaml"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn nr_16_a_report_that_cannot_be_written_is_refused_before_the_run() {
+    let folder = echo("    steps: [ { operation: op } ]\n", &[("file", "x")]);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (code, report, _) = outcome(folder.path(), &["--json-file", &at("no/r.json"), "--junit", &at("no/more/j.xml")]);
+    assert_eq!(code, Some(0), "{report:#}");
+    assert!(
+        fs::read_to_string(at("no/r.json")).unwrap().contains("runs")
+            && fs::read_to_string(at("no/more/j.xml")).unwrap().contains("<testsuites")
+    );
+    fs::remove_file(at("got")).unwrap();
+    assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+    for bad in [at("file/r.json"), at("fifo"), "/dev/null".to_owned(), at("no"), "/proc/x.json".to_owned()] {
+        let (code, report, stderr) = outcome(folder.path(), &["--json-file", &bad, "--junit", &at("j.xml")]);
+        assert_eq!(
+            (code, report["exit_code"].as_u64(), report["success"].as_bool()),
+            (Some(2), Some(2), Some(false)),
+            "{bad}: {stderr}"
+        );
+        assert!(stderr.contains("cannot be written"), "{stderr}");
+    }
+    assert!(!Path::new(&at("got")).exists(), "nothing was run");
+    // A link is replaced, and what it points to stays.
+    std::os::unix::fs::symlink("file", at("link")).unwrap();
+    assert_eq!(outcome(folder.path(), &["--junit", &at("link")]).0, Some(0));
+    assert_eq!(fs::read_to_string(at("file")).unwrap(), "x");
+    // `-` is standard output, for one of them.
+    let (code, stdout, _) = run(command(&["eval", "run", "--junit", "-", "--runs"]).arg(at("r")).arg(folder.path()));
+    assert!(code == Some(0) && stdout.starts_with("<?xml") && !stdout.contains('┌'), "{stdout}");
+    assert_eq!(outcome(folder.path(), &["--junit", "-"]).0, Some(2));
+}
+
+#[test]
+fn nr_17_a_report_is_xml_whatever_an_extension_says() {
+    let folder = echo("    steps: [ { operation: bad } ]\n", &[]);
+    let junit = folder.path().join("j.xml");
+    assert_eq!(outcome(folder.path(), &["--junit", junit.to_str().unwrap()]).0, Some(1));
+    let parse = "import sys, xml.dom.minidom as m; m.parse(sys.argv[1])";
+    assert!(Command::new("python3").args(["-c", parse]).arg(&junit).status().unwrap().success());
+    let text = fs::read_to_string(&junit).unwrap();
+    assert!(
+        text.contains("&amp;&lt;") && !text.contains(['\u{ffff}', '\u{fffe}', '\u{1b}', '\u{7f}', '\u{85}', '\0']),
+        "{text}"
+    );
+}
+
+#[test]
+fn nr_20_exit_codes_say_what_happened() {
+    let passing =
+        "name: x\nconfig: { target: \"exec:./echo.py\" }\ntasks: [ { id: t, steps: [ { operation: op } ] } ]\n";
+    let folder = echo("", &[("eval.yaml", passing)]);
+    for (target, code) in [
+        ("serial:/dev/ttyNOPE", 3),
+        ("exec:/no/such/program", 3),
+        ("tcp:127.0.0.1:1", 3),
+        ("exec:true", 3),
+        ("nokind:x", 2),
+    ] {
+        let (found, report, stderr) = outcome(folder.path(), &["--target", target]);
+        assert_eq!(found, Some(code), "{target}: {report}{stderr}");
+        assert_eq!(report["exit_code"], code);
+    }
+    let failing = echo("    steps: [ { operation: bad } ]\n", &[]);
+    assert_eq!(outcome(failing.path(), &[]).0, Some(1));
+    assert_eq!(outcome(folder.path(), &[]).0, Some(0));
+    assert_eq!(outcome(folder.path(), &["--filter", "nothing"]).0, Some(2));
+    assert_eq!(outcome(folder.path(), &["--executor", "claude-code"]).0, Some(2));
+}
+
+#[test]
+fn g_10_a_steps_time_limit_names_limit_grace_and_elapsed_time() {
+    let folder = echo("    steps: [ { operation: slow, timeout: 500ms } ]\n", &[]);
+    let (_, report, _) = outcome(folder.path(), &[]);
+    let why = report["runs"][0]["tasks"][0]["error"].as_str().unwrap();
+    assert!(why.contains("within 500ms (waited 2.") && why.contains("limit 500ms + grace 2s)"), "{why}");
+}
+
+#[test]
+fn o_03_and_g_05_arguments_that_break_the_schema_are_not_sent_and_a_schema_nobody_knows_keeps_nothing_back() {
+    let folder = echo(
+        "    steps: [ { operation: op, args: { n: [1] } } ]\n",
+        &[("schema.json", r#"{"properties":{"n":{"type":"integer"}}}"#)],
+    );
+    let (code, report, _) = outcome(folder.path(), &[]);
+    let why = report["runs"][0]["tasks"][0]["error"].as_str().unwrap();
+    assert!(code == Some(1) && why.contains("n: [1] is not of type \"integer\""), "{why}");
+    assert!(!folder.path().join("got").exists());
+    let schema = r#"{"$schema":"https://spec.openapis.org/oas/3.1/dialect/base","properties":{"n":{"type":"integer"},"s":{"type":"string","pattern":"a\\Z"}}}"#;
+    let folder = echo("    steps: [ { operation: op, args: { n: 5, s: 007 } } ]\n", &[("schema.json", schema)]);
+    let (code, _, stderr) = outcome(folder.path(), &[]);
+    assert!(code == Some(0) && stderr.contains("not known here; it is sent as it is"), "{stderr}");
+    assert!(fs::read_to_string(folder.path().join("got")).unwrap().contains(r#""args":{"n":5,"s":"007"}"#));
+}
+
+#[test]
+fn nr_56_and_g_02_a_runs_folder_may_hold_anything() {
+    let folder = echo("    steps: [ { operation: op } ]\n", &[("runs/config.new", "x"), ("runs/notes.jsonl", "{}\n")]);
+    let runs = folder.path().join("runs");
+    let past = std::time::SystemTime::now() - Duration::from_secs(300);
+    fs::File::options().append(true).open(runs.join("config.new")).unwrap().set_modified(past).unwrap();
+    for fifo in ["a.jsonl", "18c-1.jsonl"] {
+        assert!(Command::new("mkfifo").arg(runs.join(fifo)).status().unwrap().success());
+    }
+    let (code, _, stderr) = run(command(&["eval", "run", "--runs"]).arg(&runs).arg(folder.path()));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(fs::read_to_string(runs.join("config.new")).unwrap(), "x");
+    assert_eq!(fs::read_to_string(runs.join("notes.jsonl")).unwrap(), "{}\n");
+    assert_eq!(fs::read_dir(&runs).unwrap().count(), 5);
+}
+
+#[test]
+fn n_14_this_folder_one_task_file_a_new_eval_and_an_empty_folder() {
+    let folder = folder(&[]);
+    let here = |args: &[&str]| {
+        run(command(args).current_dir(folder.path()).env("XDG_STATE_HOME", folder.path().join("state")))
+    };
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    for verb in ["run", "list", "validate"] {
+        let (code, _, stderr) = here(&["eval", verb, "empty"]);
+        assert!(code == Some(2) && stderr.contains("empty: there are no evals"), "{verb}: {stderr}");
+        let (code, stdout, _) = here(&["eval", verb, "empty", "--json"]);
+        assert_eq!(
+            (code, serde_json::from_str::<Value>(&stdout).unwrap()["success"].as_bool()),
+            (Some(2), Some(false))
+        );
+    }
+    fs::remove_dir(folder.path().join("empty")).unwrap();
+    let (code, stdout, stderr) = here(&["eval", "new", "mine"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "mine/eval.yaml\nmine/tasks/first.yaml\n"), "{stderr}");
+    assert_eq!(here(&["eval", "new", "mine"]).0, Some(2), "what is there stays");
+    let (code, stdout, stderr) = here(&["eval", "run"]);
+    assert!(code == Some(0) && stdout.contains("1 of 1 tasks passed"), "{stdout}{stderr}");
+    assert!(here(&["eval", "validate", "mine", "--target", "sim"]).1.contains(": valid"));
+    fs::write(folder.path().join("mine/tasks/second.yaml"), "id: second\nsteps: [ { operation: self-test } ]\n")
+        .unwrap();
+    let (code, stdout, stderr) = here(&["eval", "run", "-q", "mine/tasks/second.yaml"]);
+    assert!(code == Some(0) && stdout.contains("1 of 1 tasks passed") && stderr.is_empty(), "{stdout}{stderr}");
+    assert!(here(&["eval", "run", "mine"]).1.contains("2 of 2 tasks passed"));
+    fs::write(folder.path().join("lone.yaml"), "id: lone\nsteps: [ { operation: self-test } ]\n").unwrap();
+    assert!(here(&["eval", "run", "lone.yaml"]).2.contains("is a task, and no eval.yaml"));
+    // Operations and arguments are held against what the target has.
+    fs::write(
+        folder.path().join("mine/tasks/second.yaml"),
+        "id: second\nsteps:\n  - { operation: mesure, args: { channel: 3V3 } }\n  - { operation: measure, args: { chanel: 3V3 } }\n  - { operation: measure, args: { channel: 3V3, samples: many } }\n  - { operation: measure, args: { channel: '{{steps.step-1.message}}' } }\n",
+    )
+    .unwrap();
+    let (code, stdout, _) = here(&["eval", "validate", "mine", "--target", "sim"]);
+    for part in [
+        "second.yaml:3: Task second, step step-1: the target has no operation mesure; did you mean `measure`?",
+        "warning: Task second, step step-2: chanel: measure has no such argument; did you mean `channel`?",
+        "step step-3: measure: samples: \"many\" is not",
+    ] {
+        assert!(stdout.contains(part), "{part} in {stdout}");
+    }
+    assert!(code == Some(1) && !stdout.contains("step step-4"), "{stdout}");
+}
+
+#[test]
+fn o_09_results_are_those_of_the_runs_that_are_kept() {
+    let folder = azure();
+    let path = folder.path().join("azure-functions/eval.yaml");
+    let mut server = Server::start();
+    assert_eq!(server.ask("results.runs", json!({}))["result"], json!({ "runs": [] }));
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let started = server.ask("eval.run", json!({ "path": path }));
+        let id = started["result"]["runId"].as_str().unwrap().to_owned();
+        loop {
+            let line = server.line();
+            if line["method"] == "eval.complete" {
+                break;
+            }
+        }
+        ids.insert(0, id);
+    }
+    // Another file there is no run.
+    fs::write(server.runs.path().join("18c-1.jsonl"), "{\"run\":{}}\n").unwrap();
+    let runs = server.ask("results.runs", json!({}))["result"]["runs"].clone();
+    let found: Vec<_> = runs.as_array().unwrap().iter().map(|run| run["runId"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(found, ids, "the newest first: {runs}");
+    assert_eq!(
+        (&runs[0]["name"], &runs[0]["status"], &runs[0]["passed"]),
+        (&json!("azure-functions-eval"), &json!("completed"), &json!(1))
+    );
+    assert_eq!(server.ask("results.runs", json!({ "limit": 1 }))["result"]["runs"].as_array().unwrap().len(), 1);
+    let summary = server.ask("results.summary", json!({}))["result"].clone();
+    assert_eq!(
+        summary,
+        json!({ "totalRuns": 2, "completed": 2, "failed": 0, "cancelled": 0, "running": 0, "totalTasks": 2, "passedTasks": 2, "failedTasks": 0, "passRate": 1.0 })
+    );
+    assert_eq!(server.ask("results.other", json!({}))["error"]["message"], "Method not found");
+    assert!(server.end().is_empty());
 }

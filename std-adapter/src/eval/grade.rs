@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use regex::Regex;
-use serde_json::Value;
 
+use super::spec::FILE_LIMIT;
 use super::trial::{StepRecord, substitute};
+use crate::{by_schema, files, number};
 
 /// One thing a trial is judged by.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub struct Grader {
     pub name: Option<String>,
     /// The metric that it counts for.
     pub metric: Option<String>,
+    /// How much it counts for a metric, as against other graders.
+    pub weight: f64,
     /// The step whose output is looked at; all of them, or the agent's, if unsaid.
     pub step: Option<String>,
     /// The output of the step; the whole of what it says, if unsaid.
@@ -57,19 +60,35 @@ pub enum Check {
         /// Whether case does not matter.
         ignore_case: bool,
     },
-    /// The output is this: as text, white space at its ends apart, or as a JSON value.
+    /// A file's text. Relative paths start at the workdir.
+    FileText {
+        /// The file.
+        path: String,
+        /// Patterns that must match.
+        matches: Vec<Regex>,
+        /// Patterns that must not.
+        not_matches: Vec<Regex>,
+        /// Texts that must be found.
+        values: Vec<String>,
+        /// Texts that must not.
+        not_values: Vec<String>,
+    },
+    /// All of these.
+    All(Vec<Check>),
+    /// The output is this: as text, white space at its ends apart, or as a JSON value. Numbers are equal whatever their spelling, and
+    /// different however close they are.
     Equals {
         /// As text.
         text: String,
-        /// As a value.
-        value: Value,
+        /// As JSON text.
+        json: String,
     },
-    /// The output is a number in this range, its ends included.
+    /// The output is a number in this range, its ends included. It is compared as a decimal number, with all its digits.
     Range {
-        /// The least, if there is one.
-        min: Option<f64>,
+        /// The least, if there is one, as JSON text.
+        min: Option<String>,
         /// The most, if there is one.
-        max: Option<f64>,
+        max: Option<String>,
     },
     /// The trial, or the step, took no longer.
     Duration {
@@ -112,6 +131,8 @@ pub struct Grade {
     pub kind: String,
     /// The metric it names.
     pub metric: Option<String>,
+    /// How much it counts for a metric.
+    pub weight: f64,
     /// What it came to.
     pub judgement: Judgement,
     /// Why.
@@ -132,6 +153,7 @@ impl Grader {
         Self {
             name: None,
             metric: None,
+            weight: 1.0,
             step: None,
             output: None,
             kind: kind.to_owned(),
@@ -146,7 +168,7 @@ impl Grader {
     }
 
     pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {
-        let (judgement, message) = match self.judge(evidence) {
+        let (judgement, message) = match self.judge(&self.check, evidence) {
             Ok(message) if matches!(self.check, Check::Unsupported) => (Judgement::Unsupported, message),
             Ok(message) => (Judgement::Passed, message),
             Err(message) => (Judgement::Failed, message),
@@ -155,13 +177,41 @@ impl Grader {
             grader: self.label().to_owned(),
             kind: self.kind.clone(),
             metric: self.metric.clone(),
+            weight: self.weight,
             judgement,
             message,
         }
     }
 
-    fn judge(&self, evidence: &Evidence<'_>) -> Result<String, String> {
-        match &self.check {
+    fn judge(&self, check: &Check, evidence: &Evidence<'_>) -> Result<String, String> {
+        match check {
+            Check::All(checks) => {
+                for check in checks {
+                    self.judge(check, evidence)?;
+                }
+                Ok("all is as it should be".into())
+            }
+            Check::FileText { path, matches, not_matches, values, not_values } => {
+                let path = substitute(path, evidence.steps)?;
+                let text = files::read_text(&evidence.workdir.join(&*path), FILE_LIMIT)
+                    .map_err(|error| format!("{path}: {error}"))?;
+                let none = |regex: &&Regex| !regex.is_match(&text);
+                if let Some(regex) = matches.iter().find(none) {
+                    return Err(format!("/{regex}/ does not match {path}"));
+                }
+                if let Some(regex) = not_matches.iter().find(|regex| regex.is_match(&text)) {
+                    return Err(format!("/{regex}/ matches {path}"));
+                }
+                for (values, wanted) in [(values, true), (not_values, false)] {
+                    for value in values {
+                        let value = filled(value, evidence)?;
+                        if text.contains(&*value) != wanted {
+                            return Err(format!("{} is {}in {path}", shown(&value), if wanted { "not " } else { "" }));
+                        }
+                    }
+                }
+                Ok(format!("{path} is as it should be"))
+            }
             Check::Unsupported => Ok(format!("graders of type {} are not supported here", self.kind)),
             Check::Files { present, absent } => {
                 for (paths, wanted) in [(present, true), (absent, false)] {
@@ -188,8 +238,7 @@ impl Grader {
                 let fold = |text: &str| if *ignore_case { text.to_lowercase() } else { text.to_owned() };
                 let text = self.text(evidence)?;
                 let folded = fold(&text);
-                let found =
-                    |value: &String| Ok::<_, String>(folded.contains(&fold(&substitute(value, evidence.steps)?)));
+                let found = |value: &String| Ok::<_, String>(folded.contains(&fold(&filled(value, evidence)?)));
                 let mut missing = Vec::new();
                 for value in values {
                     if !found(value)? {
@@ -210,32 +259,31 @@ impl Grader {
                 }
                 Ok("found".into())
             }
-            Check::Equals { text: wanted, value } => {
+            Check::Equals { text: wanted, json } => {
                 let text = self.text(evidence)?;
                 let filled = substitute(wanted, evidence.steps)?;
+                let number = |text: &str| number::decimal(text);
                 let equal = text.trim() == filled.trim()
-                    || serde_json::from_str::<Value>(text.trim()).is_ok_and(|found| same(&found, value));
+                    || by_schema::same(text.trim(), json)
+                    // A number that another step gave.
+                    || *filled != *wanted && number(&text).is_some_and(|found| number(&filled) == Some(found));
                 let message = format!("{} {} {}", shown(&text), if equal { "is" } else { "is not" }, shown(&filled));
                 if equal { Ok(message) } else { Err(message) }
             }
             Check::Range { min, max } => {
                 let text = self.text(evidence)?;
-                let number: f64 = text
-                    .trim()
-                    .parse()
-                    .ok()
-                    .filter(|number: &f64| number.is_finite())
-                    .ok_or_else(|| format!("{} is not a number", shown(&text)))?;
-                let low = min.is_some_and(|min| number < min);
-                let high = max.is_some_and(|max| number > max);
-                let bound = |bound: &Option<f64>| bound.map_or_else(|| "…".to_owned(), |bound| bound.to_string());
+                let found = number::decimal(&text).ok_or_else(|| format!("{} is not a number", shown(&text)))?;
+                let bound = |bound: &Option<String>| bound.as_deref().and_then(number::decimal);
+                let is_outside = bound(min).is_some_and(|min| found < min) || bound(max).is_some_and(|max| found > max);
+                let say = |bound: &Option<String>| bound.clone().unwrap_or_else(|| "…".to_owned());
                 let message = format!(
-                    "{number} is {} {} to {}",
-                    if low || high { "outside" } else { "in" },
-                    bound(min),
-                    bound(max)
+                    "{} is {} {} to {}",
+                    cut(text.trim()),
+                    if is_outside { "outside" } else { "in" },
+                    say(min),
+                    say(max)
                 );
-                if low || high { Err(message) } else { Ok(message) }
+                if is_outside { Err(message) } else { Ok(message) }
             }
             Check::Duration { most } => {
                 let took = match &self.step {
@@ -273,27 +321,25 @@ impl Grader {
     }
 }
 
-/// Whether two values are the same; `3` and `3.0` are.
-fn same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
-        }
-        _ => a == b,
-    }
+/// A text to look for, with the outputs of steps in their places.
+fn filled<'t>(text: &'t str, evidence: &Evidence<'_>) -> Result<std::borrow::Cow<'t, str>, String> {
+    let filled = substitute(text, evidence.steps)?;
+    // It would be found everywhere.
+    if filled.is_empty() { Err(format!("{text} is empty, so there is nothing to look for")) } else { Ok(filled) }
 }
 
 /// A text in a message: quoted, and cut.
 fn shown(text: &str) -> String {
+    format!("{:?}", cut(text.trim()))
+}
+
+fn cut(text: &str) -> String {
     const LONGEST: usize = 120;
-    let text = text.trim();
     let mut cut: String = text.chars().take(LONGEST).collect();
     if cut.len() < text.len() {
         cut.push('…');
     }
-    format!("{cut:?}")
+    cut
 }
 
 #[cfg(test)]
@@ -304,6 +350,7 @@ mod tests {
         Grader {
             name: None,
             metric: None,
+            weight: 1.0,
             step: step.map(str::to_owned),
             output: output.map(str::to_owned),
             kind: "k".into(),
@@ -328,10 +375,13 @@ mod tests {
             any,
             ignore_case,
         };
-        let range = |min, max| Check::Range { min, max };
-        let equals = |value: Value| Check::Equals {
-            text: value.as_str().map_or_else(|| value.to_string(), str::to_owned),
-            value,
+        let range = |min: Option<&str>, max: Option<&str>| Check::Range {
+            min: min.map(str::to_owned),
+            max: max.map(str::to_owned),
+        };
+        let equals = |json: &str| Check::Equals {
+            text: serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()),
+            json: json.to_owned(),
         };
         let regex = |matches: &str, not: &str| Check::Regex {
             matches: vec![Regex::new(matches).unwrap()],
@@ -342,20 +392,20 @@ mod tests {
         let duration = |millis| Check::Duration { most: Duration::from_millis(millis) };
         let (read, volts) = (Some("read"), Some("volts"));
         let table = [
-            (grader(range(Some(3.135), Some(3.465)), read, volts), "passed"),
-            (grader(range(Some(3.3), Some(3.3)), read, volts), "passed"),
-            (grader(range(Some(3.4), None), read, volts), "failed"),
-            (grader(range(None, Some(3.0)), read, volts), "failed"),
-            (grader(range(None, Some(3.5)), None, volts), "passed"),
-            (grader(range(None, Some(3.5)), read, Some("amps")), "failed"),
-            (grader(range(None, Some(3.5)), Some("other"), volts), "failed"),
-            (grader(range(None, Some(3.5)), read, Some("high")), "failed"),
-            (grader(equals(true.into()), read, Some("high")), "passed"),
-            (grader(equals("true".into()), read, Some("high")), "passed"),
-            (grader(equals(3.3.into()), read, volts), "passed"),
-            (grader(equals(serde_json::json!([1, 2.0])), read, Some("list")), "passed"),
-            (grader(equals("{{steps.read.outputs.volts}}".into()), read, volts), "passed"),
-            (grader(equals("3.3".into()), read, volts), "failed"),
+            (grader(range(Some("3.135"), Some("3.465")), read, volts), "passed"),
+            (grader(range(Some("3.3"), Some("3.3")), read, volts), "passed"),
+            (grader(range(Some("3.4"), None), read, volts), "failed"),
+            (grader(range(None, Some("3.0")), read, volts), "failed"),
+            (grader(range(None, Some("3.5")), None, volts), "passed"),
+            (grader(range(None, Some("3.5")), read, Some("amps")), "failed"),
+            (grader(range(None, Some("3.5")), Some("other"), volts), "failed"),
+            (grader(range(None, Some("3.5")), read, Some("high")), "failed"),
+            (grader(equals("true"), read, Some("high")), "passed"),
+            (grader(equals("\"true\""), read, Some("high")), "passed"),
+            (grader(equals("3.3"), read, volts), "passed"),
+            (grader(equals("[1, 2.0]"), read, Some("list")), "passed"),
+            (grader(equals("\"{{steps.read.outputs.volts}}\""), read, volts), "passed"),
+            (grader(equals("\"3.3\""), read, volts), "failed"),
             (grader(contains(&["Hello", "World"], false, false), None, None), "passed"),
             (grader(contains(&["hello"], false, false), None, None), "failed"),
             (grader(contains(&["hello"], false, true), None, None), "passed"),
@@ -376,6 +426,49 @@ mod tests {
         for (grader, judgement) in table {
             let grade = grader.grade(&evidence);
             assert_eq!(grade.judgement.as_str(), judgement, "{:?}: {}", grader.check, grade.message);
+        }
+    }
+
+    #[test]
+    fn nr_01_different_numbers_are_not_equal_and_are_on_their_side_of_a_bound() {
+        let big = "123456789012345678901234567890";
+        let judge = |check: Check, output: &str| {
+            let steps = [StepRecord::done("a", "", &[("v", output)])];
+            let evidence =
+                Evidence { workdir: Path::new("/"), agent: None, steps: &steps, elapsed: Duration::from_millis(1) };
+            grader(check, Some("a"), Some("v")).grade(&evidence).judgement.as_str()
+        };
+        for (wanted, output, judgement) in [
+            ("9007199254740992", "9007199254740993", "failed"),
+            ("9007199254740993", "9007199254740993", "passed"),
+            ("18446744073709551615", "18446744073709551614", "failed"),
+            (big, "123456789012345678901234567891", "failed"),
+            (big, "123456789012345678901234567890.0", "passed"),
+            ("1", "1.0", "passed"),
+            ("1.0", "1e0", "passed"),
+            ("0.1", "0.10000000000000000001", "failed"),
+            ("1e999999999", "1e999999998", "failed"),
+            ("1e999999999", "10e999999998", "passed"),
+            (r#"{"a":[{"b":9007199254740992}]}"#, r#"{"a": [{"b": 9007199254740993}]}"#, "failed"),
+            (r#"{"a":[{"b":1.0}],"c":2}"#, r#"{"c": 2.00, "a": [{"b": 1}]}"#, "passed"),
+            (r#"{"a":1}"#, r#"{"a":1,"b":2}"#, "failed"),
+            ("[1,2]", "[1,2,3]", "failed"),
+            ("true", "1", "failed"),
+        ] {
+            let check = Check::Equals { text: wanted.into(), json: wanted.into() };
+            assert_eq!(judge(check, output), judgement, "{output} is {wanted}");
+        }
+        for (min, max, output, judgement) in [
+            (Some("9007199254740993"), None, "9007199254740992", "failed"),
+            (Some("9007199254740993"), None, "9007199254740993", "passed"),
+            (None, Some("3.465"), "3.46500000000000000001", "failed"),
+            (None, Some("3.465"), "3465e-3", "passed"),
+            (None, Some(big), "123456789012345678901234567891", "failed"),
+            (Some("1e999999998"), None, "1e999999999", "passed"),
+            (Some("0"), None, "NaN", "failed"),
+        ] {
+            let check = Check::Range { min: min.map(str::to_owned), max: max.map(str::to_owned) };
+            assert_eq!(judge(check, output), judgement, "{output} in {min:?} to {max:?}");
         }
     }
 }

@@ -1,21 +1,20 @@
 //! Finding evals in a folder.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
-use walkdir::{DirEntry, WalkDir};
 
 use super::node::{Unreadable, options, unreadable};
-use super::spec::read;
+use super::spec::{AsText, foreign, read};
+use super::walk;
 
 /// How deep folders are walked into.
-pub const DEPTH_LIMIT: usize = 32;
+pub const DEPTH_LIMIT: usize = walk::DEPTH_LIMIT;
 /// The most files and folders that are looked at.
-pub const ENTRY_LIMIT: usize = 200_000;
+pub const ENTRY_LIMIT: usize = walk::ENTRY_LIMIT;
 /// The most evals, and the most errors, that are listed.
 pub const LIST_LIMIT: usize = 20_000;
 
@@ -41,16 +40,19 @@ pub struct Listing {
     pub evals: Vec<Found>,
     /// Files and folders that could not be read, and why; limits that were reached.
     pub errors: Vec<String>,
+    /// Links that lead nowhere.
+    pub warnings: Vec<String>,
 }
 
 /// Finds the evals in a folder and in those below it.
 ///
 /// An eval is a file named `eval.yaml`, `eval.yml`, or with a name that begins or ends with `eval`; and any other `.yaml` or
-/// `.yml` file that has `tasks` at its top level. Hidden folders, `node_modules` and `target` are passed by. Links are followed, and no
+/// `.yml` file that has `tasks` at its top level, unless it is another program's: a gevals eval, a CI workflow, a promptfoo or Inspect file.
+/// Hidden folders, `node_modules` and `target` are passed by. Links are followed; each folder is looked into once, and no
 /// file is listed twice. What cannot be read is reported and passed by.
 pub fn list(folder: &Path) -> Listing {
     let mut listing = Listing::default();
-    let files = walk(folder, &mut listing.errors);
+    let files = walk(folder, &mut listing);
     let place = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(1, usize::from).min(files.len() / 16 + 1);
     // Each file is read and parsed once, by whoever is free.
@@ -92,52 +94,29 @@ pub fn list(folder: &Path) -> Listing {
 }
 
 /// Files that may be evals, and whether their name says so.
-fn walk(folder: &Path, errors: &mut Vec<String>) -> Vec<(PathBuf, bool)> {
-    let mut files = Vec::new();
-    let mut seen = HashSet::new();
-    let mut linked = false;
-    let entries = WalkDir::new(folder).follow_links(true).max_depth(DEPTH_LIMIT).sort_by_file_name();
-    for (count, entry) in entries.into_iter().filter_entry(is_wanted).enumerate() {
-        if count >= ENTRY_LIMIT {
-            errors.push(format!(
-                "{}: more than {ENTRY_LIMIT} files and folders: the rest was not looked at",
-                folder.display()
-            ));
-            break;
-        }
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => {
-                errors.push(error.to_string());
-                continue;
-            }
-        };
-        linked |= entry.path_is_symlink();
-        if !entry.file_type().is_file() {
-            continue;
-        }
-        let path = entry.into_path();
-        let is_yaml =
-            path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
-        if is_yaml {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-            files.push((path, stem.starts_with("eval") || stem.ends_with("eval")));
-        }
-    }
-    if linked {
-        // The same file may be reached by several ways.
-        files.retain(|(path, _)| path.canonicalize().map_or(true, |path| seen.insert(path)));
-    }
-    files
+fn walk(folder: &Path, listing: &mut Listing) -> Vec<(PathBuf, bool)> {
+    let found = if folder.is_file() {
+        walk::Found { files: vec![folder.to_owned()], ..walk::Found::default() }
+    } else {
+        walk::walk(folder, DEPTH_LIMIT, |path, _| is_entered(path), is_yaml)
+    };
+    listing.errors.extend(found.errors);
+    listing.warnings.extend(found.troubles);
+    let with_name = |path: PathBuf| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let is_named = stem.starts_with("eval") || stem.ends_with("eval");
+        (path, is_named)
+    };
+    found.files.into_iter().map(with_name).collect()
 }
 
-fn is_wanted(entry: &DirEntry) -> bool {
-    let name = entry.file_name().to_string_lossy();
-    if entry.path_is_symlink() && super::root::leads_out(entry.path()) {
-        return false;
-    }
-    entry.depth() == 0
-        || !(entry.file_type().is_dir() && (name.starts_with('.') || matches!(&*name, "node_modules" | "target")))
+fn is_entered(folder: &Path) -> bool {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    !(name.starts_with('.') || matches!(&*name, "node_modules" | "target"))
+}
+
+fn is_yaml(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"))
 }
 
 /// The head of an eval; `None` of a file that is none.
@@ -150,6 +129,9 @@ fn look(path: &Path, is_named: bool) -> Option<Result<Head, String>> {
         return None;
     }
     let head = serde_saphyr::from_str_with_options::<Head>(&text, options());
+    if head.as_ref().is_ok_and(|head| foreign(&head.members).is_some()) {
+        return None;
+    }
     Some(head.map_err(|error| match unreadable(&error) {
         Unreadable { text, line: Some(line) } => format!("line {line}: {text}"),
         Unreadable { text, .. } => text,
@@ -167,9 +149,18 @@ struct Head {
     name: Option<String>,
     skill: Option<String>,
     version: Option<String>,
+    /// All members' names, and those texts that tell whose file it is.
+    members: Vec<(String, Lenient)>,
+}
+
+impl AsText for Lenient {
+    fn as_text(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
 }
 
 /// A text, if it is one. Null and whatever else is none.
+#[derive(Debug)]
 struct Lenient(Option<String>);
 
 impl<'de> Deserialize<'de> for Lenient {
@@ -197,8 +188,14 @@ impl<'de> Deserialize<'de> for Head {
                         "name" => head.name = map.next_value::<Lenient>()?.0,
                         "skill" => head.skill = map.next_value::<Lenient>()?.0,
                         "version" => head.version = map.next_value::<Lenient>()?.0,
+                        "kind" => {
+                            let kind = map.next_value::<serde_json::Value>()?;
+                            head.members.push((name, Lenient(kind.as_str().map(str::to_owned))));
+                            continue;
+                        }
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }
+                    head.members.push((name, Lenient(None)));
                 }
                 Ok(head)
             }
@@ -240,8 +237,10 @@ mod tests {
         assert_eq!(found, [("a", Some("1.10")), ("b", None), ("c", None)]);
         assert_eq!(listing.evals[0].path, root.join("a/eval.yaml"));
         let errors = listing.errors.join("\n");
-        for expected in ["d/eval.yaml: line ", "e/eval.yaml: ", "dangling.yaml", "loop"] {
+        for expected in ["d/eval.yaml: line ", "e/eval.yaml: "] {
             assert!(errors.contains(expected), "{expected} in {errors}");
         }
+        assert_eq!(listing.errors.len(), 2, "a loop is no error: {errors}");
+        assert!(listing.warnings.len() == 1 && listing.warnings[0].contains("dangling.yaml"), "{:?}", listing.warnings);
     }
 }

@@ -34,6 +34,7 @@
 //! Setup steps, the agent (executors `command` and `mock`), verify steps, and then cleanup steps, whatever happened before. A step that fails ends the
 //! trial, but for its cleanup. Then the graders judge. A trial passes when all its steps and graders do, a task when all its trials do, and
 //! a run when enough tasks do ([`Metrics::pass_threshold`]), or with a list of metrics, when each reaches its threshold.
+//! A task whose graders are all of kinds that are not here is skipped: it is not judged, and has not passed.
 //!
 //! When a run is cancelled, or a trial's time is over, the operation in hand is stopped (a program's process group is ended, a board's
 //! DTR drops), a session begins anew, and cleanup steps run in it.
@@ -41,12 +42,21 @@
 //! # Placeholders
 //! `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}` stand for what an earlier step said: in arguments, in the prompt, and in the texts that graders look for.
 //! Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
-//! wants one.
+//! wants one. What YAML takes for a number is the text that was written, where the schema wants a string ([`by_schema`](crate::by_schema)).
+//!
+//! `{{.Vars.NAME}}` stands for one of the eval's `inputs`, or for a column of the table that `tasks_from` names.
+//!
+//! # Mistakes
+//! A member whose name is nearly a known one, and what other runners have and this one does not, are [warnings](Spec::warnings). A grader that
+//! can never fail is a fault: an empty text to look for, a pattern that matches everything, a range without bounds.
 
+mod against;
 mod command;
 pub mod grade;
 pub mod list;
 mod node;
+mod report;
+mod results;
 mod root;
 pub mod run;
 pub mod runs;
@@ -56,10 +66,13 @@ pub mod session;
 mod spec;
 pub mod store;
 pub mod trial;
+mod walk;
 
+pub use against::{against, owner_of};
 pub use command::OUTPUT_LIMIT;
+pub use report::report;
 pub use root::{Outside, Root};
 pub use spec::{
-    Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock, Overrides,
-    Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,
+    ATTEMPT_LIMIT, Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock,
+    Overrides, SIZE_LIMIT, Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,
 };

@@ -8,6 +8,9 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Error, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 use super::spec::{DEPTH_LIMIT, VALUE_LIMIT};
+use super::trial::{StepRecord, is_whole, substitute};
+use crate::by_schema::Draft;
+use crate::number;
 
 /// A value and where it stands.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +18,10 @@ pub(super) struct Node {
     pub(super) kind: Kind,
     /// From 1.
     pub(super) line: u32,
+    /// What was written, of a scalar that is no text.
+    written: Option<String>,
+    /// Whether it is a text that a template filled in as a whole: what it stands for depends on where it stands.
+    is_filled: bool,
     /// Its bytes in the document, where they are known.
     bytes: Option<(u32, u32)>,
 }
@@ -24,7 +31,8 @@ pub(super) enum Kind {
     #[default]
     Null,
     Bool(bool),
-    Number(Number),
+    /// As JSON text, with all its digits.
+    Number(String),
     Text(String),
     List(Vec<Node>),
     Map(Vec<(String, Node)>),
@@ -42,7 +50,46 @@ impl Node {
     pub(super) fn parse(text: &str) -> Result<Self, Unreadable> {
         let node: Spanned<Kind> =
             serde_saphyr::from_str_with_options(text, options()).map_err(|error| unreadable(&error))?;
-        Ok(Self::of(node))
+        let mut node = Self::of(node);
+        node.keep_what_is_written(text);
+        Ok(node)
+    }
+
+    /// Takes numbers from the document instead of from the parser, which has 64 bits for them.
+    fn keep_what_is_written(&mut self, source: &str) {
+        let bytes = self.bytes;
+        let written = || {
+            let (at, length) = bytes?;
+            let written = source.get(at as usize..(at as usize).checked_add(length as usize)?)?.trim();
+            (!written.is_empty()).then_some(written)
+        };
+        match &mut self.kind {
+            Kind::List(elements) => elements.iter_mut().for_each(|element| element.keep_what_is_written(source)),
+            Kind::Map(members) => members.iter_mut().for_each(|(_, member)| member.keep_what_is_written(source)),
+            Kind::Null | Kind::Bool(_) => self.written = written().map(str::to_owned),
+            Kind::Number(json) => {
+                if let Some(written) = written() {
+                    if let Some(plain) = json_number(written) {
+                        *json = plain;
+                    }
+                    self.written = Some(written.to_owned());
+                }
+            }
+            Kind::Text(text) => {
+                // A number beyond the parser's, which it takes for a text.
+                let Some(written) =
+                    written().filter(|written| !written.starts_with(['"', '\'', '|', '>', '&', '*', '!']))
+                else {
+                    return;
+                };
+                if written == text
+                    && let Some(json) = json_number(written)
+                {
+                    self.kind = Kind::Number(json);
+                    self.written = Some(written.to_owned());
+                }
+            }
+        }
     }
 
     fn of(node: Spanned<Kind>) -> Self {
@@ -51,6 +98,8 @@ impl Node {
         Self {
             kind: node.value,
             line: u32::try_from(node.referenced.line()).unwrap_or(u32::MAX),
+            written: None,
+            is_filled: false,
             bytes: bytes.and_then(|(at, length)| Some((u32::try_from(at).ok()?, u32::try_from(length).ok()?))),
         }
     }
@@ -74,6 +123,14 @@ impl Node {
         }
     }
 
+    pub(super) fn is_map(&self) -> bool {
+        matches!(self.kind, Kind::Map(_))
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.kind, Kind::List(_))
+    }
+
     pub(super) fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Null)
     }
@@ -91,25 +148,26 @@ impl Node {
     }
 
     /// A text. What YAML takes for a number or a truth value is the text that was written: `version: 1.10` is "1.10".
-    pub(super) fn text(&self, source: &str) -> Option<String> {
-        let written = || {
-            let (at, length) = self.bytes?;
-            let written = source.get(at as usize..(at as usize).checked_add(length as usize)?)?.trim();
-            (!written.is_empty()).then(|| written.to_owned())
-        };
+    pub(super) fn text(&self) -> Option<String> {
         match &self.kind {
             Kind::Text(text) => Some(text.clone()),
-            Kind::Number(number) => Some(written().unwrap_or_else(|| number.to_string())),
-            Kind::Bool(bool) => Some(written().unwrap_or_else(|| bool.to_string())),
+            Kind::Number(json) => Some(self.written.clone().unwrap_or_else(|| json.clone())),
+            Kind::Bool(bool) => Some(self.written.clone().unwrap_or_else(|| bool.to_string())),
+            _ => None,
+        }
+    }
+
+    /// A number as JSON text.
+    pub(super) fn digits(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Number(json) => Some(json),
+            Kind::Text(text) if self.is_filled && number::decimal(text).is_some() => Some(text.trim()),
             _ => None,
         }
     }
 
     pub(super) fn number(&self) -> Option<f64> {
-        match &self.kind {
-            Kind::Number(number) => number.as_f64(),
-            _ => None,
-        }
+        self.digits()?.parse().ok().filter(|number: &f64| number.is_finite())
     }
 
     pub(super) fn bool(&self) -> Option<bool> {
@@ -123,7 +181,8 @@ impl Node {
         match &self.kind {
             Kind::Null => Value::Null,
             Kind::Bool(bool) => Value::Bool(*bool),
-            Kind::Number(number) => Value::Number(number.clone()),
+            // Beyond what a `Value` holds it is the text.
+            Kind::Number(json) => serde_json::from_str(json).unwrap_or_else(|_| json.as_str().into()),
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(elements) => elements.iter().map(Self::value).collect(),
             Kind::Map(members) => members.iter().map(|(name, node)| (name.clone(), node.value())).collect(),
@@ -165,9 +224,101 @@ impl Node {
                 }
                 out.push('}');
             }
+            Kind::Number(json) => out.push_str(json),
             _ => out.push_str(&self.value().to_string()),
         }
     }
+
+    /// What it may stand for in an operation's arguments, with the outputs of earlier steps in their places.
+    pub(super) fn draft(&self, steps: &[StepRecord]) -> Result<Draft, String> {
+        let scalar = |json: &str| {
+            let mut texts = vec![json.to_owned()];
+            texts.extend(self.written.as_ref().map(|written| Value::from(written.as_str()).to_string()));
+            Draft::Scalar(texts)
+        };
+        Ok(match &self.kind {
+            Kind::Null => scalar("null"),
+            Kind::Bool(bool) => scalar(if *bool { "true" } else { "false" }),
+            Kind::Number(json) => scalar(json),
+            Kind::Text(text) => {
+                let filled = substitute(text, steps)?;
+                if self.is_filled || is_whole(text) { Draft::output(&filled) } else { Draft::text(&filled) }
+            }
+            Kind::List(elements) => {
+                Draft::List(elements.iter().map(|element| element.draft(steps)).collect::<Result<_, _>>()?)
+            }
+            Kind::Map(members) => {
+                let member = |(name, member): &(String, Self)| Ok((name.clone(), member.draft(steps)?));
+                Draft::Map(members.iter().map(member).collect::<Result<_, String>>()?)
+            }
+        })
+    }
+
+    /// Changes all texts, by a function that gives the new text and whether that fills the whole of it.
+    pub(super) fn each_text_mut(&mut self, change: &mut dyn FnMut(&str) -> Option<(String, bool)>) {
+        match &mut self.kind {
+            Kind::Text(text) => {
+                if let Some((changed, is_whole)) = change(text) {
+                    *text = changed;
+                    self.is_filled = is_whole;
+                }
+            }
+            Kind::List(elements) => elements.iter_mut().for_each(|element| element.each_text_mut(change)),
+            Kind::Map(members) => members.iter_mut().for_each(|(_, member)| member.each_text_mut(change)),
+            _ => {}
+        }
+    }
+
+    /// Sets a member of a map.
+    pub(super) fn set(&mut self, name: &str, member: Self) {
+        if let Kind::Map(members) = &mut self.kind {
+            match members.iter_mut().find(|(found, _)| found == name) {
+                Some((_, old)) => *old = member,
+                None => members.push((name.to_owned(), member)),
+            }
+        }
+    }
+
+    /// A text of ours, in the place of another node.
+    pub(super) fn of_text(text: &str, at: &Self) -> Self {
+        Self { kind: Kind::Text(text.to_owned()), line: at.line, ..Self::default() }
+    }
+
+    /// An empty map in the place of another node.
+    pub(super) fn empty_map(at: &Self) -> Self {
+        Self { kind: Kind::Map(Vec::new()), line: at.line, ..Self::default() }
+    }
+}
+
+/// A number of YAML 1.2 as JSON, digit by digit: without the plus sign and leading zeros, in tens instead of `0x` and `0o`.
+fn json_number(written: &str) -> Option<String> {
+    let (sign, unsigned) = match written.strip_prefix(['+', '-']) {
+        Some(rest) => (if written.starts_with('-') { "-" } else { "" }, rest),
+        None => ("", written),
+    };
+    for (prefix, radix) in [("0x", 16), ("0X", 16), ("0o", 8), ("0O", 8), ("0b", 2)] {
+        if let Some(digits) = unsigned.strip_prefix(prefix) {
+            let is_digits =
+                !digits.is_empty() && digits.len() <= 1000 && digits.chars().all(|digit| digit.is_digit(radix));
+            let number =
+                bigdecimal::num_bigint::BigUint::parse_bytes(digits.as_bytes(), radix).filter(|_| is_digits)?;
+            return Some(format!("{sign}{number}"));
+        }
+    }
+    number::decimal(unsigned).filter(|_| !unsigned.starts_with(['+', '-']))?;
+    let (mantissa, exponent) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |at| unsigned.split_at(at));
+    let (whole, fraction) =
+        mantissa.split_once('.').map_or((mantissa, None), |(whole, fraction)| (whole, Some(fraction)));
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        digits => digits,
+    };
+    let fraction = match fraction {
+        Some("") => ".0".to_owned(),
+        Some(digits) => format!(".{digits}"),
+        None => String::new(),
+    };
+    Some(format!("{sign}{whole}{fraction}{exponent}"))
 }
 
 pub(super) fn options() -> serde_saphyr::Options {
@@ -225,16 +376,17 @@ impl<'de> Deserialize<'de> for Kind {
             }
 
             fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
-                Ok(Kind::Number(value.into()))
+                Ok(Kind::Number(value.to_string()))
             }
 
             fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
-                Ok(Kind::Number(value.into()))
+                Ok(Kind::Number(value.to_string()))
             }
 
             fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
                 // JSON has no infinity and no NaN.
-                Ok(Number::from_f64(value).map_or_else(|| Kind::Text(value.to_string()), Kind::Number))
+                Ok(Number::from_f64(value)
+                    .map_or_else(|| Kind::Text(value.to_string()), |number| Kind::Number(number.to_string())))
             }
 
             fn visit_str<E>(self, value: &str) -> Result<Kind, E> {
@@ -277,10 +429,10 @@ mod tests {
         let node = Node::parse(source).unwrap();
         assert_eq!(
             node.json(),
-            r#"{"name":"rails","version":1.1,"list":[{"a":1,"b":[true,null,2.5]}],"empty":null,"quoted":"1.0"}"#
+            r#"{"name":"rails","version":1.10,"list":[{"a":1,"b":[true,null,2.5]}],"empty":null,"quoted":"1.0"}"#
         );
-        assert_eq!(node.get("version").unwrap().text(source).unwrap(), "1.10");
-        assert_eq!(node.get("quoted").unwrap().text(source).unwrap(), "1.0");
+        assert_eq!(node.get("version").unwrap().text().unwrap(), "1.10");
+        assert_eq!(node.get("quoted").unwrap().text().unwrap(), "1.0");
         assert_eq!(node.get("list").unwrap().elements()[0].get("b").unwrap().line, 5);
         assert!(node.get("empty").is_none());
         // YAML 1.2 has two truth values, each with one spelling or its capitals.
@@ -288,6 +440,35 @@ mod tests {
             Node::parse("[on, off, yes, no, true, False]").unwrap().json(),
             r#"["on","off","yes","no",true,false]"#
         );
+    }
+
+    #[test]
+    fn nr_04_scalars_keep_their_digits() {
+        for (written, json, text) in [
+            ("00123", "123", "00123"),
+            ("010", "10", "010"),
+            ("+5", "5", "+5"),
+            ("-007", "-7", "-007"),
+            ("123456789012345678901234567890", "123456789012345678901234567890", "123456789012345678901234567890"),
+            ("3.14159265358979323846264338", "3.14159265358979323846264338", "3.14159265358979323846264338"),
+            ("0x1F", "31", "0x1F"),
+            ("0o17", "15", "0o17"),
+            ("1e3", "1e3", "1e3"),
+            ("1.10", "1.10", "1.10"),
+            (".5", "0.5", ".5"),
+            ("5.", "5.0", "5."),
+            ("2024-01-01", "\"2024-01-01\"", "2024-01-01"),
+            ("yes", "\"yes\"", "yes"),
+            ("12:30:45", "\"12:30:45\"", "12:30:45"),
+            ("'00123'", "\"00123\"", "00123"),
+            ("\"5\"", "\"5\"", "5"),
+            ("True", "true", "True"),
+        ] {
+            let node = Node::parse(&format!("a: 0\nb: [{written}]\n")).unwrap();
+            let element = &node.get("b").unwrap().elements()[0];
+            assert_eq!(element.json(), json, "{written}");
+            assert_eq!(element.text().as_deref(), Some(text), "{written}: {element:?}");
+        }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::grade::{Grade, Judgement};
-use super::session::{Connect, OnLog};
-use super::spec::{Executor, Metric, Spec};
+use super::session::{Connect, OnLog, Unreached};
+use super::spec::{Executor, Metric, Spec, Task};
 use super::trial::{Surroundings, TrialRecord, Worker};
 use crate::target::Target;
 
@@ -74,6 +74,10 @@ pub struct Outcome {
     pub summary: Summary,
     /// Why it failed, or that it was cancelled.
     pub error: Option<String>,
+    /// How many tasks nobody could judge.
+    pub skipped: u32,
+    /// Why nothing was run, if the target could not be talked to.
+    pub unreached: Option<Unreached>,
     /// Whether the threshold, or each metric's, was reached.
     pub passed: bool,
     /// Where the eval has a list of metrics: each one's share.
@@ -114,6 +118,13 @@ pub struct TaskRecord {
     pub trials: Vec<TrialRecord>,
     /// How long it took.
     pub duration: Duration,
+}
+
+impl TaskRecord {
+    /// Why it did not pass: the first reason.
+    pub fn why(&self) -> Option<&str> {
+        self.trials.iter().find_map(|trial| trial.error.as_deref())
+    }
 }
 
 /// How a run is done.
@@ -176,7 +187,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         log,
         cancel: cancel.clone(),
     });
-    let mut error = None;
+    let (mut error, mut unreached) = (None, None);
     // The first worker tells whether there is a target at all.
     let mut first = Worker::new(around.clone());
     match first.open().await {
@@ -193,12 +204,16 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
             }
         }
         Err(_) if cancel.is_cancelled() => {}
-        Err(why) => error = Some(format!("Eval execution failed: {why}")),
+        Err(why) => {
+            error = Some(format!("Eval execution failed: {why}"));
+            unreached = Some(why);
+        }
     }
 
     let mut tasks = std::mem::take(&mut *shared.done.lock().unwrap_or_else(PoisonError::into_inner));
     tasks.sort_by_key(|task| task.task);
-    let outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
+    let mut outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
+    outcome.unreached = unreached.filter(|_| outcome.state == RunState::Failed);
     let verdict = match outcome.state {
         RunState::Cancelled => Verdict::Cancelled,
         RunState::Failed => Verdict::Error,
@@ -261,7 +276,7 @@ impl Shared {
                 break;
             }
             tell(waza::Event::TrialStart, Some(number), None, None);
-            let mut record = worker.run(task, number).await;
+            let mut record = self.attempts(worker, task, number).await;
             for grade in record.grades.iter().filter(|grade| grade.judgement == Judgement::Unsupported) {
                 (self.log)(Level::Warn, &format!("{}: grader {}: {}", task.name, grade.grader, grade.message));
             }
@@ -275,7 +290,7 @@ impl Shared {
             (self.on_event)(Event::Trial { task: place, record });
             tell(waza::Event::TrialComplete, Some(number), Some(verdict), Some(duration));
         }
-        let verdict = [Verdict::Cancelled, Verdict::Error, Verdict::Failed]
+        let verdict = [Verdict::Cancelled, Verdict::Error, Verdict::Failed, Verdict::Skipped]
             .into_iter()
             .find(|verdict| trials.iter().any(|trial| trial.verdict == *verdict))
             .unwrap_or(if trials.len() < self.spec.config.trials_per_task as usize {
@@ -287,6 +302,25 @@ impl Shared {
         let record = TaskRecord { task: place, verdict, trials, duration };
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(record);
         tell(waza::Event::TaskComplete, None, Some(verdict), Some(duration));
+    }
+}
+
+impl Shared {
+    /// Runs a trial until it passes, or as often as it may be tried.
+    async fn attempts(&self, worker: &mut Worker, task: &Task, number: u32) -> TrialRecord {
+        let most = self.spec.config.max_attempts;
+        let mut attempt = 1;
+        loop {
+            let mut record = worker.run(task, number).await;
+            record.attempts = attempt;
+            let is_over = !matches!(record.verdict, Verdict::Failed | Verdict::Error);
+            if is_over || attempt >= most || self.cancel.is_cancelled() {
+                return record;
+            }
+            let why = record.error.unwrap_or_default();
+            (self.log)(Level::Warn, &format!("{}, trial {number}, attempt {attempt} of {most}: {why}", task.name));
+            attempt += 1;
+        }
     }
 }
 
@@ -337,7 +371,10 @@ fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled
         passed: count(&[Verdict::Passed]),
         failed: count(&[Verdict::Failed, Verdict::Error]),
     };
-    let grades: Vec<&Grade> = tasks.iter().flat_map(|task| &task.trials).flat_map(|trial| &trial.grades).collect();
+    let trials = || tasks.iter().flat_map(|task| &task.trials);
+    // A trial that failed although no grader says so, and one without graders, counts in every metric as one grader does.
+    let own: Vec<Grade> = trials().filter_map(own_grade).collect();
+    let grades: Vec<&Grade> = trials().flat_map(|trial| &trial.grades).chain(&own).collect();
     let metrics: Vec<MetricResult> = spec.metrics.list.iter().map(|metric| measure(metric, &grades)).collect();
     let weights: f64 = metrics.iter().map(|metric| metric.weight).sum();
     let score =
@@ -353,7 +390,37 @@ fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled
         () => RunState::Completed,
     };
     let error = if cancelled { Some("Eval execution cancelled".to_owned()) } else { error };
-    Outcome { state, summary, error, passed: reached && state == RunState::Completed, metrics, score, tasks, duration }
+    Outcome {
+        state,
+        summary,
+        error,
+        skipped: count(&[Verdict::Skipped]),
+        unreached: None,
+        passed: reached && state == RunState::Completed,
+        metrics,
+        score,
+        tasks,
+        duration,
+    }
+}
+
+/// What a trial counts as besides its graders.
+fn own_grade(trial: &TrialRecord) -> Option<Grade> {
+    let judgement = match trial.verdict {
+        Verdict::Passed if trial.grades.is_empty() => Judgement::Passed,
+        Verdict::Failed | Verdict::Error if trial.grades.iter().all(|grade| grade.judgement != Judgement::Failed) => {
+            Judgement::Failed
+        }
+        _ => return None,
+    };
+    Some(Grade {
+        grader: String::new(),
+        kind: String::new(),
+        metric: None,
+        weight: 1.0,
+        judgement,
+        message: String::new(),
+    })
 }
 
 /// Whether enough tasks passed. A threshold has few decimals and 2/3 has many: a difference below a billionth is none.
@@ -366,13 +433,15 @@ fn measure(metric: &Metric, grades: &[&Grade]) -> MetricResult {
         let names = [grade.metric.as_ref(), Some(&grade.grader), Some(&grade.kind)];
         names.into_iter().flatten().any(|name| *name == metric.name)
     };
+    let is_own = |grade: &&&Grade| grade.kind.is_empty();
     let judged = |grade: &&&Grade| grade.judgement != Judgement::Unsupported;
-    let own: Vec<_> = grades.iter().filter(counts).filter(judged).collect();
+    let own: Vec<_> = grades.iter().filter(|grade| counts(grade) || is_own(grade)).filter(judged).collect();
     let is_named = grades.iter().any(|grade| counts(&grade));
     let counted: Vec<_> = if is_named { own } else { grades.iter().filter(judged).collect() };
-    let passed = counted.iter().filter(|grade| grade.judgement == Judgement::Passed).count();
-    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let share = if counted.is_empty() { 0.0 } else { passed as f64 / counted.len() as f64 };
+    let all: f64 = counted.iter().map(|grade| grade.weight).sum();
+    let passed = counted.iter().filter(|grade| grade.judgement == Judgement::Passed);
+    let passed: f64 = passed.map(|grade| grade.weight).sum();
+    let share = if all > 0.0 { passed / all } else { 0.0 };
     MetricResult {
         name: metric.name.clone(),
         share,
@@ -391,6 +460,7 @@ mod tests {
             grader: kind.into(),
             kind: kind.into(),
             metric: metric.map(str::to_owned),
+            weight: 1.0,
             judgement,
             message: String::new(),
         }
@@ -449,5 +519,11 @@ mod tests {
             assert!((result.share - share).abs() < 1e-9, "{name}: {}", result.share);
             assert_eq!(result.passed, share >= 0.5);
         }
+        // O 8: a grader that weighs three times as much counts three times.
+        let mut heavy = grade("regex", Some("style"), Passed);
+        heavy.weight = 3.0;
+        let failed = grade("contains", Some("style"), Failed);
+        let metric = Metric { name: "style".into(), weight: 1.0, threshold: 0.5, description: None };
+        assert!((measure(&metric, &[&heavy, &failed]).share - 0.75).abs() < 1e-9);
     }
 }

@@ -19,7 +19,7 @@ use super::session::{Connect, Hosts};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
 use super::store::{RunFile, Store, Stored};
 use super::trial::TrialRecord;
-use crate::target::Target;
+use crate::target::{Port, Target};
 
 /// The most runs that may be unfinished at a time. Each has its file open, and systems give a process 1024 of those.
 pub const RUN_LIMIT: usize = 500;
@@ -42,6 +42,10 @@ pub struct Request {
     pub context_dir: Option<PathBuf>,
     /// Only tasks whose id, name or tag has this in it.
     pub filter: Option<String>,
+    /// Only the tasks of this file, named as [`Task::file`](super::spec::Task::file) is.
+    pub task_file: Option<String>,
+    /// Whether what may be a mistake makes the eval invalid.
+    pub strict: bool,
 }
 
 /// Why a run was not started.
@@ -158,7 +162,7 @@ impl Runs {
     /// It cannot be started; nothing is left of it.
     pub fn accept(&self, request: &Request) -> Result<Accepted, StartError> {
         let asked = request.overrides.executor.as_deref().filter(|name| !Executor::is_known(name));
-        let (mut spec, faults) = match self.load(&request.path, &request.overrides) {
+        let (mut spec, mut faults) = match self.load(&request.path, &request.overrides) {
             Ok(loaded) => loaded,
             Err(LoadError::NotFound(_)) => return Err(StartError::NotFound(request.path.clone())),
             Err(LoadError::Unreadable(fault)) => return Err(StartError::Invalid(vec![fault])),
@@ -166,8 +170,17 @@ impl Runs {
         if let Some(name) = asked {
             return Err(StartError::UnknownExecutor(name.to_owned()));
         }
+        if request.strict {
+            faults.extend(spec.warnings.iter().cloned());
+        }
         if !faults.is_empty() {
             return Err(StartError::Invalid(faults));
+        }
+        if let Some(file) = &request.task_file {
+            spec.tasks.retain(|task| task.file == *file);
+            if spec.tasks.is_empty() {
+                return Err(StartError::NoTask(file.clone()));
+            }
         }
         let Some(executor) = Executor::named(&spec.config.executor) else {
             return Err(StartError::Unavailable(spec.config.executor));
@@ -208,6 +221,7 @@ impl Runs {
         let (id, file) = self.begin(&json!({
             "path": spec.path.to_string_lossy(),
             "name": spec.name,
+            "skill": spec.skill,
             "executor": executor.name(),
             "target": spec.config.target,
             "model": spec.config.model,
@@ -266,6 +280,11 @@ impl Runs {
         self.inner.store.look(id)
     }
 
+    /// All runs that are kept, the newest first: each one's name, what it was begun with, and how it is.
+    pub(super) fn all(&self) -> io::Result<Vec<(String, Value, Stored)>> {
+        self.inner.store.all()
+    }
+
     /// Cancels a run; one that has ended stays as it is. Gives its state then.
     ///
     /// # Errors
@@ -321,7 +340,30 @@ impl Runs {
             return None;
         }
         let mut boards = self.inner.boards.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(boards.entry(target.clone()).or_default().clone())
+        Some(boards.entry(device(target)).or_default().clone())
+    }
+}
+
+/// The device that a target stands for, whatever it is called: `serial:auto`, its path, and a link to that are one board.
+fn device(target: &str) -> String {
+    match target.parse() {
+        Ok(Target::Serial(serial)) => {
+            let roots = crate::host::Options::default().roots;
+            let path = match (roots.find(&serial.port), &serial.port) {
+                (Ok(port), _) => port.path,
+                (Err(_), Port::Path(path)) => path.clone(),
+                // It is not plugged in: whoever runs first will say so.
+                (Err(_), _) => return target.to_owned(),
+            };
+            format!("serial:{}", path.canonicalize().unwrap_or(path).display())
+        }
+        Ok(Target::Tcp(tcp)) => {
+            let host = tcp.host.to_ascii_lowercase();
+            let is_loopback = host == "localhost"
+                || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+            format!("tcp:{}:{}", if is_loopback { "localhost" } else { &host }, tcp.port)
+        }
+        _ => target.to_owned(),
     }
 }
 
@@ -477,11 +519,12 @@ pub fn trial(task: &str, record: &TrialRecord) -> Value {
         })
     });
     let graders = record.grades.iter().map(|grade| {
-        json!({ "name": grade.grader, "type": grade.kind, "status": grade.judgement.as_str(), "message": grade.message })
+        json!({ "name": grade.grader, "type": grade.kind, "weight": grade.weight, "status": grade.judgement.as_str(), "message": grade.message })
     });
     json!({
         "task": task,
         "trial": record.number,
+        "attempts": record.attempts,
         "status": record.verdict.as_str(),
         "error": record.error,
         "output": record.output,
@@ -502,7 +545,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use super::super::session::{OnLog, Pending, Session};
+    use super::super::session::{OnLog, Pending, Session, Unreached};
     use super::*;
 
     /// A board that is never there.
@@ -513,11 +556,32 @@ mod tests {
         fn connect<'a>(
             &'a self,
             _: &'a str,
+            _: Option<&'a Path>,
             _: Option<Value>,
             _: OnLog,
-        ) -> Pending<'a, Result<Box<dyn Session>, String>> {
+        ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn g_15_one_board_has_one_lock_whatever_it_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let port = folder.path().join("ttyX");
+        std::fs::write(&port, "").unwrap();
+        std::os::unix::fs::symlink("ttyX", folder.path().join("by-id")).unwrap();
+        let [a, b] = ["ttyX", "by-id"].map(|name| device(&format!("serial:{}", folder.path().join(name).display())));
+        assert_eq!(a, b);
+        assert_eq!(device(&format!("serial:{}?baud=9600", port.display())), a);
+        for (one, other, is_same) in [
+            ("tcp:localhost:7000", "tcp:127.0.0.1:7000", true),
+            ("tcp:LocalHost:7000", "tcp:[::1]:7000", true),
+            ("tcp:localhost:7000", "tcp:localhost:7001", false),
+            ("tcp:rig:7000", "tcp:RIG:7000?link=cobs", true),
+        ] {
+            assert_eq!(device(one) == device(other), is_same, "{one} and {other}");
         }
     }
 

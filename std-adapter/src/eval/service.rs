@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 use rigline::json::RawJson;
 use rigline::json::view::Text;
 use rigline::protocol::waza::{
-    Error, EvalList, EvalService, EvalSummary, Reply, RunRequest, RunState, Started, Status, Summary, TaskSummary,
-    Validation,
+    Error, EvalList, EvalService, EvalSummary, Reply, RunRequest, RunState, Started, Status, TaskSummary, Validation,
 };
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
-use serde_json::Value;
 
 use super::list::list;
 use super::root::{Outside, Root};
@@ -34,6 +32,11 @@ impl Service {
     /// A service over these runs, for evals below this folder.
     pub fn new(runs: Runs, root: Root) -> Self {
         Self { runs, root, text: String::new(), started: Vec::new() }
+    }
+
+    /// The runs that it answers for.
+    pub(super) fn runs(&self) -> &Runs {
+        &self.runs
     }
 
     /// Reads an eval that is YAML at least.
@@ -68,7 +71,7 @@ fn file(path: Text<'_>) -> PathBuf {
 /// A JSON array of strings, in memory that lasts.
 fn raw(memory: &mut String, texts: impl Iterator<Item = String>) -> RawJson<'_> {
     // Compact JSON has no line break, so it is always taken.
-    *memory = Value::from(texts.collect::<Vec<_>>()).to_string();
+    *memory = serde_json::Value::from(texts.collect::<Vec<_>>()).to_string();
     RawJson::from_checked_str(memory).expect("compact JSON has no line break")
 }
 
@@ -294,36 +297,4 @@ impl Serialize for Members<'_> {
         }
         map.end()
     }
-}
-
-/// What a run came to, as JSON for reports.
-pub fn report(spec: &Spec, run: &str, outcome: &super::run::Outcome) -> Value {
-    let Summary { total, passed, failed } = outcome.summary;
-    let rate = if total == 0 { 0.0 } else { f64::from(passed) / f64::from(total) };
-    let tasks = outcome.tasks.iter().map(|record| {
-        let task = spec.tasks.get(record.task);
-        serde_json::json!({
-            "id": task.map(|task| &task.id),
-            "name": task.map(|task| &task.name),
-            "status": record.verdict.as_str(),
-            "durationMs": u64::try_from(record.duration.as_millis()).unwrap_or(u64::MAX),
-            "trials": record.trials.iter().map(|trial| super::runs::trial(task.map_or("", |task| &task.id), trial)).collect::<Vec<_>>(),
-        })
-    });
-    serde_json::json!({
-        "runId": run,
-        "eval": spec.name,
-        "path": spec.path.to_string_lossy(),
-        "skill": spec.skill,
-        "version": spec.version,
-        "status": outcome.state.as_str(),
-        "passed": outcome.passed,
-        "error": outcome.error,
-        "summary": { "total": total, "passed": passed, "failed": failed, "passRate": rate },
-        "passThreshold": spec.metrics.pass_threshold,
-        "metrics": outcome.metrics,
-        "score": outcome.score,
-        "durationMs": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
-        "tasks": tasks.collect::<Vec<_>>(),
-    })
 }

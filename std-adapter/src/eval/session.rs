@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rigline::{Level, Phase};
 use serde_json::Value;
 
-use crate::host::{Agent, CallContext, EventKind, Host, Listener, Options, Outcome};
+use crate::host::{Agent, CallContext, EventKind, Host, HostError, Listener, Options, Outcome};
 use crate::target::Target;
 
 /// A future on the heap.
@@ -21,13 +21,33 @@ pub type OnLog = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
 /// Opens sessions with targets.
 pub trait Connect: Send + Sync {
-    /// Opens a session with `target`, configured with `settings`.
+    /// Opens a session with `target`, configured with `settings`. A program is started in `folder`, and found from there if its path is
+    /// relative.
     fn connect<'a>(
         &'a self,
         target: &'a str,
+        folder: Option<&'a Path>,
         settings: Option<Value>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, String>>;
+    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>>;
+}
+
+/// Why there is no session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+#[non_exhaustive]
+pub struct Unreached {
+    /// Why.
+    pub text: String,
+    /// Whether the extension did not answer in time.
+    pub is_timeout: bool,
+}
+
+impl Unreached {
+    /// A reason other than the time.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_timeout: false }
+    }
 }
 
 /// A session with an extension.
@@ -48,8 +68,8 @@ pub trait Session: Send + Sync {
 pub struct Call<'a> {
     /// The operation.
     pub operation: &'a str,
-    /// Its arguments.
-    pub args: Value,
+    /// Its arguments, as JSON text: numbers keep their digits.
+    pub args: String,
     /// The part of the task.
     pub phase: Phase,
     /// The task's directory.
@@ -79,25 +99,37 @@ pub struct Answer {
 pub struct Hosts {
     /// The program that `sim` starts: see [`Options::sim_program`].
     pub sim_program: Option<PathBuf>,
+    /// How long a busy port, or a device that is not plugged in, is waited for [default: not at all].
+    pub wait: Duration,
 }
 
 impl Connect for Hosts {
     fn connect<'a>(
         &'a self,
         target: &'a str,
+        folder: Option<&'a Path>,
         settings: Option<Value>,
         log: OnLog,
-    ) -> Pending<'a, Result<Box<dyn Session>, String>> {
+    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
         Box::pin(async move {
-            let target: Target = target.parse().map_err(|error| format!("{error}"))?;
+            let mut target: Target = target.parse().map_err(|error| Unreached::new(format!("{error}")))?;
+            if let (Target::Exec(exec), Some(folder)) = (&mut target, folder)
+                && exec.program.contains(['/', '\\'])
+            {
+                exec.program = folder.join(&exec.program).to_string_lossy().into_owned();
+            }
             let options = Options {
                 config: settings,
                 reconnect: true,
+                wait: self.wait,
+                working_dir: folder.filter(|_| matches!(target, Target::Exec(_))).map(Path::to_owned),
                 sim_program: self.sim_program.clone(),
                 listener: Some(listener(log)),
                 ..Options::default()
             };
-            let host = Host::connect(&target, options).await.map_err(|error| error.to_string())?;
+            let host = Host::connect(&target, options)
+                .await
+                .map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
             Ok(Box::new(Open(host)) as Box<dyn Session>)
         })
     }
@@ -117,6 +149,20 @@ fn listener(log: OnLog) -> Listener {
     })
 }
 
+/// Why there is no answer. A time limit is told apart from the time that an extension gets beyond it, to answer that itself.
+fn why(error: &HostError, limit: Option<Duration>, elapsed: Duration) -> String {
+    match (error, limit) {
+        (HostError::Timeout { extension, request, details, .. }, Some(limit)) => {
+            let grace = Options::default().grace;
+            format!(
+                "{extension} did not answer `{request}` within {limit:?} (waited {:.1}s: limit {limit:?} + grace {grace:?}){details}",
+                elapsed.as_secs_f64()
+            )
+        }
+        _ => error.to_string(),
+    }
+}
+
 struct Open(Host);
 
 impl Session for Open {
@@ -129,7 +175,9 @@ impl Session for Open {
             agent: call.agent.map(|(prompt, output)| Agent { prompt: prompt.to_owned(), output: output.to_owned() }),
         };
         Box::pin(async move {
-            let result = self.0.call(call.operation, &call.args, context).await.map_err(|error| error.to_string())?;
+            let started = Instant::now();
+            let called = self.0.call_json(call.operation, &call.args, context).await;
+            let result = called.map_err(|error| why(&error, call.timeout, started.elapsed()))?;
             let failure = match &result.outcome {
                 Outcome::Success => None,
                 _ => Some(result.to_string()),

@@ -1,6 +1,6 @@
 //! Eval and task files: what they say, and everything that is wrong with them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use super::grade::{Check, Grader};
 use super::node::{Kind, Node};
+use super::walk;
+use crate::number;
 use crate::target::Target;
 
 /// The largest eval or task file that is read, in bytes.
@@ -23,8 +25,12 @@ pub const VALUE_LIMIT: usize = 100_000;
 pub const DEPTH_LIMIT: usize = 32;
 /// The most tasks of an eval.
 pub const TASK_LIMIT: usize = 10_000;
+/// The most bytes of an eval's task files; those that a table makes several tasks of count as often.
+pub const SIZE_LIMIT: usize = 64 << 20;
 /// The most trials of a task.
 pub const TRIAL_LIMIT: u32 = 1000;
+/// The most attempts at a trial.
+pub const ATTEMPT_LIMIT: u32 = 100;
 /// The most workers of a run.
 pub const WORKER_LIMIT: usize = 64;
 /// The longest time that anything in a file may set: a thousand days.
@@ -99,6 +105,8 @@ pub struct Spec {
     pub metrics: Metrics,
     /// Its tasks.
     pub tasks: Vec<Task>,
+    /// What may be a mistake: members that are nearly known ones, and what other runners have and this one does not.
+    pub warnings: Vec<Fault>,
     /// `config`, `metrics` and all members that are not known here, as JSON text, in their order.
     pub(super) members: Vec<(String, String)>,
 }
@@ -125,6 +133,10 @@ pub struct Config {
     pub env: BTreeMap<String, String>,
     /// What the target is configured with: gevals `config`.
     pub settings: Option<Value>,
+    /// The folder that a program of the target is started in: the eval's, where the eval names the target.
+    pub target_dir: Option<PathBuf>,
+    /// How often a trial that does not pass is tried; the last time counts.
+    pub max_attempts: u32,
 }
 
 /// When an eval passes.
@@ -204,7 +216,9 @@ pub struct Step {
     /// The operation.
     pub operation: String,
     /// Its arguments, with placeholders.
-    pub args: Value,
+    pub(super) args: Node,
+    /// Where it stands in its file.
+    pub(super) line: u32,
     /// The most time it may take.
     pub timeout: Option<Duration>,
     /// The outputs that the executor `mock` makes up.
@@ -265,7 +279,7 @@ pub struct Overrides {
 /// There is no such file, or it is no YAML, or no map.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {
     let path = if path.is_dir() { in_folder(path) } else { path.to_owned() };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+    let folder = folder_of(&path).to_owned();
     let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let source = match read(&path) {
         Ok(source) => source,
@@ -290,9 +304,15 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
         let text = format!("An eval is a map, found {}", node.what());
         return Err(LoadError::Unreadable(Fault { text, path, file, line: Some(node.line) }));
     }
-    let mut faults = Vec::new();
-    let mut reader = Reader { source: &source, path: &path, file: &file, faults: &mut faults };
-    let spec = eval(&mut reader, &node, &folder, overrides);
+    if let Some(whose) = foreign(node.members()) {
+        let text = format!("Not an eval of rigline: it is {whose}");
+        return Err(LoadError::Unreadable(Fault { text, path, file, line: Some(node.line) }));
+    }
+    let (mut faults, mut warnings) = (Vec::new(), Vec::new());
+    let vars = vars(&node);
+    let mut reader = Reader { path: &path, file: &file, faults: &mut faults, warnings: &mut warnings, vars: &vars };
+    let mut spec = eval(&mut reader, &node, &folder, overrides);
+    spec.warnings = warnings;
     Ok((spec, faults))
 }
 
@@ -302,6 +322,11 @@ pub(super) static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// What begins as one.
 static ALMOST: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{\s*steps\b[^{}]*\}*").expect("a constant pattern"));
+
+/// The folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
 
 pub(super) fn in_folder(folder: &Path) -> PathBuf {
     let (usual, other) = (folder.join("eval.yaml"), folder.join("eval.yml"));
@@ -336,15 +361,48 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
 
 /// Reads one document, and notes what is wrong with it.
 struct Reader<'r> {
-    source: &'r str,
     path: &'r Path,
     file: &'r str,
     faults: &'r mut Vec<Fault>,
+    /// What is wrong, perhaps, and does not make the eval invalid.
+    warnings: &'r mut Vec<Fault>,
+    /// What `{{.Vars.NAME}}` stands for.
+    vars: &'r [(String, String)],
 }
 
 impl Reader<'_> {
     fn fault(&mut self, at: &Node, text: impl Into<String>) {
         self.fault_in(Some(at.line), text);
+    }
+
+    /// Notes what may be a mistake.
+    fn warn(&mut self, at: &Node, text: impl Into<String>) {
+        let (path, file) = (self.path.to_owned(), self.file.to_owned());
+        let warning = Fault { text: text.into(), path, file, line: Some(at.line) };
+        // Several rows of one table have the same faults.
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Notes members of a map that are nearly known ones, and those that do nothing here. Others are the file's own.
+    fn check_members(&mut self, node: &Node, known: &Known) {
+        for (name, member) in node.members() {
+            if known.names.contains(&name.as_str()) || name.starts_with("x-") || name.starts_with('$') {
+                continue;
+            }
+            if known.elsewhere.contains(&name.as_str()) {
+                self.warn(member, format!("{name}: not supported here; it has no effect"));
+                continue;
+            }
+            let meant = known.meant.iter().find(|(written, _)| written == name).map(|(_, meant)| *meant);
+            // What the map has already is not meant by another member.
+            if let Some(meant) = meant.or_else(|| nearest(name, known.names)).filter(|meant| node.get(meant).is_none())
+            {
+                let what = known.what;
+                self.warn(member, format!("{name}: {what} has no such member; did you mean `{meant}`?"));
+            }
+        }
     }
 
     fn fault_in(&mut self, line: Option<u32>, text: impl Into<String>) {
@@ -353,7 +411,7 @@ impl Reader<'_> {
 
     fn text(&mut self, node: &Node, name: &str) -> Option<String> {
         let member = node.get(name)?;
-        let text = member.text(self.source);
+        let text = member.text();
         if text.is_none() {
             self.fault(member, format!("{name}: expected a string, found {}", member.what()));
         }
@@ -380,7 +438,7 @@ impl Reader<'_> {
         };
         let mut texts = Vec::new();
         for element in elements {
-            match element.text(self.source) {
+            match element.text() {
                 Some(text) => texts.push(text),
                 None => self.fault(element, format!("{name}: expected a string, found {}", element.what())),
             }
@@ -421,7 +479,7 @@ impl Reader<'_> {
     /// `2s`, `1m30s`, or a number of seconds.
     fn duration(&mut self, name: &str, member: &Node) -> Option<Duration> {
         let duration = match &member.kind {
-            Kind::Number(number) => number.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            Kind::Number(_) => member.number().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             Kind::Text(text) => {
                 let nanos = GoDuration::parse(text.trim()).ok().map(GoDuration::as_nanos);
                 nanos.and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos)
@@ -460,7 +518,10 @@ impl Reader<'_> {
     }
 
     fn list<'n>(&mut self, node: &'n Node, name: &str) -> &'n [Node] {
-        let Some(member) = node.get(name) else { return &[] };
+        node.get(name).map(|member| self.elements(name, member)).unwrap_or_default()
+    }
+
+    fn elements<'n>(&mut self, name: &str, member: &'n Node) -> &'n [Node] {
         if !matches!(member.kind, Kind::List(_)) {
             self.fault(member, format!("{name}: expected a list, found {}", member.what()));
         }
@@ -470,7 +531,7 @@ impl Reader<'_> {
     fn env(&mut self, node: &Node) -> BTreeMap<String, String> {
         let mut env = BTreeMap::new();
         for (name, value) in self.map(node, "env").map(Node::members).unwrap_or_default() {
-            match value.text(self.source) {
+            match value.text() {
                 Some(text) => drop(env.insert(name.clone(), text)),
                 None => self.fault(value, format!("env.{name}: expected a string, found {}", value.what())),
             }
@@ -487,7 +548,8 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
     let description = reader.text(node, "description");
     let skill = reader.text(node, "skill");
     let version = reader.text(node, "version");
-    let mut config = config(reader, node, overrides);
+    reader.check_members(node, &EVAL);
+    let mut config = config(reader, node, folder, overrides);
     let metrics = metrics(reader, node);
     let common = graders(reader, node, "graders");
     let mut tasks = tasks(reader, node, folder);
@@ -551,7 +613,18 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
             &[("pass_threshold", metrics.pass_threshold.into())],
         );
     }
-    Spec { path: reader.path.to_owned(), name, description, skill, version, config, metrics, tasks, members }
+    Spec {
+        path: reader.path.to_owned(),
+        name,
+        description,
+        skill,
+        version,
+        config,
+        metrics,
+        tasks,
+        warnings: Vec::new(),
+        members,
+    }
 }
 
 /// Says what counts where the file does not.
@@ -579,9 +652,10 @@ fn rest(node: &Node, known: &[&str]) -> Vec<(String, String)> {
     members.map(|(name, value)| (name.clone(), value.json())).collect()
 }
 
-fn config(reader: &mut Reader<'_>, eval: &Node, overrides: &Overrides) -> Config {
+fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overrides) -> Config {
     let nothing = Node::default();
     let node = reader.map(eval, "config").unwrap_or(&nothing);
+    reader.check_members(node, &CONFIG);
     let mut executor = reader.text(node, "executor").unwrap_or_default();
     match &overrides.executor {
         Some(name) => executor.clone_from(name),
@@ -602,7 +676,7 @@ fn config(reader: &mut Reader<'_>, eval: &Node, overrides: &Overrides) -> Config
         None => Vec::new(),
         Some(member) if matches!(member.kind, Kind::List(_)) => reader.texts("command", member),
         Some(member) => {
-            let words = member.text(reader.source).and_then(|text| shell_words::split(&text).ok());
+            let words = member.text().and_then(|text| shell_words::split(&text).ok());
             if words.is_none() {
                 reader.fault(member, "command: expected a program with its arguments, as a string or a list");
             }
@@ -630,6 +704,11 @@ fn config(reader: &mut Reader<'_>, eval: &Node, overrides: &Overrides) -> Config
         command,
         env: reader.env(node),
         settings: reader.map(node, "settings").map(Node::value),
+        target_dir: overrides
+            .target
+            .is_none()
+            .then(|| std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())),
+        max_attempts: reader.whole(node, "max_attempts", ATTEMPT_LIMIT).unwrap_or(1),
     }
 }
 
@@ -638,12 +717,14 @@ fn metrics(reader: &mut Reader<'_>, eval: &Node) -> Metrics {
     let Some(node) = eval.get("metrics") else { return metrics };
     match &node.kind {
         Kind::Map(_) => {
+            reader.check_members(node, &METRICS);
             if let Some(threshold) = reader.number(node, "pass_threshold", 0.0..=1.0) {
                 metrics.pass_threshold = threshold;
             }
         }
         Kind::List(elements) => {
             for element in elements {
+                reader.check_members(element, &METRIC);
                 let Some(name) = reader.required(element, "name") else { continue };
                 metrics.list.push(Metric {
                     name,
@@ -659,9 +740,32 @@ fn metrics(reader: &mut Reader<'_>, eval: &Node) -> Metrics {
 }
 
 fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path) -> Vec<Task> {
+    let mut listing = Tasks {
+        folder,
+        tasks: Vec::new(),
+        ids: HashSet::new(),
+        files: HashSet::new(),
+        found: HashMap::new(),
+        read: HashMap::new(),
+        room: SIZE_LIMIT,
+    };
+    let rows = match eval.get("tasks_from") {
+        Some(from) => match rows(reader, from, eval, folder) {
+            Some(rows) => rows,
+            None => return Vec::new(),
+        },
+        None => vec![Vec::new()],
+    };
     let Some(member) = eval.get("tasks") else {
-        reader.fault(eval, "Missing required field: tasks");
-        return Vec::new();
+        match eval.get("tasks_from") {
+            None => reader.fault(eval, "Missing required field: tasks"),
+            Some(from) => {
+                for (place, row) in rows.iter().enumerate() {
+                    listing.row(reader, from, row, place);
+                }
+            }
+        }
+        return listing.tasks;
     };
     let listed = match &member.kind {
         Kind::Text(_) => std::slice::from_ref(member),
@@ -670,72 +774,417 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path) -> Vec<Task> {
     if listed.is_empty() && matches!(member.kind, Kind::List(_)) {
         reader.fault(member, "tasks: there are none");
     }
-    let (mut tasks, mut ids, mut files) = (Vec::new(), HashSet::new(), HashSet::new());
-    for element in listed {
-        match &element.kind {
-            Kind::Text(pattern) => {
-                let found = match matching(folder, pattern) {
-                    Ok(found) => found,
-                    Err(error) => {
-                        reader.fault(element, format!("tasks: {pattern}: {error}"));
-                        continue;
+    let own = reader.vars.to_vec();
+    for (place, row) in rows.iter().enumerate() {
+        let suffix = eval.get("tasks_from").map(|_| format!("-row-{}", place + 1));
+        // A row's columns go before the eval's inputs of the same names.
+        let vars: Vec<_> = row.iter().chain(&own).cloned().collect();
+        let mut reader = Reader {
+            path: reader.path,
+            file: reader.file,
+            faults: reader.faults,
+            warnings: reader.warnings,
+            vars: &vars,
+        };
+        listing.files.clear();
+        if !listing.list(&mut reader, listed, suffix.as_deref()) {
+            break;
+        }
+    }
+    listing.tasks
+}
+
+/// The tasks of an eval, as they are found.
+struct Tasks<'f> {
+    folder: &'f Path,
+    tasks: Vec<Task>,
+    ids: HashSet<String>,
+    files: HashSet<PathBuf>,
+    /// What patterns mean: each is looked for once, however many rows there are.
+    found: HashMap<String, Vec<PathBuf>>,
+    /// Task files that were read, with their sizes.
+    read: HashMap<PathBuf, (Node, usize)>,
+    /// How many bytes of task files may still be made tasks of.
+    room: usize,
+}
+
+impl Tasks<'_> {
+    /// Whether there is room for more.
+    fn list(&mut self, reader: &mut Reader<'_>, listed: &[Node], suffix: Option<&str>) -> bool {
+        for element in listed {
+            match &element.kind {
+                Kind::Text(pattern) => {
+                    let Some(found) = self.matching(reader, element, pattern) else { continue };
+                    // A pattern that takes in the eval's own file does not mean it.
+                    let (is_pattern, own) = (pattern.contains(['*', '?', '[']), reader.path);
+                    for path in found.into_iter().filter(|path| !is_pattern || path != own) {
+                        if self.is_full(reader, element) {
+                            return false;
+                        }
+                        if self.files.insert(path.clone()) {
+                            self.file(reader, &path, None, suffix);
+                        }
                     }
+                }
+                Kind::Map(_) => {
+                    if self.is_full(reader, element) {
+                        return false;
+                    }
+                    match element.get("file").map(|file| (file, file.text())) {
+                        Some((_, Some(file))) => self.file(reader, &self.folder.join(file), Some(element), suffix),
+                        Some((file, None)) => {
+                            reader.fault(file, format!("file: expected a string, found {}", file.what()));
+                        }
+                        None => {
+                            let file = reader.file.to_owned();
+                            let node = filled(reader, element, suffix);
+                            self.tasks.extend(task(reader, &node, &file, &mut self.ids));
+                        }
+                    }
+                }
+                _ => {
+                    reader
+                        .fault(element, format!("tasks: expected a file's name or pattern, found {}", element.what()));
+                }
+            }
+        }
+        true
+    }
+
+    fn matching(&mut self, reader: &mut Reader<'_>, element: &Node, pattern: &str) -> Option<Vec<PathBuf>> {
+        if let Some(found) = self.found.get(pattern) {
+            return Some(found.clone());
+        }
+        let found = match walk::matching(self.folder, pattern) {
+            Ok(found) => found,
+            Err(error) => {
+                reader.fault(element, format!("tasks: {pattern}: {error}"));
+                return None;
+            }
+        };
+        for trouble in found.troubles {
+            reader.warn(element, format!("tasks: {pattern}: {trouble}"));
+        }
+        if found.files.is_empty() {
+            reader.fault(element, format!("No task file matches {pattern}"));
+        }
+        self.found.insert(pattern.to_owned(), found.files.clone());
+        Some(found.files)
+    }
+
+    fn is_full(&self, reader: &mut Reader<'_>, element: &Node) -> bool {
+        let is_full = self.tasks.len() >= TASK_LIMIT;
+        if is_full {
+            reader.fault(element, format!("An eval has at most {TASK_LIMIT} tasks"));
+        }
+        is_full
+    }
+
+    /// Reads a task's file. What its entry in the eval says goes before what the file says.
+    fn file(&mut self, reader: &mut Reader<'_>, path: &Path, entry: Option<&Node>, suffix: Option<&str>) {
+        let file = path.strip_prefix(self.folder).unwrap_or(path).to_string_lossy().into_owned();
+        let mut fault =
+            |text, line| reader.faults.push(Fault { text, path: path.to_owned(), file: file.clone(), line });
+        let (mut node, size) = match self.read.get(path) {
+            Some((node, size)) => (node.clone(), *size),
+            None => {
+                let source = match read(path) {
+                    Ok(source) => source,
+                    Err(error) => return fault(format!("Cannot be read: {error}"), None),
                 };
-                if found.is_empty() {
-                    reader.fault(element, format!("No task file matches {pattern}"));
-                }
-                // A pattern that takes in the eval's own file does not mean it.
-                let (is_pattern, own) = (pattern.contains(['*', '?', '[']), reader.path);
-                for path in found.into_iter().filter(|path| !is_pattern || path != own) {
-                    if tasks.len() >= TASK_LIMIT {
-                        reader.fault(element, format!("An eval has at most {TASK_LIMIT} tasks"));
-                        return tasks;
+                match Node::parse(&source) {
+                    Ok(node) => {
+                        self.read.insert(path.to_owned(), (node.clone(), source.len()));
+                        (node, source.len())
                     }
-                    if files.insert(path.clone()) {
-                        task_file(reader, &path, folder, &mut tasks, &mut ids);
-                    }
+                    Err(error) => return fault(format!("Not valid YAML: {}", error.text), error.line),
                 }
             }
-            Kind::Map(_) => {
-                let file = reader.file.to_owned();
-                tasks.extend(task(reader, element, &file, &mut ids));
+        };
+        match self.room.checked_sub(size) {
+            Some(room) => self.room = room,
+            None => return fault(format!("An eval's tasks have at most {SIZE_LIMIT} bytes"), None),
+        }
+        for (name, member) in entry.map(Node::members).unwrap_or_default().iter().filter(|(name, _)| name != "file") {
+            node.set(name, member.clone());
+        }
+        let mut inner =
+            Reader { path, file: &file, faults: reader.faults, warnings: reader.warnings, vars: reader.vars };
+        let node = filled(&inner, &node, suffix);
+        self.tasks.extend(task(&mut inner, &node, &file, &mut self.ids));
+    }
+
+    /// A task that a row of `tasks_from` stands for: its columns `id`, `name`, `prompt` and so on are the members.
+    fn row(&mut self, reader: &mut Reader<'_>, from: &Node, row: &[(String, String)], place: usize) {
+        if self.is_full(reader, from) {
+            return;
+        }
+        let mut node = Node::empty_map(from);
+        for (name, text) in row {
+            if ["id", "name", "description", "prompt", "timeout"].contains(&name.as_str()) && !text.is_empty() {
+                node.set(name, Node::of_text(text, from));
             }
-            _ => reader.fault(element, format!("tasks: expected a file's name or pattern, found {}", element.what())),
         }
+        if node.get("id").is_none() {
+            node.set("id", Node::of_text(&format!("row-{}", place + 1), from));
+        }
+        let file = from.text().unwrap_or_default();
+        self.tasks.extend(task(reader, &node, &file, &mut self.ids));
     }
-    tasks
 }
 
-/// The files that a pattern means, sorted.
-fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    // The folder's own name may have what means something in a pattern.
-    let base = glob::Pattern::escape(&folder.to_string_lossy());
-    let pattern = Path::new(&base).join(pattern);
-    let found = glob::glob(&pattern.to_string_lossy()).map_err(|error| error.to_string())?;
-    let mut files = Vec::new();
-    for path in found.take(TASK_LIMIT + 1) {
-        let path = path.map_err(|error| error.to_string())?;
-        if !path.is_dir() {
-            files.push(path);
-        }
+/// Where `{{.Vars.NAME}}` stands.
+static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\{\{\s*\.(?:Vars|vars|Inputs|inputs)\.([A-Za-z0-9_-]+)\s*\}\}").expect("a constant pattern")
+});
+
+/// A task with its variables filled in, and with an id of its own where a row of `tasks_from` makes several of it.
+fn filled(reader: &Reader<'_>, node: &Node, suffix: Option<&str>) -> Node {
+    let mut node = node.clone();
+    let vars = reader.vars;
+    let before = node.get("id").and_then(Node::text);
+    if !vars.is_empty() {
+        node.each_text_mut(&mut |text| {
+            let is_whole = VARIABLE.find(text).is_some_and(|found| found.len() == text.trim().len());
+            VARIABLE.is_match(text).then(|| {
+                let changed = VARIABLE.replace_all(text, |found: &regex::Captures<'_>| {
+                    let name = found.get(1).map_or("", |name| name.as_str());
+                    let whole = found.get(0).map_or("", |whole| whole.as_str());
+                    vars.iter().find(|(known, _)| known == name).map_or(whole, |(_, value)| value).to_owned()
+                });
+                (changed.into_owned(), is_whole)
+            })
+        });
     }
-    Ok(files)
+    if let (Some(suffix), Some(id)) = (suffix, node.get("id").and_then(Node::text))
+        && before.as_deref() == Some(&*id)
+    {
+        let id = Node::of_text(&format!("{id}{suffix}"), &node);
+        node.set("id", id);
+    }
+    node
 }
 
-fn task_file(reader: &mut Reader<'_>, path: &Path, folder: &Path, tasks: &mut Vec<Task>, ids: &mut HashSet<String>) {
-    let file = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned();
-    let mut fault = |text, line| reader.faults.push(Fault { text, path: path.to_owned(), file: file.clone(), line });
-    let source = match read(path) {
-        Ok(source) => source,
-        Err(error) => return fault(format!("Cannot be read: {error}"), None),
+/// The eval's `inputs`: what variables stand for.
+fn vars(eval: &Node) -> Vec<(String, String)> {
+    let inputs = eval.get("inputs").map(Node::members).unwrap_or_default();
+    inputs.iter().map(|(name, value)| (name.clone(), value.text().unwrap_or_else(|| value.json()))).collect()
+}
+
+/// The rows of the CSV file that `tasks_from` names, by their columns' names.
+fn rows(reader: &mut Reader<'_>, from: &Node, eval: &Node, folder: &Path) -> Option<Vec<Vec<(String, String)>>> {
+    let Some(name) = from.text() else {
+        reader.fault(from, format!("tasks_from: expected the name of a CSV file, found {}", from.what()));
+        return None;
     };
-    match Node::parse(&source) {
-        Ok(node) => {
-            let mut inner = Reader { source: &source, path, file: &file, faults: reader.faults };
-            tasks.extend(task(&mut inner, &node, &file, ids));
+    let path = folder.join(&name);
+    let mut fault = |text: String, line| {
+        reader.faults.push(Fault { text, path: path.clone(), file: name.clone(), line });
+    };
+    let text = match read(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            fault(format!("tasks_from: cannot be read: {error}"), None);
+            return None;
         }
-        Err(error) => fault(format!("Not valid YAML: {}", error.text), error.line),
+    };
+    let mut table = csv::ReaderBuilder::new().from_reader(text.trim_start_matches('\u{feff}').as_bytes());
+    let header = match table.headers() {
+        Ok(header) => header.clone(),
+        Err(error) => {
+            fault(format!("tasks_from: not valid CSV: {error}"), None);
+            return None;
+        }
+    };
+    let mut rows = Vec::new();
+    for record in table.records() {
+        match record {
+            Ok(record) => {
+                let row = header.iter().zip(record.iter());
+                rows.push(row.map(|(name, value)| (name.trim().to_owned(), value.to_owned())).collect());
+            }
+            Err(error) => {
+                let line = error.position().and_then(|position| u32::try_from(position.line()).ok());
+                fault(format!("tasks_from: not valid CSV: {error}"), line);
+                return None;
+            }
+        }
     }
+    // `range: [first, last]`, from 1, both included.
+    if let Some(range) = eval.get("range") {
+        let ends: Vec<usize> = range.elements().iter().filter_map(|end| end.digits()?.parse().ok()).collect();
+        match ends.as_slice() {
+            [first, last] if *first >= 1 && first <= last => {
+                rows = rows.into_iter().take(*last).skip(first - 1).collect();
+            }
+            _ => reader.fault(range, "range: expected the first and the last row, such as [1, 10]"),
+        }
+    }
+    if rows.is_empty() {
+        reader.fault(from, format!("tasks_from: {name} has no rows"));
+    }
+    Some(rows)
+}
+
+/// Whose file it is, if its members are those of another program's files.
+pub(super) fn foreign<T>(members: &[(String, T)]) -> Option<&'static str>
+where
+    T: AsText,
+{
+    let text = |wanted: &str| members.iter().find(|(name, _)| name == wanted).and_then(|(_, value)| value.as_text());
+    let has = |wanted: &str| members.iter().any(|(name, _)| name == wanted);
+    match () {
+        () if text("kind").is_some_and(|kind| kind == "Eval") => {
+            Some("an eval of gevals (mcpchecker), which its own host runs")
+        }
+        () if text("kind").is_some_and(|kind| kind == "Task") && has("spec") => {
+            Some("a task of gevals (mcpchecker), which its own host runs")
+        }
+        () if has("jobs") && (has("on") || has("true") || has("runs-on")) => Some("a CI workflow of GitHub"),
+        () if has("stages") && !has("tasks") => Some("a CI pipeline"),
+        () if has("providers") && (has("prompts") || has("tests")) => Some("an eval of promptfoo"),
+        () if (has("solver") || has("scorer")) && !has("name") => Some("an eval of Inspect"),
+        () => None,
+    }
+}
+
+/// What may be a text.
+pub(super) trait AsText {
+    /// The text, if it is one.
+    fn as_text(&self) -> Option<&str>;
+}
+
+impl AsText for Node {
+    fn as_text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// The names that a map's members may have.
+struct Known {
+    /// What the map is.
+    what: &'static str,
+    names: &'static [&'static str],
+    /// Names that other runners know, and that do nothing here.
+    elsewhere: &'static [&'static str],
+    /// What people write for some of the names.
+    meant: &'static [(&'static str, &'static str)],
+}
+
+const EVAL: Known = Known {
+    what: "an eval",
+    names: &[
+        "name",
+        "description",
+        "skill",
+        "version",
+        "config",
+        "metrics",
+        "graders",
+        "tasks",
+        "tasks_from",
+        "range",
+        "inputs",
+        "tags",
+    ],
+    elsewhere: &["hooks", "baseline", "fixtures"],
+    meant: &[("tests", "tasks"), ("settings", "config")],
+};
+const CONFIG: Known = Known {
+    what: "config",
+    names: &[
+        "executor",
+        "model",
+        "target",
+        "trials_per_task",
+        "timeout_seconds",
+        "parallel",
+        "workers",
+        "max_workers",
+        "command",
+        "env",
+        "settings",
+        "max_attempts",
+    ],
+    elsewhere: &[
+        "group_by",
+        "fail_fast",
+        "judge_model",
+        "skill_directories",
+        "required_skills",
+        "disabled_skills",
+        "mcp_servers",
+        "hooks",
+    ],
+    meant: &[("timeout", "timeout_seconds"), ("trials", "trials_per_task"), ("environment", "env")],
+};
+const METRICS: Known =
+    Known { what: "metrics", names: &["pass_threshold"], elsewhere: &[], meant: &[("threshold", "pass_threshold")] };
+const METRIC: Known = Known {
+    what: "a metric",
+    names: &["name", "weight", "threshold", "description", "enabled"],
+    elsewhere: &[],
+    meant: &[],
+};
+const TASK: Known = Known {
+    what: "a task",
+    names: &[
+        "id",
+        "name",
+        "description",
+        "tags",
+        "inputs",
+        "prompt",
+        "expected",
+        "graders",
+        "steps",
+        "timeout",
+        "timeout_seconds",
+        "mock",
+        "file",
+    ],
+    elsewhere: &["hooks", "enabled", "skip"],
+    meant: &[],
+};
+const STEP: Known = Known {
+    what: "a step",
+    names: &["id", "phase", "operation", "args", "timeout", "mock"],
+    elsewhere: &[],
+    meant: &[
+        ("params", "args"),
+        ("arguments", "args"),
+        ("parameters", "args"),
+        ("with", "args"),
+        ("timeout_seconds", "timeout"),
+    ],
+};
+const INPUTS: Known =
+    Known { what: "inputs", names: &["prompt", "context", "files"], elsewhere: &["repos", "environment"], meant: &[] };
+const EXPECTED: Known = Known {
+    what: "expected",
+    names: &["output_contains", "output_contains_any", "outcomes", "behavior"],
+    elsewhere: &["output_not_contains", "tool_calls"],
+    meant: &[],
+};
+const MOCK: Known = Known { what: "mock", names: &["output", "delay", "fail"], elsewhere: &[], meant: &[] };
+
+/// The known name that was probably meant: one that differs by a letter or two, in case, or by what stands behind it.
+pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', ' '], "_");
+    let lower = plain(name);
+    let distance = |known: &str| {
+        let distance = strsim::damerau_levenshtein(&lower, &plain(known));
+        let is_longer = |long: &str, short: &str| short.len() >= 3 && long.starts_with(short);
+        match () {
+            () if distance * 3 <= known.len().max(3) => Some(distance),
+            () if is_longer(&lower, known) || (lower.len() >= 3 && is_longer(known, &lower)) => Some(100 + distance),
+            () => None,
+        }
+    };
+    known.iter().filter_map(|known| Some((distance(known)?, *known))).min().map(|(_, known)| known)
 }
 
 fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<String>) -> Option<Task> {
@@ -743,11 +1192,15 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
         reader.fault(node, format!("A task is a map, found {}", node.what()));
         return None;
     }
+    reader.check_members(node, &TASK);
     let id = reader.required(node, "id").unwrap_or_default();
     if !id.is_empty() && !ids.insert(id.clone()) {
         reader.fault(node.get("id").unwrap_or(node), format!("Two tasks have the id {id}"));
     }
     let inputs = reader.map(node, "inputs");
+    if let Some(inputs) = inputs {
+        reader.check_members(inputs, &INPUTS);
+    }
     let prompt = inputs.and_then(|inputs| reader.text(inputs, "prompt")).or_else(|| reader.text(node, "prompt"));
     let tags = node.get("tags").map(|tags| reader.texts("tags", tags)).unwrap_or_default();
     let timeout = match node.get("timeout") {
@@ -763,10 +1216,16 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
     });
     let mut graders = graders(reader, node, "graders");
     if let Some(expected) = reader.map(node, "expected") {
+        reader.check_members(expected, &EXPECTED);
         for (name, any) in [("output_contains", false), ("output_contains_any", true)] {
             if let Some(member) = expected.get(name) {
                 let texts = reader.texts(name, member);
-                if !texts.is_empty() {
+                if texts.iter().any(String::is_empty) {
+                    reader.fault(member, format!("{name}: an empty text is in every output, so this can never fail"));
+                }
+                if texts.is_empty() {
+                    reader.fault(member, format!("{name}: there are none, so this can never fail"));
+                } else {
                     graders.push(Grader::expected(name, texts, any));
                 }
             }
@@ -808,6 +1267,7 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
 
 fn mock(reader: &mut Reader<'_>, task: &Node) -> Mock {
     let Some(node) = reader.map(task, "mock") else { return Mock::default() };
+    reader.check_members(node, &MOCK);
     Mock {
         output: reader.text(node, "output"),
         delay: node.get("delay").and_then(|delay| reader.duration("mock.delay", delay)).unwrap_or_default(),
@@ -823,6 +1283,7 @@ fn steps(reader: &mut Reader<'_>, task: &Node) -> Vec<Step> {
             reader.fault(node, format!("A step is a map, found {}", node.what()));
             continue;
         }
+        reader.check_members(node, &STEP);
         let id = reader.text(node, "id").unwrap_or_else(|| format!("step-{}", place + 1));
         if steps.iter().any(|step| step.id == id) {
             reader.fault(node, format!("Two steps have the id {id}"));
@@ -838,14 +1299,12 @@ fn steps(reader: &mut Reader<'_>, task: &Node) -> Vec<Step> {
             }
         };
         let operation = reader.required(node, "operation").unwrap_or_default();
-        let args = reader.map(node, "args").map_or_else(|| Value::Object(serde_json::Map::new()), Node::value);
+        let args = reader.map(node, "args").cloned().unwrap_or_else(|| Node::empty_map(node));
         let timeout = node.get("timeout").and_then(|timeout| reader.duration("timeout", timeout));
         let mock = reader.map(node, "mock").map(Node::members).unwrap_or_default();
-        let mock = mock
-            .iter()
-            .map(|(name, value)| (name.clone(), value.text(reader.source).unwrap_or_else(|| value.json())))
-            .collect();
-        steps.push(Step { id, phase, operation, args, timeout, mock });
+        let mock =
+            mock.iter().map(|(name, value)| (name.clone(), value.text().unwrap_or_else(|| value.json()))).collect();
+        steps.push(Step { id, phase, operation, args, line: node.line, timeout, mock });
     }
     // Placeholders look back, in the order in which the steps run.
     let rank = |phase| match phase {
@@ -909,6 +1368,7 @@ const UNSUPPORTED: &[&str] = &[
     "code",
     "diff",
     "human",
+    "human_calibration",
     "inline_script",
     "json_schema",
     "llm",
@@ -921,102 +1381,219 @@ const UNSUPPORTED: &[&str] = &[
     "tool_constraint",
     "trigger",
 ];
-const SUPPORTED: &str =
-    "file_exists, regex, contains, output_contains, output_contains_any, output_equals, output_range, max_duration";
+const SUPPORTED: &[&str] = &[
+    "text",
+    "file",
+    "file_exists",
+    "regex",
+    "contains",
+    "not_contains",
+    "output_contains",
+    "output_contains_any",
+    "output_equals",
+    "output_range",
+    "max_duration",
+];
+
+/// What every grader may have.
+const COMMON: &[&str] = &["type", "name", "metric", "weight", "step", "output", "config", "description"];
+const VALUES: &[&str] =
+    &["values", "value", "contains", "text", "must_contain", "output_contains", "output_contains_any"];
+const NOT_VALUES: &[&str] = &["not_contains", "must_not_contain"];
+const MATCHES: &[&str] = &["must_match", "pattern", "patterns", "regex_match", "regex"];
+const NOT_MATCHES: &[&str] = &["must_not_match", "regex_not_match"];
+const PATHS: &[&str] = &["path", "paths", "files", "must_exist"];
+const NOT_PATHS: &[&str] = &["must_not_exist", "absent"];
+const CASE: &[&str] = &["ignore_case", "case_sensitive"];
+const EQUALS: &[&str] = &["value", "equals", "expected"];
+const RANGE: &[&str] = &["min", "max"];
+const SECONDS: &[&str] = &["max", "duration", "limit", "seconds", "max_seconds", "max_duration", "value"];
+const MILLIS: &[&str] = &["max_ms", "ms", "max_duration_ms"];
+
+/// The settings of a grader, besides the common ones.
+fn settings_of(kind: &str) -> Vec<&'static str> {
+    let groups: &[&[&'static str]] = match kind {
+        "text" => {
+            &[VALUES, NOT_VALUES, &["contains_cs", "not_contains_cs", "contains_any"], MATCHES, NOT_MATCHES, CASE]
+        }
+        "file" => &[PATHS, NOT_PATHS, &["exists", "content_patterns", "contains"], NOT_VALUES, MATCHES, NOT_MATCHES],
+        "file_exists" => &[PATHS, NOT_PATHS],
+        "regex" => &[MATCHES, NOT_MATCHES],
+        "contains" | "not_contains" | "output_contains" | "output_contains_any" => &[VALUES, NOT_VALUES, CASE],
+        "output_equals" => &[EQUALS],
+        "output_range" => &[RANGE],
+        "max_duration" => &[SECONDS, MILLIS],
+        _ => &[],
+    };
+    groups.concat()
+}
+
+/// One grader, as it is read.
+struct Settings<'n> {
+    node: &'n Node,
+    inner: Option<&'n Node>,
+    kind: String,
+}
+
+impl<'n> Settings<'n> {
+    /// Settings stand at the top level or under `config`.
+    fn get(&self, names: &[&str]) -> Option<&'n Node> {
+        names.iter().find_map(|name| self.node.get(name).or_else(|| self.inner.and_then(|inner| inner.get(name))))
+    }
+
+    fn texts(&self, reader: &mut Reader<'_>, names: &[&str]) -> Vec<String> {
+        match self.get(names) {
+            Some(member) => reader.texts(names.first().copied().unwrap_or_default(), member),
+            None => Vec::new(),
+        }
+    }
+
+    fn fault(&self, reader: &mut Reader<'_>, text: &str) {
+        reader.fault(self.node, format!("{}: {text}", self.kind));
+    }
+
+    /// Texts to look for. An empty one is in every text, so that it says nothing.
+    fn looked_for(&self, reader: &mut Reader<'_>, names: &[&str]) -> Vec<String> {
+        let texts = self.texts(reader, names);
+        if texts.iter().any(String::is_empty) {
+            self.fault(reader, "an empty text is in every output, so this can never fail, or never pass");
+        }
+        texts
+    }
+
+    fn patterns(&self, reader: &mut Reader<'_>, names: &[&str], holder: &Node) -> Vec<Regex> {
+        let name = names.first().copied().unwrap_or_default();
+        let found = names
+            .iter()
+            .find_map(|name| holder.get(name))
+            .or_else(|| self.get(names).filter(|_| std::ptr::eq(holder, self.node)));
+        let Some(at) = found else { return Vec::new() };
+        let mut compiled = Vec::new();
+        for pattern in reader.texts(name, at) {
+            match Regex::new(&pattern) {
+                Ok(regex) => {
+                    if matches_everything(&regex) {
+                        reader.fault(
+                            at,
+                            format!(
+                                "{name}: `{pattern}` matches every text, so this can never {}",
+                                if name.contains("not") { "pass" } else { "fail" }
+                            ),
+                        );
+                    }
+                    compiled.push(regex);
+                }
+                Err(error) => {
+                    let why = error.to_string();
+                    let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                    reader.fault(at, format!("{name}: `{pattern}` is no regular expression: {why}"));
+                }
+            }
+        }
+        compiled
+    }
+
+    fn paths(&self, reader: &mut Reader<'_>, names: &[&str]) -> Vec<String> {
+        let paths = self.texts(reader, names);
+        for path in &paths {
+            if !Path::new(path).components().any(|part| matches!(part, std::path::Component::Normal(_))) {
+                self.fault(reader, &format!("`{path}` is always there, so this can never fail, or never pass"));
+            }
+        }
+        paths
+    }
+
+    fn ignores_case(&self, reader: &mut Reader<'_>, usual: bool) -> bool {
+        let ignore_case = reader.flag("ignore_case", self.get(&["ignore_case"]));
+        let case_sensitive = reader.flag("case_sensitive", self.get(&["case_sensitive"]));
+        ignore_case.or(case_sensitive.map(|sensitive| !sensitive)).unwrap_or(usual)
+    }
+}
+
+/// Whether a pattern says nothing: it matches texts that have nothing in common.
+fn matches_everything(regex: &Regex) -> bool {
+    static PROBES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let ascii: String = (' '..='~').chain("\t\r\n\u{7f}".chars()).collect();
+        let mut probes: Vec<String> =
+            ["", "a", "0", " ", "\n", "\n\n", "Z\n9", "\u{0}", "é", "\u{1f600}\u{4e2d}", "--", "_._"]
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
+        probes.push(ascii.repeat(200));
+        probes.push(format!("\n{ascii}\n"));
+        probes
+    });
+    PROBES.iter().all(|probe| regex.is_match(probe))
+}
 
 fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
     let kind = reader.required(node, "type")?;
     let inner = reader.map(node, "config");
-    // Settings stand at the top level or under `config`.
-    let setting = |names: &[&str]| {
-        names.iter().find_map(|name| node.get(name).or_else(|| inner.and_then(|inner| inner.get(name))))
-    };
-    let texts = |reader: &mut Reader<'_>, names: &[&str]| match setting(names) {
-        Some(member) => reader.texts(names.first().copied().unwrap_or_default(), member),
-        None => Vec::new(),
-    };
-    const VALUES: &[&str] =
-        &["values", "value", "contains", "text", "must_contain", "output_contains", "output_contains_any"];
+    let own = settings_of(&kind);
+    if SUPPORTED.contains(&kind.as_str()) {
+        check_settings(reader, node, inner, &kind, &own);
+    }
+    let settings = Settings { node, inner, kind: kind.clone() };
     let check = match kind.as_str() {
         "file_exists" => {
-            let (paths, absent) = (
-                texts(reader, &["path", "paths", "files", "must_exist"]),
-                texts(reader, &["must_not_exist", "absent"]),
-            );
-            if paths.is_empty() && absent.is_empty() {
-                reader.fault(node, "file_exists: Missing required field: path");
+            let (present, absent) = (settings.paths(reader, PATHS), settings.paths(reader, NOT_PATHS));
+            if present.is_empty() && absent.is_empty() {
+                settings.fault(reader, "Missing required field: path");
             }
-            Check::Files { present: paths, absent }
+            Check::Files { present, absent }
         }
+        "file" => file(reader, &settings),
+        "text" => text(reader, &settings),
         "regex" => {
-            let (matches, not) =
-                (texts(reader, &["must_match", "pattern", "patterns"]), texts(reader, &["must_not_match"]));
-            if matches.is_empty() && not.is_empty() {
-                reader.fault(node, "regex: Missing required field: must_match or must_not_match");
+            let matches = settings.patterns(reader, MATCHES, node);
+            let not = settings.patterns(reader, NOT_MATCHES, node);
+            if settings.texts(reader, MATCHES).is_empty() && settings.texts(reader, NOT_MATCHES).is_empty() {
+                settings.fault(reader, "Missing required field: must_match or must_not_match");
             }
-            let compile = |reader: &mut Reader<'_>, patterns: Vec<String>, name: &str| {
-                let mut compiled = Vec::new();
-                for pattern in patterns {
-                    match Regex::new(&pattern) {
-                        Ok(regex) => compiled.push(regex),
-                        Err(error) => {
-                            let why = error.to_string();
-                            let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                            let at = setting(&[name, "pattern"]).unwrap_or(node);
-                            reader.fault(at, format!("{name}: `{pattern}` is no regular expression: {why}"));
-                        }
-                    }
-                }
-                compiled
-            };
-            Check::Regex {
-                matches: compile(reader, matches, "must_match"),
-                not: compile(reader, not, "must_not_match"),
-            }
+            Check::Regex { matches, not }
         }
-        "contains" | "output_contains" | "output_contains_any" => {
-            let (values, not) = (texts(reader, VALUES), texts(reader, &["not_contains", "must_not_contain"]));
-            if values.is_empty() && not.is_empty() {
-                reader.fault(node, format!("{kind}: Missing required field: value"));
+        "contains" | "not_contains" | "output_contains" | "output_contains_any" => {
+            let (mut values, mut not) = (settings.looked_for(reader, VALUES), settings.looked_for(reader, NOT_VALUES));
+            if kind == "not_contains" {
+                not.append(&mut values);
             }
-            let ignore_case = reader.flag("ignore_case", setting(&["ignore_case"]));
-            let case_sensitive = reader.flag("case_sensitive", setting(&["case_sensitive"]));
-            let ignore_case = ignore_case.unwrap_or(case_sensitive == Some(false));
+            if values.is_empty() && not.is_empty() {
+                settings.fault(reader, "Missing required field: value");
+            }
+            let ignore_case = settings.ignores_case(reader, false);
             Check::Contains { values, not, any: kind == "output_contains_any", ignore_case }
         }
         "output_equals" => {
-            let wanted = setting(&["value", "equals", "expected"]);
+            let wanted = settings.get(EQUALS);
             if wanted.is_none() {
-                reader.fault(node, "output_equals: Missing required field: value");
+                settings.fault(reader, "Missing required field: value");
             }
             Check::Equals {
-                text: wanted
-                    .map(|wanted| wanted.text(reader.source).unwrap_or_else(|| wanted.json()))
-                    .unwrap_or_default(),
-                value: wanted.map_or(Value::Null, Node::value),
+                text: wanted.map(|wanted| wanted.text().unwrap_or_else(|| wanted.json())).unwrap_or_default(),
+                json: wanted.map_or_else(|| "null".to_owned(), Node::json),
             }
         }
         "output_range" => {
             let bound = |reader: &mut Reader<'_>, name: &str| {
-                let member = setting(&[name])?;
-                let number = member.number();
-                if number.is_none() {
+                let member = settings.get(&[name])?;
+                let digits = member.digits().filter(|digits| number::decimal(digits).is_some());
+                if digits.is_none() {
                     reader.fault(member, format!("{name}: expected a number, found {}", member.what()));
                 }
-                number
+                digits.map(str::to_owned)
             };
             let (min, max) = (bound(reader, "min"), bound(reader, "max"));
-            if setting(&["min"]).is_none() && setting(&["max"]).is_none() {
-                reader.fault(node, "output_range: Missing required field: min or max");
+            if settings.get(RANGE).is_none() {
+                settings.fault(reader, "Missing required field: min or max");
             }
-            if min.zip(max).is_some_and(|(min, max)| min > max) {
-                reader.fault(node, "output_range: min is greater than max");
+            let value = |bound: &Option<String>| bound.as_deref().and_then(number::decimal);
+            if value(&min).zip(value(&max)).is_some_and(|(min, max)| min > max) {
+                settings.fault(reader, "min is greater than max");
             }
             Check::Range { min, max }
         }
         "max_duration" => {
-            const NAMES: &[&str] = &["max", "duration", "limit", "seconds", "max_seconds", "max_duration", "value"];
-            let most = match (setting(NAMES), setting(&["max_ms", "ms", "max_duration_ms"])) {
+            let most = match (settings.get(SECONDS), settings.get(MILLIS)) {
                 (Some(member), _) => reader.duration("max", member),
                 (None, Some(member)) => {
                     let seconds = member.number().map(|ms| ms / 1000.0);
@@ -1027,7 +1604,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
                     most
                 }
                 (None, None) => {
-                    reader.fault(node, "max_duration: Missing required field: max");
+                    settings.fault(reader, "Missing required field: max");
                     None
                 }
             };
@@ -1036,22 +1613,121 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         other if UNSUPPORTED.contains(&other) => Check::Unsupported,
         other => {
             let at = node.get("type").unwrap_or(node);
-            reader.fault(at, format!("Unknown grader type: {other} (there are {SUPPORTED})"));
+            let meant = nearest(other, SUPPORTED).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            reader.fault(at, format!("Unknown grader type: {other}{meant} (there are {})", SUPPORTED.join(", ")));
             return None;
         }
     };
     // In `output_contains` the text itself might stand here; everywhere else it is an output's name.
-    let one = |reader: &mut Reader<'_>, name: &str| match setting(&[name]) {
+    let one = |reader: &mut Reader<'_>, name: &str| match settings.get(&[name]) {
         Some(member) => reader.texts(name, member).into_iter().next(),
         None => None,
     };
     Some(Grader {
         name: reader.text(node, "name"),
         metric: one(reader, "metric"),
+        weight: reader.number(node, "weight", 0.0..=1e6).unwrap_or(1.0),
         step: one(reader, "step"),
         output: one(reader, "output"),
         kind,
         check,
         line: node.line,
     })
+}
+
+/// Notes settings that a grader does not have and that are nearly its own, or another's.
+fn check_settings(reader: &mut Reader<'_>, node: &Node, inner: Option<&Node>, kind: &str, own: &[&'static str]) {
+    let known: Vec<&str> = own.iter().chain(COMMON).copied().collect();
+    let others: Vec<&str> = SUPPORTED.iter().flat_map(|kind| settings_of(kind)).collect();
+    for (name, member) in node.members().iter().chain(inner.map(Node::members).unwrap_or_default()) {
+        if known.contains(&name.as_str()) {
+            continue;
+        }
+        if others.contains(&name.as_str()) {
+            reader.warn(member, format!("{name}: a grader of type {kind} has no such setting; it has no effect"));
+        } else if let Some(meant) = nearest(name, &known).or_else(|| nearest(name, &others)) {
+            reader.warn(member, format!("{name}: a grader has no such member; did you mean `{meant}`?"));
+        }
+    }
+}
+
+/// `text`: what is found in the output, without regard to case unless the name ends in `_cs`; and patterns.
+fn text(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
+    let mut checks = Vec::new();
+    let ignore_case = settings.ignores_case(reader, true);
+    for (values, not, any, ignore_case) in [
+        (VALUES, NOT_VALUES, false, ignore_case),
+        (&["contains_cs"][..], &["not_contains_cs"][..], false, false),
+        (&["contains_any"][..], &[][..], true, ignore_case),
+    ] {
+        let (values, not) = (settings.looked_for(reader, values), settings.looked_for(reader, not));
+        if !(values.is_empty() && not.is_empty()) {
+            checks.push(Check::Contains { values, not, any, ignore_case });
+        }
+    }
+    let matches =
+        settings.patterns(reader, &["regex_match", "regex", "must_match", "pattern", "patterns"], settings.node);
+    let not = settings.patterns(reader, &["regex_not_match", "must_not_match"], settings.node);
+    let has_patterns = settings.get(MATCHES).is_some() || settings.get(NOT_MATCHES).is_some();
+    if !(matches.is_empty() && not.is_empty()) {
+        checks.push(Check::Regex { matches, not });
+    } else if checks.is_empty() && !has_patterns {
+        settings.fault(reader, "Missing required field: contains, not_contains, regex_match or regex_not_match");
+    } else if checks.is_empty() {
+        settings.fault(reader, "there is nothing to look for, so this can never fail");
+    }
+    Check::All(checks)
+}
+
+/// `file`: files that are there, others that are not, and what is in them.
+fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
+    let (mut present, mut absent) = (settings.paths(reader, PATHS), settings.paths(reader, NOT_PATHS));
+    let mut checks = Vec::new();
+    let node = settings.node;
+    let matches = settings.patterns(reader, MATCHES, node);
+    let not_matches = settings.patterns(reader, NOT_MATCHES, node);
+    let (values, not_values) = (settings.looked_for(reader, &["contains"]), settings.looked_for(reader, NOT_VALUES));
+    if !(matches.is_empty() && not_matches.is_empty() && values.is_empty() && not_values.is_empty()) {
+        if present.is_empty() {
+            settings.fault(reader, "Missing required field: path");
+        }
+        for path in &present {
+            checks.push(Check::FileText {
+                path: path.clone(),
+                matches: matches.clone(),
+                not_matches: not_matches.clone(),
+                values: values.clone(),
+                not_values: not_values.clone(),
+            });
+        }
+    }
+    for pattern in settings
+        .get(&["content_patterns"])
+        .map(|patterns| reader.elements("content_patterns", patterns))
+        .unwrap_or_default()
+    {
+        let Some(path) = reader.required(pattern, "path") else { continue };
+        let check = Check::FileText {
+            matches: settings.patterns(reader, &["must_match", "pattern", "patterns"], pattern),
+            not_matches: settings.patterns(reader, &["must_not_match"], pattern),
+            values: Vec::new(),
+            not_values: Vec::new(),
+            path,
+        };
+        if pattern.get("must_match").is_none() && pattern.get("must_not_match").is_none() {
+            reader.fault(pattern, "content_patterns: Missing required field: must_match or must_not_match");
+        }
+        checks.push(check);
+    }
+    if reader.flag("exists", settings.get(&["exists"])) == Some(false) {
+        if !checks.is_empty() {
+            settings.fault(reader, "a file that must not exist has nothing in it");
+        }
+        absent.append(&mut present);
+    }
+    if present.is_empty() && absent.is_empty() && checks.is_empty() {
+        settings.fault(reader, "Missing required field: path, must_exist, must_not_exist or content_patterns");
+    }
+    checks.insert(0, Check::Files { present, absent });
+    Check::All(checks)
 }

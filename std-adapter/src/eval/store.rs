@@ -4,6 +4,9 @@
 //! runs it holds a lock on the file. A file without an end and without a lock is of a run whose process has died.
 //!
 //! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
+//!
+//! The folder may hold anything besides. A file is a run's if it is a regular file, no link, has the name of a run, and its first line tells
+//! of the run of that name. No other file is written to or removed, or read for long.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -12,6 +15,8 @@ use std::time::Duration;
 
 use rigline::protocol::waza::{RunState, Summary};
 use serde_json::{Value, json};
+
+use crate::files;
 
 /// The most runs of a folder. When another begins, the oldest that have ended are removed; those that have not ended stay.
 pub const KEPT: usize = 1000;
@@ -55,15 +60,21 @@ impl Store {
     /// # Errors
     /// It cannot be made or read.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
+        if folder.exists() && !folder.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
+        }
         fs::create_dir_all(&folder)?;
         let store = Self { folder };
         for entry in fs::read_dir(&store.folder)?.flatten() {
             let path = entry.path();
+            let Ok(name) = entry.file_name().into_string() else { continue };
             // One that cannot be read is left as it is.
-            match path.extension().and_then(|end| end.to_str()) {
-                Some("jsonl") if !is_ended(&path) => drop(store.settle(&path)),
-                Some("new") if is_stale(&path) => drop(fs::remove_file(&path)),
-                _ => {}
+            if name.strip_suffix(".jsonl").is_some_and(|id| is_run(id) && is_ours(&path, id)) {
+                if !is_ended(&path) {
+                    drop(store.settle(&path));
+                }
+            } else if is_new(&name).is_some_and(|id| is_stale(&path, id)) {
+                let _ = fs::remove_file(&path);
             }
         }
         store.prune();
@@ -79,16 +90,20 @@ impl Store {
     pub(super) fn create(&self, id: &str, head: &Value) -> io::Result<RunFile> {
         let path = self.path(id);
         // Under another name until it is locked, so that nobody takes it for one whose owner has died.
-        let new = path.with_extension("new");
+        let new = self.folder.join(format!(".{id}{NEW}"));
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(&new)?;
         let begin = || {
             file.lock()?;
             let mut run = RunFile { file };
+            let mut head = head.clone();
+            if let Some(head) = head.as_object_mut() {
+                head.insert("id".into(), id.into());
+            }
             run.append(&json!({ "run": head }))?;
             // A link, other than a new name, takes no other file's place.
             match fs::hard_link(&new, &path) {
                 // Some file systems have no links.
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !path.exists() => {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists && fs::symlink_metadata(&path).is_err() => {
                     fs::rename(&new, &path)?;
                 }
                 linked => linked?,
@@ -106,6 +121,7 @@ impl Store {
     fn prune(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
             .filter_map(|entry| entry.file_name().into_string().ok())
             .filter(|name| name.strip_suffix(".jsonl").is_some_and(is_run))
             .collect();
@@ -117,7 +133,8 @@ impl Store {
         names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         for name in names {
             let path = self.folder.join(name);
-            if excess > 0 && is_ended(&path) && fs::remove_file(&path).is_ok() {
+            let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            if excess > 0 && is_ours(&path, id) && is_ended(&path) && fs::remove_file(&path).is_ok() {
                 excess -= 1;
             }
         }
@@ -128,14 +145,35 @@ impl Store {
     /// # Errors
     /// It is there and cannot be read.
     pub fn look(&self, id: &str) -> io::Result<Option<Stored>> {
-        if !is_id(id) {
+        let path = self.path(id);
+        if !is_run(id) || fs::symlink_metadata(&path).is_err() {
             return Ok(None);
         }
-        match self.settle(&self.path(id)) {
+        if !is_ours(&path, id) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file of that name is not a run's"));
+        }
+        match self.settle(&path) {
             Ok(stored) => Ok(Some(stored)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// All runs that can be read, the newest first: each one's name, the head of its file, and what is known of it.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(super) fn all(&self) -> io::Result<Vec<(String, Value, Stored)>> {
+        let names = fs::read_dir(&self.folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut ids: Vec<String> =
+            names.filter_map(|name| Some(name.strip_suffix(".jsonl").filter(|id| is_run(id))?.to_owned())).collect();
+        ids.sort_by(|a, b| (b.len(), b).cmp(&(a.len(), a)));
+        let run = |id: String| {
+            let head = head_of(&self.path(&id), &id)?;
+            let stored = self.look(&id).ok()??;
+            Some((id, head, stored))
+        };
+        Ok(ids.into_iter().filter_map(run).collect())
     }
 
     fn path(&self, id: &str) -> PathBuf {
@@ -145,7 +183,7 @@ impl Store {
     /// Reads a run; if it has no end, and nobody holds it, it gets one.
     #[allow(clippy::unused_self, reason = "it is about the store's files")]
     fn settle(&self, path: &Path) -> io::Result<Stored> {
-        let file = OpenOptions::new().read(true).append(true).open(path)?;
+        let file = files::open_with(OpenOptions::new().read(true).append(true), path)?;
         let stored = replay(&file)?;
         if stored.state != RunState::Running {
             return Ok(stored);
@@ -214,28 +252,54 @@ fn ends_in_newline(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// Whether a run may have this name.
-fn is_id(id: &str) -> bool {
-    !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
 /// Whether this is a name that runs are given: a time and a number, in hexadecimal digits.
 fn is_run(id: &str) -> bool {
     let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id(id) && id.split_once('-').is_some_and(|(time, number)| is_hex(time) && is_hex(number))
+    id.len() <= 64 && id.split_once('-').is_some_and(|(time, number)| is_hex(time) && is_hex(number))
+}
+
+/// What ends the name of a file that is to become a run's.
+const NEW: &str = ".rigline-new";
+
+/// The run that a file of this name is to become.
+fn is_new(name: &str) -> Option<&str> {
+    name.strip_prefix('.')?.strip_suffix(NEW).filter(|id| is_run(id))
 }
 
 /// Whether a file was left by a process that died before it became a run's.
-fn is_stale(path: &Path) -> bool {
-    let age = || fs::metadata(path)?.modified()?.elapsed().map_err(io::Error::other);
-    age().is_ok_and(|age| age > STALE) && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+fn is_stale(path: &Path, id: &str) -> bool {
+    let age = || fs::symlink_metadata(path)?.modified()?.elapsed().map_err(io::Error::other);
+    let is_empty = || fs::symlink_metadata(path).is_ok_and(|about| about.is_file() && about.len() == 0);
+    age().is_ok_and(|age| age > STALE)
+        && (is_empty() || is_ours(path, id))
+        && files::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Whether a file is the run's of that name: no link, and its first line says so.
+fn is_ours(path: &Path, id: &str) -> bool {
+    head_of(path, id).is_some()
+}
+
+/// What the first line of a run's file says, if it is that run's.
+fn head_of(path: &Path, id: &str) -> Option<Value> {
+    const HEAD_LIMIT: u64 = 1 << 20;
+    if !fs::symlink_metadata(path).is_ok_and(|about| about.is_file()) {
+        return None;
+    }
+    let mut line = Vec::new();
+    BufReader::new(files::open(path).ok()?.take(HEAD_LIMIT)).read_until(b'\n', &mut line).ok()?;
+    if !line.starts_with(b"{\"run\":{") {
+        return None;
+    }
+    let mut head: Value = serde_json::from_slice(&line).ok()?;
+    (head["run"]["id"].as_str() == Some(id)).then(|| head["run"].take())
 }
 
 /// Whether the last line of a file is an end: without reading the rest.
 fn is_ended(path: &Path) -> bool {
     const TAIL: i64 = 64 * 1024;
     let tail = || {
-        let mut file = File::open(path)?;
+        let mut file = files::open(path)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::End(-i64::try_from(length).unwrap_or(TAIL).min(TAIL)))?;
         let mut tail = Vec::new();
@@ -266,7 +330,7 @@ fn replay(mut file: &File) -> io::Result<Stored> {
         } else if let Some(task) = value.get("task") {
             match task["status"].as_str() {
                 Some("passed") => stored.summary.passed += 1,
-                Some("cancelled") | None => {}
+                Some("cancelled" | "skipped") | None => {}
                 Some(_) => stored.summary.failed += 1,
             }
         } else if let Some(end) = value.get("end") {
@@ -294,33 +358,33 @@ mod tests {
     fn a_run_that_nobody_holds_has_failed_with_what_was_done() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("runs")).unwrap();
-        let mut run = store.create("r1", &json!({ "totalTasks": 3 })).unwrap();
+        let mut run = store.create("a-1", &json!({ "totalTasks": 3 })).unwrap();
         run.append(&json!({ "task": { "status": "passed" } })).unwrap();
-        assert_eq!(store.look("r1").unwrap().unwrap().state, RunState::Running, "it is locked");
-        assert!(store.create("r1", &json!({})).is_err(), "ids are not used twice");
+        assert_eq!(store.look("a-1").unwrap().unwrap().state, RunState::Running, "it is locked");
+        assert!(store.create("a-1", &json!({})).is_err(), "ids are not used twice");
 
         // The process dies in the middle of a line.
-        let path = store.folder().join("r1.jsonl");
+        let path = store.folder().join("a-1.jsonl");
         run.file.write_all(b"{\"task\":{\"sta").unwrap();
         drop(run);
         let again = Store::open(folder.path().join("runs")).unwrap();
-        let stored = again.look("r1").unwrap().unwrap();
+        let stored = again.look("a-1").unwrap().unwrap();
         assert_eq!((stored.state, stored.summary), (RunState::Failed, Summary { total: 3, passed: 1, failed: 0 }));
         assert!(stored.error.as_ref().unwrap().contains("1 of 3 tasks"), "{stored:?}");
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 4, "the cut-off line, and the end on a line of its own: {text}");
         assert!(is_ended(&path));
-        assert_eq!(again.look("r1").unwrap().unwrap(), stored);
+        assert_eq!(again.look("a-1").unwrap().unwrap(), stored);
 
         // What was begun and never became a run goes, once it is certain that nothing will become of it.
-        let (old, fresh) = (store.folder().join("r3.new"), store.folder().join("r4.new"));
+        let (old, fresh) = (store.folder().join(".a-3.rigline-new"), store.folder().join(".a-4.rigline-new"));
         let past = std::time::SystemTime::now() - 2 * STALE;
         File::create(&old).unwrap().set_modified(past).unwrap();
         File::create(&fresh).unwrap();
         Store::open(folder.path().join("runs")).unwrap();
         assert_eq!((old.exists(), fresh.exists()), (false, true));
 
-        for unknown in ["r2", "", "../r1", "a/b"] {
+        for unknown in ["a-2", "", "../a-1", "a/b", "notes", "-", "a-"] {
             assert_eq!(again.look(unknown).unwrap(), None, "{unknown}");
         }
     }
@@ -352,8 +416,64 @@ mod tests {
         assert!(folder.path().join("notes.jsonl").exists());
         // What a process left unfinished ends when the folder is opened, and then it is one of the oldest.
         drop(unfinished);
-        fs::copy(store.path(&name(5)), store.path(&name(KEPT + 2))).unwrap();
+        let copy = fs::read_to_string(store.path(&name(5))).unwrap().replace(&name(5), &name(KEPT + 2));
+        fs::write(store.path(&name(KEPT + 2)), copy).unwrap();
         Store::open(folder.path().to_owned()).unwrap();
         assert_eq!((count(), is_there(1)), (KEPT, false));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn nr_56_and_g_02_what_we_did_not_write_stays_and_nothing_blocks() {
+        use std::os::unix::fs::{FileTypeExt as _, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let past = std::time::SystemTime::now() - 2 * STALE;
+        let theirs = [
+            ("config.new", "x"),
+            ("notes.jsonl", "{\"run\":{}}\n"),
+            ("18c-1.jsonl", "{\"run\":{\"id\":\"another\"}}\n"),
+            ("18c-2.jsonl", "{\"run\":1}\n"),
+            ("18c-3.jsonl", ""),
+            ("18c-4.jsonl", "{\"ts\":\"2026-01-01\",\"event\":\"session:start\"}\n"),
+            ("18c-5.new", "{}"),
+            (".18c-6.rigline-new", "somebody's"),
+            ("elsewhere.jsonl", "{\"run\":{\"id\":\"18c-7\"}}\n"),
+        ];
+        for (name, text) in theirs {
+            fs::write(at(name), text).unwrap();
+            File::options().append(true).open(at(name)).unwrap().set_modified(past).unwrap();
+        }
+        symlink("elsewhere.jsonl", at("18c-7.jsonl")).unwrap();
+        symlink("/dev/zero", at("18c-8.jsonl")).unwrap();
+        symlink("nowhere", at("18c-9.jsonl")).unwrap();
+        for fifo in ["x.jsonl", "18c-a.jsonl", ".18c-b.rigline-new", "y.new"] {
+            rustix::fs::mkfifoat(rustix::fs::CWD, at(fifo), 0o600.into()).unwrap();
+        }
+        fs::create_dir(at("18c-c.jsonl")).unwrap();
+        let before = fs::read_dir(folder.path()).unwrap().count();
+        let store = Store::open(folder.path().to_owned()).unwrap();
+        for id in 1..=9 {
+            let _ = store.look(&format!("18c-{id}"));
+        }
+        let _ = (store.look("18c-a"), store.look("18c-c"), store.look("notes"));
+        // The oldest runs make room; theirs, which are older still, do not.
+        let ended = Stored { state: RunState::Completed, summary: Summary::default(), error: None };
+        for number in 0..KEPT + 3 {
+            store.create(&format!("{number:011x}-000000"), &json!({})).unwrap().end(&ended).unwrap();
+        }
+        for (name, text) in theirs {
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), text, "{name}");
+        }
+        for (name, target) in
+            [("18c-7.jsonl", "elsewhere.jsonl"), ("18c-8.jsonl", "/dev/zero"), ("18c-9.jsonl", "nowhere")]
+        {
+            assert_eq!(fs::read_link(at(name)).unwrap(), Path::new(target));
+        }
+        for fifo in ["x.jsonl", "18c-a.jsonl", ".18c-b.rigline-new", "y.new"] {
+            assert!(fs::symlink_metadata(at(fifo)).unwrap().file_type().is_fifo());
+        }
+        let runs = fs::read_dir(folder.path()).unwrap().count() - before;
+        assert!((KEPT - 20..=KEPT).contains(&runs), "{runs}");
     }
 }

@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::command;
 use super::grade::{Check, Evidence, Grade, Judgement};
-use super::session::{Answer, Call, Connect, OnLog, Session};
+use super::session::{Answer, Call, Connect, OnLog, Session, Unreached};
 use super::spec::{Executor, PLACEHOLDER, Spec, Step, Task};
+use crate::by_schema::settle;
 
 /// How long a cleanup step may take that sets no time of its own.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -95,6 +96,8 @@ pub struct TrialRecord {
     pub output: Option<String>,
     /// How long it took.
     pub duration: Duration,
+    /// How often it was tried: this is the last time.
+    pub attempts: u32,
 }
 
 /// What trials of a run have in common.
@@ -133,7 +136,7 @@ impl Worker {
     }
 
     /// Opens the session, if steps will need one.
-    pub(super) async fn open(&mut self) -> Result<(), String> {
+    pub(super) async fn open(&mut self) -> Result<(), Unreached> {
         let around = &self.around;
         let needs = around.executor != Executor::Mock && around.spec.tasks.iter().any(|task| !task.steps.is_empty());
         if !needs || self.session.is_some() {
@@ -141,13 +144,18 @@ impl Worker {
         }
         if around.cancel.is_cancelled() {
             // Perhaps before its turn: the board may be another run's.
-            return Err("cancelled".into());
+            return Err(Unreached::new("cancelled"));
         }
         let target = around.spec.config.target.as_deref().unwrap_or_default();
-        let connecting = around.connect.connect(target, around.spec.config.settings.clone(), around.log.clone());
+        let connecting = around.connect.connect(
+            target,
+            around.spec.config.target_dir.as_deref(),
+            around.spec.config.settings.clone(),
+            around.log.clone(),
+        );
         self.session = Some(tokio::select! {
             session = connecting => session?,
-            () = around.cancel.cancelled() => return Err("cancelled".into()),
+            () = around.cancel.cancelled() => return Err(Unreached::new("cancelled")),
         });
         Ok(())
     }
@@ -188,11 +196,16 @@ impl Worker {
                 broken = Some(Broken::new(Verdict::Failed, failed.join("; ")));
             }
         }
+        let is_judged = |grade: &Grade| grade.judgement != Judgement::Unsupported;
+        if broken.is_none() && !grades.is_empty() && !grades.iter().any(is_judged) {
+            let why = grades.iter().map(|grade| format!("{}: {}", grade.grader, grade.message)).collect::<Vec<_>>();
+            broken = Some(Broken::new(Verdict::Skipped, format!("not judged: {}", why.join("; "))));
+        }
         let (verdict, error) = match broken {
             None => (Verdict::Passed, None),
             Some(Broken { verdict, why, .. }) => (verdict, Some(why)),
         };
-        TrialRecord { number, verdict, error, steps, grades, output, duration: started.elapsed() }
+        TrialRecord { number, verdict, error, steps, grades, output, duration: started.elapsed(), attempts: 1 }
     }
 
     /// Setup, the agent, verification.
@@ -210,7 +223,7 @@ impl Worker {
         }
         self.open().await.map_err(|error| {
             let verdict = if around.cancel.is_cancelled() { Verdict::Cancelled } else { Verdict::Error };
-            Broken::new(verdict, error)
+            Broken::new(verdict, error.text)
         })?;
         let mut agent_is_due = true;
         for step in task.steps.iter().filter(|step| step.phase != Phase::Cleanup) {
@@ -351,11 +364,26 @@ impl Worker {
             });
         }
         let Some(session) = &self.session else { return Err(Broken::new(Verdict::Error, "there is no session")) };
-        let schema = session.schema(&step.operation);
-        let args = fill(&step.args, steps, schema.as_ref()).map_err(|why| Broken::new(Verdict::Error, why))?;
+        // The extension says what is wrong with an operation that it does not have.
+        let schema = session.schema(&step.operation).unwrap_or(Value::Bool(true));
+        let draft = step.args.draft(steps).map_err(|why| Broken::new(Verdict::Error, why))?;
+        let settled = settle(&draft, &schema);
+        if let Some(why) = &settled.checked.unchecked {
+            (self.around.log)(
+                Level::Warn,
+                &format!("step {} ({}): {why}; it is sent as it is", step.id, step.operation),
+            );
+        }
+        if !settled.checked.misfits.is_empty() {
+            let misfits = settled.checked.misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            return Err(Broken::new(
+                Verdict::Error,
+                format!("the arguments do not fit the operation's schema: {misfits}"),
+            ));
+        }
         let call = Call {
             operation: &step.operation,
-            args,
+            args: settled.json,
             phase: step.phase,
             workdir: &self.around.workdir,
             env: &self.around.spec.config.env,
@@ -415,8 +443,8 @@ fn mocked(task: &Task, step: &Step) -> Vec<(String, String)> {
             continue;
         };
         let value = match &grader.check {
-            Check::Range { min: Some(min), max: Some(max) } => f64::midpoint(*min, *max).to_string(),
-            Check::Range { min: Some(bound), .. } | Check::Range { max: Some(bound), .. } => bound.to_string(),
+            // A bound is in the range.
+            Check::Range { min: Some(bound), .. } | Check::Range { max: Some(bound), .. } => bound.clone(),
             Check::Equals { text, .. } => text.clone(),
             Check::Contains { values, any: true, .. } => values.first().cloned().unwrap_or_default(),
             Check::Contains { values, .. } => values.join(" "),
@@ -449,71 +477,41 @@ pub(super) fn substitute<'t>(text: &'t str, steps: &[StepRecord]) -> Result<Cow<
     }
 }
 
-/// [`substitute`] in all strings of a value. Outputs are strings; one that fills a whole argument becomes what the
-/// argument's schema asks for: a number, a truth value, a list or a map.
-fn fill(value: &Value, steps: &[StepRecord], schema: Option<&Value>) -> Result<Value, String> {
-    Ok(match value {
-        Value::String(text) => {
-            let filled = substitute(text, steps)?;
-            let is_whole = PLACEHOLDER.find(text).is_some_and(|found| found.len() == text.trim().len());
-            match serde_json::from_str::<Value>(&filled) {
-                Ok(read) if is_whole && !read.is_string() && wants(schema, &read) => read,
-                _ => Value::String(filled.into_owned()),
-            }
-        }
-        Value::Array(elements) => {
-            let inner = schema.and_then(|schema| schema.get("items"));
-            Value::Array(elements.iter().map(|element| fill(element, steps, inner)).collect::<Result<_, _>>()?)
-        }
-        Value::Object(members) => {
-            let properties = schema.and_then(|schema| schema.get("properties"));
-            let member = |(name, member): (&String, &Value)| {
-                Ok((name.clone(), fill(member, steps, properties.and_then(|properties| properties.get(name)))?))
-            };
-            Value::Object(members.iter().map(member).collect::<Result<_, String>>()?)
-        }
-        other => other.clone(),
-    })
-}
-
-/// Whether a schema takes this value, and no string.
-fn wants(schema: Option<&Value>, value: &Value) -> bool {
-    let Some(kind) = schema.and_then(|schema| schema.get("type")) else { return false };
-    let is = |name: &str| kind == name || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == name));
-    let fits = match value {
-        Value::Null => is("null"),
-        Value::Bool(_) => is("boolean"),
-        Value::Number(number) => {
-            is("number") || (is("integer") && number.as_f64().is_some_and(|number| number.fract() == 0.0))
-        }
-        Value::String(_) => false,
-        Value::Array(_) => is("array"),
-        Value::Object(_) => is("object"),
-    };
-    fits && !is("string")
+/// Whether a text is one placeholder, and nothing else.
+pub(super) fn is_whole(text: &str) -> bool {
+    PLACEHOLDER.find(text).is_some_and(|found| found.len() == text.trim().len())
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use super::super::node::Node;
     use super::*;
 
     #[test]
     fn outputs_are_filled_in_as_the_schema_has_it() {
-        let steps = [StepRecord::done("on", "ok", &[("ms", "250"), ("name", "3V3"), ("high", "true")])];
-        let schema =
-            json!({"properties": {"ms": {"type": "integer"}, "high": {"type": "boolean"}, "id": {"type": "string"}}});
-        let args = json!({"ms": "{{steps.on.outputs.ms}}", "high": "{{ steps.on.outputs.high }}", "id": "{{steps.on.outputs.ms}}",
-            "text": "rail {{steps.on.outputs.name}}: {{steps.on.message}}", "free": "{{steps.on.outputs.ms}}", "list": [1, "{{steps.on.outputs.name}}"]});
+        let steps = [StepRecord::done(
+            "on",
+            "ok",
+            &[("ms", "250"), ("name", "3V3"), ("high", "true"), ("big", "123456789012345678901234567890")],
+        )];
+        let schema = json!({"properties": {
+            "ms": {"type": "integer"}, "high": {"type": "boolean"}, "id": {"type": "string"}, "big": {"$ref": "#/$defs/whole"},
+            "s": {"type": "string"}, "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "tilde": {"type": "string"},
+        }, "$defs": {"whole": {"type": "integer"}}});
+        let args = Node::parse(
+            "ms: '{{steps.on.outputs.ms}}'\nhigh: '{{ steps.on.outputs.high }}'\nid: '{{steps.on.outputs.ms}}'\n\
+             text: 'rail {{steps.on.outputs.name}}: {{steps.on.message}}'\nfree: '{{steps.on.outputs.ms}}'\nlist: [1, '{{steps.on.outputs.name}}']\n\
+             big: '{{steps.on.outputs.big}}'\nmaybe: '{{steps.on.outputs.ms}}'\ns: 00123\ntilde: ~\n",
+        )
+        .unwrap();
         assert_eq!(
-            fill(&args, &steps, Some(&schema)).unwrap(),
-            json!({"ms": 250, "high": true, "id": "250", "text": "rail 3V3: ok", "free": "250", "list": [1, "3V3"]})
+            settle(&args.draft(&steps).unwrap(), &schema).json,
+            r#"{"ms":250,"high":true,"id":"250","text":"rail 3V3: ok","free":"250","list":[1,"3V3"],"big":123456789012345678901234567890,"maybe":250,"s":"00123","tilde":"~"}"#
         );
-        assert_eq!(
-            fill(&json!("{{steps.on.outputs.x}}"), &steps, None).unwrap_err(),
-            "step on has no output x; there are ms, name, high"
-        );
-        assert_eq!(fill(&json!("{{steps.off.outputs.x}}"), &steps, None).unwrap_err(), "step off did not run");
+        let fault = |text: &str| Node::parse(text).unwrap().draft(&steps).unwrap_err();
+        assert_eq!(fault("'{{steps.on.outputs.x}}'"), "step on has no output x; there are ms, name, high, big");
+        assert_eq!(fault("'{{steps.off.outputs.x}}'"), "step off did not run");
     }
 }

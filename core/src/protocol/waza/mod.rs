@@ -226,8 +226,10 @@ pub fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, method: Text<'_>) {
     match refusal {
         Refusal::UnknownMethod => {
             rpc::begin_error(out, rpc::METHOD_NOT_FOUND);
-            out.raw(b"Unknown method: ");
+            out.raw(b"Method not found\",\"data\":{\"method\":\"");
             Quoted(method).write_escaped(out);
+            out.raw(b"\"}}}");
+            return;
         }
         Refusal::Params { member, fault } => {
             rpc::begin_error(out, rpc::INVALID_PARAMS);
@@ -294,7 +296,7 @@ pub enum Error<'a> {
 /// Writes an error behind a reply's head.
 pub fn write_error(out: &mut Writer<'_>, error: &Error<'_>) {
     let (code, text, name) = match error {
-        Error::NotFound { path } => (NOT_FOUND, "Eval not found: ", Some(*path)),
+        Error::NotFound { .. } => (NOT_FOUND, "Eval not found", None),
         Error::OutOfReach(text) => (NOT_FOUND, *text, None),
         Error::Invalid { .. } => (VALIDATION_FAILED, "Validation failed", None),
         Error::RunFailed(text) => (RUN_FAILED, *text, None),
@@ -639,6 +641,8 @@ words! {
         Error = "error",
         /// It was cancelled.
         Cancelled = "cancelled",
+        /// Nothing could judge it: its graders are of kinds that the runner does not have.
+        Skipped = "skipped",
     }
 }
 
@@ -717,7 +721,7 @@ mod tests {
         let path = Text::of_checked(b"a\\\"b");
         assert_eq!(
             written(|out| write_error(out, &Error::NotFound { path })),
-            r#","error":{"code":-32000,"message":"Eval not found: a\"b","data":{"path":"a\"b"}}}"#
+            r#","error":{"code":-32000,"message":"Eval not found","data":{"path":"a\"b"}}}"#
         );
     }
 

@@ -1,6 +1,5 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,22 +7,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use comfy_table::{Table, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use rigline::protocol::waza::{self, RunState, Verdict};
 use rigline_std::eval::list::list;
 use rigline_std::eval::run::{Event, OnEvent, Outcome, Progress, TaskRecord};
 use rigline_std::eval::runs::{Request, Runs, StartError};
-use rigline_std::eval::service::report;
-use rigline_std::eval::{Overrides, Spec, load};
+use rigline_std::eval::session::Hosts;
+use rigline_std::eval::store::Store;
+use rigline_std::eval::{Fault, LoadError, Overrides, Spec, against, load, owner_of, report};
+use rigline_std::host::{Host, Options};
 use rigline_std::signals::Signals;
-use serde_json::Value;
+use rigline_std::{files, target::Target};
+use serde_json::{Value, json};
 
-use crate::connect::{complain, print};
-use crate::jsonrpc::{runs, runtime};
+use crate::connect::Failure;
+use crate::jsonrpc::runtime;
+use crate::out::{self, Style, Table, Text, complain, print, print_json, print_text};
+use crate::{exit, junit};
 
-/// Run evals, list and check them
+/// Run evals, list and check them, begin a new one
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -32,30 +35,33 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(Run),
+    Run(Box<Run>),
     List(List),
     Validate(Validate),
+    New(New),
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         let result = match self.command {
             Command::Run(run) => run.run(),
-            Command::List(list) => Ok(list.run()),
-            Command::Validate(validate) => Ok(validate.run()),
+            Command::List(list) => list.run(),
+            Command::Validate(validate) => validate.run(),
+            Command::New(new) => new.run(),
         };
-        result.unwrap_or_else(|error| {
-            complain(format_args!("rigline: {error}"));
-            ExitCode::from(2)
-        })
+        match result {
+            Ok(code) => ExitCode::from(code),
+            Err(failure) => failure.tell(),
+        }
     }
 }
 
 /// Run evals. Exits with 1 if one does not pass
 #[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
 struct Run {
-    /// Evals, or folders of them
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Evals, folders of them, or task files of an eval
+    #[arg(default_value = ".", value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
     /// The target that steps call, whatever the file says: sim, exec:PROGRAM, serial:auto, tcp:HOST:PORT …
     #[arg(long)]
@@ -69,21 +75,33 @@ struct Run {
     /// Only tasks with this in their id, name or tags
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// The directory that tasks run in; the eval's own if unsaid
+    /// The directory that tasks run in: the eval's own by default
     #[arg(long, value_name = "DIR")]
     context_dir: Option<PathBuf>,
-    /// Write a `JUnit` report
+    /// Refuse an eval that may have a mistake in it, such as a member with a name that is nearly a known one
+    #[arg(long)]
+    strict: bool,
+    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    #[arg(long, value_name = "DURATION", value_parser = crate::connect::duration, default_value = "0s", hide_default_value = true)]
+    wait: Duration,
+    /// Write a `JUnit` report; - is standard output
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Write all results as JSON
+    /// Print all results as one JSON value, instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Write all results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Where runs are kept; among this user's state if unsaid
+    json_file: Option<PathBuf>,
+    /// Where runs are kept: among this user's state by default
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     /// Show debug logs too
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
+    /// Show no progress and no logs
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 /// One run that was done, or could not be.
@@ -92,13 +110,21 @@ struct Done {
     run: Result<(String, Arc<Spec>, Arc<Outcome>), StartError>,
 }
 
+/// An eval that is asked for, and the task file if only that is.
+struct Wanted {
+    path: PathBuf,
+    task_file: Option<String>,
+}
+
 impl Run {
-    fn run(self) -> Result<ExitCode, String> {
-        let evals = self.evals()?;
-        let runs = runs(self.runs.clone(), None)?;
-        let runtime = runtime().map_err(|error| error.to_string())?;
+    fn run(self) -> Result<u8, Failure> {
+        self.reports_can_be_written()?;
+        let (evals, errors) = wanted(&self.paths)?;
+        let runs = self.runs()?;
+        let runtime = runtime().map_err(|error| Failure { code: exit::FAILED, text: error.to_string() })?;
         let (done, interrupted) = runtime.block_on(async {
-            let mut signals = Signals::new().map_err(|error| error.to_string())?;
+            let failed = |error: std::io::Error| Failure { code: exit::FAILED, text: error.to_string() };
+            let mut signals = Signals::new().map_err(failed)?;
             let interrupted = Arc::new(Mutex::new(None));
             {
                 let (runs, interrupted) = (runs.clone(), interrupted.clone());
@@ -111,68 +137,68 @@ impl Run {
                 });
             }
             let mut done = Vec::new();
-            for path in evals {
+            for wanted in evals {
                 if interrupted.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
                     break;
                 }
-                let run = self.one(&runs, &path).await;
-                done.push(Done { path, run });
+                let run = self.one(&runs, &wanted).await;
+                done.push(Done { path: wanted.path, run });
             }
             let code = *interrupted.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok::<_, String>((done, code))
+            Ok::<_, Failure>((done, code))
         })?;
         runtime.shutdown_background();
-        self.tell(&done)?;
-        Ok(match interrupted {
-            Some(code) => ExitCode::from(code),
-            None if done.iter().any(|done| {
-                matches!(
-                    done.run,
-                    Err(StartError::Invalid(_)
-                        | StartError::NotFound(_)
-                        | StartError::UnknownExecutor(_)
-                        | StartError::NoTask(_))
-                )
-            }) =>
-            {
-                ExitCode::from(2)
-            }
-            None if done.iter().all(|done| done.run.as_ref().is_ok_and(|(_, _, outcome)| outcome.passed)) => {
-                ExitCode::SUCCESS
-            }
-            None => ExitCode::FAILURE,
-        })
+        let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
+        let has_written = self.tell(&done, &errors, code);
+        Ok(if has_written || code != exit::SUCCESS { code } else { exit::FAILED })
     }
 
-    fn evals(&self) -> Result<Vec<PathBuf>, String> {
-        let mut evals = Vec::new();
-        for path in &self.paths {
-            if !path.is_dir() {
-                evals.push(path.clone());
-                continue;
-            }
-            let listing = list(path);
-            listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
-            if listing.evals.is_empty() {
-                return Err(format!("{}: there are no evals", path.display()));
-            }
-            evals.extend(listing.evals.into_iter().map(|eval| eval.path));
+    /// Finds out before anything is run that a report could not be written.
+    fn reports_can_be_written(&self) -> Result<(), Failure> {
+        let reports = [("--junit", &self.junit), ("--json-file", &self.json_file)];
+        let to_stdout = reports.iter().filter(|(_, path)| path.as_deref().is_some_and(is_stdout)).count();
+        if to_stdout + usize::from(self.json) > 1 {
+            return Err(Failure::usage("only one of --json, --json-file and --junit can go to standard output"));
         }
-        Ok(evals)
+        for (option, path) in reports {
+            if let Some(path) = path.as_deref().filter(|path| !is_stdout(path)) {
+                files::ensure_writable(path).map_err(|error| {
+                    Failure::usage(format!("{option} {}: cannot be written: {error}", path.display()))
+                })?;
+            }
+        }
+        Ok(())
     }
 
-    async fn one(&self, runs: &Runs, path: &Path) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
+    fn runs(&self) -> Result<Runs, Failure> {
+        let folder = match &self.runs {
+            Some(folder) => folder.clone(),
+            None => Store::default_folder()
+                .map_err(|error| Failure::usage(format!("no place for runs: {error}; name one by --runs DIR")))?,
+        };
+        let store = Store::open(folder.clone())
+            .map_err(|error| Failure::usage(format!("--runs {}: {error}", folder.display())))?;
+        let hosts = Hosts { wait: self.wait, ..Hosts::default() };
+        Ok(Runs::with_connect(store, None, Arc::new(hosts)))
+    }
+
+    async fn one(&self, runs: &Runs, wanted: &Wanted) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
         let mut request = Request::default();
-        request.path = path.to_owned();
+        request.path.clone_from(&wanted.path);
+        request.task_file.clone_from(&wanted.task_file);
         request.overrides.executor.clone_from(&self.executor);
         request.overrides.model.clone_from(&self.model);
         request.overrides.target.clone_from(&self.target);
         request.verbose = self.verbose;
         request.context_dir.clone_from(&self.context_dir);
         request.filter.clone_from(&self.filter);
+        request.strict = self.strict;
         let accepted = runs.accept(&request)?;
         let (id, spec) = (accepted.id().to_owned(), accepted.spec().clone());
-        let show = Show::new(&spec);
+        for warning in &spec.warnings {
+            complain(format_args!("{}", placed(warning, "warning: ")));
+        }
+        let show = Show::new(&spec, self.quiet);
         let on_event: OnEvent = Arc::new(move |event| show.event(&event));
         let (sender, outcome) = tokio::sync::oneshot::channel();
         accepted.launch(&tokio::runtime::Handle::current(), on_event, move |outcome| drop(sender.send(outcome)));
@@ -182,68 +208,150 @@ impl Run {
         }
     }
 
-    /// The table, and the reports.
-    fn tell(&self, done: &[Done]) -> Result<(), String> {
-        let mut table = Table::new();
-        table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["eval", "task", "result", "trials", "time", "why"]);
+    /// The table, and the reports. One that cannot be written takes no other with it; whether all were.
+    fn tell(&self, done: &[Done], errors: &[String], code: u8) -> bool {
+        let json_text = || {
+            let value = as_json(done, errors, code);
+            serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
+        };
         for Done { path, run } in done {
-            match run {
-                Err(error) => {
-                    if let StartError::Invalid(faults) = error {
-                        complain(format_args!("rigline: {} is not valid:", path.display()));
-                        for fault in faults {
-                            complain(format_args!("  {fault}"));
-                        }
-                    } else {
-                        complain(format_args!("rigline: {}: {error}", path.display()));
+            if let Err(error) = run {
+                if let StartError::Invalid(faults) = error {
+                    complain(format_args!("rigline: {} is not valid:", path.display()));
+                    for fault in faults {
+                        complain(format_args!("  {fault}"));
                     }
-                }
-                Ok((_, spec, outcome)) => {
-                    for record in &outcome.tasks {
-                        table.add_row(row(spec, record));
-                    }
+                } else {
+                    complain(format_args!("rigline: {}: {error}", path.display()));
                 }
             }
         }
-        if !table.is_empty() {
-            say(format_args!("{table}"));
+        let takes_stdout =
+            self.json || [&self.junit, &self.json_file].into_iter().flatten().any(|path| is_stdout(path));
+        if self.json {
+            print_json(&json_text());
+        } else if !takes_stdout {
+            show(done);
         }
-        for (_, spec, outcome) in done.iter().filter_map(|done| done.run.as_ref().ok()) {
-            say(format_args!("{}", verdict(spec, outcome)));
-        }
-        if let Some(path) = &self.json {
-            let reports: Vec<Value> = done
-                .iter()
-                .filter_map(|done| done.run.as_ref().ok())
-                .map(|(id, spec, outcome)| report(spec, id, outcome))
-                .collect();
-            let text = serde_json::to_string_pretty(&serde_json::json!({ "runs": reports }))
-                .map_err(|error| error.to_string())?;
-            write(path, &(text + "\n"))?;
+        let mut has_written = true;
+        let mut write = |path: &Path, text: &str| {
+            if is_stdout(path) {
+                out::print_file(text);
+            } else if let Err(error) = files::write(path, text.as_bytes()) {
+                out::complain_of_failure(&format!("{}: {error}", path.display()));
+                has_written = false;
+            }
+        };
+        if let Some(path) = &self.json_file {
+            write(path, &json_text());
         }
         if let Some(path) = &self.junit {
-            write(path, &junit(done)?)?;
+            write(path, &as_junit(done));
         }
-        Ok(())
+        has_written
     }
 }
 
-/// Says a line on standard output.
-fn say(text: std::fmt::Arguments<'_>) {
-    print(&format!("{text}\n"));
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+/// The exit code of runs: what could not be begun is told before what failed.
+fn code(done: &[Done], has_errors: bool) -> u8 {
+    let runs = || done.iter().map(|done| done.run.as_ref());
+    let is_unusable = |error: &StartError| !matches!(error, StartError::TooMany | StartError::Ending);
+    if has_errors || runs().any(|run| run.is_err_and(is_unusable)) {
+        return exit::USAGE;
+    }
+    let mut unreached =
+        runs().filter_map(Result::ok).filter_map(|(_, _, outcome)| outcome.unreached.as_ref()).peekable();
+    if unreached.peek().is_some() {
+        return if unreached.all(|why| why.is_timeout) { exit::TIMED_OUT } else { exit::NO_ANSWER };
+    }
+    let all_passed = runs().all(|run| run.is_ok_and(|(_, _, outcome)| outcome.passed));
+    if all_passed { exit::SUCCESS } else { exit::FAILED }
+}
+
+/// The evals that paths stand for, and what could not be read on the way to them.
+fn wanted(paths: &[PathBuf]) -> Result<(Vec<Wanted>, Vec<String>), Failure> {
+    let (mut evals, mut errors) = (Vec::new(), Vec::new());
+    for path in paths {
+        if !path.is_dir() {
+            let (path, task_file) = match owner_of(path) {
+                Ok(Some((eval, file))) => (eval, Some(file)),
+                Ok(None) => (path.clone(), None),
+                Err(why) => return Err(Failure::usage(why)),
+            };
+            evals.push(Wanted { path, task_file });
+            continue;
+        }
+        let listing = list(path);
+        listing.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+        listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
+        if listing.evals.is_empty() {
+            return Err(no_evals(path, &listing.errors));
+        }
+        errors.extend(listing.errors);
+        evals.extend(listing.evals.into_iter().map(|eval| Wanted { path: eval.path, task_file: None }));
+    }
+    Ok((evals, errors))
+}
+
+/// What `run`, `list` and `validate` say of a folder without evals.
+fn no_evals(folder: &Path, errors: &[String]) -> Failure {
+    let text = match folder.metadata() {
+        Err(error) => format!("{}: {error}", folder.display()),
+        Ok(_) if errors.is_empty() => {
+            format!("{}: there are no evals; `rigline eval new` begins one", folder.display())
+        }
+        Ok(_) => format!("{}: there are no evals that can be read", folder.display()),
+    };
+    Failure::usage(text)
+}
+
+/// As compilers write it, so that editors find the place.
+fn placed(fault: &Fault, kind: &str) -> String {
+    let line = fault.line.map_or_else(String::new, |line| format!("{line}:"));
+    format!("{}:{line} {kind}{}", fault.path.display(), fault.text)
+}
+
+fn as_json(done: &[Done], errors: &[String], code: u8) -> Value {
+    let reports: Vec<Value> = done
+        .iter()
+        .filter_map(|done| done.run.as_ref().ok())
+        .map(|(id, spec, outcome)| report(spec, id, outcome))
+        .collect();
+    let unusable = done.iter().filter_map(|done| Some((&done.path, done.run.as_ref().err()?)));
+    let mut faults: Vec<Value> =
+        unusable.map(|(path, error)| json!({ "path": path.to_string_lossy(), "error": error.to_string() })).collect();
+    faults.extend(errors.iter().map(|error| json!({ "path": null, "error": error })));
+    json!({ "success": code == exit::SUCCESS, "exit_code": code, "runs": reports, "errors": faults })
+}
+
+fn show(done: &[Done]) {
+    let mut table = Table::new(&["eval", "task", "result", "trials", "time", "why"]);
+    let runs = || done.iter().filter_map(|done| done.run.as_ref().ok());
+    for (_, spec, outcome) in runs() {
+        for record in &outcome.tasks {
+            table.row(row(spec, record));
+        }
+    }
+    if !table.is_empty() {
+        print(&table.to_string());
+    }
+    for (_, spec, outcome) in runs() {
+        let style = if outcome.passed { Style::Good } else { Style::Bad };
+        print_text(&Text::new().styled(style, &verdict(spec, outcome)).plain("\n"));
+    }
 }
 
 fn row(spec: &Spec, record: &TaskRecord) -> [String; 6] {
     let name = spec.tasks.get(record.task).map_or("", |task| task.name.as_str());
     let passed = record.trials.iter().filter(|trial| trial.verdict == Verdict::Passed).count();
-    let why = record.trials.iter().find_map(|trial| trial.error.clone()).unwrap_or_default();
+    let why = record.why().unwrap_or_default();
     let why = match why.char_indices().nth(160) {
         Some((end, _)) => format!("{}…", why.get(..end).unwrap_or_default()),
-        None => why,
+        None => why.to_owned(),
     };
     [
         spec.name.clone(),
@@ -262,11 +370,17 @@ fn verdict(spec: &Spec, outcome: &Outcome) -> String {
         RunState::Completed => {
             let word = if outcome.passed { "passed" } else { "failed" };
             let _ = write!(text, "{word}, {} of {} tasks passed", summary.passed, summary.total);
+            if outcome.skipped > 0 {
+                let _ = write!(text, ", {} not judged", outcome.skipped);
+            }
             if outcome.metrics.is_empty() {
                 let _ = write!(text, ", {} needed", percent(spec.metrics.pass_threshold));
             }
         }
         _ => text.push_str(outcome.error.as_deref().unwrap_or(outcome.state.as_str())),
+    }
+    if !spec.warnings.is_empty() {
+        let _ = write!(text, ", {}", out::count(spec.warnings.len(), "warning"));
     }
     for metric in &outcome.metrics {
         let word = if metric.passed { "reached" } else { "not reached" };
@@ -286,62 +400,59 @@ fn time(duration: Duration) -> String {
     format!("{:.2} s", duration.as_secs_f64())
 }
 
-fn junit(done: &[Done]) -> Result<String, String> {
+fn as_junit(done: &[Done]) -> String {
+    let text = junit::text;
     let mut report = Report::new("rigline");
     for Done { path, run } in done {
-        let path = path.to_string_lossy();
-        let mut suite = TestSuite::new(path.as_ref());
+        let mut suite = TestSuite::new(text(&path.to_string_lossy()));
         match run {
             Err(error) => {
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-                status.set_message(error.to_string());
+                status.set_message(text(&error.to_string()));
                 suite.add_test_case(TestCase::new("start", status));
             }
             Ok((_, spec, outcome)) => {
-                suite = TestSuite::new(spec.name.as_str());
+                suite = TestSuite::new(text(&spec.name));
                 suite.set_time(outcome.duration);
                 for record in &outcome.tasks {
                     let mut status = match record.verdict {
                         Verdict::Passed => TestCaseStatus::success(),
-                        Verdict::Cancelled => TestCaseStatus::skipped(),
+                        Verdict::Cancelled | Verdict::Skipped => TestCaseStatus::skipped(),
                         Verdict::Error => TestCaseStatus::non_success(NonSuccessKind::Error),
                         Verdict::Failed => TestCaseStatus::non_success(NonSuccessKind::Failure),
                     };
-                    if let Some(why) = record.trials.iter().find_map(|trial| trial.error.clone()) {
-                        status.set_message(why);
+                    if let Some(why) = record.why() {
+                        status.set_message(text(why));
                     }
                     let task = spec.tasks.get(record.task);
-                    let mut case = TestCase::new(task.map_or("", |task| task.id.as_str()), status);
-                    case.set_classname(spec.name.as_str());
+                    let mut case = TestCase::new(text(task.map_or("", |task| &task.id)), status);
+                    case.set_classname(text(&spec.name));
                     case.set_time(record.duration);
                     suite.add_test_case(case);
                 }
                 // Tasks that were not come to.
-                for task in spec
-                    .tasks
-                    .iter()
-                    .enumerate()
-                    .filter(|(place, _)| outcome.tasks.iter().all(|task| task.task != *place))
-                {
-                    let mut case = TestCase::new(task.1.id.as_str(), TestCaseStatus::skipped());
-                    case.set_classname(spec.name.as_str());
+                let is_done = |place: usize| outcome.tasks.iter().any(|task| task.task == place);
+                for (_, task) in spec.tasks.iter().enumerate().filter(|(place, _)| !is_done(*place)) {
+                    let mut case = TestCase::new(text(&task.id), TestCaseStatus::skipped());
+                    case.set_classname(text(&spec.name));
                     suite.add_test_case(case);
                 }
                 if let (RunState::Failed, Some(error)) = (outcome.state, &outcome.error) {
                     let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-                    status.set_message(error.as_str());
+                    status.set_message(text(error));
                     suite.add_test_case(TestCase::new("run", status));
                 }
             }
         }
         report.add_test_suite(suite);
     }
-    report.to_string().map_err(|error| error.to_string())
+    report.to_string().unwrap_or_default()
 }
 
 /// Progress: bars on a terminal, plain lines elsewhere.
 struct Show {
     spec: Arc<Spec>,
+    is_quiet: bool,
     bars: Option<Bars>,
 }
 
@@ -353,22 +464,23 @@ struct Bars {
 }
 
 impl Show {
-    fn new(spec: &Arc<Spec>) -> Self {
-        let bars = std::io::stderr().is_terminal().then(|| {
+    fn new(spec: &Arc<Spec>, is_quiet: bool) -> Self {
+        let bars = (std::io::stderr().is_terminal() && !is_quiet).then(|| {
             let all = MultiProgress::new();
             let count = u64::try_from(spec.tasks.len()).unwrap_or(u64::MAX);
             let bar = all.add(ProgressBar::new(count));
             bar.set_style(style("{prefix} {bar:30} {pos}/{len} {elapsed}"));
-            bar.set_prefix(spec.name.clone());
+            bar.set_prefix(out::word(&spec.name).into_owned());
             Bars { all, run: bar, tasks: Mutex::default() }
         });
-        Self { spec: spec.clone(), bars }
+        Self { spec: spec.clone(), is_quiet, bars }
     }
 
     fn event(&self, event: &Event) {
         match (event, &self.bars) {
+            _ if self.is_quiet => {}
             (Event::Log { level, message }, Some(bars)) => {
-                let _ = bars.all.println(format!("  {}: {message}", level.name()));
+                let _ = bars.all.println(format!("  {}: {}", level.name(), out::word(message)));
             }
             (Event::Log { level, message }, None) => complain(format_args!("  {}: {message}", level.name())),
             (Event::Progress(progress), Some(bars)) => self.draw(progress, bars),
@@ -384,7 +496,7 @@ impl Show {
             waza::Event::TaskStart => {
                 let task = all.insert_before(run, ProgressBar::new(self.spec.config.trials_per_task.into()));
                 task.set_style(style("  {spinner} {msg} {pos}/{len}"));
-                task.set_message(self.name(place).to_owned());
+                task.set_message(out::word(self.name(place)).into_owned());
                 task.enable_steady_tick(Duration::from_millis(100));
                 tasks.insert(place, task);
             }
@@ -395,7 +507,7 @@ impl Show {
                 }
                 run.inc(1);
                 let verdict = progress.verdict.map_or("", Verdict::as_str);
-                let _ = all.println(format!("{verdict:>9}  {}", self.name(place)));
+                let _ = all.println(format!("{verdict:>9}  {}", out::word(self.name(place))));
             }
             waza::Event::RunComplete => run.finish_and_clear(),
             _ => {}
@@ -407,7 +519,9 @@ impl Show {
         let verdict = progress.verdict.map_or("", Verdict::as_str);
         let took = progress.duration.map(time).unwrap_or_default();
         match progress.event {
-            waza::Event::RunStart => complain(format_args!("{}: {} tasks", self.spec.name, self.spec.tasks.len())),
+            waza::Event::RunStart => {
+                complain(format_args!("{}: {}", self.spec.name, out::count(self.spec.tasks.len(), "task")));
+            }
             waza::Event::TaskComplete => complain(format_args!("{verdict:>9}  {name} ({took})")),
             waza::Event::TrialComplete if self.spec.config.trials_per_task > 1 => {
                 let trial = progress.trial.unwrap_or_default();
@@ -431,91 +545,224 @@ fn style(template: &str) -> ProgressStyle {
 
 /// List the evals in a folder
 #[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
 struct List {
-    /// Where to look; here if unsaid
+    /// Where to look
     #[arg(default_value = ".", value_name = "DIR")]
     folder: PathBuf,
-    /// As JSON
+    /// Print one JSON value instead of the table
     #[arg(long)]
     json: bool,
 }
 
 impl List {
-    fn run(self) -> ExitCode {
+    fn run(self) -> Result<u8, Failure> {
         let listing = list(&self.folder);
-        if self.json {
+        listing.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
+        listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
+        let code = if listing.errors.is_empty() { exit::SUCCESS } else { exit::USAGE };
+        if self.json && self.folder.exists() {
+            let code = if listing.evals.is_empty() { exit::USAGE } else { code };
             let evals: Vec<Value> = listing
                 .evals
                 .iter()
                 .map(|eval| {
-                    serde_json::json!({
+                    json!({
                         "path": eval.path.to_string_lossy(), "name": eval.name, "skill": eval.skill, "version": eval.version,
                     })
                 })
                 .collect();
-            say(format_args!("{}", serde_json::json!({ "evals": evals, "errors": listing.errors })));
-        } else {
-            let mut table = Table::new();
-            table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["name", "skill", "version", "path"]);
-            for eval in &listing.evals {
-                let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                table.add_row([
-                    eval.name.clone(),
-                    text(&eval.skill),
-                    text(&eval.version),
-                    eval.path.display().to_string(),
-                ]);
+            let value = json!({
+                "success": code == exit::SUCCESS, "exit_code": code,
+                "evals": evals, "errors": listing.errors, "warnings": listing.warnings,
+            });
+            print_json(&format!("{value}\n"));
+            if listing.evals.is_empty() {
+                return Err(no_evals(&self.folder, &listing.errors));
             }
-            if !table.is_empty() {
-                say(format_args!("{table}"));
-            }
+            return Ok(code);
         }
-        listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
-        if listing.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        if listing.evals.is_empty() {
+            return Err(no_evals(&self.folder, &listing.errors));
+        }
+        let mut table = Table::new(&["name", "skill", "version", "path"]);
+        for eval in &listing.evals {
+            let text = |text: &Option<String>| text.clone().unwrap_or_default();
+            table.row([eval.name.clone(), text(&eval.skill), text(&eval.version), eval.path.display().to_string()]);
+        }
+        print(&table.to_string());
+        Ok(code)
     }
 }
 
-/// Check evals and their tasks, and tell all that is wrong with them
+/// Check evals and their tasks, and say all that is wrong with them
 #[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
 struct Validate {
-    /// Evals, or folders of them
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Evals, folders of them, or task files of an eval
+    #[arg(default_value = ".", value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
+    /// Also check operations and arguments against what this target has
+    #[arg(long)]
+    target: Option<Target>,
+    /// Take warnings as errors
+    #[arg(long)]
+    strict: bool,
+    /// Print one JSON value instead of lines
+    #[arg(long)]
+    json: bool,
 }
 
 impl Validate {
-    fn run(self) -> ExitCode {
-        let mut valid = true;
-        for path in &self.paths {
-            let paths = if path.is_dir() {
-                let listing = list(path);
-                valid &= listing.errors.is_empty();
-                listing.errors.iter().for_each(|error| say(format_args!("{error}")));
-                listing.evals.into_iter().map(|eval| eval.path).collect()
-            } else {
-                vec![path.clone()]
-            };
-            for path in paths {
-                let faults = match load(&path, &Overrides::default()) {
-                    Ok((_, faults)) => faults,
-                    Err(rigline_std::eval::LoadError::Unreadable(fault)) => vec![fault],
-                    Err(error) => {
-                        say(format_args!("{error}"));
-                        valid = false;
-                        continue;
+    fn run(self) -> Result<u8, Failure> {
+        let (evals, errors) = wanted(&self.paths)?;
+        let operations = match &self.target {
+            Some(target) => Some(operations(target)?),
+            None => None,
+        };
+        let (mut is_valid, mut is_missing) = (errors.is_empty(), false);
+        let mut reports = Vec::new();
+        for Wanted { path, .. } in evals {
+            let overrides = Overrides::default();
+            let (faults, warnings) = match load(&path, &overrides) {
+                Ok((spec, mut faults)) => {
+                    let mut warnings = spec.warnings.clone();
+                    if let Some(operations) = &operations {
+                        let (more, may_be) = against(&spec, operations);
+                        faults.extend(more);
+                        warnings.extend(may_be);
                     }
-                };
-                valid &= faults.is_empty();
-                if faults.is_empty() {
-                    say(format_args!("{}: valid", path.display()));
+                    (faults, warnings)
                 }
-                for fault in faults {
-                    // As compilers write it, so that editors find the place.
-                    let line = fault.line.map_or_else(String::new, |line| format!("{line}:"));
-                    say(format_args!("{}:{line} {}", fault.path.display(), fault.text));
+                Err(LoadError::Unreadable(fault)) => (vec![fault], Vec::new()),
+                Err(error) => {
+                    if self.json {
+                        reports.push(json!({ "path": path.to_string_lossy(), "valid": false, "errors": [error.to_string()], "warnings": [] }));
+                    } else {
+                        print(&format!("{error}\n"));
+                    }
+                    (is_valid, is_missing) = (false, true);
+                    continue;
                 }
+            };
+            let valid = faults.is_empty() && (warnings.is_empty() || !self.strict);
+            is_valid &= valid;
+            if self.json {
+                let texts = |faults: &[Fault]| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+                reports.push(json!({
+                    "path": path.to_string_lossy(), "valid": valid, "errors": texts(&faults), "warnings": texts(&warnings),
+                }));
+                continue;
             }
+            let mut text = Text::new();
+            for fault in &faults {
+                text = text.plain(&placed(fault, "")).plain("\n");
+            }
+            for warning in &warnings {
+                text = text.styled(Style::Warning, &placed(warning, "warning: ")).plain("\n");
+            }
+            let count = if warnings.is_empty() {
+                String::new()
+            } else {
+                format!(", {}", out::count(warnings.len(), "warning"))
+            };
+            let (style, word) = if valid { (Style::Good, "valid") } else { (Style::Bad, "not valid") };
+            print_text(&text.styled(style, &format!("{}: {word}{count}", path.display())).plain("\n"));
         }
-        if valid { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        let code = match () {
+            () if is_missing || !errors.is_empty() => exit::USAGE,
+            () if is_valid => exit::SUCCESS,
+            () => exit::FAILED,
+        };
+        if self.json {
+            let value = json!({ "success": is_valid, "exit_code": code, "evals": reports, "errors": errors });
+            print_json(&format!("{value:#}\n"));
+        }
+        Ok(code)
+    }
+}
+
+/// The operations that a target has, with their schemas.
+fn operations(target: &Target) -> Result<Vec<(String, Value)>, Failure> {
+    let runtime = runtime().map_err(|error| Failure { code: exit::FAILED, text: error.to_string() })?;
+    runtime.block_on(async {
+        let host = Host::connect(target, Options::default()).await.map_err(|error| Failure::of(&error))?;
+        let manifest = host.describe();
+        let operations = manifest.operations.iter().map(|it| (it.name.clone(), it.params.clone())).collect();
+        let _ = host.shutdown().await;
+        Ok(operations)
+    })
+}
+
+/// Begin an eval that passes, to be changed
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+struct New {
+    /// The folder that it is written to
+    #[arg(default_value = "evals", value_name = "DIR")]
+    folder: PathBuf,
+    /// The target that its step calls, with the first operation that needs no arguments
+    #[arg(long, default_value = "sim")]
+    target: String,
+}
+
+impl New {
+    fn run(self) -> Result<u8, Failure> {
+        let target: Target = self.target.parse().map_err(|error| Failure::usage(format!("--target: {error}")))?;
+        let (eval, task) = (self.folder.join("eval.yaml"), self.folder.join("tasks/first.yaml"));
+        if let Some(there) = [&eval, &task].into_iter().find(|path| path.symlink_metadata().is_ok()) {
+            return Err(Failure::usage(format!("{} is there already", there.display())));
+        }
+        let operations = operations(&target)?;
+        let needs_none = |schema: &Value| schema.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty);
+        let Some((operation, schema)) =
+            operations.iter().find(|(_, schema)| needs_none(schema)).or_else(|| operations.first())
+        else {
+            return Err(Failure::usage(format!("{} has no operations", self.target)));
+        };
+        let required = schema.get("required").and_then(Value::as_array);
+        let args: String = required
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(|name| format!("\n      {}: CHANGE-ME", Value::from(name)))
+            .collect();
+        let args = if args.is_empty() { " {}".to_owned() } else { args };
+        // A target from here is not one from the eval's folder.
+        let written = match &target {
+            Target::Exec(exec) if exec.program.contains('/') => {
+                let program = std::path::absolute(&exec.program).unwrap_or_else(|_| PathBuf::from(&exec.program));
+                let words = std::iter::once(program.to_string_lossy().into_owned()).chain(exec.args.iter().cloned());
+                format!("exec:{}", words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" "))
+            }
+            _ => self.target.clone(),
+        };
+        let name = self.folder.file_name().map_or_else(|| "first".into(), |name| name.to_string_lossy());
+        let eval_text = format!(
+            "name: {}\nconfig: {{ target: {}, timeout_seconds: 30 }}\nmetrics: {{ pass_threshold: 1.0 }}\ntasks: [\"tasks/*.yaml\"]\n",
+            Value::from(&*name),
+            Value::from(written),
+        );
+        let task_text = format!(
+            "id: first\nname: {operation} answers\nsteps:\n  - id: call\n    operation: {}\n    args:{args}\n    timeout: 10s\n\
+             graders:\n  # Others: output_range, output_equals, contains, regex, file_exists\n  - {{ type: max_duration, step: call, max: 10s }}\n",
+            Value::from(operation.as_str()),
+        );
+        for (path, text) in [(&eval, eval_text), (&task, task_text)] {
+            files::write(path, text.as_bytes())
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+            print(&format!("{}\n", path.display()));
+        }
+        Ok(exit::SUCCESS)
+    }
+}
+
+/// A word that a target's shell-like splitting takes as one.
+fn quoted(word: &str) -> String {
+    let is_plain = |char: char| char.is_alphanumeric() || "/._-+=:@%,".contains(char);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }

@@ -22,6 +22,7 @@ mod events;
 mod exit;
 mod files;
 mod jsonrpc;
+mod junit;
 mod monitor;
 mod new;
 mod out;
@@ -37,7 +38,7 @@ mod transcript;
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = "Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one."
+    after_help = format!("Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one.\n\n{}", exit::HELP)
 )]
 struct Arguments {
     #[command(subcommand)]

@@ -1,0 +1,115 @@
+//! Evals held against what else is there: a target's operations, and the folder that a task file is in.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::node::Node;
+use super::spec::{Fault, Overrides, Spec, Step, Task, foreign, in_folder, load, nearest, read};
+use crate::by_schema::{Draft, settle};
+
+/// Checks the steps of an eval against a target's operations and their schemas. It gives what is wrong, and what may be.
+/// What placeholders stand for is not known before a run.
+pub fn against(spec: &Spec, operations: &[(String, Value)]) -> (Vec<Fault>, Vec<Fault>) {
+    let (mut faults, mut warnings) = (Vec::new(), Vec::new());
+    let names: Vec<&str> = operations.iter().map(|(name, _)| name.as_str()).collect();
+    let folder = super::spec::folder_of(&spec.path);
+    for task in &spec.tasks {
+        for step in &task.steps {
+            let fault = |text: String| of_step(folder, task, step, text);
+            let Some((_, schema)) = operations.iter().find(|(name, _)| *name == step.operation) else {
+                let near = nearest(&step.operation, &names).map(|near| format!("; did you mean `{near}`?"));
+                let near = near.unwrap_or_else(|| format!("; there are {}", names.join(", ")));
+                faults.push(fault(format!("the target has no operation {}{near}", step.operation)));
+                continue;
+            };
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let known: Vec<&str> = properties.into_iter().flat_map(serde_json::Map::keys).map(String::as_str).collect();
+            for (name, _) in step.args.members().iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+                if let Some(near) = nearest(name, &known).filter(|near| step.args.get(near).is_none()) {
+                    warnings.push(fault(format!(
+                        "{name}: {} has no such argument; did you mean `{near}`?",
+                        step.operation
+                    )));
+                }
+            }
+            let mut unknown = Vec::new();
+            let settled = settle(&known_values(&step.args, &mut Vec::new(), &mut unknown), schema);
+            if let Some(why) = settled.checked.unchecked {
+                warnings.push(fault(format!("the arguments of {} are not checked: {why}", step.operation)));
+            }
+            for misfit in settled.checked.misfits {
+                let is_about = |path: &String| {
+                    misfit.path == *path
+                        || path
+                            .strip_prefix(&misfit.path)
+                            .is_some_and(|rest| misfit.path.is_empty() || rest.starts_with('.'))
+                };
+                let hangs_on_unknown = unknown.iter().any(is_about) && !misfit.text.contains("is a required property");
+                if !hangs_on_unknown {
+                    faults.push(fault(format!("{}: {misfit}", step.operation)));
+                }
+            }
+        }
+    }
+    (faults, warnings)
+}
+
+fn of_step(folder: &Path, task: &Task, step: &Step, text: String) -> Fault {
+    Fault {
+        text: format!("Task {}, step {}: {text}", task.id, step.id),
+        path: folder.join(&task.file),
+        file: task.file.clone(),
+        line: Some(step.line),
+    }
+}
+
+/// Arguments in which placeholders stay as they are; `unknown` gets the paths of those.
+fn known_values(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<String>) -> Draft {
+    if let Some(text) = node.text().filter(|text| super::spec::PLACEHOLDER.is_match(text)) {
+        unknown.push(path.join("."));
+        return Draft::text(&text);
+    }
+    let mut inner = |name: String, node: &Node| {
+        path.push(name);
+        let draft = known_values(node, path, unknown);
+        path.pop();
+        draft
+    };
+    if node.is_map() {
+        return Draft::Map(
+            node.members().iter().map(|(name, node)| (name.clone(), inner(name.clone(), node))).collect(),
+        );
+    }
+    if node.is_list() {
+        return Draft::List(node.elements().iter().enumerate().map(|(at, node)| inner(at.to_string(), node)).collect());
+    }
+    // Without a placeholder there is nothing that a step could lack.
+    node.draft(&[]).unwrap_or_else(|_| Draft::json("null"))
+}
+
+/// The eval that a task file belongs to, and the task's file from the eval's folder; `None` of a file that is no task's.
+///
+/// # Errors
+/// It is a task's, and no eval in its folder or above has it.
+pub fn owner_of(path: &Path) -> Result<Option<(PathBuf, String)>, String> {
+    /// How many folders above the task's are looked into.
+    const LEVELS: usize = 8;
+    let Some(node) = read(path).ok().and_then(|source| Node::parse(&source).ok()) else { return Ok(None) };
+    let has = |name: &str| node.get(name).is_some();
+    let is_task = has("id") && ["steps", "prompt", "inputs", "graders", "expected"].into_iter().any(has);
+    if !is_task || has("tasks") || has("tasks_from") || has("config") || foreign(node.members()).is_some() {
+        return Ok(None);
+    }
+    let Ok(own) = path.canonicalize() else { return Ok(None) };
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| own.clone());
+    for folder in absolute.ancestors().skip(1).take(LEVELS) {
+        let eval = in_folder(folder);
+        let Ok((spec, _)) = load(&eval, &Overrides::default()) else { continue };
+        let is_own = |task: &&Task| folder.join(&task.file).canonicalize().is_ok_and(|path| path == own);
+        if let Some(task) = spec.tasks.iter().find(is_own) {
+            return Ok(Some((eval, task.file.clone())));
+        }
+    }
+    Err(format!("{} is a task, and no eval.yaml in its folder or above lists it", path.display()))
+}
