@@ -255,8 +255,21 @@ impl Outcome {
     }
 }
 
-/// How a call failed. Each protocol spells it its own way; [`protocol`](crate::protocol) has the table.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// How a call failed. [`protocol`](crate::protocol) has the table of how each protocol encodes it.
+///
+/// Every [`core::error::Error`] converts into one of the kind [`Failed`](FailureKind::Failed), by `?` too; its text is kept. That is
+/// why this type does not implement `Error` itself: the two conversions would overlap. Without an allocator the first
+/// [`MAX_ERROR_TEXT`] bytes are kept, and a longer text ends in `...`. [`Context::failure`] takes any text, of any length and
+/// kind.
+///
+/// ```
+/// # use rigline::Failure;
+/// fn count(text: &str) -> Result<u8, Failure> {
+///     Ok(text.parse()?)
+/// }
+/// assert_eq!(count("300").unwrap_err().to_string(), "number too large to fit in target type");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct Failure {
     pub(crate) kind: FailureKind,
@@ -309,9 +322,11 @@ pub enum FailureKind {
     Internal,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Detail {
     Static(&'static str),
+    /// The text of another error.
+    Error(ErrorText),
     /// The text waits in the reply region, put there by [`Context::failure`].
     Written,
     Decode(DecodeError),
@@ -342,8 +357,23 @@ impl Failure {
 
     /// With a code of the extension's own, for the protocols that have words as codes: Amplifier `error.code`, namel3ss
     /// `error.type`. gevals has none.
-    pub const fn with_code(self, code: &'static str) -> Self {
-        Self { code: Some(code), ..self }
+    pub const fn with_code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// One that another error explains. Errors of this crate's decoder are bad arguments.
+    #[cold]
+    fn from_error(error: &(dyn core::error::Error + 'static)) -> Self {
+        match error.downcast_ref::<DecodeError>() {
+            Some(error) => Self::bad_arguments(*error),
+            None => Self {
+                kind: FailureKind::Failed,
+                detail: Detail::Error(ErrorText::of(error)),
+                root: Root::None,
+                code: None,
+            },
+        }
     }
 
     /// Whether its text was logged when it was made: there is no reply in a run.
@@ -358,9 +388,59 @@ impl Failure {
     }
 }
 
-impl From<DecodeError> for Failure {
-    fn from(error: DecodeError) -> Self {
-        Self::bad_arguments(error)
+impl<E: core::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::from_error(&error)
+    }
+}
+
+/// How many bytes of another error's text a [`Failure`] keeps where there is no allocator.
+pub const MAX_ERROR_TEXT: usize = 64;
+
+/// The text of another error, as it displays itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ErrorText {
+    #[cfg(feature = "alloc")]
+    text: alloc::string::String,
+    #[cfg(not(feature = "alloc"))]
+    text: heapless::String<MAX_ERROR_TEXT, u8>,
+}
+
+impl ErrorText {
+    #[cfg(feature = "alloc")]
+    fn of(error: &dyn fmt::Display) -> Self {
+        Self { text: alloc::format!("{error}") }
+    }
+
+    #[cfg(not(feature = "alloc"))]
+    fn of(error: &dyn fmt::Display) -> Self {
+        /// Takes what fits, and notes whether all did.
+        struct Cut(heapless::String<MAX_ERROR_TEXT, u8>, bool);
+        impl fmt::Write for Cut {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                for char in text.chars() {
+                    self.1 = self.1 || self.0.push(char).is_err();
+                    if self.1 {
+                        return Err(fmt::Error);
+                    }
+                }
+                Ok(())
+            }
+        }
+        let mut cut = Cut(heapless::String::new(), false);
+        let _ = fmt::write(&mut cut, format_args!("{error}"));
+        let Cut(mut text, is_cut) = cut;
+        if is_cut {
+            while text.len() > MAX_ERROR_TEXT - 3 {
+                text.pop();
+            }
+            let _ = text.push_str("...");
+        }
+        Self { text }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
     }
 }
 
@@ -368,6 +448,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.detail {
             Detail::Static(text) => f.write_str(text),
+            Detail::Error(text) => f.write_str(text.as_str()),
             Detail::Written => f.write_str("see the reply"),
             Detail::Decode(error) => write!(f, "{}", error.display_in(self.root.name())),
             Detail::Size(needed, capacity) => write!(f, "{needed} bytes do not fit the {capacity} there are"),
@@ -375,13 +456,12 @@ impl fmt::Display for Failure {
     }
 }
 
-impl core::error::Error for Failure {}
-
 /// The sentence of its `Display`, without formatting code.
 impl Message for Failure {
     fn write_escaped(&self, out: &mut Writer<'_>) {
         match &self.detail {
             Detail::Static(text) => out.text_part(text),
+            Detail::Error(text) => out.text_part(text.as_str()),
             Detail::Written => out.raw(b"see the reply"),
             Detail::Decode(error) => error.pieces(self.root.name(), &mut |piece| out.text_part(piece)),
             Detail::Size(needed, capacity) => {

@@ -24,6 +24,7 @@
 //! - `async`: the shell over `embedded-io-async`.
 //! - `amplifier`, `namel3ss`, `waza`: these protocols besides gevals.
 //! - `alloc`: `String`, `Vec` and `Cow` in arguments and outputs, and serde's other enum tags and flatten.
+//! - `std`, which brings `alloc`: `HashMap` in arguments and outputs.
 //! - `postcard`: the binary link, for wires that lose bits.
 //! - `serde-json-core`: typed payloads through that crate, for firmware that links it anyway.
 //! - `defmt`: `Format` on the public types.
@@ -43,7 +44,7 @@
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 #[doc(hidden)]
@@ -80,3 +81,6 @@ pub use manifest::{Manifest, Operation, Schema};
 pub use params::{Outputs, Params};
 #[cfg(feature = "macros")]
 pub use rigline_macros::{Outputs, Params, extension};
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use rigline_macros::{configure, on_event, operation, run_task, safe_state};

@@ -273,16 +273,16 @@ impl Reply {
 
     fn write_text(&self, memory: &mut [u8], at: usize, failure: &Failure) -> usize {
         let mut out = writer(memory, at, self.limit);
-        match failure.detail {
-            Detail::Static(_) | Detail::Decode(_) => failure.write_escaped(&mut out),
+        match &failure.detail {
+            Detail::Static(_) | Detail::Error(_) | Detail::Decode(_) => failure.write_escaped(&mut out),
             Detail::Size(needed, capacity) => {
                 out.raw(b"reply too large: it needs ");
                 if self.at_least {
                     out.raw(b"at least ");
                 }
-                out.usize(needed);
+                out.usize(*needed);
                 out.raw(b" bytes, the limit is ");
-                out.usize(capacity);
+                out.usize(*capacity);
             }
             Detail::Written => match self.text {
                 Some((start, end)) => {

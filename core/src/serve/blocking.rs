@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::future::Future;
 use core::pin::pin;
-use core::task::{self, Poll, Waker};
+use core::task::{self, Poll};
 
 use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
 
@@ -88,7 +88,8 @@ fn run_call<E: Extension>(
     let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
     let mut cx = Context::new(step.scratch, logs, clock, deadline);
     let mut handler = pin!(run(extension, step.work, &mut cx));
-    let mut task = task::Context::from_waker(Waker::noop());
+    let waker = clock.waker();
+    let mut task = task::Context::from_waker(&waker);
     loop {
         let polled = handler.as_mut().poll(&mut task);
         if is_late() {
@@ -113,7 +114,8 @@ fn run_call<E: Extension>(
 
 fn block_on<F: Future>(future: F, clock: &dyn Clock) -> F::Output {
     let mut future = pin!(future);
-    let mut task = task::Context::from_waker(Waker::noop());
+    let waker = clock.waker();
+    let mut task = task::Context::from_waker(&waker);
     loop {
         match future.as_mut().poll(&mut task) {
             Poll::Ready(output) => return output,
