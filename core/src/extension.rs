@@ -362,20 +362,6 @@ impl Failure {
         self
     }
 
-    /// One that another error explains. Errors of this crate's decoder are bad arguments.
-    #[cold]
-    fn from_error(error: &(dyn core::error::Error + 'static)) -> Self {
-        match error.downcast_ref::<DecodeError>() {
-            Some(error) => Self::bad_arguments(*error),
-            None => Self {
-                kind: FailureKind::Failed,
-                detail: Detail::Error(ErrorText::of(error)),
-                root: Root::None,
-                code: None,
-            },
-        }
-    }
-
     /// Whether its text was logged when it was made: there is no reply in a run.
     #[cfg(feature = "waza")]
     pub(crate) fn is_logged(&self) -> bool {
@@ -389,8 +375,18 @@ impl Failure {
 }
 
 impl<E: core::error::Error + 'static> From<E> for Failure {
+    #[cold]
     fn from(error: E) -> Self {
-        Self::from_error(&error)
+        // Errors of this crate's decoder are bad arguments. `dyn Error` has `Debug` among its functions, which is large.
+        match (&error as &dyn core::any::Any).downcast_ref::<DecodeError>() {
+            Some(error) => Self::bad_arguments(*error),
+            None => Self {
+                kind: FailureKind::Failed,
+                detail: Detail::Error(ErrorText::of(&error)),
+                root: Root::None,
+                code: None,
+            },
+        }
     }
 }
 

@@ -631,7 +631,8 @@ mod n_08 {
             )
             .remove(0)
         };
-        let failed = |error: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"success":false,"error":"{error}"}}}}"#);
+        let failed =
+            |error: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"success":false,"error":"{error}"}}}}"#);
         assert_eq!(text("file"), failed("No such file or directory (os error 2)"));
         assert_eq!(text("bus"), failed(r#"no ack from \"0x50\""#));
         // With an allocator all of it is kept; this package has no features to tell the two apart.

@@ -105,7 +105,9 @@ impl SyntaxErrorKind {
             Self::BadNumber => "invalid number",
             Self::TooDeep { .. } => "nesting deeper than",
             Self::Empty => "empty text",
-            Self::HeaderFraming => "the line is a header; a message is one line of JSON, without Content-Length headers",
+            Self::HeaderFraming => {
+                "the line is a header; a message is one line of JSON, without Content-Length headers"
+            }
         }
     }
 }
