@@ -113,6 +113,8 @@ pub struct Engine<'m> {
     ahead: Protocol,
     /// Whether every message is taken as one of `protocol`.
     pinned: bool,
+    /// The longest line that is sent in JSON-RPC, in bytes without its newline.
+    json_rpc_limit: usize,
     gate: Option<&'m dyn Gate>,
     #[cfg(feature = "amplifier")]
     event: Option<Running>,
@@ -278,6 +280,7 @@ impl<'m> Engine<'m> {
             protocol: Protocol::default(),
             ahead: Protocol::default(),
             pinned: false,
+            json_rpc_limit: usize::MAX,
             gate: None,
             spans: rpc::NO_SPANS,
             #[cfg(feature = "amplifier")]
@@ -301,6 +304,14 @@ impl<'m> Engine<'m> {
     #[must_use]
     pub fn with_protocol(self, protocol: Protocol) -> Self {
         Self { protocol, ahead: protocol, pinned: true, ..self }
+    }
+
+    /// With a limit on the lines that are sent in JSON-RPC, in bytes without the newline, below that of the reply region:
+    /// real gevals hosts read lines of 65,535 bytes, and other protocols have no such limit. It is at least that of
+    /// [`LEAST_REPLY`].
+    #[must_use]
+    pub fn with_json_rpc_limit(self, bytes: usize) -> Self {
+        Self { json_rpc_limit: bytes.max(LEAST_REPLY - 1), ..self }
     }
 
     /// With other line ends: on a serial line, a lone CR may end a line too.
@@ -379,9 +390,9 @@ impl<'m> Engine<'m> {
         self.batch.is_some()
     }
 
-    /// The longest line that is taken and the longest that is sent, in bytes without their ends.
+    /// The longest line that is accepted and the longest that is sent in JSON-RPC, in bytes without their ends.
     pub fn limits(&self) -> (usize, usize) {
-        (self.framer.limit(), self.memory.len().saturating_sub(1))
+        (self.framer.limit(), self.memory.len().saturating_sub(1).min(self.json_rpc_limit))
     }
 
     /// Goes on as far as it can without anybody's help.
@@ -569,7 +580,7 @@ impl<'m> Engine<'m> {
         }
         let refusal = match members {
             0 => "an empty batch",
-            1..=rpc::MAX_BATCH if reserve + 3 <= self.memory.len() => {
+            1..=rpc::MAX_BATCH if reserve + 2 <= self.limits().1 => {
                 self.batch = Some(Batch { next: bracket + 1, end: 0, reserve });
                 return Done::Nothing;
             }
@@ -620,9 +631,10 @@ impl<'m> Engine<'m> {
         let line = self.framer.line();
         let text = line.get(start..end).unwrap_or_default();
         // In a batch a reply stands behind a bracket or comma, and before a closing bracket and the end of the line.
+        let (_, line_limit) = self.limits();
         let (reply_start, limit) = match self.batch {
-            Some(batch) => (batch.end + 1, self.memory.len().saturating_sub(2 + batch.reserve)),
-            None => (0, self.memory.len().saturating_sub(1)),
+            Some(batch) => (batch.end + 1, line_limit.saturating_sub(1 + batch.reserve)),
+            None => (0, line_limit),
         };
         let protocol = self.protocol;
         if let Err(error) = rpc::scan(text, &mut self.spans) {

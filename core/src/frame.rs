@@ -277,6 +277,126 @@ impl<const N: usize> Default for OwnedFramer<N> {
     }
 }
 
+/// A [`Framer`] whose memory grows with the line that it collects, up to a limit, and is given back when nothing is buffered: for
+/// a server whose peers are many and mostly silent.
+///
+/// The memory for a line over 64 KiB is one large piece, which is used as far as the line goes: an allocator takes such a
+/// piece from the system as it is, and gives it back.
+///
+/// ```
+/// use rigline::frame::{Frame, HeapFramer};
+///
+/// let mut framer = HeapFramer::new(100_000);
+/// for _ in 0..10 {
+///     let space = framer.space();
+///     let count = space.len().min(2000);
+///     space[..count].fill(b'a');
+///     framer.commit(count);
+///     assert_eq!(framer.next(), None);
+/// }
+/// framer.space()[0] = b'\n';
+/// framer.commit(1);
+/// assert!(matches!(framer.next(), Some(Frame::Line(line)) if line.len() > HeapFramer::START));
+/// assert_eq!(framer.space().len(), HeapFramer::START);
+/// ```
+#[cfg(feature = "alloc")]
+#[derive(Debug)]
+pub struct HeapFramer {
+    buf: alloc::vec::Vec<u8>,
+    limit: usize,
+    state: State,
+}
+
+#[cfg(feature = "alloc")]
+impl HeapFramer {
+    /// How many bytes it begins with, and goes back to.
+    pub const START: usize = 4096;
+    /// Up to here it grows twofold.
+    const SMALL: usize = 64 << 10;
+    /// glibc never keeps a piece of over 32 MiB.
+    const LARGE: usize = 33 << 20;
+
+    /// A framer for lines of up to `limit` bytes, whose lines end at LF.
+    pub fn new(limit: usize) -> Self {
+        Self { buf: alloc::vec::Vec::new(), limit: limit.min(usize::MAX - 1), state: State::new(LineEnds::Lf) }
+    }
+
+    /// The same framer with other line ends.
+    #[must_use]
+    pub fn with_mode(mut self, ends: LineEnds) -> Self {
+        self.state.ends = ends;
+        self
+    }
+
+    /// The most bytes of content a line may have.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many bytes of memory it has at the moment.
+    pub fn capacity(&self) -> usize {
+        self.buf.capacity()
+    }
+
+    /// How many bytes are buffered of lines that were not delivered.
+    pub fn buffered(&self) -> usize {
+        self.state.end.saturating_sub(self.state.look)
+    }
+
+    /// As [`Framer::space`].
+    pub fn space(&mut self) -> &mut [u8] {
+        self.state.release();
+        // CRs that were counted instead of stored belong to what is stored.
+        let is_unused = self.state.end == 0 && matches!(self.state.excess, Excess::None | Excess::Content);
+        if self.buf.is_empty() || is_unused && self.buf.len() > Self::START {
+            self.buf = alloc::vec![0; Self::START.min(self.limit.saturating_add(1))];
+        }
+        space(&mut self.buf, &mut self.state)
+    }
+
+    /// As [`Framer::commit`]. If the line fills the memory, there is more of it afterwards.
+    pub fn commit(&mut self, n: usize) {
+        self.state.release();
+        self.state.commit(self.buf.len(), n);
+        let State { scan, end, excess, ends, .. } = self.state;
+        let may_grow = self.buf.len() <= self.limit && excess == Excess::None && end >= self.buf.len();
+        if may_grow && find(part(&self.buf, scan, end), ends).is_none() {
+            self.grow();
+        }
+    }
+
+    fn grow(&mut self) {
+        let most = self.limit.saturating_add(1);
+        let (size, allocated) = match self.buf.len().saturating_mul(2) {
+            size if size <= Self::SMALL => (size.min(most), size.min(most)),
+            _ if most <= Self::SMALL => (most, most),
+            _ => (most, most.max(Self::LARGE)),
+        };
+        let mut larger = alloc::vec![0; allocated];
+        larger.truncate(size);
+        if let Some(beginning) = larger.get_mut(..self.buf.len()) {
+            beginning.copy_from_slice(&self.buf);
+        }
+        self.buf = larger;
+    }
+
+    /// As [`Framer::next`].
+    #[allow(clippy::should_implement_trait, reason = "it lends: an Iterator's items cannot borrow from it")]
+    pub fn next(&mut self) -> Option<Frame<'_>> {
+        let limit = self.limit;
+        Some(match next(&mut self.buf, &mut self.state)? {
+            // The memory may have shrunk since the line went over the limit.
+            Frame::TooLong(event) => Frame::TooLong(TooLong { limit, ..event }),
+            line @ Frame::Line(_) => line,
+        })
+    }
+
+    /// As [`Framer::finish`].
+    pub fn finish(&mut self) {
+        self.state.finished = true;
+    }
+}
+
 /// The memory behind a line that is held: further bytes are read into it, and lines looked at ahead of their turn.
 ///
 /// The held line takes room that the lines behind it would need. A line that does not fit for that reason alone is no
@@ -1096,6 +1216,61 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Lines of lengths around all sizes that its memory may have, then a short one: the memory is small again.
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn g_07_the_heap_framer_grows_to_its_limit_and_shrinks() {
+        for limit in [0, 10, 4094, 4095, 4096, 5000, 65_535, 65_536, 100_000] {
+            let sizes = [0, 1, 2, 4093, 4094, 4095, 4096, 4097, 8191, 8192, 65_534, 65_535, 65_536, 65_537];
+            let around = [limit.max(1) - 1, limit, limit + 1, limit + 2, limit * 3];
+            for size in sizes.into_iter().chain(around) {
+                let a = |count: usize| "a".repeat(count);
+                for line in [
+                    format!("{}\nb\r\n", a(size)),
+                    format!("b\n\u{feff}{}\r\r\n\nc\n", a(size)),
+                    format!("{}\r\r{}\n{}\nd", a(size / 2), a(size - size / 2), a(size)),
+                    format!("{}\n{}", "\r".repeat(size), a(size)),
+                ] {
+                    for cut in [1000, 4095, 4096, 70_000] {
+                        let mut framer = HeapFramer::new(limit);
+                        let (mut events, mut at) = (Vec::new(), 0);
+                        while at < line.len() {
+                            let space = framer.space();
+                            let count = cut.min(space.len()).min(line.len() - at);
+                            assert!(count > 0, "limit {limit}, size {size}, cut {cut}");
+                            space[..count].copy_from_slice(&line.as_bytes()[at..at + count]);
+                            framer.commit(count);
+                            at += count;
+                            while let Some(frame) = framer.next() {
+                                events.push(event(frame, limit));
+                            }
+                        }
+                        framer.finish();
+                        while let Some(frame) = framer.next() {
+                            events.push(event(frame, limit));
+                        }
+                        let expected = naive(line.as_bytes(), limit, LineEnds::Lf, true);
+                        assert_eq!(text(&events), text(&expected), "limit {limit}, size {size}, cut {cut}");
+                        assert_eq!(framer.buffered(), 0);
+                    }
+                }
+            }
+        }
+        let mut framer = HeapFramer::new(8 << 20);
+        while framer.capacity() <= 4 << 20 {
+            let space = framer.space();
+            space.fill(b'a');
+            let count = space.len();
+            framer.commit(count);
+            assert_eq!(framer.next(), None);
+        }
+        framer.space()[0] = LF;
+        framer.commit(1);
+        assert!(framer.next().is_some());
+        framer.space();
+        assert_eq!(framer.capacity(), HeapFramer::START);
     }
 
     fn stream() -> impl Strategy<Value = Vec<u8>> {

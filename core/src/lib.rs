@@ -1,6 +1,37 @@
 //! **Write an extension once; run it on a microcontroller or a desktop, and drive it from gevals, Amplifier, namel3ss and waza
 //! hosts, unchanged.**
 //!
+//! ```
+//! use rigline::{Context, Failure, Outcome, Params};
+//!
+//! #[derive(Params)]
+//! struct Greet<'a> {
+//!     /// The name to greet.
+//!     name: &'a str,
+//!     /// The number of greetings.
+//!     #[param(minimum = 1, maximum = 10, default = 1)]
+//!     times: u8,
+//! }
+//!
+//! struct Greeter;
+//!
+//! #[rigline::extension(name = "greeter", version = "1.0.0", description = "Says hello")]
+//! impl Greeter {
+//!     /// Greet somebody.
+//!     #[operation]
+//!     async fn greet(&mut self, args: Greet<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+//!         for n in 1..=args.times {
+//!             cx.info(format_args!("greeting {n} of {}", args.times));
+//!         }
+//!         cx.output("times", &args.times)?;
+//!         cx.done(format_args!("Hello, {}!", args.name))
+//!     }
+//! }
+//! ```
+//!
+//! On a desktop, `rigline_std::stdio::serve(Greeter)` is the whole `main`; the guide in the crate `rigline-std` goes on from here. On a
+//! microcontroller, [`serve::blocking`] or the async shell serves the same extension over any port.
+//!
 //! This crate is the protocol core: `no_std`, without an allocator, without unsafe code, and without a panic path. It works in
 //! memory that the caller owns, over `embedded-io` or `embedded-io-async`.
 //!
@@ -15,9 +46,7 @@
 //! | [`serve`] | the shells around it, blocking and async |
 //! | [`client`] | the host's half, without I/O |
 //!
-//! An extension is an `impl` block under [`macro@extension`], or the trait [`Extension`] by hand. On a desktop, the crate
-//! `rigline-std` serves it on standard input and output in one line; on a microcontroller, [`serve::blocking`] or the async shell
-//! serves it over any port.
+//! An extension is an `impl` block under [`macro@extension`], or the trait [`Extension`] by hand.
 //!
 //! # Features
 //! - `macros`, on by default: [`macro@extension`], [`macro@Params`], [`macro@Outputs`].

@@ -1,6 +1,7 @@
 //! Time on a desktop.
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -33,12 +34,49 @@ use tokio::time;
 #[derive(Clone)]
 pub struct TokioClock {
     start: time::Instant,
-    timers: Rc<RefCell<Vec<Timer>>>,
+    timers: Rc<RefCell<Timers>>,
 }
 
-struct Timer {
-    at: Instant,
-    waker: Waker,
+/// What is to be woken, and when: one timer for each waker, since whatever is woken asks again for what it still waits for. So
+/// the time limits of calls that are over do not pile up until they would have been due.
+#[derive(Default)]
+struct Timers {
+    by_time: BTreeMap<(Instant, Key), Waker>,
+    by_waker: HashMap<Key, Instant>,
+}
+
+/// What a waker is known by while a clone of it is kept: its data and its functions.
+type Key = (usize, usize);
+
+impl Timers {
+    fn add(&mut self, at: Instant, waker: &Waker) {
+        // A clone is compared with clones: an executor's own waker may have the same functions at another address.
+        let waker = waker.clone();
+        let key = (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr());
+        match self.by_waker.get_mut(&key) {
+            Some(earlier) if *earlier <= at => {}
+            Some(later) => {
+                self.by_time.remove(&(std::mem::replace(later, at), key));
+                self.by_time.insert((at, key), waker);
+            }
+            None => {
+                self.by_waker.insert(key, at);
+                self.by_time.insert((at, key), waker);
+            }
+        }
+    }
+
+    /// The waker of the first timer, if it is due.
+    fn take_due(&mut self, now: Instant) -> Option<Waker> {
+        let first = self.by_time.first_entry().filter(|first| first.key().0 <= now)?;
+        let ((_, key), waker) = first.remove_entry();
+        self.by_waker.remove(&key);
+        Some(waker)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.by_time.first_key_value().map(|((at, _), _)| *at)
+    }
 }
 
 impl TokioClock {
@@ -84,21 +122,19 @@ impl TokioClock {
         }
     }
 
-    /// Gives the point of time of the first timer that is not due yet.
+    /// Wakes what is due; gives the point of time of the first timer that is not.
     fn wake_due(&self) -> Option<Instant> {
         let mut timers = self.timers.borrow_mut();
-        if timers.is_empty() {
-            return None;
+        let now = if timers.by_time.is_empty() { return None } else { self.now() };
+        let mut due = Vec::new();
+        while let Some(waker) = timers.take_due(now) {
+            due.push(waker);
         }
-        let now = self.now();
-        timers.retain(|timer| {
-            let is_due = timer.at <= now;
-            if is_due {
-                timer.waker.wake_by_ref();
-            }
-            !is_due
-        });
-        timers.iter().map(|timer| timer.at).min()
+        let next = timers.next();
+        drop(timers);
+        // What a waker does is its own affair, such as to ask this clock.
+        due.iter().for_each(Waker::wake_by_ref);
+        next
     }
 }
 
@@ -119,13 +155,7 @@ impl Clock for TokioClock {
     }
 
     fn wake_at(&self, at: Instant, waker: &Waker) {
-        let mut timers = self.timers.borrow_mut();
-        // A clone is compared with clones: an executor's own waker may have the same table at another address.
-        let waker = waker.clone();
-        // A future asks again each time it is polled.
-        if !timers.iter().any(|timer| timer.at == at && timer.waker.will_wake(&waker)) {
-            timers.push(Timer { at, waker });
-        }
+        self.timers.borrow_mut().add(at, waker);
     }
 
     fn idle(&self) {
@@ -170,7 +200,40 @@ mod tests {
                 .await;
             assert_eq!(*order.borrow(), ["first", "second", "third"]);
             clock.wake_due();
-            assert_eq!(clock.timers.borrow().len(), 1, "a timer that is asked for again is kept once");
+            assert!(clock.timers.borrow().by_time.len() <= 1, "a timer that is asked for again is kept once");
+        });
+    }
+
+    /// Ten thousand calls with time limits of an hour, one after the other, leave one timer.
+    #[test]
+    fn g_15_the_limits_of_calls_that_are_over_do_not_pile_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let clock = TokioClock::new();
+            let calls = async {
+                for _ in 0..10_000 {
+                    tokio::select! {
+                        () = Sleep::until(&clock, clock.now().after(Duration::from_secs(3600))) => unreachable!(),
+                        () = Sleep::until(&clock, clock.now().after(Duration::from_millis(1))) => {}
+                    }
+                }
+            };
+            clock.drive(calls).await;
+            let timers = clock.timers.borrow();
+            assert!(timers.by_time.len() <= 1 && timers.by_waker.len() == timers.by_time.len());
+        });
+    }
+
+    /// An earlier time takes the place of a later one, and the later one is asked for again.
+    #[test]
+    fn a_later_timer_of_the_same_task_still_ends() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let clock = TokioClock::new();
+            let start = clock.now();
+            let until = |millis: u64| Sleep::until(&clock, start.after(Duration::from_millis(millis)));
+            clock.drive(async { tokio::join!(until(50), until(20), until(80), until(20)) }).await;
+            assert_eq!(clock.now().nanos_since(start) / 1_000_000, 80);
         });
     }
 }

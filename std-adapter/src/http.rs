@@ -17,7 +17,7 @@
 //! |---|---|
 //! | 200 | the request was JSON: its reply, be it an error reply to no valid request |
 //! | 400 | the body is not JSON, or was cut; `Content-Length` and `Transfer-Encoding` both; no `Host` in HTTP/1.1 |
-//! | 401, 403 | no or another bearer token; a request from a web page of another origin, or to a name that is not ours |
+//! | 401, 403 | no or another bearer token; another user of this machine; a request from a web page of another origin, or to a name that is not ours |
 //! | 404, 405 | another path, another method |
 //! | 408 | the body did not come within [`Options::read_timeout`] |
 //! | 413, 415 | longer than [`Options::request_limit`]; an encoding that is not taken |
@@ -27,25 +27,49 @@
 //! # Who may ask
 //! Web pages can make a browser send requests to any address, the loopback one too, and by DNS rebinding even read the
 //! replies. So a request whose `Origin` is not the server itself is refused, as is one whose `Host` is a domain name, unless
-//! it is `localhost`, has no dot (nobody can register such a name), or was [allowed](Options::allow_host). Against programs there is the
-//! [token](Options::token).
+//! it is `localhost`, has no dot (nobody can register such a name), or was [allowed](Options::allow_host). Programs of other
+//! users of this machine are refused where the system tells whose a connection is, unless they are
+//! [allowed](Options::any_user). Against all other programs there is the [token](Options::token).
+//!
+//! # Example
+//! ```no_run
+//! use rigline::{Context, Failure, Outcome};
+//! use rigline_std::http::{Options, Server, Token};
+//!
+//! struct Greeter;
+//!
+//! #[rigline::extension(name = "greeter", version = "1.0.0", description = "Says hello")]
+//! impl Greeter {
+//!     /// Say hello.
+//!     #[operation]
+//!     fn hello(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+//!         cx.done("hello")
+//!     }
+//! }
+//!
+//! fn main() -> std::io::Result<()> {
+//!     let options = Options::amplifier().token(Token::from_file("token.txt")?).queue(64);
+//!     let server = Server::bind("127.0.0.1:0", options)?;
+//!     println!("http://{}", server.address()?);
+//!     server.run(|_| Greeter)
+//! }
+//! ```
 //!
 //! # How it runs
 //! The extension lives on a thread of its own, and takes requests one at a time from a queue of
-//! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished.
+//! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished. A client
+//! that closed its sending half only is known to wait for its answer if it is on this machine, on Linux; elsewhere it is taken
+//! for one that is gone if its call had to wait.
 //! When the server is told to stop, what was received is answered first.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
@@ -53,6 +77,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Extension as Extend, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -64,10 +89,13 @@ use tokio::sync::Semaphore;
 
 use self::body::Fault;
 use self::guard::Guard;
+use self::stream::Client;
 use self::worker::{Refused, Worker};
+use crate::net::{ListenAddress, Listeners};
 use crate::signals::Signals;
 
 pub use self::worker::Surroundings;
+pub use crate::net::Token;
 
 mod body;
 mod guard;
@@ -109,7 +137,7 @@ impl Options {
             path: "/tools".into(),
             request_limit: 8 << 20,
             reply_limit: 8 << 20,
-            queue: 1024,
+            queue: 512,
             memory: 256 << 20,
             connections: 512,
             read_timeout: Duration::from_secs(10),
@@ -135,7 +163,8 @@ impl Options {
         Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
     }
 
-    /// How many requests may wait: 1024 if unsaid, one at least. Beyond it: 503.
+    /// How many requests may wait: 512 by default, one at least. Beyond it: 503. A connection has one request at a time, so
+    /// this limit matters only if it is below that of [connections](Self::connections).
     pub fn queue(self, requests: usize) -> Self {
         Self { queue: requests.max(1), ..self }
     }
@@ -168,7 +197,13 @@ impl Options {
 
     /// Only requests with `Authorization: Bearer TOKEN` are answered.
     pub fn token(mut self, token: Token) -> Self {
-        self.guard.token = Some(token);
+        self.guard.access.token = Some(token);
+        self
+    }
+
+    /// Programs of other users of this machine are answered too.
+    pub fn any_user(mut self) -> Self {
+        self.guard.access.any_user = true;
         self
     }
 
@@ -185,62 +220,37 @@ impl Options {
     }
 }
 
-/// A bearer token. It is compared in constant time, and does not print.
-#[derive(Clone)]
-pub struct Token(Arc<[u8]>);
-
-impl Token {
-    /// A token of visible ASCII characters.
-    pub fn new(token: &str) -> io::Result<Self> {
-        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a token must be visible ASCII characters"));
-        }
-        Ok(Self(token.as_bytes().into()))
-    }
-
-    /// The token that stands in a file, white space around it apart.
-    pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::new(std::fs::read_to_string(path)?.trim())
-    }
-
-    fn is(&self, other: &[u8]) -> bool {
-        use subtle::ConstantTimeEq;
-        self.0.ct_eq(other).into()
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
-
 /// A server that has its address, and answers once it [runs](Self::run).
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     options: Options,
 }
 
 impl Server {
-    /// Listens at `address`; with port 0 at a free one, which [`address`](Self::address) gives.
+    /// Listens at `address`; with port 0 at a free one, which [`address`](Self::address) gives. Of several addresses it is the
+    /// first that can be listened on; for both loopback addresses there is [`bind_all`](Self::bind_all).
     pub fn bind(address: impl ToSocketAddrs, options: Options) -> io::Result<Self> {
-        let path = &options.path;
-        let is_of_url = path.is_ascii() && path.parse::<PathAndQuery>().is_ok();
-        if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || !is_of_url || path == handshake::PATH {
-            let text = format!(
-                "{path:?} is no path for tools: it must begin with a slash, be as URLs have it, and not be the handshake's"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        check_path(&options)?;
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, options })
+        Ok(Self { listeners: vec![listener], options })
     }
 
-    /// Where it listens.
+    /// Listens at all that `address` stands for: `localhost` is both loopback addresses.
+    pub fn bind_all(address: &ListenAddress, options: Options) -> io::Result<Self> {
+        check_path(&options)?;
+        Ok(Self { listeners: address.bind()?, options })
+    }
+
+    /// Where it listens: the first address, if there are several.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listeners.first().ok_or(io::ErrorKind::NotFound)?.local_addr()
+    }
+
+    /// All addresses that it listens on.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
     /// Serves the extension that `make` makes, until SIGTERM or SIGINT (elsewhere Ctrl-C).
@@ -261,8 +271,8 @@ impl Server {
         make: impl FnOnce(&Surroundings) -> E + Send + 'static,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let Self { listener, options } = self;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let Self { listeners, options } = self;
+        let listeners = Listeners::new(listeners)?;
         let (worker, mut ended) = Worker::start(&options, make).await?;
         let state = Arc::new(Service {
             manifest: worker.manifest(),
@@ -282,22 +292,26 @@ impl Server {
         let result = loop {
             let accepted = async {
                 let place = connections.clone().acquire_owned().await;
-                (place, listener.accept().await)
+                (place, listeners.accept().await)
             };
             let (place, accepted) = tokio::select! {
                 accepted = accepted => accepted,
                 () = &mut stop => break Ok(()),
                 result = &mut ended => break result.unwrap_or(Ok(())),
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok(stream) = accepted else {
                 // No descriptors left, or a peer that is gone already: others will go too.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             };
-            let _ = stream.set_nodelay(true);
             let ambiguous = Arc::new(AtomicBool::new(false));
-            let io = TokioIo::new(stream::Watched::new(stream, options.read_timeout, ambiguous.clone()));
-            let router = router.clone().layer(axum::Extension(stream::Ambiguous(ambiguous)));
+            let refusal = options.guard.access.refusal(stream.ends());
+            let io = TokioIo::new(stream::Watched::new(stream.clone(), options.read_timeout, ambiguous.clone()));
+            let router = router
+                .clone()
+                .layer(Extend(stream::Ambiguous(ambiguous)))
+                .layer(Extend(stream::Client(stream)))
+                .layer(Extend(guard::Foreign(refusal)));
             let connection = graceful.watch(builder.serve_connection(io, TowerToHyperService::new(router)));
             tokio::spawn(async move {
                 // What goes wrong with a connection is its peer's to see.
@@ -305,7 +319,7 @@ impl Server {
                 drop(place);
             });
         };
-        drop(listener);
+        drop(listeners);
         let _ = tokio::time::timeout(options.stop_timeout, graceful.shutdown()).await;
         state.worker.close();
         if result.is_ok() {
@@ -315,6 +329,19 @@ impl Server {
         }
         result
     }
+}
+
+/// Refuses paths for tools that cannot be.
+fn check_path(options: &Options) -> io::Result<()> {
+    let path = &options.path;
+    let is_of_url = path.is_ascii() && path.parse::<PathAndQuery>().is_ok();
+    if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || !is_of_url || path == handshake::PATH {
+        let text = format!(
+            "{path:?} cannot be the path of tools: it must begin with a slash, be as URLs have it, and not be the handshake's"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(())
 }
 
 /// Ready at a signal to stop.
@@ -381,15 +408,15 @@ async fn health(State(service): State<Arc<Service>>, request: Request) -> Respon
     }
 }
 
-async fn describe(State(service): State<Arc<Service>>, request: Request) -> Response {
-    service.fixed(request, "{\"op\":\"describe\"}\n").await
+async fn describe(State(service): State<Arc<Service>>, client: Extend<Client>, request: Request) -> Response {
+    service.fixed(request, client.0, "{\"op\":\"describe\"}\n").await
 }
 
-async fn invoke(State(service): State<Arc<Service>>, request: Request) -> Response {
+async fn invoke(State(service): State<Arc<Service>>, client: Extend<Client>, request: Request) -> Response {
     match service.body(request).await {
         Ok((mut line, _permit)) => {
             body::on_one_line(&mut line);
-            service.ask(line).await
+            service.ask(line, client.0).await
         }
         Err(fault) => service.fault(&fault),
     }
@@ -428,19 +455,19 @@ impl Service {
     }
 
     /// Answers a request whose path says it all.
-    async fn fixed(&self, request: Request, line: &str) -> Response {
+    async fn fixed(&self, request: Request, client: Client, line: &str) -> Response {
         match body::read(request, &self.options, &self.memory).await {
             Ok((text, _)) if !text.is_empty() => match body::check(&text) {
-                Ok(()) => self.ask(line.into()).await,
+                Ok(()) => self.ask(line.into(), client).await,
                 Err(fault) => self.fault(&fault),
             },
-            Ok(_) => self.ask(line.into()).await,
+            Ok(_) => self.ask(line.into(), client).await,
             Err(fault) => self.fault(&fault),
         }
     }
 
-    async fn ask(&self, line: Vec<u8>) -> Response {
-        match self.worker.ask(line).await {
+    async fn ask(&self, line: Vec<u8>, client: Client) -> Response {
+        match self.worker.ask(line, client).await {
             Ok(reply) => json(StatusCode::OK, reply),
             Err(Refused::Full) => {
                 let mut response =
@@ -448,6 +475,12 @@ impl Service {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
                 response
             }
+            Err(Refused::Abandoned) => {
+                let text = "the connection was closed while the request waited: it was not begun";
+                self.refuse(StatusCode::REQUEST_TIMEOUT, text.into())
+            }
+            // It was JSON, and no request: an answer, such as a mirror would send.
+            Err(Refused::Silent) => self.refuse(StatusCode::OK, "the body is not a request".into()),
             Err(Refused::Gone) => {
                 self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer".into())
             }
@@ -473,12 +506,16 @@ impl Service {
             StatusCode::INTERNAL_SERVER_ERROR => ("internal", "InternalError"),
             _ => ("bad_request", "ProtocolError"),
         };
-        let error = if is_namel3ss {
-            serde_json::json!({ "type": error_type, "message": text })
+        let refusal = if is_namel3ss {
+            serde_json::json!({
+                "ok": false,
+                "protocol_version": 1,
+                "error": { "type": error_type, "message": text },
+            })
         } else {
-            serde_json::json!({ "code": code, "message": text })
+            serde_json::json!({ "ok": false, "error": { "code": code, "message": text } })
         };
-        json(status, format!("{{\"ok\":false,\"error\":{error}}}\n"))
+        json(status, format!("{refusal}\n"))
     }
 }
 

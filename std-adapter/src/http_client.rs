@@ -8,7 +8,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Bytes};
 use hyper::client::conn::http1;
-use hyper::{Request, StatusCode, Uri, header};
+use hyper::{Method, Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -90,10 +90,41 @@ pub(crate) struct Bounds {
     pub(crate) limit: usize,
 }
 
-/// Sends `body` and gives the body of a 2xx answer.
+/// Sends `body` and returns the body of a 2xx answer.
 pub(crate) async fn post(url: &str, token: Option<&str>, body: Vec<u8>, bounds: Bounds) -> Result<Vec<u8>, HttpError> {
-    let exchange = exchange(url, token, body, bounds.limit);
+    let exchange = exchange(url, token, Some(body), bounds.limit);
     timeout(bounds.timeout, exchange).await.unwrap_or(Err(HttpError::Timeout { limit: bounds.timeout }))
+}
+
+/// The most redirects that are followed, as in Python's urllib.
+#[cfg(feature = "namel3ss")]
+const MAX_REDIRECTS: usize = 10;
+
+/// [`post`] that follows the redirects 301, 302 and 303 as Python's urllib does: by a `GET` without a body. The token goes
+/// to the first server only.
+#[cfg(feature = "namel3ss")]
+pub(crate) async fn post_following(
+    url: &str,
+    token: Option<&str>,
+    body: Vec<u8>,
+    bounds: Bounds,
+) -> Result<Vec<u8>, HttpError> {
+    let following = async {
+        let mut answer = exchange(url, token, Some(body), bounds.limit).await;
+        let mut at = url.to_owned();
+        for _ in 0..MAX_REDIRECTS {
+            let Err(HttpError::Redirect { status: 301..=303, location }) = &answer else { break };
+            let next = match location.strip_prefix('/') {
+                Some(path) => with_path(&at, &format!("/{path}"))?,
+                None => location.clone(),
+            };
+            let same_server = parse(&next)?.authority() == parse(&at)?.authority();
+            answer = exchange(&next, token.filter(|_| same_server), None, bounds.limit).await;
+            at = next;
+        }
+        answer
+    };
+    timeout(bounds.timeout, following).await.unwrap_or(Err(HttpError::Timeout { limit: bounds.timeout }))
 }
 
 /// The same server's address with another path.
@@ -113,7 +144,8 @@ fn parse(url: &str) -> Result<Uri, HttpError> {
     }
 }
 
-async fn exchange(url: &str, token: Option<&str>, body: Vec<u8>, limit: usize) -> Result<Vec<u8>, HttpError> {
+/// A `POST` of a body, or a `GET` where there is none.
+async fn exchange(url: &str, token: Option<&str>, body: Option<Vec<u8>>, limit: usize) -> Result<Vec<u8>, HttpError> {
     let uri = parse(url)?;
     let host = uri.host().unwrap_or_default();
     let port = uri.port_u16().unwrap_or(80);
@@ -124,17 +156,22 @@ async fn exchange(url: &str, token: Option<&str>, body: Vec<u8>, limit: usize) -
         .map_err(|error| HttpError::Connect { address, reason: error.to_string() })?;
     let _ = stream.set_nodelay(true);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-    let mut request = Request::post(uri.path_and_query().map_or("/", |path| path.as_str()))
+    let method = if body.is_some() { Method::POST } else { Method::GET };
+    let mut request = Request::builder()
+        .method(method)
+        .uri(uri.path_and_query().map_or("/", |path| path.as_str()))
         .header(header::HOST, uri.authority().map_or(host, |authority| authority.as_str()))
-        .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json")
         .header(header::USER_AGENT, concat!("rigline/", env!("CARGO_PKG_VERSION")))
         .header(header::CONNECTION, "close");
+    if body.is_some() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
-    let request =
-        request.body(Full::new(Bytes::from(body))).map_err(|error| HttpError::Broken { reason: error.to_string() })?;
+    let body = Full::new(Bytes::from(body.unwrap_or_default()));
+    let request = request.body(body).map_err(|error| HttpError::Broken { reason: error.to_string() })?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         let (head, mut body) = response.into_parts();

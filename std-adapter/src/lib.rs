@@ -1,39 +1,43 @@
 //! Runs [`rigline`] extensions on a desktop.
 //!
 //! A desktop extension is a program that reads requests from its standard input and writes replies and logs to its
-//! standard output. All that its `main` needs is [`stdio::serve`]:
+//! standard output. [`stdio::serve`] is all that its `main` needs:
 //!
 //! ```no_run
-//! use std::process::ExitCode;
+//! use rigline::{Context, Failure, Outcome, Params};
 //!
-//! use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+//! #[derive(Params)]
+//! struct Greet<'a> {
+//!     /// The name to greet.
+//!     name: &'a str,
+//! }
 //!
 //! struct Greeter;
 //!
-//! impl Extension for Greeter {
-//!     fn manifest(&self) -> &'static Manifest {
-//!         const MANIFEST: Manifest =
-//!             Manifest::new("greeter", "1.0.0").operations(&[Operation::new("greet", Schema::OBJECT)]);
-//!         &MANIFEST
-//!     }
-//!
-//!     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+//! #[rigline::extension(name = "greeter", version = "1.0.0", description = "Says hello")]
+//! impl Greeter {
+//!     /// Greet somebody.
+//!     #[operation]
+//!     async fn greet(&mut self, args: Greet<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
 //!         cx.info("thinking of a greeting");
 //!         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-//!         cx.done("hello")
+//!         cx.done(format_args!("Hello, {}!", args.name))
 //!     }
 //! }
 //!
-//! fn main() -> ExitCode {
+//! fn main() -> std::process::ExitCode {
 //!     rigline_std::stdio::serve(Greeter)
 //! }
 //! ```
+//!
+//! [`guide`] has a chapter for each further question, from arguments to boards.
 //!
 //! # Features
 //! - `http`: [`http`](mod@http), an extension behind HTTP, for Amplifier and namel3ss hosts.
 //! - `amplifier`, `namel3ss`: what the hosts of these protocols have: their files, their runners, their logs.
 //! - `amplifier` also has [`relay`], by which an extension that is somewhere else is served as one that is here.
-//! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP.
+//! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP; and [`tcp`], an extension behind a
+//!   TCP port.
 //! - `check`: conformance cases for anybody's extension ([`check`]).
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
@@ -41,6 +45,8 @@
 
 #[cfg(feature = "amplifier")]
 pub mod amplifier;
+#[cfg(feature = "eval")]
+pub mod by_schema;
 #[cfg(all(feature = "check", any(feature = "amplifier", feature = "namel3ss")))]
 pub mod cases;
 #[cfg(feature = "check")]
@@ -49,14 +55,25 @@ pub mod clock;
 #[cfg(feature = "eval")]
 pub mod eval;
 #[cfg(feature = "host")]
+pub mod files;
+pub mod guide;
+#[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(any(feature = "amplifier", feature = "namel3ss"))]
 mod http_client;
+#[cfg(feature = "host")]
+mod lines;
+mod log;
 pub mod namel3ss;
+#[cfg(any(feature = "host", feature = "http"))]
+pub mod net;
 #[cfg(feature = "host")]
 mod not_http;
+#[cfg(feature = "eval")]
+pub mod number;
+mod panics;
 pub mod path;
 #[cfg(feature = "host")]
 pub mod process;
@@ -69,6 +86,8 @@ pub mod signals;
 pub mod stdio;
 #[cfg(feature = "host")]
 pub mod target;
+#[cfg(feature = "host")]
+pub mod tcp;
 pub mod terminal;
 
 pub use clock::TokioClock;

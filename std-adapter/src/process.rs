@@ -35,7 +35,9 @@ pub(crate) fn sim_program() -> Result<PathBuf, String> {
         "the target sim is the command rigline, which is not in PATH; install it, or name it in Options::sim_program"
             .to_owned()
     })?;
-    let is_same = |this: PathBuf| fs::canonicalize(this).is_ok_and(|this| fs::canonicalize(&found).is_ok_and(|found| found == this));
+    let is_same = |this: PathBuf| {
+        fs::canonicalize(this).is_ok_and(|this| fs::canonicalize(&found).is_ok_and(|found| found == this))
+    };
     if std::env::current_exe().is_ok_and(is_same) {
         return Err(format!("the target sim is the command rigline, and {} is this program itself", found.display()));
     }
@@ -71,7 +73,10 @@ const WITHIN: &str = "RIGLINE_WITHIN";
 /// It is one that this process was started within: it would start itself without end.
 pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), HostError> {
     let folder = folder.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
-    let this = Exec { program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(), args: exec.args.clone() };
+    let this = Exec {
+        program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(),
+        args: exec.args.clone(),
+    };
     // The words of a target may hold newlines; none of its own is to look like two.
     let this = format!("{} {this}", folder.display()).replace('\n', " ");
     let outer = std::env::var(WITHIN).unwrap_or_default();
@@ -93,6 +98,11 @@ pub(crate) fn command(
     let program = located(program.as_ref(), folder);
     let mut command = limits::command(&program);
     command.args(args);
+    #[cfg(unix)]
+    {
+        let (name, value) = lifeline::mark();
+        command.env(name, value);
+    }
     if let Some(folder) = folder {
         command.current_dir(folder);
     }
@@ -167,6 +177,7 @@ impl NotStarted {
     }
 
     /// The same as an error of the system's.
+    #[cfg(any(feature = "eval", feature = "namel3ss"))]
     pub(crate) fn into_io(self) -> io::Error {
         match self {
             Self::Missing(hint) => {
@@ -305,20 +316,32 @@ mod limits {
 /// A shell beside this process reads from a pipe which process groups there are. However this process ends, the pipe ends
 /// too; the shell then asks those groups to end, so that hardware gets to its safe state, and kills what is left a second later.
 /// It is there as long as this process is, once a program was started, and it is the only one.
+///
+/// A program that was started in the very moment of this process's end has not been told of: on Linux it is found by a variable in its
+/// environment.
 #[cfg(unix)]
 mod lifeline {
     use std::collections::BTreeSet;
+    use std::hash::{BuildHasher as _, RandomState};
     use std::io::{self, Write as _};
     use std::os::unix::process::CommandExt as _;
     use std::process::{Child, Command, Stdio};
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+    use std::time::SystemTime;
 
     const WATCH: &str = r#"
 trap '' HUP INT TERM QUIT
+mark=$1
 groups=
+begun=0
 while read -r sign group; do
     case $sign in
-    +) groups="$groups $group" ;;
+    '?') begun=$((begun + 1)) ;;
+    '!') begun=$((begun - 1)) ;;
+    +)
+        begun=$((begun - 1))
+        groups="$groups $group"
+        ;;
     -)
         rest=
         for other in $groups; do
@@ -328,6 +351,16 @@ while read -r sign group; do
         ;;
     esac
 done
+if [ $begun -gt 0 ]; then
+    for _ in 1 2 3; do
+        sleep 0.1 || sleep 1
+        for file in $(grep -lsF "$mark" /proc/[0-9]*/environ); do
+            read -r stat < "${file%environ}stat" || continue
+            set -- ${stat##*) }
+            [ "$3" -gt 1 ] && groups="$groups $3"
+        done
+    done
+fi
 each() {
     some=1
     for group in $groups; do
@@ -345,9 +378,17 @@ each KILL
 
     static WATCHER: Mutex<Watcher> = Mutex::new(Watcher { shell: None, groups: BTreeSet::new() });
 
+    static MARK: LazyLock<String> =
+        LazyLock::new(|| format!("{}-{:x}", std::process::id(), RandomState::new().hash_one(SystemTime::now())));
+
     struct Watcher {
         shell: Option<Child>,
         groups: BTreeSet<u32>,
+    }
+
+    /// The variable by which a program is known as one of this process's.
+    pub(crate) fn mark() -> (&'static str, &'static str) {
+        ("RIGLINE_LIFELINE", &MARK)
     }
 
     /// A process group that ends when this process is gone.
@@ -359,7 +400,10 @@ each KILL
     impl Lifeline {
         /// To be made before the program is started, so that it is watched from its first moment on.
         pub(crate) fn new() -> Self {
-            lock().start();
+            let mut watcher = lock();
+            watcher.start();
+            watcher.tell('?', 0);
+            drop(watcher);
             Self { group: None }
         }
 
@@ -377,10 +421,14 @@ each KILL
 
     impl Drop for Lifeline {
         fn drop(&mut self) {
-            if let Some(group) = self.group {
-                let mut watcher = lock();
-                watcher.groups.remove(&group);
-                watcher.tell('-', group);
+            let mut watcher = lock();
+            match self.group {
+                Some(group) => {
+                    watcher.groups.remove(&group);
+                    watcher.tell('-', group);
+                }
+                // Nothing was started after all.
+                None => watcher.tell('!', 0),
             }
         }
     }
@@ -391,7 +439,7 @@ each KILL
                 return;
             }
             let mut command = Command::new("/bin/sh");
-            command.args(["-c", WATCH, "rigline-lifeline"]).process_group(0).current_dir("/");
+            command.args(["-c", WATCH, "rigline-lifeline", MARK.as_str()]).process_group(0).current_dir("/");
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
             // Where there is no shell, programs that are not asked to end go on.
             self.shell = command.spawn().ok();
@@ -413,7 +461,7 @@ each KILL
             self.start();
             if let Some(shell) = &mut self.shell {
                 for group in &self.groups {
-                    let _ = say(shell, '+', *group);
+                    let _ = say(shell, '?', 0).and_then(|()| say(shell, '+', *group));
                 }
             }
         }

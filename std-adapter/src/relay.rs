@@ -32,7 +32,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rigline::event::Event;
-use rigline::json::RawJson;
+use rigline::json::{Json, Kind, RawJson};
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -43,6 +43,9 @@ use crate::target::Target;
 
 /// How long Amplifier's protocol is tried before gevals.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// More than any call takes.
+const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// How many codes of failures a relay takes over; what comes beyond is told by its kind.
 const CODES: usize = 64;
@@ -91,7 +94,8 @@ struct Request {
     op: String,
     args: String,
     session_id: Option<String>,
-    limit: Option<Duration>,
+    /// How long it may take; zero is no limit.
+    limit: Duration,
 }
 
 /// What came of a call: outputs as JSON texts, and how it ended.
@@ -188,11 +192,18 @@ impl Extension for Relay {
             args: call.args_json().as_str().to_owned(),
             session_id: call.context.session_id.map(|id| id.to_string()),
             // A little less, so that the other end's own word for it wins, and it need not be cut off.
-            limit: left.map(|left| left.saturating_sub((left / 10).min(Duration::from_millis(250)))),
+            limit: left.map_or(Duration::ZERO, |left| {
+                left.saturating_sub((left / 10).min(Duration::from_millis(250))).max(Duration::from_millis(1))
+            }),
         };
         let Answer { outputs, end } = self.ask(request).await;
-        for (name, value) in &outputs {
-            cx.output(name, &RawJson::from_checked_str(value).unwrap_or(RawJson::NULL))?;
+        for (name, value) in outputs {
+            // The other end may have written it on many lines.
+            let mut value = value.into_bytes();
+            match RawJson::from_checked(&mut value) {
+                Ok(value) => cx.output(&name, &value)?,
+                Err(error) => return Err(cx.failure(FailureKind::Internal, format_args!("output {name}: {error}"))),
+            }
         }
         match end {
             Ok(Some(message)) => cx.done(message.as_str()),
@@ -212,7 +223,7 @@ impl Extension for Relay {
             op: "on_event".into(),
             args: event.json().as_str().to_owned(),
             session_id: event.session_id.value().map(|id| id.to_string()),
-            limit: None,
+            limit: rigline::protocol::amplifier::TIMEOUT,
         };
         if let Err(fault) = self.ask(request).await.end {
             cx.warn(format_args!("on_event: {}", fault.message));
@@ -223,9 +234,14 @@ impl Extension for Relay {
 /// Passes calls on until there is nobody left who could make any.
 async fn pass_on(mut upstream: Upstream, mut queue: mpsc::Receiver<Job>) {
     while let Some(Job { request, mut answer }) = queue.recv().await {
+        // The caller may be gone.
+        if answer.is_closed() {
+            continue;
+        }
         let told = tokio::select! {
-            told = upstream.call(&request) => Some(told),
+            biased;
             () = answer.closed() => None,
+            told = upstream.call(&request) => Some(told),
         };
         match told {
             Some(told) => {
@@ -297,7 +313,7 @@ impl Upstream {
         match self {
             Self::Amplifier(host) => {
                 host.session_id.clone_from(&request.session_id);
-                host.timeout = request.limit.unwrap_or(rigline::protocol::amplifier::TIMEOUT);
+                host.timeout = if request.limit.is_zero() { NO_LIMIT } else { request.limit };
                 match host.invoke(&request.op, &request.args).await {
                     Ok(Ok(result)) => succeeded(&result),
                     Ok(Err(error)) => failed(error),
@@ -308,7 +324,7 @@ impl Upstream {
                 }
             }
             Self::Gevals(host) => {
-                let context = CallContext { timeout: request.limit, ..CallContext::default() };
+                let context = CallContext { timeout: Some(request.limit), ..CallContext::default() };
                 match host.call_json(&request.op, &request.args, context).await {
                     Ok(result) => gevals_answer(result),
                     Err(error) => {
@@ -345,19 +361,19 @@ fn fault(kind: FailureKind, message: String) -> Answer {
 }
 
 /// The members of an object, each as its JSON text; what is no object stands as `value`.
-fn members(text: &str) -> Vec<(String, String)> {
-    let json = rigline::json::Json::parse(text.as_bytes()).unwrap_or(rigline::json::Json::NULL);
+fn members(json: Json<'_>) -> Vec<(String, String)> {
     match json.kind() {
-        rigline::json::Kind::Object => {
-            json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect()
-        }
-        rigline::json::Kind::Null => Vec::new(),
-        _ => vec![("value".into(), text.to_owned())],
+        Kind::Object => json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect(),
+        Kind::Null => Vec::new(),
+        _ => vec![("value".into(), json.as_str().to_owned())],
     }
 }
 
 fn succeeded(result: &str) -> Answer {
-    Answer { outputs: members(result), end: Ok(None) }
+    match Json::parse(result.as_bytes()) {
+        Ok(result) => Answer { outputs: members(result), end: Ok(None) },
+        Err(error) => fault(FailureKind::Internal, format!("the result cannot be read: {error}")),
+    }
 }
 
 fn failed(error: ModuleError) -> Answer {

@@ -15,7 +15,8 @@
 //! | `shutdown` was acknowledged; input may still be open | 0 |
 //! | whoever read the output is gone (a broken pipe; a reset, on a socket), also while a handler waits: nothing is said | 0 |
 //! | reading or writing failed otherwise; standard error says how | 1 |
-//! | a panic, in a handler or on any other thread | 101 |
+//! | a panic, in a handler or on any other thread; the call in hand is answered with -32603 first | 101 |
+//! | the argument `--config` is unusable | 2 |
 //! | SIGTERM | 143 |
 //! | SIGINT (elsewhere Ctrl-C) | 130 |
 //! | SIGHUP, unless the program was started with it ignored (`nohup`) | 129 |
@@ -37,10 +38,13 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rigline::engine::{Engine, LEAST_REPLY, Memory};
+use rigline::json::{Json, Kind};
 use rigline::protocol::Protocol;
+use rigline::rpc;
 use rigline::serve::{ServeError, Transport, asynch};
 use rigline::{Extension, Level};
 use tokio::runtime;
@@ -49,6 +53,7 @@ use self::one_text::OneText;
 use self::output::{Lines, Output};
 use self::stop::{PANICKED, Stop};
 use crate::clock::TokioClock;
+use crate::panics::CatchPanics;
 use crate::requires::RequirePath;
 
 mod one_text;
@@ -77,11 +82,27 @@ pub(crate) use self::system::take;
 ///     rigline_std::stdio::serve(MyExtension)
 /// }
 /// ```
+///
+/// The program understands one argument, the gevals one-shot form `--config JSON` (or `--config=JSON`): the extension is
+/// configured with that object before the first request. Exit code 2 says that it is not an object, or that the extension
+/// refused it.
 pub fn serve<E: Extension>(extension: E) -> ExitCode {
-    Stdio::new().serve(extension)
+    let mut args = std::env::args_os().skip(1);
+    let mut stdio = Stdio::new();
+    while let Some(arg) = args.next() {
+        let Some(arg) = arg.to_str() else { continue };
+        if arg == "--config" {
+            let value = args.next().map(|value| value.to_string_lossy().into_owned());
+            stdio = stdio.config(value.unwrap_or_default());
+        } else if let Some(value) = arg.strip_prefix("--config=") {
+            stdio = stdio.config(value);
+        }
+    }
+    stdio.serve(extension)
 }
 
-/// The longest line that real gevals hosts read, in bytes without the newline: the default of Go's `bufio.Scanner`.
+/// The longest line that real gevals hosts read, in bytes without the newline: the default of Go's `bufio.Scanner`. It is the
+/// default limit of what is sent in gevals on standard output.
 pub const HOST_LINE_LIMIT: usize = 65_535;
 
 /// Serving on standard input and output, with limits of one's own.
@@ -103,26 +124,29 @@ pub const HOST_LINE_LIMIT: usize = 65_535;
 #[must_use]
 pub struct Stdio {
     request_limit: usize,
-    reply_limit: usize,
+    /// What was asked for; the default depends on the protocol.
+    reply_limit: Option<usize>,
     log_region: usize,
     requires: bool,
     clock: TokioClock,
     protocol: Option<Protocol>,
     is_one_text: bool,
+    config: Option<String>,
 }
 
 impl Stdio {
-    /// Requests and replies of up to 8 MiB, 2 MiB for logs that wait. Memory is asked for once, at the start, and what is
-    /// never touched of it costs nothing.
+    /// Requests of up to 8 MiB, replies of up to 65,535 bytes in gevals and 8 MiB in other protocols, 8 MiB for logs that
+    /// wait. Memory is asked for once, at the start, and what is never touched of it costs nothing.
     pub fn new() -> Self {
         Self {
             request_limit: 8 << 20,
-            reply_limit: 8 << 20,
-            log_region: 2 << 20,
+            reply_limit: None,
+            log_region: 8 << 20,
             requires: true,
             clock: TokioClock::new(),
             protocol: None,
             is_one_text: false,
+            config: None,
         }
     }
 
@@ -143,16 +167,18 @@ impl Stdio {
         Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
     }
 
-    /// The longest reply that is sent, in bytes without the newline: 8 MiB if unsaid, and room for an error
-    /// reply ([`LEAST_REPLY`]) at least. In place
-    /// of a longer one goes -32603 with the size it needs. Real gevals hosts stop reading at [`HOST_LINE_LIMIT`], so what
-    /// is longer than that is warned about on standard error.
+    /// The longest line that is sent, in bytes without the newline; at least the room for an error reply
+    /// ([`LEAST_REPLY`]). An error with the size that is needed takes the place of a longer reply, and a longer log is
+    /// shortened.
+    ///
+    /// The default is [`HOST_LINE_LIMIT`] in gevals, since the real host stops reading for good at a longer line, and 8 MiB
+    /// in the other protocols. Each gevals line beyond [`HOST_LINE_LIMIT`] brings a warning on standard error.
     pub fn reply_limit(self, bytes: usize) -> Self {
-        Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
+        Self { reply_limit: Some(bytes.max(LEAST_REPLY - 1)), ..self }
     }
 
-    /// Memory for logs that wait because the host does not read, in bytes: 2 MiB if unsaid. A single log line may be half
-    /// as long. What does not fit is dropped by whole lines, and the number of them reported in a log.
+    /// Memory for logs that wait because the host does not read, in bytes [default: 8 MiB]. A single log line may be half
+    /// as long before it is shortened. What does not fit is dropped by whole lines, and the number of them reported in a log.
     pub fn log_region(self, bytes: usize) -> Self {
         Self { log_region: bytes, ..self }
     }
@@ -162,19 +188,29 @@ impl Stdio {
         Self { requires: check, ..self }
     }
 
+    /// Configures the extension with this JSON object before the first request, as gevals's one-shot argument `--config` does.
+    pub fn config(self, json: impl Into<String>) -> Self {
+        Self { config: Some(json.into()), ..self }
+    }
+
     /// With this clock, for an extension that keeps one too.
     pub fn clock(self, clock: TokioClock) -> Self {
         Self { clock, ..self }
     }
 
-    /// The longest request that is taken and the longest reply that is sent, in bytes without their ends.
+    /// The longest request that is accepted and the longest gevals line that is sent, in bytes without their ends.
     pub fn limits(&self) -> (usize, usize) {
-        (self.request_limit, self.reply_limit)
+        (self.request_limit, self.reply_limit.unwrap_or(HOST_LINE_LIMIT))
     }
 
     /// Serves `extension` until the session ends; see [`serve`].
     pub fn serve<E: Extension>(&self, extension: E) -> ExitCode {
-        let code = if self.requires { self.run(RequirePath::new(extension)) } else { self.run(extension) };
+        let panicked = Arc::new(AtomicBool::new(false));
+        let extension = CatchPanics::new(extension, panicked.clone());
+        let code = match self.requires {
+            true => self.run(RequirePath::new(extension), &panicked),
+            false => self.run(extension, &panicked),
+        };
         match code {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
@@ -184,18 +220,25 @@ impl Stdio {
         }
     }
 
-    fn run<E: Extension>(&self, mut extension: E) -> io::Result<u8> {
+    fn run<E: Extension>(&self, mut extension: E, panicked: &AtomicBool) -> io::Result<u8> {
         let (input, output) = system::take()?;
-        let output = Arc::new(Output::new(output));
+        let output = Arc::new(Output::new(output, self.limits().1));
         let stop = Arc::new(Stop::new());
         stop::on_panic(&stop, &output);
         stop::on_signal(&stop, &output)?;
         stop::on_unread(&stop, &output)?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
 
+        if let Some(config) = &self.config
+            && let Err(error) = runtime.block_on(self.configure(&mut extension, config, &output))
+        {
+            complain(format_args!("--config: {error}"));
+            output.close();
+            return Ok(BAD_CONFIG);
+        }
         let session = self.session(&mut extension, input, &output, &stop);
         let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(session)));
-        if result.is_err() {
+        if result.is_err() || panicked.load(Ordering::Acquire) {
             stop.hear();
             // The panic has dropped the call. That the rails go off matters more than a state that may be odd.
             let safe_state = async { tokio::time::timeout(SAFE_STATE_AFTER_PANIC, extension.safe_state()).await };
@@ -211,6 +254,47 @@ impl Stdio {
         }
     }
 
+    /// Has the extension configured by a short session of its own, which is shut down: the hardware stays as it is.
+    async fn configure<E: Extension>(
+        &self,
+        extension: &mut E,
+        config: &str,
+        output: &Arc<Output>,
+    ) -> Result<(), String> {
+        let json = Json::parse(config.as_bytes()).map_err(|error| format!("not JSON: {error}"))?;
+        if json.kind() != Kind::Object {
+            return Err("expected a JSON object".to_owned());
+        }
+        let config: String = config.chars().map(|char| if matches!(char, '\n' | '\r') { ' ' } else { char }).collect();
+        let input = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"0.0.1\",\"config\":{config}}}}}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"shutdown\"}}\n"
+        );
+        let (mut request, mut reply, mut log) = (vec![0; input.len() + 1], vec![0; 1 << 20], vec![0; 1 << 20]);
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(extension.manifest(), memory).map_err(|error| error.to_string())?;
+        let (mut reader, mut lines) = (input.as_bytes(), Vec::new());
+        let serving = asynch::serve(
+            extension,
+            &mut engine,
+            &mut reader,
+            &mut lines,
+            Transport::Process,
+            &mut log,
+            &self.clock,
+            std::future::pending(),
+        );
+        self.clock.drive(serving).await.map_err(|error| error.to_string())?;
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            if rpc::is_log_line(line) {
+                output.send_log(line, self.log_region);
+            } else if let Some(error) = Json::parse(line).ok().and_then(|reply| reply.get("error")) {
+                let message = error.get("message").and_then(|message| message.text());
+                return Err(message.map_or_else(|| error.to_string(), |message| message.to_string()));
+            }
+        }
+        Ok(())
+    }
+
     async fn session<E: Extension>(
         &self,
         extension: &mut E,
@@ -219,10 +303,12 @@ impl Stdio {
         stop: &Arc<Stop>,
     ) -> io::Result<()> {
         let mut request = vec![0; self.request_limit + 1];
-        let mut reply = vec![0; self.reply_limit.saturating_add(1)];
+        let mut reply = vec![0; self.reply_limit.unwrap_or(8 << 20).saturating_add(1)];
         let mut log = vec![0; self.log_region];
         let memory = Memory { request: &mut request, reply: &mut reply };
         let mut engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
+        let (_, line_limit) = self.limits();
+        engine = engine.with_json_rpc_limit(line_limit);
         if let Some(protocol) = self.protocol {
             engine = engine.with_protocol(protocol);
         }
@@ -263,7 +349,7 @@ pub async fn unread() {
             return;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Some hosts give socket pairs instead of pipes: Node.js does. A socket whose peer has left something unread is reset.
@@ -276,6 +362,9 @@ impl Default for Stdio {
         Self::new()
     }
 }
+
+/// The exit code where the argument `--config` is unusable.
+const BAD_CONFIG: u8 = 2;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@
 //! | `sim` | the built-in rig: the command `rigline` with the argument `rig`, as a child over pipes |
 //!
 //! Behind `?` stand options, separated by `&`: `baud=115200`, `dtr=on|off`, `rts=on|off` (serial), `link=lines|cobs`
-//! (serial and TCP).
+//! (serial and TCP), `token-file=FILE` (TCP: the server's token, which is sent as the first line).
 //!
 //! ```
 //! use rigline_std::target::{Port, Target};
@@ -92,6 +92,8 @@ pub struct Tcp {
     pub port: u16,
     /// How messages are put on the wire.
     pub link: Link,
+    /// The file with the server's token, if it asks for one.
+    pub token_file: Option<PathBuf>,
 }
 
 /// How messages are put on the wire.
@@ -210,7 +212,9 @@ pub(crate) fn meant_by(text: &str) -> Option<String> {
         return address.parse::<Target>().is_ok().then_some(address);
     }
     let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
-    let begins = |start: &str| name.len() > start.len() && name.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start));
+    let begins = |start: &str| {
+        name.len() > start.len() && name.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start))
+    };
     if begins("com") && name.bytes().skip(3).all(|byte| byte.is_ascii_digit()) {
         return Some(format!("serial:{}", name.to_ascii_uppercase()));
     }
@@ -284,11 +288,16 @@ fn tcp(text: &str) -> Result<Target, TargetError> {
     if host.is_empty() || (inner.is_none() && host.contains(':')) {
         return Err(no_address());
     }
-    let mut tcp = Tcp { host: inner.unwrap_or(host).to_owned(), port, link: Link::Lines };
+    let mut tcp = Tcp { host: inner.unwrap_or(host).to_owned(), port, link: Link::Lines, token_file: None };
     for (name, value) in each_option(options) {
         match name {
             "link" => tcp.link = link(value)?,
-            _ => return Err(TargetError::UnknownOption { name: name.to_owned(), known: "link" }),
+            "token-file" if !value.is_empty() => tcp.token_file = Some(value.into()),
+            "token-file" => {
+                let (name, value) = (name.to_owned(), value.to_owned());
+                return Err(TargetError::OptionValue { name, value, expected: "the name of a file" });
+            }
+            _ => return Err(TargetError::UnknownOption { name: name.to_owned(), known: "link, token-file" }),
         }
     }
     Ok(Target::Tcp(tcp))
@@ -340,12 +349,19 @@ impl fmt::Display for Target {
                 Ok(())
             }
             Self::Tcp(tcp) => {
-                let link = if tcp.link == Link::Cobs { "?link=cobs" } else { "" };
                 if tcp.host.contains(':') {
-                    write!(f, "tcp:[{}]:{}{link}", tcp.host, tcp.port)
+                    write!(f, "tcp:[{}]:{}", tcp.host, tcp.port)?;
                 } else {
-                    write!(f, "tcp:{}:{}{link}", tcp.host, tcp.port)
+                    write!(f, "tcp:{}:{}", tcp.host, tcp.port)?;
                 }
+                let options = [
+                    (tcp.link == Link::Cobs).then(|| "link=cobs".to_owned()),
+                    tcp.token_file.as_ref().map(|file| format!("token-file={}", file.display())),
+                ];
+                for (place, option) in options.into_iter().flatten().enumerate() {
+                    write!(f, "{}{option}", if place == 0 { '?' } else { '&' })?;
+                }
+                Ok(())
             }
             Self::Http(url) => f.write_str(url),
             Self::Sim => f.write_str("sim"),
@@ -374,7 +390,7 @@ mod tests {
 
     #[test]
     fn targets() {
-        let tcp = |host: &str, port, link| Target::Tcp(Tcp { host: host.into(), port, link });
+        let tcp = |host: &str, port, link| Target::Tcp(Tcp { host: host.into(), port, link, token_file: None });
         let table = [
             ("sim", Target::Sim),
             ("exec:ext", exec("ext", &[])),
@@ -399,6 +415,15 @@ mod tests {
             ),
             ("tcp:localhost:7000", tcp("localhost", 7000, Link::Lines)),
             ("tcp://10.0.0.1:1?link=cobs", tcp("10.0.0.1", 1, Link::Cobs)),
+            (
+                "tcp:rig:7000?token-file=/etc/rig/token",
+                Target::Tcp(Tcp {
+                    host: "rig".into(),
+                    port: 7000,
+                    link: Link::Lines,
+                    token_file: Some("/etc/rig/token".into()),
+                }),
+            ),
             ("tcp:[::1]:7000", tcp("::1", 7000, Link::Lines)),
             ("http://localhost/x", Target::Http("http://localhost/x".into())),
         ];
@@ -462,7 +487,7 @@ mod tests {
             ("tcp:localhost:0", "is no address"),
             ("tcp::7000", "is no address"),
             ("tcp:::1:7000", "is no address"),
-            ("tcp:localhost:7?baud=1", "no option `baud` here; there are: link"),
+            ("tcp:localhost:7?baud=1", "no option `baud` here; there are: link, token-file"),
         ];
         for (text, error) in table {
             let found = text.parse::<Target>().unwrap_err().to_string();

@@ -510,3 +510,78 @@ fn failures_are_200() {
     let server = Running::start(Options::amplifier().check_requires(false));
     assert_eq!(server.post("/invoke", r#"{"op":"fail","args":[]}"#).0, 200);
 }
+
+#[test]
+fn g_03_a_call_whose_client_is_gone_is_not_begun() {
+    let server = Running::start(Options::amplifier());
+    thread::scope(|scope| {
+        let slow = scope.spawn(|| server.post("/invoke", r#"{"op":"slow","args":{"ms":1500}}"#));
+        while server.calls.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+        // As `curl -m 0.5` does: the connection is closed, and all of it.
+        for _ in 0..10 {
+            let mut gone = server.connect();
+            gone.write_all(post("/invoke", "", r#"{"op":"slow","args":{"ms":2000}}"#).as_bytes()).unwrap();
+            thread::sleep(Duration::from_millis(20));
+        }
+        // One that closed its sending half only waits for its answer.
+        let mut half = server.connect();
+        half.write_all(post("/invoke", "", GREET).as_bytes()).unwrap();
+        if cfg!(target_os = "linux") {
+            half.shutdown(Shutdown::Write).unwrap();
+        }
+        assert_eq!(answer(&read_all(&mut half)), (200, GREETED.to_owned()));
+        assert_eq!(slow.join().unwrap().0, 200);
+    });
+    assert_eq!(server.calls.load(Ordering::SeqCst), 2);
+    server.stop().unwrap();
+}
+
+/// Each request has exactly one answer, whatever the engine makes of it: what is itself an answer, and a refusal that does not fit.
+#[test]
+fn g_15_no_request_wedges_the_server() {
+    let server = Running::start(Options::amplifier());
+    for body in
+        [r#"{"ok":true,"result":{}}"#, r#"{"ok":false,"error":{"code":"oom","message":"m"}}"#, "[]", "1", "null", "{}"]
+    {
+        let (status, text) = server.post("/invoke", body);
+        assert!(status == 200 && text.starts_with(r#"{"ok":false,"#), "{body}: {text}");
+        assert_eq!(server.post("/invoke", GREET), (200, GREETED.to_owned()), "after {body}");
+    }
+    server.stop().unwrap();
+    let server = Running::start(Options::namel3ss().reply_limit(600));
+    let source = "\\u0001".repeat(64);
+    let blocked = format!(
+        r#"{{"protocol_version":1,"tool_name":"greet","payload":{{}},"capability_context":{{"guarantees":{{"no_subprocess":true}},"sources":{{"no_subprocess":"{source}"}}}}}}"#
+    );
+    for body in [blocked.as_str(), r#"{"ok":true,"protocol_version":1,"result":{}}"#, "{}", "[]"] {
+        let (status, text) = server.post("/tools", body);
+        assert!(status == 200 && text.starts_with(r#"{"ok":false,"#), "{body}: {text}");
+        let called = server.post("/tools", r#"{"protocol_version":1,"tool_name":"greet","payload":{"name":"Ada"}}"#);
+        assert!(called.1.contains("Hello Ada"), "{called:?}");
+    }
+    server.stop().unwrap();
+}
+
+#[test]
+fn g_15_refusals_for_namel3ss_have_the_protocols_version() {
+    let server = Running::start(Options::namel3ss().token(Token::new("s3cret").unwrap()));
+    let authorized = "Authorization: Bearer s3cret\r\n";
+    for (status, text) in [
+        (401, post("/tools", "", "{}")),
+        (404, post("/other", authorized, "{}")),
+        (405, post("/tools", authorized, "{}").replace("POST", "PUT")),
+        (400, post("/tools", authorized, "{")),
+        (400, post("/tools", authorized, "")),
+        (403, post("/tools", &format!("{authorized}Origin: http://evil.example\r\n"), "{}")),
+        (415, post("/tools", &format!("{authorized}Content-Encoding: gzip\r\n"), "{}")),
+        (200, post("/capabilities/handshake", authorized, "{}")),
+    ] {
+        let (found, body) = answer(&server.send(&[(0, &text)]));
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((found, &body["ok"], &body["protocol_version"]), (status, &false.into(), &1.into()), "{body}");
+        assert!(body["error"]["type"].is_string() && body["error"]["message"].is_string(), "{body}");
+    }
+    server.stop().unwrap();
+}

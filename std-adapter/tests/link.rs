@@ -176,3 +176,28 @@ async fn a_call_that_is_given_up_with_its_host_is_cancelled() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(*cancelled.lock().unwrap(), Some(2));
 }
+
+/// N 15: a device that answers in frames where lines are expected gets the hint that says how to talk to it.
+#[test]
+fn n_15_frames_where_lines_are_expected_are_recognised() {
+    let hint_of = |answer: Vec<u8>| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = format!("tcp:{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.write_all(&answer);
+                let _ = stream.read_to_end(&mut Vec::new());
+            }
+        });
+        let mut options = Options::default();
+        options.start_timeout = Duration::from_secs(2);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let error = runtime.block_on(async { Host::connect(&target.parse().unwrap(), options).await.unwrap_err() });
+        error.to_string()
+    };
+    let hello = [vec![0], frame(Kind::Hello, 7, b"")].concat();
+    assert!(hint_of(hello).contains("add the option ?link=cobs"), "a frame");
+    assert!(hint_of(b"\xFF\x13\x00\x80\x00".to_vec()).contains("?baud="), "noise");
+    assert!(hint_of(b"content-length: 20\r\n\r\n".to_vec()).contains("Content-Length headers"), "headers");
+    assert!(!hint_of(b"boot v1.2\n".to_vec()).contains("link"), "text");
+}

@@ -363,7 +363,7 @@ fn commands() {
     let log = "{\"id\":\"1\",\"ts\":1,\"event\":\"session:start\",\"component\":\"k\",\"session_id\":\"s\",\"data\":{\"plan\":{}}}\n{\"id\":\"2\",\"ts\":2,\"event\":\"module:invoke\",\"component\":\"k\",\"module\":\"rig\"}\n";
     let (code, text, _) = run(&["events", "-"], log);
     assert!(code == 0 && text.lines().count() == 2 && text.starts_with("1 session:start k session_id=s"), "{text}");
-    let (code, text, _) = run(&["events", "-", "--event", "module:*", "--json"], log);
+    let (code, text, _) = run(&["events", "-", "--event", "module:*", "--json-lines"], log);
     assert!(code == 0 && log.ends_with(&text), "{text}");
     let (code, _, faults) = run(&["events", "-", "--taxonomy", "--check"], log);
     assert!(code == 1 && faults.contains("line 2: data.op: required in module:invoke, but missing"), "{faults}");

@@ -130,8 +130,13 @@ fn fc_11_large_requests_are_taken() {
 fn fc_11_lines_that_the_host_cannot_read_are_warned_about() {
     // {"jsonrpc":"2.0","id":1,"result":{"success":true,"message":""}}
     const FRAME: usize = 63;
+    let permissive = || {
+        let mut command = extension();
+        command.env("REPLY_LIMIT", "8388608");
+        command
+    };
     for (length, warnings) in [(65_535, 0), (65_536, 1), (70 * 1024, 1), (5 << 20, 1)] {
-        let ended = run(execute(1, "big", json!({"size": length - FRAME})));
+        let ended = run_with(permissive(), execute(1, "big", json!({"size": length - FRAME})));
         assert_eq!(ended.stdout.len(), length + 1);
         assert_eq!(ended.summary(), ["1 ok"]);
         assert_eq!(ended.stderr.lines().count(), warnings, "{}", ended.stderr);
@@ -139,8 +144,52 @@ fn fc_11_lines_that_the_host_cannot_read_are_warned_about() {
             assert!(ended.stderr.contains(&length.to_string()) && ended.stderr.contains("65535"), "{}", ended.stderr);
         }
     }
-    let ended = run(execute(1, "big", json!({"size": 70_000, "log": 70_000})));
+    let ended = run_with(permissive(), execute(1, "big", json!({"size": 70_000, "log": 70_000})));
     assert_eq!(ended.stderr.lines().count(), 2, "once a line");
+}
+
+/// The real host stops reading for good at a line of more than 65,535 bytes: by default none is sent.
+#[test]
+fn o_01_no_line_that_the_host_cannot_read_is_sent() {
+    // {"jsonrpc":"2.0","id":1,"result":{"success":true,"message":""}}
+    const FRAME: usize = 63;
+    for (length, fits) in [(65_534, true), (65_535, true), (65_536, false), (5 << 20, false)] {
+        let ended = run(execute(1, "big", json!({"size": length - FRAME})));
+        assert_eq!(ended.stderr, "");
+        if fits {
+            assert_eq!((ended.stdout.len(), ended.summary()), (length + 1, vec!["1 ok".to_owned()]));
+        } else {
+            assert_eq!(ended.summary(), ["1 -32603"]);
+            let text = ended.replies()[0]["error"]["message"].as_str().unwrap().to_owned();
+            assert!(text.contains(&length.to_string()) && text.contains("65535"), "{text}");
+        }
+    }
+    for log in [65_400, 65_536, 70_000, 1_500_000, 3_000_000] {
+        let ended = run(execute(1, "big", json!({"size": 1, "log": log})));
+        let lines: Vec<_> = ended.stdout.lines().collect();
+        assert_eq!(lines.len(), 2, "{log}");
+        assert!(lines.iter().all(|line| line.len() <= 65_535), "{log}");
+        let json = parse(lines[0]);
+        let message = json["params"]["message"].as_str().unwrap();
+        assert_eq!(message.contains("(shortened: the log line had "), log > 65_470, "{log}");
+        assert!(message.len() > 65_000);
+    }
+    // A batch is one line too, and the manifest says the limit.
+    let batch =
+        format!("[{},{}]", execute(1, "big", json!({"size": 40_000})), execute(2, "big", json!({"size": 40_000})));
+    let ended = run(format!("{batch}\n{INITIALIZE}\n"));
+    assert!(ended.stdout.lines().all(|line| line.len() <= 65_535));
+    let replies = parse(ended.stdout.lines().next().unwrap());
+    assert_eq!((&replies[0]["result"]["success"], &replies[1]["error"]["code"]), (&json!(true), &json!(-32603)));
+    assert_eq!(parse(ended.stdout.lines().nth(1).unwrap())["result"]["limits"]["reply"], 65_535);
+    // The other protocols have no such limit.
+    for line in [
+        json!({"op": "big", "args": {"size": 1 << 20}}),
+        json!({"protocol_version": 1, "tool": "big", "payload": {"size": 1 << 20}}),
+    ] {
+        let ended = run(line.to_string());
+        assert!(ended.stdout.len() > 1 << 20, "{}", ended.stdout);
+    }
 }
 
 #[test]
@@ -556,12 +605,20 @@ fn a_panic_anywhere_exits_with_101_and_whole_lines() {
         assert_eq!(ended.summary()[0], "log about to panic", "{place}");
         assert!(ended.stdout.ends_with('\n'), "{place}");
         assert!(!place.is_empty() || ended.stderr.contains("safe state"), "{}", ended.stderr);
+        if place.is_empty() {
+            // O 3: the call is answered before the process ends.
+            assert_eq!(ended.summary(), ["log about to panic", "1 -32603"]);
+            let text = ended.replies()[0]["error"]["message"].as_str().unwrap().to_owned();
+            assert_eq!(text, "the operation panicked: boom");
+        }
     }
 }
 
 #[test]
 fn a_panic_does_not_cut_a_long_line_that_its_reader_takes_slowly() {
-    let mut child = extension().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut command = extension();
+    command.env("REPLY_LIMIT", "8388608");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     writeln!(input, "{}", execute(1, "panic", json!({"place": "later"}))).unwrap();
     writeln!(input, "{}", execute(2, "big", json!({"size": 3 << 20}))).unwrap();

@@ -1,6 +1,6 @@
 // Runs an RP2040 image with its USB serial port, UART0 and the board under test.
 //
-//   npm ci && node emulator.mjs IMAGE [--usb-port N] [--uart-port N] [--control-port N] [--dtr connect|manual] [--fast] [--quiet] [--until-eof]
+//   npm ci && node emulator.mjs IMAGE [OPTIONS]   (--help lists them)
 //
 // IMAGE is the ELF that cargo makes, a UF2, or a raw image from flash offset 0. Each port is a TCP port of 127.0.0.1; 0 or none is
 // any. When the device is enumerated, one JSON line on stdout tells the ports and the USB identity. `nc 127.0.0.1 PORT`
@@ -9,7 +9,6 @@ import net from 'node:net';
 import readline from 'node:readline';
 import { parseArgs } from 'node:util';
 import { readImage } from './image.mjs';
-import { Machine } from './machine.mjs';
 
 const MS = 1e6;
 const ENUMERATION_LIMIT_MS = 30000;
@@ -18,22 +17,17 @@ const OUTGOING = 16 * 1024;
 /** How long a closing port waits for the device to take what was sent, as Linux' closing_wait does (30 s there). */
 const CLOSING_WAIT_MS = 200;
 
-const { values: options, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    'usb-port': { type: 'string', default: '0' },
-    'uart-port': { type: 'string', default: '0' },
-    'control-port': { type: 'string', default: '0' },
-    dtr: { type: 'string', default: 'connect' },
-    fast: { type: 'boolean', default: false },
-    quiet: { type: 'boolean', default: false },
-    'until-eof': { type: 'boolean', default: false },
-  },
-});
-if (positionals.length !== 1 || !['connect', 'manual'].includes(options.dtr)) {
-  console.error('usage: node emulator.mjs IMAGE [--usb-port N] [--uart-port N] [--control-port N] [--dtr connect|manual] [--fast] [--quiet] [--until-eof]');
-  process.exit(2);
-}
+const USAGE = `usage: node emulator.mjs IMAGE [OPTIONS]
+  --usb-port N       TCP port of 127.0.0.1 for USB; 0: any [default: 0]
+  --uart-port N      the same for UART0
+  --control-port N   the same for commands
+  --dtr MODE         connect: DTR follows the connection to the USB port; manual: only the control port sets it [default: connect]
+  --fast             skip idle time
+  --quiet            print nothing about resets and faults
+  --until-eof        end at the end of standard input
+  --help             print this text`;
+const { values: options, positionals } = readArguments();
+
 // For tests: the emulator ends with the process that started it.
 if (options['until-eof']) process.stdin.on('end', () => process.exit(0)).resume();
 const log = options.quiet ? () => {} : (text) => console.error(`emulator: ${text}`);
@@ -47,6 +41,13 @@ let uartSocket = null;
 /** The host's wish, by the control port; the port is read when this and an open port agree. */
 let reading = true;
 
+/** The last that the cable did: pulled. A device that resets is away for a moment, too, but its cable stays. */
+let unplugged = false;
+
+// Imported here: it needs the npm package, which the help text does not.
+const { Machine } = await import('./machine.mjs').catch((error) =>
+  fail(error.code === 'ERR_MODULE_NOT_FOUND' ? 'its npm package is not installed: run npm ci in tests/emulator' : error.stack),
+);
 const machine = new Machine(image(positionals[0]), {
   fast: options.fast,
   log,
@@ -75,7 +76,7 @@ const usbServer = net.createServer({ pauseOnConnect: true }, async (socket) => {
   // A serial port has one user; who comes while the last one leaves waits.
   const deadline = performance.now() + 500;
   while (usbSocket && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
-  if (usbSocket) return socket.destroy();
+  if (usbSocket || unplugged) return socket.destroy();
   usbSocket = socket;
   socket.setNoDelay(true);
   socket.on('data', (bytes) => {
@@ -146,6 +147,7 @@ const commands = {
     await machine.usb.setDtr(Boolean(value));
   },
   async 'bus-reset'() {
+    unplugged = false;
     enumeration = pending();
     machine.usb.reset();
     await reopen();
@@ -157,8 +159,10 @@ const commands = {
     machine.usb.resume();
   },
   async unplug() {
-    usbSocket?.pause();
+    unplugged = true;
     machine.usb.unplug();
+    // As an operating system does: who has the port open gets what has arrived, then its end.
+    usbSocket?.destroySoon();
   },
   plug: () => commands['bus-reset'](),
   async reading({ value }) {
@@ -259,6 +263,39 @@ const limit = setTimeout(
 await enumeration.promise.catch((error) => fail(error.message));
 clearTimeout(limit);
 console.log(JSON.stringify({ usb_port, uart_port, control_port, usb: machine.usb.identity }));
+
+function readArguments() {
+  let given;
+  try {
+    given = parseArgs({
+      allowPositionals: true,
+      options: {
+        'usb-port': { type: 'string', default: '0' },
+        'uart-port': { type: 'string', default: '0' },
+        'control-port': { type: 'string', default: '0' },
+        dtr: { type: 'string', default: 'connect' },
+        fast: { type: 'boolean', default: false },
+        quiet: { type: 'boolean', default: false },
+        'until-eof': { type: 'boolean', default: false },
+        help: { type: 'boolean', default: false },
+      },
+    });
+    if (given.values.help) {
+      console.log(USAGE);
+      process.exit(0);
+    }
+    if (given.positionals.length !== 1) throw new Error('give one image');
+    if (!['connect', 'manual'].includes(given.values.dtr)) throw new Error('--dtr is connect or manual');
+    for (const name of ['usb-port', 'uart-port', 'control-port']) {
+      const port = Number(given.values[name]);
+      if (!Number.isInteger(port) || port < 0 || port > 65535) throw new Error(`--${name} is a number from 0 to 65535`);
+    }
+  } catch (error) {
+    console.error(`emulator: ${error.message}\n${USAGE}`);
+    process.exit(2);
+  }
+  return given;
+}
 
 function image(path) {
   try {

@@ -1,10 +1,11 @@
 //! An RP2040 image in the emulator of `tests/emulator`, as a child process.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, Once, OnceLock};
 use std::time::Duration;
 use std::{env, fmt};
 
@@ -43,9 +44,7 @@ impl Emulator {
     /// # Errors
     /// Something that the emulator needs is missing, or the image does not enumerate.
     pub fn of(image: &Path, options: &[String]) -> Result<Self, String> {
-        if !image.is_file() {
-            return Err(format!("no image {}", image.display()));
-        }
+        is_image(image)?;
         Self::spawn(&node()?, image, options)
     }
 
@@ -54,8 +53,9 @@ impl Emulator {
             Ok(found) => found,
             Err(missing) => {
                 assert!(env::var_os("RIGLINE_REQUIRE_EMULATOR").is_none(), "{missing}");
-                // Not eprintln!, which the test harness keeps to itself when a test passes.
-                let _ = writeln!(std::io::stderr(), "skipped: {missing}");
+                // Once a program: dozens of tests skip for the same reason. Not eprintln!, which the test harness captures.
+                SKIPPED
+                    .call_once(|| drop(writeln!(std::io::stderr(), "skipped, the emulated board's tests: {missing}")));
                 return None;
             }
         };
@@ -216,23 +216,79 @@ fn connect(to: &Value) -> TcpStream {
     stream
 }
 
-/// Makes what the emulator needs and is not there yet: its npm package, and the firmware's image of this name.
+static SKIPPED: Once = Once::new();
+
+/// The firmware's images, each with the alias of cargo that builds it.
+pub const IMAGES: &[(&str, &str)] = &[
+    ("rig", "firmware"),
+    ("rig-bench", "firmware-bench"),
+    ("rig-blocking", "firmware-blocking"),
+    ("engine", "firmware-bench"),
+    ("echo", "firmware-bench"),
+    ("echo-bare", "firmware-bench"),
+    ("probe", "firmware-bench"),
+    ("cycles", "firmware-bench"),
+];
+
+/// The image that a user means: one of [`IMAGES`] by its name, built if it is missing, or a path. Installs the emulator's npm
+/// package if it is missing. What is wrong with the name is said before anything is built.
 ///
 /// # Errors
-/// It cannot be made.
-pub fn prepare(name: &str) -> Result<(), String> {
-    let make = |command: &str, arguments: &[&str], folder: PathBuf| {
-        eprintln!("{command} {}", arguments.join(" "));
-        let made = Command::new(command).args(arguments).current_dir(folder).status();
-        if made.is_ok_and(|status| status.success()) { Ok(()) } else { Err(format!("{command} failed")) }
+/// There is no such image, Node is missing, or something cannot be installed or built.
+pub fn prepare(name: &str) -> Result<PathBuf, String> {
+    let alias = IMAGES.iter().find(|(image, _)| *image == name).map(|(_, alias)| *alias);
+    let image = match alias {
+        Some(_) => firmware_directory().join(name),
+        None => {
+            let path = PathBuf::from(name);
+            if !name.contains('/') && !path.exists() {
+                let names: Vec<&str> = IMAGES.iter().map(|(name, _)| *name).collect();
+                return Err(format!("no image {name}: give the path of an image, or one of {}", names.join(", ")));
+            }
+            is_image(&path)?;
+            path
+        }
     };
-    if !has_package() {
-        make("npm", &["ci", "--no-audit", "--no-fund"], directory())?;
+    node()?;
+    install_package()?;
+    if let Some(alias) = alias.filter(|_| !image.is_file()) {
+        eprintln!("emulator: cargo {alias}");
+        let built = Command::new("cargo").arg(alias).current_dir(root()).status();
+        if !built.is_ok_and(|status| status.success()) {
+            return Err(format!("cargo {alias} failed"));
+        }
     }
-    if !firmware_directory().join(name).is_file() {
-        make("cargo", &[if name == "rig" { "firmware" } else { "firmware-bench" }], root())?;
+    Ok(image)
+}
+
+fn is_image(path: &Path) -> Result<(), String> {
+    match path.metadata() {
+        Ok(found) if found.is_dir() => Err(format!("{} is a folder, not an image", path.display())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("no image {}: {error}", path.display())),
     }
-    Ok(())
+}
+
+/// Installs the emulator's npm package, unless it is there. Of several programs one does it, and the others wait.
+fn install_package() -> Result<(), String> {
+    if has_package() {
+        return Ok(());
+    }
+    let list = File::open(directory().join("package.json")).and_then(|list| list.lock().map(|()| list));
+    let _locked = list.map_err(|error| format!("tests/emulator/package.json: {error}"))?;
+    if has_package() {
+        return Ok(());
+    }
+    let _ = writeln!(std::io::stderr(), "emulator: npm ci in tests/emulator, once");
+    let npm = env::var_os("RIGLINE_NPM").unwrap_or_else(|| "npm".into());
+    let mut command = Command::new(npm);
+    command.args(["ci", "--no-audit", "--no-fund", "--silent"]).current_dir(directory());
+    let installed = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+    match installed {
+        Ok(status) if status.success() && has_package() => Ok(()),
+        Ok(status) => Err(format!("npm ci in tests/emulator failed: {status}")),
+        Err(error) => Err(format!("the emulator needs npm to install its package in tests/emulator: {error}")),
+    }
 }
 
 fn node() -> Result<PathBuf, String> {
@@ -250,13 +306,12 @@ fn has_package() -> bool {
 /// Node and the image, or what is missing.
 fn requirements(name: &str) -> Result<(PathBuf, PathBuf), String> {
     let node = node()?;
-    if !has_package() {
-        return Err("the emulator needs its npm package: npm ci in tests/emulator".into());
-    }
     let image = firmware_directory().join(name);
     if !image.is_file() {
-        return Err(format!("no image {name}: run cargo firmware-bench, or set RIGLINE_FIRMWARE_DIR"));
+        return Err("no image of the firmware: run cargo firmware-bench, or set RIGLINE_FIRMWARE_DIR".into());
     }
+    static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
+    INSTALLED.get_or_init(install_package).clone()?;
     Ok((node, image))
 }
 

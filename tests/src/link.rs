@@ -158,6 +158,28 @@ impl LinkHost {
     }
 }
 
+/// Whether a device answers a hello on this wire in time.
+pub fn is_spoken_on(mut stream: TcpStream, limit: Duration) -> bool {
+    let hello = [&[0], frame(Kind::Hello, 1, b"").as_slice()].concat();
+    if stream.write_all(&hello).is_err() {
+        return false;
+    }
+    let mut collector = Collector::new(Box::leak(vec![0; 512].into_boxed_slice()));
+    let end = Instant::now() + limit;
+    let mut bytes = [0; 64];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+            return false;
+        }
+        let Ok(count @ 1..) = stream.read(&mut bytes) else { return false };
+        let is_hello = |byte| matches!(collector.push(byte), Some(Collected::Frame(Frame { kind: Kind::Hello, .. })));
+        if bytes[..count].iter().copied().any(is_hello) {
+            return true;
+        }
+    }
+}
+
 /// A frame's bytes.
 ///
 /// # Panics

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -16,10 +17,14 @@ use rustix::termios::{OptionalActions, QueueSelector};
 /// A pty with a serial port behind it. It ends when it is dropped, and so does its path.
 ///
 /// Opening the path connects to the port, which raises DTR; when the last program closes it, the connection ends, and DTR
-/// drops. (A pty has no modem lines of its own.) It is raw and does not echo, until somebody sets it otherwise.
+/// drops. (A pty has no modem lines.) It is raw and does not echo, until a program changes that.
+///
+/// When the port's side ends the connection, as it does when the board is unplugged, the pty is hung up: a program that has
+/// the path open reads its end. After it has closed it, the path is there again. Linux gives a new pty the lowest number that
+/// is free, so the path is the same unless another program was faster; then the new path is printed on standard error.
 #[derive(Debug)]
 pub struct Pty {
-    path: String,
+    path: Arc<Mutex<String>>,
     ended: Arc<AtomicBool>,
     pump: Option<JoinHandle<()>>,
 }
@@ -35,16 +40,9 @@ impl Pty {
     /// # Errors
     /// The system has no pty left.
     pub fn in_front_of(port: u16) -> io::Result<Self> {
-        let pty = rustix_openpty::openpty(None, None)?;
-        let path = rustix::pty::ptsname(&pty.controller, Vec::new())?.into_string().map_err(io::Error::other)?;
-        let mut settings = rustix::termios::tcgetattr(&pty.user)?;
-        settings.make_raw();
-        rustix::termios::tcsetattr(&pty.user, OptionalActions::Now, &settings)?;
-        // From now on it is hung up while nobody has it open.
-        drop(pty.user);
-        rustix::io::ioctl_fionbio(&pty.controller, true)?;
-        let (controller, ended) = (File::from(pty.controller), Arc::new(AtomicBool::new(false)));
-        let is_over = Arc::clone(&ended);
+        let (mut controller, first) = raw()?;
+        let (path, ended) = (Arc::new(Mutex::new(first)), Arc::new(AtomicBool::new(false)));
+        let (is_over, shown) = (Arc::clone(&ended), Arc::clone(&path));
         let pump = thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 if is_hung_up(&controller) {
@@ -52,13 +50,30 @@ impl Pty {
                     continue;
                 }
                 match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-                    // Ends when the path is closed, or the connection is: then it is opened again.
+                    // Ends when the path is closed, or the connection is.
                     Ok(board) => drop(pump(&controller, board, &is_over)),
-                    Err(_) => thread::sleep(ATTENTION),
+                    Err(_) => {
+                        thread::sleep(ATTENTION);
+                        continue;
+                    }
                 }
                 if is_hung_up(&controller) {
-                    // Nobody is to find what the last one did not read.
+                    // The next program must not find what the last one did not read.
                     let _ = rustix::termios::tcflush(&controller, QueueSelector::IOFlush);
+                    continue;
+                }
+                drop(controller);
+                let old = shown.lock().map_or_else(|_| String::new(), |path| path.clone());
+                while Path::new(&old).exists() && !is_over.load(Ordering::Relaxed) {
+                    thread::sleep(ATTENTION);
+                }
+                let Ok((new, path)) = raw() else { return };
+                controller = new;
+                if path != old {
+                    eprintln!("{old} is now {path}");
+                }
+                if let Ok(mut shown) = shown.lock() {
+                    *shown = path;
                 }
             }
         });
@@ -66,8 +81,11 @@ impl Pty {
     }
 
     /// What to open.
-    pub fn path(&self) -> &str {
-        &self.path
+    ///
+    /// # Panics
+    /// Never: no code panics while it holds the lock.
+    pub fn path(&self) -> String {
+        self.path.lock().expect("nothing panics while it holds this").clone()
     }
 }
 
@@ -78,6 +96,19 @@ impl Drop for Pty {
             let _ = pump.join();
         }
     }
+}
+
+/// A raw pty that no program has open, and its path.
+fn raw() -> io::Result<(File, String)> {
+    let pty = rustix_openpty::openpty(None, None)?;
+    let path = rustix::pty::ptsname(&pty.controller, Vec::new())?.into_string().map_err(io::Error::other)?;
+    let mut settings = rustix::termios::tcgetattr(&pty.user)?;
+    settings.make_raw();
+    rustix::termios::tcsetattr(&pty.user, OptionalActions::Now, &settings)?;
+    // From now on it is hung up while no program has it open.
+    drop(pty.user);
+    rustix::io::ioctl_fionbio(&pty.controller, true)?;
+    Ok((File::from(pty.controller), path))
 }
 
 fn is_hung_up(controller: &File) -> bool {

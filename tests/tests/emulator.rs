@@ -203,9 +203,19 @@ fn the_port_comes_back_after_bus_resets_suspends_and_replugs() {
             emulator.control(&json!({"cmd": command}));
             emulator.control(&json!({"cmd": "sleep", "ms": 5}));
         }
+        if commands.contains(&"unplug") {
+            assert_ended(&mut port);
+            port = emulator.usb();
+        }
         assert_echo(&mut port, b"whole\n");
     }
     assert_silent(&mut port);
+}
+
+#[track_caller]
+fn assert_ended(port: &mut TcpStream) {
+    let mut rest = Vec::new();
+    port.read_to_end(&mut rest).expect("the open port ends when the cable is pulled");
 }
 
 #[test]

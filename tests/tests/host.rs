@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rigline_tests::emulator::{Emulator, firmware_directory};
+use rigline_tests::emulator::{Emulator, IMAGES, PATIENCE, firmware_directory};
 use rigline_tests::pty::Pty;
 use rigline_tests::session::rigline;
+use serde_json::json;
 
 fn run(arguments: &[&str]) -> Output {
     // The emulator is slower than a board.
@@ -104,4 +105,77 @@ fn a_pty_is_opened_and_closed_as_a_serial_port() {
         BufReader::new(&port).read_line(&mut line).unwrap();
         assert_eq!(line, "{\"status\":\"ok\"}\n");
     }
+}
+
+/// Pulling the cable ends what has the port open, so that a call in flight is not waited for; after plugging in, the path is back.
+#[test]
+fn n_04_an_unplugged_board_ends_the_call_in_flight() {
+    let Some(emulator) = Emulator::start("rig") else { return };
+    let pty = Pty::in_front_of(emulator.usb_port()).unwrap();
+    let begun = Instant::now();
+    let target = format!("serial:{}", pty.path());
+    let mut command = Command::new(rigline());
+    command.args(["call", &target, "wait-for", "channel=AUX", "min=1", "max=2", "within_ms=60000"]);
+    let call = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while emulator.stats()["dtr"] != true {
+        assert!(begun.elapsed() < PATIENCE, "the port is not opened");
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(Duration::from_millis(500));
+    emulator.control(&json!({"cmd": "unplug"}));
+    let ended = call.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    emulator.control(&json!({"cmd": "plug"}));
+    passes(&["call", &format!("serial:{}", pty.path()), "self-test"], &["all 6 checks passed"]);
+}
+
+#[test]
+fn n_04_help_needs_neither_node_nor_an_image() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_emulator"));
+    let shown = command
+        .arg("--help")
+        .env("RIGLINE_NODE", "/no/such/node")
+        .env("RIGLINE_FIRMWARE_DIR", "/no/such")
+        .output()
+        .unwrap();
+    assert!(shown.status.success(), "{shown:?}");
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("usage: cargo emulator"), "{shown:?}");
+}
+
+/// Each is refused before anything is installed or built: neither Node nor a folder of images is there.
+#[test]
+fn n_04_a_wrong_image_or_option_is_named_before_anything_is_built() {
+    for (arguments, code, text) in [
+        (&["no-such-image"][..], 1, "no image no-such-image: give the path of an image, or one of rig, rig-bench"),
+        (&["./no-such-image"], 1, "no image ./no-such-image: No such file"),
+        (&["/"], 1, "/ is a folder, not an image"),
+        (&["rig", "--slow"], 2, "unknown option --slow"),
+        (&["rig", "echo"], 2, "give one image, not both rig and echo"),
+        (&["--usb-port"], 2, "--usb-port needs a value"),
+        (&["rig"], 1, "the emulator needs Node.js"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_emulator"));
+        let refused = command
+            .args(arguments)
+            .env("RIGLINE_NODE", "/no/such/node")
+            .env("RIGLINE_FIRMWARE_DIR", "/no/such")
+            .output()
+            .unwrap();
+        assert_eq!(refused.status.code(), Some(code), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(text), "{arguments:?}: {refused:?}");
+    }
+}
+
+/// The names that `cargo emulator` knows are those of the firmware's programs.
+#[test]
+fn n_04_every_image_of_the_firmware_can_be_named() {
+    let manifest = include_str!("../../firmware-example/Cargo.toml");
+    let names = manifest.split("[[bin]]").skip(1).map(|part| part.split('"').nth(1).unwrap());
+    let known: Vec<&str> = IMAGES.iter().map(|(name, _)| *name).collect();
+    let mut names: Vec<&str> = names.collect();
+    let mut sorted = known.clone();
+    names.sort_unstable();
+    sorted.sort_unstable();
+    assert_eq!(sorted, names);
 }

@@ -403,6 +403,9 @@ fn the_rig_comes_back_from_resets_suspends_and_replugs_in_mid_call() {
             sleep(&emulator, 15);
         }
         assert!(millivolts(&emulator, "3v3") < 100, "the safe state of a lost session");
+        if commands.contains(&"unplug") {
+            port = emulator.usb();
+        }
         // What was on its way to this computer before the loss arrives, whole or not; then the answer.
         send(&mut port, INITIALIZE);
         while !String::from_utf8_lossy(&read_line(&mut port)).contains(r#""name":"rig""#) {}

@@ -84,7 +84,7 @@ impl Descriptor {
     /// ```
     /// use rigline_std::amplifier::Descriptor;
     /// let fault = Descriptor::parse(r#"{"name":"rig","kind":"robot","transport":{"type":"stdio"},"capabilities":[]}"#);
-    /// assert!(fault.unwrap_err().to_string().starts_with("/kind: "));
+    /// assert!(fault.unwrap_err().to_string().starts_with("kind: "));
     /// ```
     pub fn parse(text: &str) -> Result<Self, DescriptorError> {
         // RFC 8259 §8.1: a byte order mark may be passed over.
@@ -99,7 +99,7 @@ impl Descriptor {
         if !faults.is_empty() {
             let text = |fault: &jsonschema::ValidationError<'_>| match fault.instance_path().as_str() {
                 "" => fault.to_string(),
-                path => format!("{path}: {fault}"),
+                path => format!("{}: {fault}", path.trim_start_matches('/').replace('/', ".")),
             };
             return Err(DescriptorError::Schema(faults.iter().map(text).collect()));
         }
@@ -144,16 +144,16 @@ mod tests {
         for (text, start) in [
             ("[]", "[] is not"),
             (r#"{"name":"m"}"#, "\"kind\" is a required"),
-            (r#"{"name":1,"kind":"tool","transport":{"type":"stdio"},"capabilities":[]}"#, "/name: "),
-            (r#"{"name":"m","kind":"Tool","transport":{"type":"stdio"},"capabilities":[]}"#, "/kind: "),
-            (r#"{"name":"m","kind":"tool","transport":{"type":"grpc"},"capabilities":[]}"#, "/transport/type: "),
-            (r#"{"name":"m","kind":"tool","transport":{},"capabilities":[]}"#, "/transport: "),
+            (r#"{"name":1,"kind":"tool","transport":{"type":"stdio"},"capabilities":[]}"#, "name: "),
+            (r#"{"name":"m","kind":"Tool","transport":{"type":"stdio"},"capabilities":[]}"#, "kind: "),
+            (r#"{"name":"m","kind":"tool","transport":{"type":"grpc"},"capabilities":[]}"#, "transport.type: "),
+            (r#"{"name":"m","kind":"tool","transport":{},"capabilities":[]}"#, "transport: "),
             (
                 r#"{"name":"m","kind":"tool","transport":{"type":"stdio","command":"rig"},"capabilities":[]}"#,
-                "/transport/command: ",
+                "transport.command: ",
             ),
-            (r#"{"name":"m","kind":"tool","transport":{"type":"stdio"},"capabilities":[1]}"#, "/capabilities/0: "),
-            (r#"{"name":"m","kind":"tool","transport":{"type":"stdio"},"capabilities":[],"version":2}"#, "/version: "),
+            (r#"{"name":"m","kind":"tool","transport":{"type":"stdio"},"capabilities":[1]}"#, "capabilities.0: "),
+            (r#"{"name":"m","kind":"tool","transport":{"type":"stdio"},"capabilities":[],"version":2}"#, "version: "),
         ] {
             let Err(DescriptorError::Schema(faults)) = Descriptor::parse(text) else { panic!("{text}") };
             assert!(faults.iter().any(|fault| fault.starts_with(start)), "{text}: {faults:?}");

@@ -219,6 +219,11 @@ pub fn check_taxonomy(event: &Event<'_>, strict: bool) -> Vec<String> {
     {
         faults.push("status: expected ok or error".into());
     }
+    // §5 Plan Schema (v1), wherever an event has a plan.
+    let plan = event.data.value().and_then(|data| data.get("plan")).filter(|plan| plan.kind() != Kind::Null);
+    if let Some(plan) = plan {
+        faults.extend(super::plan::faults(plan).into_iter().map(|fault| format!("data.plan{fault}")));
+    }
     faults
 }
 
@@ -257,6 +262,25 @@ mod tests {
         let event = Event::parse(line.as_bytes()).unwrap();
         assert!(check_taxonomy(&event, true).is_empty());
         assert!(matches!(event.error, Member::Absent));
+    }
+
+    #[test]
+    fn o_10_plans_are_checked_by_their_schema() {
+        for (plan, faults) in [
+            (r#"{"goal":"x","inputs":{"a":1}}"#, &[][..]),
+            (r#"{"goal":"x"}"#, &[]),
+            ("{}", &["data.plan.goal: required, but missing"]),
+            (
+                r#"{"goal":1,"inputs":[]}"#,
+                &["data.plan.goal: expected a string", "data.plan.inputs: expected an object"],
+            ),
+            (r#""text""#, &["data.plan: expected an object"]),
+        ] {
+            let text = format!(
+                r#"{{"id":"1","ts":1,"event":"session:start","component":"c","session_id":"s","data":{{"plan":{plan}}}}}"#
+            );
+            assert_eq!(check_taxonomy(&Event::parse(text.as_bytes()).unwrap(), true), faults, "{plan}");
+        }
     }
 
     #[test]

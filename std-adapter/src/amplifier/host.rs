@@ -142,7 +142,7 @@ pub enum CallError {
 }
 
 fn shown(odd: Option<&str>) -> String {
-    odd.map(|line| format!("; it wrote {line:?}, which is no reply: that is JSON, whole and on one line"))
+    odd.map(|line| format!("; it wrote {line:?}, which is no reply to that: a reply is JSON, whole and on one line, and of the form that the operation has"))
         .unwrap_or_default()
 }
 
@@ -261,7 +261,11 @@ impl Host {
                 let bounds = Bounds { timeout: limit, limit: most };
                 let answer = http_client::post(&url, token.as_deref(), text.as_bytes().to_vec(), bounds).await;
                 match answer {
-                    Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
+                    Ok(answer) => {
+                        let answer = String::from_utf8(answer).map_err(|error| bad(error.to_string(), ""))?;
+                        // RFC 8259 §8.1: a byte order mark may be passed over.
+                        Ok(answer.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(answer))
+                    }
                     Err(HttpError::Timeout { limit }) => {
                         Err(CallError::Timeout { limit, hint: None, odd: None, stderr: String::new() })
                     }

@@ -51,8 +51,8 @@ const OWED_DESCRIPTIONS: usize = 16;
 /// The lines to a module, and how to get new ones.
 pub struct Lines {
     dialer: Box<dyn Dial>,
-    options: Options,
-    open: Option<Open>,
+    options: Arc<Options>,
+    open: Option<Box<Open>>,
     /// A request is out. If it still is when the next one comes, its caller has given it up.
     is_asked: bool,
     /// The next id.
@@ -111,12 +111,11 @@ impl Form {
     fn fits(self, reply: Json<'_>) -> bool {
         let has = |name: &str| reply.get(name).is_some();
         let is_text = |name: &str| reply.get(name).is_some_and(|value| value.kind() == Kind::String);
-        // A module that does not know an operation says so in the form of an invocation's error.
-        let is_refusal = reply.get("ok").and_then(|ok| ok.bool()) == Some(false);
+        // A module that does not know an operation of the protocol's says so in the form of an invocation's error.
         match self {
             Self::Invoke => has("ok"),
-            Self::Health => is_text("status") || is_refusal,
-            Self::Describe => is_text("name") || is_refusal,
+            Self::Health => is_text("status") || has("ok"),
+            Self::Describe => is_text("name") || has("ok"),
             Self::Any => true,
         }
     }
@@ -178,14 +177,14 @@ impl Drop for Open {
 impl Lines {
     /// Lines over what `dialer` opens.
     pub fn new(dialer: Box<dyn Dial>) -> Self {
-        let options = Options::default();
+        let options = Arc::default();
         Self { dialer, options, open: None, is_asked: false, next: 1, owed: Vec::new(), echoes: false }
     }
 
     /// The same, which waits for a port that is busy, or a device that is not there, as long as the options have it.
     #[must_use]
     pub fn with_options(self, options: &Options) -> Self {
-        Self { options: options.clone(), ..self }
+        Self { options: Arc::new(options.clone()), ..self }
     }
 
     pub(super) fn name(&self) -> String {
@@ -199,8 +198,8 @@ impl Lines {
         most: usize,
     ) -> Result<String, CallError> {
         // A program that has ended since is started anew; so is what somebody gave up.
-        let has_ended = |open: &Open| open.child.as_ref().is_some_and(|child| child.exit().is_some());
-        if self.is_asked || self.open.as_ref().is_some_and(has_ended) {
+        let child = self.open.as_ref().and_then(|open| open.child.as_ref());
+        if self.is_asked || child.is_some_and(|child| child.exit().is_some()) {
             self.end().await;
         }
         let late = |odd, stderr, hint| CallError::Timeout { limit, odd, stderr, hint };
@@ -219,9 +218,7 @@ impl Lines {
                 let is_owed = self.owed.len() > 1;
                 let others = self.open.as_ref().and_then(|open| open.control.as_ref()).map(|control| control.others());
                 let hint = others.as_deref().and_then(also_open);
-                let hint = hint.or_else(|| {
-                    is_owed.then(|| "it has not answered what it was asked before".to_owned())
-                });
+                let hint = hint.or_else(|| is_owed.then(|| "it has not answered what it was asked before".to_owned()));
                 let (odd, stderr) = match &mut self.open {
                     Some(open) => (open.odd.take(), open.stderr()),
                     None => (None, String::new()),
@@ -250,7 +247,7 @@ impl Lines {
             // Another process may have given out low ones, and not have waited.
             self.next = random() & 0x3FFF_FFFF;
         }
-        self.open = Some(Open {
+        self.open = Some(Box::new(Open {
             reader: BufReader::new(wire.reader),
             writer: wire.writer,
             control: wire.control,
@@ -263,7 +260,7 @@ impl Lines {
             old: 0,
             odd: None,
             said,
-        });
+        }));
         Ok(())
     }
 
@@ -395,10 +392,11 @@ impl Lines {
             // Somebody else's, unless ids were the caller's to make.
             return self.owed.iter().position(|owed| owed.id.is_none());
         }
+        let has_ok = reply.get("ok").is_some();
+        let fits = |owed: &Owed| owed.form.fits(reply);
+        let fits_better = |owed: &Owed| fits(owed) && !(has_ok && owed.form == Form::Describe);
         // A module that gives ids back leaves them out where it could not read the request.
         let is_refusal = reply.get("ok").and_then(|ok| ok.bool()) == Some(false);
-        let fits = |owed: &Owed| owed.form.fits(reply);
-        let fits_better = |owed: &Owed| fits(owed) && !(is_refusal && owed.form == Form::Describe);
         let at = self.owed.iter().position(fits_better).or_else(|| self.owed.iter().position(fits))?;
         let is_only = self.owed.len() == 1;
         (!self.echoes || self.owed.get(at)?.id.is_none() || is_refusal && is_only).then_some(at)
@@ -422,10 +420,14 @@ impl Lines {
     /// Gives up what is out: a program is asked to end, and a connection closed. A port stays open, as what is on its way there comes
     /// anyway.
     pub(super) async fn end(&mut self) {
+        let is_busy = !self.owes_only_descriptions();
         let Some(open) = self.open.as_mut().filter(|open| open.is_shared) else { return self.hang_up().await };
         self.is_asked = false;
         open.is_settled = false;
-        open.reset().await;
+        // Some boards boot anew by it: one that has nothing to give up is left to.
+        if is_busy {
+            open.reset().await;
+        }
     }
 
     async fn hang_up(&mut self) {
@@ -471,7 +473,9 @@ fn objects(line: &[u8], old: usize) -> Vec<String> {
             break;
         }
         let object = rest.get(..length).unwrap_or_default();
-        if at + start >= old && let Ok(json) = Json::parse(object) {
+        if at + start >= old
+            && let Ok(json) = Json::parse(object)
+        {
             found.push(json.as_str().to_owned());
         }
         at += start + length;

@@ -54,14 +54,17 @@ pub fn list(folder: &Path) -> Listing {
     let place = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(1, usize::from).min(files.len() / 16 + 1);
     // Each file is read and parsed once, by whoever is free.
+    let root = super::root::current();
     let work = || {
-        let mut read = Vec::new();
-        while let Some((path, is_named)) = files.get(place.fetch_add(1, Ordering::Relaxed)) {
-            if let Some(result) = look(path, *is_named) {
-                read.push((path, result));
+        super::root::confine(root.clone(), || {
+            let mut read = Vec::new();
+            while let Some((path, is_named)) = files.get(place.fetch_add(1, Ordering::Relaxed)) {
+                if let Some(result) = look(path, *is_named) {
+                    read.push((path, result));
+                }
             }
-        }
-        read
+            read
+        })
     };
     let mut read = thread::scope(|scope| {
         let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
@@ -130,6 +133,9 @@ fn walk(folder: &Path, errors: &mut Vec<String>) -> Vec<(PathBuf, bool)> {
 
 fn is_wanted(entry: &DirEntry) -> bool {
     let name = entry.file_name().to_string_lossy();
+    if entry.path_is_symlink() && super::root::leads_out(entry.path()) {
+        return false;
+    }
     entry.depth() == 0
         || !(entry.file_type().is_dir() && (name.starts_with('.') || matches!(&*name, "node_modules" | "target")))
 }

@@ -47,6 +47,7 @@ mod command;
 pub mod grade;
 pub mod list;
 mod node;
+mod root;
 pub mod run;
 pub mod runs;
 pub mod server;
@@ -57,6 +58,7 @@ pub mod store;
 pub mod trial;
 
 pub use command::OUTPUT_LIMIT;
+pub use root::{Outside, Root};
 pub use spec::{
     Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock, Overrides,
     Spec, Step, TASK_LIMIT, TIME_LIMIT, TRIAL_LIMIT, Task, VALUE_LIMIT, WORKER_LIMIT, load,

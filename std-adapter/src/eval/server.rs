@@ -5,40 +5,49 @@
 //! line is one write. A run's notifications go to the client that started it; all clients may ask about all runs, and cancel
 //! them.
 //!
+//! # Who may ask
+//! A client can run programs as the server's user: an eval may name any. So over TCP a client must send the token first, if
+//! [`Access`] has one, as the line
+//! `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`, and belong to the server's user where the
+//! system says whose a connection is. A client that sends anything else first, or nothing for [`TOKEN_TIMEOUT`], is refused. In every transport,
+//! standard input too, evals are read below the [`Root`] only.
+//!
 //! # How a connection ends
 //! - End of input, or of the client's sending half: all requests are answered, the client's runs are finished, and then the connection
 //!   is closed.
-//! - A client that is gone stops no run. Nor does one that does not read: when [`BACKLOG`] bytes wait for it, or nothing was taken
-//!   for [`PATIENCE`], it is dropped.
+//! - A client that is gone stops no run that has been accepted; its requests that were not looked at by then are dropped.
+//! - A client that does not read stops no run either: log lines for it are dropped beyond [`LOG_BACKLOG`], and counted. When
+//!   [`BACKLOG`] bytes of replies and results wait for it, or nothing was taken for [`PATIENCE`], it is dropped.
 //! - A line that is the beginning of an HTTP request is refused, and the connection closed: a web page could have sent it.
 //!
 //! # Limits
 //! A request line may have [`REQUEST_LIMIT`] bytes, a reply [`REPLY_LIMIT`]. There may be [`CLIENT_LIMIT`] connections at a time.
+//! Memory for lines is taken as they come and given back afterwards. Up to [`READERS`] requests are looked at at a time.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use embedded_io_async::{ErrorType, Read};
-use rigline::frame::{Frame, Framer};
+use rigline::json::Kind;
 use rigline::json::write::Writer;
 use rigline::protocol::waza;
-use rigline::rpc::{self, Incoming};
+use rigline::rpc::{INVALID_PARAMS, Incoming};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::root::Root;
 use super::run::{Event, OnEvent, Progress};
 use super::runs::{Accepted, Runs};
 use super::service::Service;
 use super::spec::Spec;
-use crate::not_http::{Opening, is_http};
+use crate::lines::{self, Input};
+use crate::net::{Access, Listeners, Presence, Stream};
 
 /// The longest request line, in bytes without its end.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -46,21 +55,97 @@ pub const REQUEST_LIMIT: usize = 8 << 20;
 pub const REPLY_LIMIT: usize = 16 << 20;
 /// The most bytes that wait for a client that does not read.
 pub const BACKLOG: usize = 32 << 20;
+/// While this many bytes wait for a client, log lines for it are dropped, and counted.
+pub const LOG_BACKLOG: usize = 4 << 20;
 /// While this many bytes wait for a client, no more of its requests are read.
 const PAUSE: usize = 1 << 20;
 /// How long a TCP client may take nothing of what waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a TCP client may take to send the token.
+pub const TOKEN_TIMEOUT: Duration = lines::STALLED;
 /// How long the last lines may take to be out when the server is stopped.
 const LAST_LINES: Duration = Duration::from_millis(250);
 /// The most TCP connections at a time.
 pub const CLIENT_LIMIT: usize = 256;
+/// How many requests are looked at at a time, each on a thread: files are read for them.
+pub const READERS: usize = 4;
+/// What is room enough for most replies.
+const USUAL_REPLY: usize = 4 << 10;
+
+/// What all clients share.
+#[derive(Clone)]
+struct Shared {
+    runs: Runs,
+    root: Root,
+    readers: Arc<Semaphore>,
+}
+
+impl Shared {
+    fn new(runs: Runs, root: Root) -> Self {
+        Self { runs, root, readers: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    /// Answers what comes next. The input comes back, so that a line need not be copied.
+    async fn answer(
+        &self,
+        mut input: Input,
+        is_gone: impl Fn() -> bool + Send + 'static,
+    ) -> io::Result<(Input, Answered)> {
+        let _place = self.readers.acquire().await.map_err(io::Error::other)?;
+        let mut service = Service::new(self.runs.clone(), self.root.clone());
+        let answered = tokio::task::spawn_blocking(move || {
+            let answered = match input.next() {
+                None => Answered::Nothing,
+                // For one that is gone nothing is begun.
+                Some(lines::Event::Line(_)) if is_gone() => Answered::Gone,
+                Some(lines::Event::Line(line)) => {
+                    let reply = lines::answer(line, REPLY_LIMIT, &mut |incoming| body(&mut service, incoming));
+                    Answered::Reply(reply, std::mem::take(&mut service.started))
+                }
+                Some(lines::Event::Answer(line)) => Answered::Reply(Some(line), Vec::new()),
+                Some(lines::Event::Nothing) => Answered::Reply(None, Vec::new()),
+                Some(lines::Event::Refusal(line)) => Answered::Refusal(line),
+            };
+            (input, answered)
+        });
+        answered.await.map_err(|_| io::Error::other("a request could not be answered: looking at it failed"))
+    }
+}
+
+/// What came of a line.
+enum Answered {
+    /// There is none.
+    Nothing,
+    /// Its reply, if there is one, and the runs to launch when it is sent.
+    Reply(Option<Vec<u8>>, Vec<Accepted>),
+    /// It is the last.
+    Refusal(Vec<u8>),
+    /// Its client is gone.
+    Gone,
+}
+
+/// What follows the id of a request's reply.
+fn body(service: &mut Service, incoming: Incoming<'_>) -> Vec<u8> {
+    let mut memory = vec![0; USUAL_REPLY];
+    loop {
+        let mut out = Writer::new(&mut memory);
+        serve(service, incoming, &mut out);
+        let (needed, fits) = (out.needed(), out.fits());
+        // A request that changes anything has a short reply: none runs twice.
+        if fits || needed > REPLY_LIMIT || !service.started.is_empty() {
+            memory.resize(needed, 0);
+            return memory;
+        }
+        memory.resize(needed, 0);
+    }
+}
 
 /// Serves standard input and output to the end of input, or until `stop`, and then to the end of all runs. It needs a
 /// runtime of several threads, as [`serve_tcp`] does.
 ///
 /// # Errors
-/// Reading or writing failed, other than by the reader's being gone.
-pub async fn serve_stdio(runs: Runs, stop: CancellationToken) -> io::Result<()> {
+/// Reading or writing failed, other than by the reader's being gone; or the reader does not read.
+pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = crate::stdio::take()?;
     let mut input = input.start()?;
     let (client, mut lines) = Client::new();
@@ -81,8 +166,9 @@ pub async fn serve_stdio(runs: Runs, stop: CancellationToken) -> io::Result<()> 
         }
     };
     thread::Builder::new().name("rigline-output".into()).spawn(write)?;
+    let shared = Shared::new(runs.clone(), root);
     let ended = tokio::select! {
-        ended = converse(&mut input, &client, &runs, false) => ended,
+        ended = converse(&mut input, &client, &shared, Input::of_process(REQUEST_LIMIT), None) => ended,
         () = stop.cancelled() => Ok(End::Input),
     };
     runs.idle().await;
@@ -92,99 +178,68 @@ pub async fn serve_stdio(runs: Runs, stop: CancellationToken) -> io::Result<()> 
     } else {
         client.drained().await;
     }
+    if client.has_overflowed.load(Ordering::Acquire) {
+        let text = format!("{} MiB of replies and results wait, and nobody reads them", BACKLOG >> 20);
+        return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+    }
     let failure = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
     failure.map_or(ended.map(|_| ()), Err)
 }
 
-/// Listens on `address`, `HOST:PORT`: on all that it stands for, such as both loopback addresses of `localhost`. A port alone, `:9000`,
-/// is on loopback.
+/// Serves everybody who connects and [may ask](Access), until `stop`, and then to the end of all runs.
 ///
 /// # Errors
-/// There is no such address, or none can be listened on.
-pub async fn listen(address: &str) -> io::Result<Vec<TcpListener>> {
-    let address = match address.rsplit_once(':') {
-        Some(("", port)) => format!("localhost:{port}"),
-        None if address.bytes().all(|byte| byte.is_ascii_digit()) => format!("localhost:{address}"),
-        _ => address.to_owned(),
-    };
-    let mut listeners: Vec<TcpListener> = Vec::new();
-    let mut failure = None;
-    for mut each in lookup_host(&address).await? {
-        // Port 0 is any; the same for all.
-        if let (0, Some(Ok(first))) = (each.port(), listeners.first().map(TcpListener::local_addr)) {
-            each.set_port(first.port());
-        }
-        match TcpListener::bind(each).await {
-            Ok(listener) => listeners.push(listener),
-            Err(error) => failure = Some(error),
-        }
-    }
-    match failure {
-        // IPv6 may be switched off; but a port that somebody has is somebody's on one address only, and clients would meet them.
-        Some(error) if listeners.is_empty() || error.kind() == io::ErrorKind::AddrInUse => Err(error),
-        _ if listeners.is_empty() => Err(io::ErrorKind::AddrNotAvailable.into()),
-        _ => Ok(listeners),
-    }
-}
-
-/// Serves everybody who connects, until `stop`, and then to the end of all runs.
-pub async fn serve_tcp(listeners: Vec<TcpListener>, runs: Runs, stop: CancellationToken) {
-    let serving = accept(listeners, runs.clone());
+/// The listeners cannot be used in this runtime.
+pub async fn serve_tcp(
+    listeners: Vec<std::net::TcpListener>,
+    runs: Runs,
+    root: Root,
+    access: Access,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let listeners = Listeners::new(listeners)?;
     tokio::select! {
-        () = serving => {}
+        () = accept(listeners, Shared::new(runs.clone(), root), Arc::new(access)) => {}
         () = stop.cancelled() => {
             runs.idle().await;
             tokio::time::sleep(LAST_LINES).await;
         }
     }
+    Ok(())
 }
 
-async fn accept(listeners: Vec<TcpListener>, runs: Runs) {
-    let clients = Arc::new(AtomicUsize::new(0));
-    let serving = listeners.into_iter().map(|listener| {
-        let (clients, runs) = (clients.clone(), runs.clone());
-        tokio::spawn(async move {
-            loop {
-                match listener.accept().await {
-                    Ok((stream, _)) => {
-                        if clients.fetch_add(1, Ordering::AcqRel) >= CLIENT_LIMIT {
-                            clients.fetch_sub(1, Ordering::AcqRel);
-                            drop(stream);
-                            continue;
-                        }
-                        let (clients, runs) = (clients.clone(), runs.clone());
-                        tokio::spawn(async move {
-                            let _one = Counted(clients);
-                            serve_stream(stream, &runs).await;
-                        });
-                    }
-                    // Too many open files, most likely.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-                }
+async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
+    let places = Arc::new(Semaphore::new(CLIENT_LIMIT));
+    loop {
+        match listeners.accept().await {
+            Ok(stream) => {
+                let Ok(place) = places.clone().try_acquire_owned() else { continue };
+                let (shared, access) = (shared.clone(), access.clone());
+                tokio::spawn(async move {
+                    serve_stream(stream, &shared, &access).await;
+                    drop(place);
+                });
             }
-        })
-    });
-    for task in serving.collect::<Vec<_>>() {
-        let _ = task.await;
+            // Too many open files, most likely.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
     }
 }
 
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-async fn serve_stream(stream: TcpStream, runs: &Runs) {
-    // Lines are small, and somebody waits for each.
-    let _ = stream.set_nodelay(true);
-    let (read, write) = stream.into_split();
+async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
     let (client, lines) = Client::new();
-    let writer = tokio::spawn(write_lines(write, lines, client.clone()));
-    let mut read = Stream(read);
-    let ended = converse(&mut read, &client, runs, true).await;
+    let writer = tokio::spawn(write_lines(stream.clone(), lines, client.clone()));
+    let mut read = Reading(stream.clone());
+    let ended = match access.refusal(stream.ends()) {
+        Some(refusal) => {
+            client.send(lines::error_line(lines::NOT_ALLOWED, &refusal));
+            Ok(End::Refused)
+        }
+        None => {
+            let input = Input::of_socket(REQUEST_LIMIT, access.token.clone());
+            converse(&mut read, &client, shared, input, Some(&stream)).await
+        }
+    };
     if let Ok(End::Input) = ended {
         client.runs_done().await;
     }
@@ -199,7 +254,7 @@ async fn serve_stream(stream: TcpStream, runs: &Runs) {
     }
 }
 
-async fn write_lines(mut stream: OwnedWriteHalf, mut lines: mpsc::UnboundedReceiver<Vec<u8>>, client: Arc<Client>) {
+async fn write_lines(mut stream: Stream, mut lines: mpsc::UnboundedReceiver<Vec<u8>>, client: Arc<Client>) {
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
@@ -224,13 +279,13 @@ async fn write_lines(mut stream: OwnedWriteHalf, mut lines: mpsc::UnboundedRecei
 }
 
 /// Reading, as `embedded-io` has it.
-struct Stream(OwnedReadHalf);
+struct Reading(Stream);
 
-impl ErrorType for Stream {
+impl ErrorType for Reading {
     type Error = io::Error;
 }
 
-impl Read for Stream {
+impl Read for Reading {
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.read(buf).await
     }
@@ -242,6 +297,10 @@ struct Client {
     /// Bytes in the queue.
     waiting: AtomicUsize,
     fewer: Notify,
+    /// Log lines that were dropped since the last that was not.
+    dropped: AtomicU64,
+    /// More waited than may wait.
+    has_overflowed: AtomicBool,
     /// Nobody takes lines any more.
     gone: CancellationToken,
     /// Its runs that have not ended.
@@ -255,6 +314,8 @@ impl Client {
             lines: Mutex::new(Some(lines)),
             waiting: AtomicUsize::new(0),
             fewer: Notify::new(),
+            dropped: AtomicU64::new(0),
+            has_overflowed: AtomicBool::new(false),
             gone: CancellationToken::new(),
             runs: watch::Sender::new(0),
         };
@@ -267,10 +328,36 @@ impl Client {
         }
         let length = line.len();
         if self.waiting.fetch_add(length, Ordering::AcqRel).saturating_add(length) > BACKLOG.max(length) {
+            self.has_overflowed.store(true, Ordering::Release);
             return self.gone.cancel();
         }
         if let Some(lines) = &*self.lines.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = lines.send(line);
+        }
+    }
+
+    /// Sends a log line of a run, unless too much waits: a noisy run must not end its client.
+    fn send_log(&self, run: &str, line: Vec<u8>) {
+        if self.waiting.load(Ordering::Acquire) > LOG_BACKLOG {
+            self.dropped.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+        self.tell_dropped(run);
+        self.send(line);
+    }
+
+    /// Says how many log lines were dropped.
+    fn tell_dropped(&self, run: &str) {
+        let dropped = self.dropped.swap(0, Ordering::AcqRel);
+        if dropped > 0 {
+            let message = format!("{dropped} log lines were dropped: they came faster than they were read");
+            let log = waza::Log {
+                run_id: Some(run),
+                level: Some(rigline::Level::Warn.name()),
+                message: Some(&message),
+                ..waza::Log::default()
+            };
+            self.send(line("eval.log", &log));
         }
     }
 
@@ -318,8 +405,14 @@ impl Client {
         let on_event: OnEvent = {
             let client = self.clone();
             Arc::new(move |event| {
-                if let Some(line) = notification(&id, &spec, &event) {
-                    client.send(line);
+                let Some(line) = notification(&id, &spec, &event) else { return };
+                match event {
+                    Event::Log { .. } => client.send_log(&id, line),
+                    Event::Complete(_) => {
+                        client.tell_dropped(&id);
+                        client.send(line);
+                    }
+                    _ => client.send(line),
                 }
             })
         };
@@ -329,83 +422,85 @@ impl Client {
     }
 }
 
-/// What an HTTP request is answered with.
-const NO_HTTP: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\
-    \"message\":\"Invalid Request: HTTP is not spoken here; send one JSON-RPC request a line\"}}\n";
-
 /// How a conversation ended.
 enum End {
     /// The client has said all it had to say.
     Input,
-    /// It spoke HTTP.
+    /// It may not ask, or spoke HTTP.
     Refused,
     /// It is gone.
     Gone,
 }
 
-/// Answers a client's lines to the end of its input.
+/// Answers a client's lines to the end of its input. `stream` is the connection, if it is one.
 async fn converse<R: Read<Error = io::Error>>(
-    input: &mut R,
+    reader: &mut R,
     client: &Arc<Client>,
-    runs: &Runs,
-    is_open: bool,
+    shared: &Shared,
+    mut input: Input,
+    stream: Option<&Stream>,
 ) -> io::Result<End> {
-    // Asked for at once, and taken from the system only as far as it is touched.
-    let (mut request, mut reply) = (vec![0; REQUEST_LIMIT + 1], vec![0; REPLY_LIMIT + 1]);
-    let mut framer = Framer::new(&mut request);
-    let mut opening = Opening::default();
+    let is_gone = {
+        let (client, stream) = (client.clone(), stream.cloned());
+        move || {
+            let stream = stream.as_ref();
+            client.gone.is_cancelled() || stream.is_some_and(|stream| stream.presence() == Presence::Gone)
+        }
+    };
     let mut has_ended = false;
     loop {
-        while let Some(frame) = framer.next() {
-            let line = match frame {
-                Frame::Line(line) if is_open && is_http(line) => {
-                    client.send(NO_HTTP.to_vec());
+        loop {
+            let (rest, answered) = shared.answer(input, is_gone.clone()).await?;
+            input = rest;
+            match answered {
+                Answered::Nothing => break,
+                Answered::Reply(reply, started) => {
+                    if let Some(reply) = reply {
+                        client.send(reply);
+                    }
+                    for accepted in started {
+                        client.launch(accepted);
+                    }
+                }
+                Answered::Refusal(line) => {
+                    client.send(line);
                     return Ok(End::Refused);
                 }
-                Frame::Line(line) => line,
-                Frame::TooLong(fault) => {
-                    client.send(rpc::answer_too_long(fault, &mut reply).to_vec());
-                    continue;
-                }
-            };
-            let mut service = Service::new(runs.clone());
-            // Files are read here.
-            let answered = tokio::task::block_in_place(|| {
-                rpc::answer(line, &mut reply, &mut |incoming, out| serve(&mut service, incoming, out))
-                    .map(<[u8]>::to_vec)
-            });
-            if let Some(answered) = answered {
-                client.send(answered);
-            }
-            for accepted in service.started {
-                client.launch(accepted);
+                Answered::Gone => return Ok(End::Gone),
             }
             client.at_most(PAUSE).await;
             if client.gone.is_cancelled() {
                 return Ok(End::Gone);
             }
+            if input.is_empty() && !has_ended {
+                break;
+            }
         }
         if has_ended {
-            return Ok(End::Input);
+            return Ok(if is_gone() { End::Gone } else { End::Input });
         }
+        let deadline = input.deadline();
         let count = tokio::select! {
-            read = input.read(framer.space()) => read?,
+            read = reader.read(input.space()) => read?,
             () = client.gone.cancelled() => return Ok(End::Gone),
+            () = lines::at(deadline) => {
+                client.send(input.stalled());
+                return Ok(End::Refused);
+            }
         };
-        if is_open && opening.is_http(framer.space().get(..count).unwrap_or_default()) {
-            client.send(NO_HTTP.to_vec());
-            return Ok(End::Refused);
-        }
         if count == 0 {
-            framer.finish();
+            input.finish();
             has_ended = true;
         }
-        framer.commit(count);
+        input.commit(count);
     }
 }
 
 fn serve(service: &mut Service, incoming: Incoming<'_>, out: &mut Writer<'_>) {
     match waza::request(incoming.method, incoming.params) {
+        Ok(_) if !matches!(incoming.params.kind(), Kind::Object | Kind::Null) => {
+            out.raw(lines::refusal_body(INVALID_PARAMS, "params: expected an object").as_bytes());
+        }
         Ok(request) => waza::answer(service, &request, out),
         Err(refusal) => waza::write_refusal(out, refusal, incoming.method),
     }

@@ -1,6 +1,7 @@
 //! The eval service over files and runs, for one client.
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use rigline::json::RawJson;
 use rigline::json::view::Text;
@@ -12,12 +13,17 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use super::list::list;
+use super::root::{Outside, Root};
 use super::runs::{Accepted, Request, Runs, StartError};
 use super::spec::{Executor, LoadError, Overrides, Spec};
+use crate::lines::on_one_line;
 
 /// Answers for one client. Runs that it accepted wait in [`started`](Self::started) until the reply is out.
+///
+/// Paths that a client names must lie below the [root](Root); paths and links that lead out of it are refused with -32000.
 pub struct Service {
     runs: Runs,
+    root: Root,
     /// What an error says, while it is being written.
     text: String,
     /// Runs to launch, once the reply that told of them is sent.
@@ -25,22 +31,33 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service over these runs.
-    pub fn new(runs: Runs) -> Self {
-        Self { runs, text: String::new(), started: Vec::new() }
+    /// A service over these runs, for evals below this folder.
+    pub fn new(runs: Runs, root: Root) -> Self {
+        Self { runs, root, text: String::new(), started: Vec::new() }
     }
 
     /// Reads an eval that is YAML at least.
     fn spec<'a>(&'a mut self, path: Text<'a>) -> Result<Spec, Error<'a>> {
-        match self.runs.load(&file(path), &Overrides::default()) {
-            Ok((spec, _)) => Ok(spec),
-            Err(LoadError::NotFound(_)) => Err(Error::NotFound { path }),
-            Err(LoadError::Unreadable(fault)) => Err(self.invalid(&[fault])),
+        match self.load(path) {
+            Ok(Ok((spec, _))) => Ok(spec),
+            Ok(Err(LoadError::NotFound(_))) => Err(Error::NotFound { path }),
+            Ok(Err(LoadError::Unreadable(fault))) => Err(self.invalid(&[fault])),
+            Err(outside) => Err(self.outside(&outside)),
         }
+    }
+
+    fn load(&self, path: Text<'_>) -> Result<Result<(Spec, Vec<super::spec::Fault>), LoadError>, Outside> {
+        let path = self.root.resolve(&file(path))?;
+        Ok(self.root.confine(|| self.runs.load(&path, &Overrides::default())))
     }
 
     fn invalid(&mut self, faults: &[super::spec::Fault]) -> Error<'_> {
         Error::Invalid { errors: raw(&mut self.text, faults.iter().map(ToString::to_string)) }
+    }
+
+    fn outside(&mut self, outside: &Outside) -> Error<'_> {
+        self.text = format!("Eval not found: {outside}");
+        Error::OutOfReach(&self.text)
     }
 }
 
@@ -50,19 +67,31 @@ fn file(path: Text<'_>) -> PathBuf {
 
 /// A JSON array of strings, in memory that lasts.
 fn raw(memory: &mut String, texts: impl Iterator<Item = String>) -> RawJson<'_> {
-    *memory = rigline::json::ser::to_string(&texts.collect::<Vec<_>>()).unwrap_or_else(|_| "[]".into());
-    RawJson::from_checked_str(memory).unwrap_or(RawJson::NULL)
+    // Compact JSON has no line break, so it is always taken.
+    *memory = Value::from(texts.collect::<Vec<_>>()).to_string();
+    RawJson::from_checked_str(memory).expect("compact JSON has no line break")
 }
 
 impl EvalService for Service {
     fn list<'a>(&'a mut self, directory: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let directory = directory.filter(|directory| directory.chars().next().is_some());
-        let folder = directory.map_or_else(|| PathBuf::from("."), file);
+        let said = directory.map_or_else(|| PathBuf::from("."), file);
+        let folder = match self.root.resolve(&said) {
+            Ok(folder) => folder,
+            Err(outside) => return Err(self.outside(&outside)),
+        };
         if let Some(path) = directory.filter(|_| !folder.exists()) {
             return Err(Error::NotFound { path });
         }
-        let listing = list(&folder);
-        let paths: Vec<_> = listing.evals.iter().map(|eval| eval.path.to_string_lossy()).collect();
+        let listing = self.root.confine(|| list(&folder));
+        // They begin with the folder as the client calls it.
+        let as_said = |path: &Path| match path.strip_prefix(&folder) {
+            Ok(rest) if rest.as_os_str().is_empty() => said.clone(),
+            Ok(rest) => said.join(rest),
+            Err(_) => path.to_owned(),
+        };
+        let paths: Vec<_> = listing.evals.iter().map(|eval| as_said(&eval.path)).collect();
+        let paths: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
         let evals: Vec<_> = listing
             .evals
             .iter()
@@ -104,10 +133,11 @@ impl EvalService for Service {
     }
 
     fn validate<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
-        let (spec, faults) = match self.runs.load(&file(path), &Overrides::default()) {
-            Ok((spec, faults)) => (Some(spec), faults),
-            Err(LoadError::NotFound(_)) => return Err(Error::NotFound { path }),
-            Err(LoadError::Unreadable(fault)) => (None, vec![fault]),
+        let (spec, faults) = match self.load(path) {
+            Ok(Ok((spec, faults))) => (Some(spec), faults),
+            Ok(Err(LoadError::NotFound(_))) => return Err(Error::NotFound { path }),
+            Ok(Err(LoadError::Unreadable(fault))) => (None, vec![fault]),
+            Err(outside) => return Err(self.outside(&outside)),
         };
         let errors: Vec<String> = faults.iter().map(ToString::to_string).collect();
         let errors: Vec<&str> = errors.iter().map(String::as_str).collect();
@@ -159,11 +189,17 @@ impl EvalService for Service {
 
     fn run<'a>(&'a mut self, run: &RunRequest<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let text = |text: Option<Text<'a>>| text.map(|text| text.to_cow().into_owned()).filter(|text| !text.is_empty());
-        let mut request = Request { path: file(run.path), verbose: run.verbose, ..Request::default() };
+        let context_dir = text(run.context_dir).map(PathBuf::from);
+        let context_dir = context_dir.map(|folder| self.root.resolve(&folder)).transpose();
+        let (path, context_dir) = match self.root.resolve(&file(run.path)).and_then(|path| Ok((path, context_dir?))) {
+            Ok(paths) => paths,
+            Err(outside) => return Err(self.outside(&outside)),
+        };
+        let mut request = Request { path, verbose: run.verbose, ..Request::default() };
         request.overrides.executor = text(run.executor);
         request.overrides.model = text(run.model);
-        request.context_dir = text(run.context_dir).map(PathBuf::from);
-        match self.runs.accept(&request) {
+        request.context_dir = context_dir;
+        match self.root.confine(|| self.runs.accept(&request)) {
             Ok(accepted) => {
                 reply.send(&Started {
                     run_id: Some(accepted.id()),
@@ -231,7 +267,7 @@ struct Members<'a>(Vec<(&'a str, Member<'a>)>);
 
 enum Member<'a> {
     Text(&'a str),
-    Raw(RawJson<'a>),
+    Raw(Cow<'a, str>),
 }
 
 impl<'a> Members<'a> {
@@ -240,9 +276,7 @@ impl<'a> Members<'a> {
     }
 
     fn raw(&mut self, name: &'a str, json: &'a str) {
-        if let Ok(json) = RawJson::from_checked_str(json) {
-            self.0.push((name, Member::Raw(json)));
-        }
+        self.0.push((name, Member::Raw(on_one_line(json))));
     }
 }
 
@@ -252,7 +286,10 @@ impl Serialize for Members<'_> {
         for (name, member) in &self.0 {
             match member {
                 Member::Text(text) => map.serialize_entry(name, text)?,
-                Member::Raw(json) => map.serialize_entry(name, json)?,
+                Member::Raw(json) => {
+                    let json = RawJson::from_checked_str(json).map_err(serde::ser::Error::custom)?;
+                    map.serialize_entry(name, &json)?;
+                }
             }
         }
         map.end()

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -318,7 +317,8 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// Reads a regular file of a bounded size. Others could keep a reader waiting for ever.
 pub(super) fn read(path: &Path) -> io::Result<String> {
-    let about = fs::metadata(path)?;
+    let file = super::root::open(path)?;
+    let about = file.metadata()?;
     if !about.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
@@ -327,7 +327,7 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
         return Err(too_large());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or_default().saturating_add(1));
-    fs::File::open(path)?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
+    file.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_LIMIT {
         return Err(too_large());
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use rigline::client::{self, Client, Incoming, Received, Request, StartError};
 use rigline::frame::{Frame, Framer, LineEnds};
 use rigline::json::write;
+use rigline::link::{Collected, Collector};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, mpsc, oneshot, watch};
@@ -313,7 +314,8 @@ impl Connection {
     }
 
     pub(super) fn name(&self) -> String {
-        lock(&self.shared.name).to_string()
+        // The peer says its name, and errors are printed.
+        crate::terminal::one_line(&lock(&self.shared.name)).into_owned()
     }
 
     pub(super) fn tell(&self, kind: EventKind) {
@@ -353,7 +355,8 @@ impl Connection {
         let extension = self.name();
         match trouble {
             Trouble::Late => {
-                HostError::Timeout { extension, request: request.to_owned(), after, details: self.details(None) }
+                let request = request.to_owned();
+                HostError::Timeout { extension, request, after, limit: None, details: self.details(None) }
             }
             Trouble::End(End::Exited(exit)) => HostError::Exited { extension, exit, details: self.details(None) },
             Trouble::End(End::Gone(why)) => HostError::Gone { extension, why, details: self.details(None) },
@@ -632,6 +635,11 @@ impl State {
             self.skipped.pop_front();
         }
         self.skipped.push_back(text.clone());
+        if text.get(..15).is_some_and(|start| start.eq_ignore_ascii_case("Content-Length:")) {
+            self.hint = Some(
+                "it frames messages with Content-Length headers; here a message is one JSON text a line".to_owned(),
+            );
+        }
         match self.budget.checked_sub(1) {
             Some(budget) => {
                 self.budget = budget;
@@ -760,6 +768,8 @@ async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, ch
     let mut framer = Framer::new(&mut memory).with_mode(ends);
     let limit = framer.limit() as u64;
     let (mut since_newline, mut told) = (0_u64, false);
+    let mut memory = [0; FRAME];
+    let mut frames = Suspicion { collector: Collector::new(&mut memory), bytes: 0 };
     let why = loop {
         let space = framer.space();
         match reader.read(space).await {
@@ -767,6 +777,9 @@ async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, ch
             Ok(read) => {
                 shared.heard.store(true, Ordering::Relaxed);
                 let chunk = space.get(..read).unwrap_or_default();
+                if let (None, Some(hint)) = (&child, frames.look(chunk)) {
+                    shared.lock().hint = Some(hint.to_owned());
+                }
                 let end = chunk.iter().rposition(|byte| *byte == b'\n' || (ends == LineEnds::Serial && *byte == b'\r'));
                 match end {
                     Some(at) => since_newline = (read - at) as u64,
@@ -798,6 +811,41 @@ async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, ch
     } else {
         let serial = matches!(ends, LineEnds::Serial);
         shared.end(End::Gone(if serial { format!("device gone: {why}") } else { why }));
+    }
+}
+
+/// The longest frame that is recognised, and how much of what comes first is looked at for one, in bytes.
+const FRAME: usize = 2048;
+const LOOKED_AT: usize = 64 * 1024;
+
+/// Looks whether a peer that should write lines writes the frames of the binary link.
+struct Suspicion<'m> {
+    collector: Collector<'m>,
+    bytes: usize,
+}
+
+impl Suspicion<'_> {
+    fn look(&mut self, chunk: &[u8]) -> Option<&'static str> {
+        if self.bytes >= LOOKED_AT {
+            return None;
+        }
+        self.bytes += chunk.len();
+        let mut hint = None;
+        for byte in chunk {
+            match self.collector.push(*byte) {
+                Some(Collected::Frame(_)) => {
+                    return Some("it speaks the binary link: add the option ?link=cobs to the target");
+                }
+                // Text has no byte 0.
+                Some(_) if *byte == 0 => {
+                    hint = Some(
+                        "bytes came that are no text: the speed may be wrong (?baud=), or it speaks the binary link (?link=cobs)",
+                    );
+                }
+                _ => {}
+            }
+        }
+        hint
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ports::PortInfo;
+use crate::terminal::printable;
 
 /// Why there is no answer.
 ///
@@ -79,7 +80,7 @@ pub enum HostError {
         details: Box<Details>,
     },
     /// It did not answer a call in time. The session goes on; an answer that comes later is dropped.
-    #[error("{extension} did not answer `{request}` within {after:?}{details}")]
+    #[error("{extension} did not answer `{request}` within {after:?}{}{details}", and_grace(*limit, *after))]
     Timeout {
         /// The extension's name.
         extension: String,
@@ -87,6 +88,8 @@ pub enum HostError {
         request: String,
         /// How long it was waited for.
         after: Duration,
+        /// The limit that the call was given itself, if it was; [`Options::grace`](super::Options::grace) comes on top of it.
+        limit: Option<Duration>,
         /// What else was seen.
         details: Box<Details>,
     },
@@ -205,14 +208,14 @@ pub struct Details {
 impl fmt::Display for Details {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(hint) = &self.hint {
-            write!(f, " ({hint})")?;
+            write!(f, " ({})", printable(hint))?;
         }
         for (title, lines) in
             [("its standard error ends with", &self.stderr), ("lines that were skipped", &self.skipped)]
         {
             if !lines.is_empty() {
                 write!(f, "\n{title}:")?;
-                lines.iter().try_for_each(|line| write!(f, "\n  {line}"))?;
+                lines.iter().try_for_each(|line| write!(f, "\n  {}", printable(line)))?;
             }
         }
         Ok(())
@@ -306,6 +309,12 @@ impl fmt::Display for Holder {
     }
 }
 
+fn and_grace(limit: Option<Duration>, after: Duration) -> String {
+    limit
+        .map(|limit| format!(": its time limit of {limit:?}, and {:?} of grace", after.saturating_sub(limit)))
+        .unwrap_or_default()
+}
+
 /// That others have a port open too.
 pub(crate) fn also_open(holders: &[Holder]) -> Option<String> {
     (!holders.is_empty()).then(|| format!("the port is also open{}", held_by(holders)))
@@ -337,6 +346,17 @@ fn listed(title: &str, ports: &[PortInfo]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn g_11_what_a_peer_wrote_does_not_drive_the_terminal_of_who_prints_an_error() {
+        let details = Details {
+            hint: Some("a\x1b[2J".into()),
+            stderr: vec!["b\u{9b}2J".into()],
+            skipped: vec!["c\u{202e}".into()],
+        };
+        let text = details.to_string();
+        assert!(!text.contains(['\x1b', '\u{9b}', '\u{202e}']) && text.contains("a\u{FFFD}[2J"), "{text:?}");
+    }
 
     #[test]
     fn a_busy_port_tells_who_has_it() {

@@ -44,8 +44,21 @@ pub fn in_process<E: Extension>(
     let running = async move {
         while let Some(stream) = dialled.recv().await {
             let clock = TokioClock::new();
-            let extension = RequirePath::new(make(clock.clone(), (LINE, LINE)));
-            serve(extension, &clock, stream).await;
+            let mut extension = RequirePath::new(make(clock.clone(), (LINE, LINE)));
+            serve(&mut extension, &clock, stream).await;
+        }
+    };
+    (InProcess { name: name.into(), connections }, running)
+}
+
+/// As [`in_process`], with one extension for all connections, one after the other.
+pub fn in_process_once<E: Extension>(name: impl Into<String>, extension: E) -> (InProcess, impl Future<Output = ()>) {
+    let (connections, mut dialled) = mpsc::unbounded_channel();
+    let running = async move {
+        let clock = TokioClock::new();
+        let mut extension = RequirePath::new(extension);
+        while let Some(stream) = dialled.recv().await {
+            serve(&mut extension, &clock, stream).await;
         }
     };
     (InProcess { name: name.into(), connections }, running)
@@ -68,23 +81,15 @@ impl Dial for InProcess {
     }
 }
 
-async fn serve<E: Extension>(mut extension: E, clock: &TokioClock, stream: DuplexStream) {
+async fn serve<E: Extension>(extension: &mut E, clock: &TokioClock, stream: DuplexStream) {
     let (mut request, mut reply, mut log) = (vec![0; LINE + 1], vec![0; LINE + 1], vec![0; LOGS]);
     let memory = Memory { request: &mut request, reply: &mut reply };
     // A manifest that does not fit is one that nobody can read: the connection closes.
     let Ok(mut engine) = Engine::new(extension.manifest(), memory) else { return };
     let (reader, writer) = split(stream);
     let (mut reader, mut writer) = (Half(reader), Half(writer));
-    let serving = asynch::serve(
-        &mut extension,
-        &mut engine,
-        &mut reader,
-        &mut writer,
-        Transport::Wire,
-        &mut log,
-        clock,
-        pending(),
-    );
+    let serving =
+        asynch::serve(extension, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, clock, pending());
     // That the host is gone is how this ends.
     let _ = clock.drive(serving).await;
 }

@@ -84,6 +84,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use child::Child;
+#[cfg(feature = "amplifier")]
 pub(crate) use error::also_open;
 pub use error::{Details, Exit, Holder, HostError, RpcFailure};
 pub use event::{Event, EventKind, Log};
@@ -318,6 +319,8 @@ impl Host {
         }
         let connection = self.current();
         let (after, timeout) = match context.timeout {
+            // As the extension sees it, zero is no limit.
+            Some(Duration::ZERO) => (Duration::MAX, Some(go_duration(Duration::ZERO))),
             Some(timeout) => (timeout.saturating_add(self.options.grace), Some(go_duration(timeout))),
             None => (self.options.call_timeout, None),
         };
@@ -357,7 +360,13 @@ impl Host {
             Ok(Fate::Answer(Answer::Called(result))) => Ok(*result),
             Ok(Fate::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
             Ok(fate) => Err(connection.fate_error(fate, after)),
-            Err(trouble) => Err(connection.error(trouble, operation, after)),
+            Err(trouble) => {
+                let mut error = connection.error(trouble, operation, after);
+                if let HostError::Timeout { limit, .. } = &mut error {
+                    *limit = context.timeout;
+                }
+                Err(error)
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Holder, HostError};
 use crate::target::Port;
+use crate::terminal;
 
 /// The word in a device's USB manufacturer or product string by which it is known as ours.
 pub const USB_NAME: &str = "rigline";
@@ -149,9 +150,8 @@ impl Roots {
             Port::Path(path) => {
                 let path = self.file(path);
                 let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-                let is_same = |port: &PortInfo| {
-                    port.path == path || fs::canonicalize(&port.path).is_ok_and(|port| port == real)
-                };
+                let is_same =
+                    |port: &PortInfo| port.path == path || fs::canonicalize(&port.path).is_ok_and(|port| port == real);
                 let usb = ports.into_iter().find(is_same).and_then(|port| port.usb);
                 return Ok(PortInfo { path, usb });
             }
@@ -223,13 +223,22 @@ impl Roots {
                 let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
                 let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
                 let name = || fs::read_to_string(process.path().join("comm")).unwrap_or_default().trim().to_owned();
-                Some(Holder { pid, command: if command.is_empty() { name() } else { command } })
+                let command = if command.is_empty() { name() } else { command };
+                let mut shown: String = command.chars().take(SHOWN).collect();
+                if shown.len() < command.len() {
+                    shown.push('…');
+                }
+                // Anybody may call a process anything.
+                Some(Holder { pid, command: terminal::one_line(&shown).into() })
             })
             .collect();
         holders.sort_by_key(|holder| holder.pid);
         holders
     }
 }
+
+/// How many characters of a process's command line are told.
+const SHOWN: usize = 200;
 
 /// Sorts `ttyACM10` behind `ttyACM9`.
 fn natural(path: &Path) -> (String, u64) {

@@ -204,7 +204,9 @@ mod claim {
     /// An error about a port, with what can be done about it.
     pub(super) fn explained(path: &Path, error: io::Error) -> io::Error {
         let more = match error.kind() {
-            io::ErrorKind::PermissionDenied => fs::metadata(path).ok().map(|port| permission(path, port.mode(), port.gid())),
+            io::ErrorKind::PermissionDenied => {
+                fs::metadata(path).ok().map(|port| permission(path, port.mode(), port.gid()))
+            }
             _ if path.is_dir() => Some("it is a folder".to_owned()),
             // ENOTTY has no kind that is stable.
             _ if error.raw_os_error() == Some(rustix::io::Errno::NOTTY.raw_os_error()) => {
@@ -228,9 +230,7 @@ mod claim {
         });
         let name = name.unwrap_or_else(|| group.to_string());
         if mode & 0o060 == 0o060 && group != 0 {
-            return format!(
-                "it is for the group {name}: `sudo usermod -aG {name} $USER`, then log in again"
-            );
+            return format!("it is for the group {name}: `sudo usermod -aG {name} $USER`, then log in again");
         }
         let device = path.file_name().unwrap_or_default().to_string_lossy();
         format!(

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rigline::frame::LineEnds;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Options, deadline};
 use super::child::{self, Child};
 use super::error::{Holder, HostError};
 use super::link::LinkDialer;
 use super::serial::SerialDialer;
+use super::{Options, deadline};
+use crate::net::Token;
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
 
@@ -210,7 +211,15 @@ impl Dial for TcpDialer {
             let open = |source| HostError::Open { what: self.name(), source };
             let stream = tokio::net::TcpStream::connect((self.0.host.as_str(), self.0.port)).await.map_err(open)?;
             stream.set_nodelay(true).map_err(open)?;
-            let (reader, writer) = stream.into_split();
+            let (reader, mut writer) = stream.into_split();
+            if let Some(path) = &self.0.token_file {
+                let in_file = |error| io::Error::other(format!("{}: {error}", path.display()));
+                let token = Token::from_file(path).map_err(|error| open(in_file(error)))?;
+                // A notification: a server that asks for no token has nothing to say to it.
+                let params = serde_json::json!({ "token": token.reveal() });
+                let line = serde_json::json!({ "jsonrpc": "2.0", "method": "authenticate", "params": params });
+                writer.write_all(format!("{line}\n").as_bytes()).await.map_err(open)?;
+            }
             Ok(Wire::new(reader, writer, Manners::TCP))
         })
     }

@@ -6,12 +6,16 @@ use std::sync::atomic::Ordering;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, Version, header};
 
-use super::Token;
 use super::stream::Ambiguous;
+use crate::net::Access;
+
+/// Why the connection's user may not ask, if that is so.
+#[derive(Debug, Clone)]
+pub(super) struct Foreign(pub(super) Option<String>);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guard {
-    pub(super) token: Option<Token>,
+    pub(super) access: Access,
     pub(super) hosts: Vec<String>,
     pub(super) origins: Vec<String>,
 }
@@ -29,6 +33,9 @@ fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
 impl Guard {
     pub(super) fn check(&self, request: &Request) -> Result<(), Refusal> {
         let headers = request.headers();
+        if let Some(Foreign(Some(text))) = request.extensions().get::<Foreign>() {
+            return Err(refusal(StatusCode::FORBIDDEN, text.as_str()));
+        }
         if request.extensions().get::<Ambiguous>().is_some_and(|flag| flag.0.load(Ordering::Acquire)) {
             let text = "Content-Length and Transfer-Encoding must not stand in one request";
             return Err(refusal(StatusCode::BAD_REQUEST, text));
@@ -98,7 +105,7 @@ impl Guard {
     }
 
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let Some(token) = &self.token else { return Ok(()) };
+        let Some(token) = &self.access.token else { return Ok(()) };
         let given = headers.get(header::AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
         // RFC 9110 §11.1: the scheme's case does not matter.
         let given = match given.split_at_checked(7) {
@@ -123,6 +130,7 @@ fn name(authority: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::Token;
     use axum::body::Body;
 
     fn status(guard: &Guard, headers: &[(&str, &str)]) -> u16 {
@@ -170,7 +178,8 @@ mod tests {
 
     #[test]
     fn tokens() {
-        let guard = Guard { token: Some(Token::new("s3cret").unwrap()), ..Guard::default() };
+        let access = Access::same_user().with_token(Token::new("s3cret").unwrap());
+        let guard = Guard { access, ..Guard::default() };
         for (expected, value) in [
             (200, "Bearer s3cret"),
             (200, "bearer s3cret"),

@@ -70,5 +70,6 @@ pub(super) fn answer(text: &[u8], manifest: &Manifest) -> String {
 }
 
 fn refuse(error_type: &str, message: &str) -> String {
-    format!("{{\"ok\":false,\"error\":{}}}\n", json!({ "type": error_type, "message": message }))
+    let error = json!({ "type": error_type, "message": message });
+    format!("{}\n", json!({ "ok": false, "protocol_version": 1, "error": error }))
 }

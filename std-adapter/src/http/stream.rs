@@ -9,12 +9,24 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+
+use crate::net::{Presence, Stream};
 
 /// Whether a connection's peer has sent a request whose length was said in two ways, or twice.
 #[derive(Debug, Clone)]
 pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
+
+/// The connection that a request came on.
+#[derive(Debug, Clone)]
+pub(super) struct Client(pub(super) Stream);
+
+impl Client {
+    /// Whether nobody waits for the answer any more. A client that closed its sending half only, and is known to read, does.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.0.presence(), Presence::Gone | Presence::Unknown)
+    }
+}
 
 /// A connection whose heads are looked at for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
 /// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on. It also goes on when the
@@ -26,7 +38,7 @@ pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
 /// A peer that takes nothing of what it is sent for the given time is given up: it would keep its place for good.
 #[derive(Debug)]
 pub(super) struct Watched {
-    stream: TcpStream,
+    stream: Stream,
     patience: Duration,
     /// Since when nothing is taken.
     stuck: Option<Pin<Box<Sleep>>>,
@@ -39,7 +51,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(stream: TcpStream, patience: Duration, ambiguous: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(stream: Stream, patience: Duration, ambiguous: Arc<AtomicBool>) -> Self {
         let line = [0; 18];
         Self { stream, patience, stuck: None, ambiguous, line, length: 0, has_length: false, has_encoding: false }
     }

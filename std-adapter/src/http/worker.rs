@@ -1,6 +1,6 @@
 //! The extension's own thread, and the queue before it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
@@ -8,21 +8,25 @@ use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use embedded_io_async::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::{Transport, asynch};
-use rigline::{Extension, Manifest};
+use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
 use super::Options;
+use super::stream::Client;
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
+
+/// A request that has waited no longer is begun without looking for its client.
+const NO_WAIT: Duration = Duration::from_millis(1);
 
 /// How many bytes of reply buffer are kept between calls.
 const KEPT: usize = 64 << 10;
@@ -49,13 +53,23 @@ pub(super) struct Worker {
 #[derive(Debug)]
 pub(super) enum Refused {
     Full,
+    /// The extension has ended.
     Gone,
+    /// The client was gone when the request's turn came.
+    Abandoned,
+    /// The engine has nothing to say to it.
+    Silent,
 }
+
+/// What a request gets.
+type Answer = Result<Vec<u8>, Refused>;
 
 #[derive(Debug)]
 struct Job {
     line: Vec<u8>,
-    reply: oneshot::Sender<Vec<u8>>,
+    reply: oneshot::Sender<Answer>,
+    client: Client,
+    since: Instant,
 }
 
 /// What the two threads have in common.
@@ -71,7 +85,7 @@ struct Shared {
     filled: Notify,
     /// There are jobs: for the worker.
     ready: Notify,
-    replies: Mutex<Vec<(oneshot::Sender<Vec<u8>>, Vec<u8>)>>,
+    replies: Mutex<Vec<(oneshot::Sender<Answer>, Answer)>>,
     /// There are replies: for the server's task.
     replied: Notify,
 }
@@ -88,7 +102,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn replies(&self) -> MutexGuard<'_, Vec<(oneshot::Sender<Vec<u8>>, Vec<u8>)>> {
+    fn replies(&self) -> MutexGuard<'_, Vec<(oneshot::Sender<Answer>, Answer)>> {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,23 +123,29 @@ impl Shared {
         }
     }
 
-    /// The next job; none when there will be no more.
+    /// The next job whose client is there; none when there will be no more.
     async fn next(&self) -> Option<Job> {
         loop {
-            {
+            let next = {
                 let mut queue = self.queue();
-                if let Some(job) = queue.jobs.pop_front() {
-                    return Some(job);
-                }
-                if queue.is_closed {
+                let next = queue.jobs.pop_front();
+                if next.is_none() && queue.is_closed {
                     return None;
                 }
+                next
+            };
+            match next {
+                None => self.ready.notified().await,
+                // Nobody gives up that soon.
+                Some(job) if job.since.elapsed() > NO_WAIT && (job.reply.is_closed() || job.client.is_gone()) => {
+                    self.answer(job.reply, Err(Refused::Abandoned));
+                }
+                Some(job) => return Some(job),
             }
-            self.ready.notified().await;
         }
     }
 
-    fn answer(&self, client: oneshot::Sender<Vec<u8>>, reply: Vec<u8>) {
+    fn answer(&self, client: oneshot::Sender<Answer>, reply: Answer) {
         let mut replies = self.replies();
         replies.push((client, reply));
         // Otherwise the one who carries them is on its way already.
@@ -214,7 +234,7 @@ impl Worker {
     }
 
     /// Waits for the reply to a line, newline and all.
-    pub(super) async fn ask(&self, line: Vec<u8>) -> Result<Vec<u8>, Refused> {
+    pub(super) async fn ask(&self, line: Vec<u8>, client: Client) -> Answer {
         let (reply, answer) = oneshot::channel();
         {
             let mut queue = self.shared.queue();
@@ -224,10 +244,10 @@ impl Worker {
             if queue.jobs.len() >= self.shared.limit {
                 return Err(Refused::Full);
             }
-            queue.jobs.push_back(Job { line, reply });
+            queue.jobs.push_back(Job { line, reply, client, since: Instant::now() });
         }
         self.shared.filled.notify_one();
-        answer.await.map_err(|_| Refused::Gone)
+        answer.await.unwrap_or(Err(Refused::Gone))
     }
 
     /// Whether there is somebody to ask.
@@ -245,15 +265,16 @@ fn run<E: Extension>(
     runtime: &tokio::runtime::Runtime,
     options: &Options,
     clock: &TokioClock,
-    mut extension: E,
+    extension: E,
     shared: &Arc<Shared>,
 ) -> io::Result<()> {
+    let pending = Rc::new(Pending::default());
+    let mut extension = Observed { inner: extension, pending: pending.clone() };
     let mut request = vec![0; options.request_limit + 1];
     let mut reply = vec![0; options.reply_limit.saturating_add(1)];
     let memory = Memory { request: &mut request, reply: &mut reply };
     let engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
     let mut engine = engine.with_protocol(options.protocol);
-    let pending = Rc::new(Pending::default());
     let mut reader = Lines { shared, line: Vec::new(), given: 0, pending: pending.clone() };
     let mut writer = Replies { shared, pending, reply: Vec::new() };
     let mut log = [0; 16 << 10];
@@ -282,11 +303,79 @@ fn run<E: Extension>(
 /// Whom the next reply is for.
 #[derive(Debug, Default)]
 struct Pending {
-    reply: RefCell<Option<oneshot::Sender<Vec<u8>>>>,
+    reply: RefCell<Option<oneshot::Sender<Answer>>>,
     answered: Notify,
+    /// The extension is at work.
+    is_working: Cell<bool>,
+}
+
+impl Pending {
+    fn answer(&self, shared: &Shared, answer: Answer) {
+        if let Some(client) = self.reply.borrow_mut().take() {
+            shared.answer(client, answer);
+        }
+        self.answered.notify_one();
+    }
+}
+
+/// An extension that is seen to be at work.
+struct Observed<E> {
+    inner: E,
+    pending: Rc<Pending>,
+}
+
+/// Says that the extension is at work, until it is dropped.
+struct Working<'p>(&'p Pending);
+
+impl<'p> Working<'p> {
+    fn new(pending: &'p Pending) -> Self {
+        pending.is_working.set(true);
+        Self(pending)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.is_working.set(false);
+    }
+}
+
+impl<E: Extension> Extension for Observed<E> {
+    fn manifest(&self) -> &'static Manifest {
+        self.inner.manifest()
+    }
+
+    async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let _working = Working::new(&self.pending);
+        self.inner.call(call, cx).await
+    }
+
+    async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let _working = Working::new(&self.pending);
+        self.inner.configure(config, cx).await
+    }
+
+    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
+        let _working = Working::new(&self.pending);
+        self.inner.on_event(event, cx).await;
+    }
+
+    #[cfg(feature = "eval")]
+    async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let _working = Working::new(&self.pending);
+        self.inner.run_task(eval, task, cx).await
+    }
+
+    async fn safe_state(&mut self) {
+        let _working = Working::new(&self.pending);
+        self.inner.safe_state().await;
+    }
 }
 
 /// Requests, one at a time: the next is not looked at before the last is answered.
+///
+/// Each gets exactly one answer. The engine is silent on some lines, such as one that is itself an answer: when it has taken all
+/// of a line, asks for more, and the extension is not at work, there will be no reply.
 struct Lines<'a> {
     shared: &'a Shared,
     line: Vec<u8>,
@@ -311,15 +400,16 @@ impl Read for Lines<'_> {
                 return Ok(count);
             }
             if self.pending.reply.borrow().is_some() {
-                self.pending.answered.notified().await;
+                if self.pending.is_working.get() {
+                    self.pending.answered.notified().await;
+                } else {
+                    self.pending.answer(self.shared, Err(Refused::Silent));
+                }
                 continue;
             }
             let Some(job) = self.shared.next().await else { return Ok(0) };
-            // Its client may be gone.
-            if !job.reply.is_closed() {
-                (self.line, self.given) = (job.line, 0);
-                *self.pending.reply.borrow_mut() = Some(job.reply);
-            }
+            (self.line, self.given) = (job.line, 0);
+            *self.pending.reply.borrow_mut() = Some(job.reply);
         }
     }
 }
@@ -340,10 +430,7 @@ impl Write for Replies<'_> {
         if self.reply.ends_with(b"\n") {
             let reply = if self.reply.len() > KEPT { std::mem::take(&mut self.reply) } else { self.reply.clone() };
             self.reply.clear();
-            if let Some(client) = self.pending.reply.borrow_mut().take() {
-                self.shared.answer(client, reply);
-            }
-            self.pending.answered.notify_one();
+            self.pending.answer(self.shared, Ok(reply));
         }
         Ok(bytes.len())
     }

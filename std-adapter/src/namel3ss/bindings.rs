@@ -19,8 +19,11 @@ pub enum Runner {
     Service,
     /// In a container for each call.
     Container,
-    /// namel3ss's runner for JavaScript, which is not had here.
+    /// namel3ss's runner for JavaScript. It is not supported here.
     Node,
+    /// None of these: a call of the tool fails, and the other tools of the project work.
+    #[serde(other)]
+    Unknown,
 }
 
 impl Runner {
@@ -31,6 +34,7 @@ impl Runner {
             Self::Service => "service",
             Self::Container => "container",
             Self::Node => "node",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -72,8 +76,8 @@ pub struct Binding {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Bindings {
-    /// The tools.
-    #[serde(default)]
+    /// The tools. Nothing behind `tools:`, as the real program leaves it, is none.
+    #[serde(default, deserialize_with = "or_none")]
     pub tools: BTreeMap<String, Binding>,
 }
 
@@ -155,6 +159,10 @@ impl Bindings {
 
     /// Reads the text of a `tools.yaml`; `path` is for errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, BindingsError> {
+        let is_blank = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        if is_blank {
+            return Ok(Self::default());
+        }
         let bindings: Self = yaml(text, path)?;
         for (name, binding) in &bindings.tools {
             binding.check().map_err(|reason| invalid(path, format!("tools.{name}: {reason}")))?;
@@ -198,6 +206,60 @@ impl Pack {
     }
 }
 
+impl Pack {
+    /// Whether `n3 packs verify` has passed the pack as it is now: its `verification.json` says so for the digest of its files.
+    /// Signatures are not checked here.
+    pub fn is_verified(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Verification {
+            #[serde(default)]
+            verified: bool,
+            #[serde(default)]
+            digest: String,
+            #[serde(default)]
+            pack_id: Option<String>,
+            #[serde(default)]
+            version: Option<String>,
+        }
+        let read = |name: &str| read(&self.folder.join(name)).ok();
+        let Some(manifest) = read("pack.yaml") else { return false };
+        let Some(verification) = read("verification.json") else { return false };
+        let Ok(verification) = serde_json::from_str::<Verification>(&verification) else { return false };
+        let is_same =
+            |said: &Option<String>, known: &str| said.as_deref().is_none_or(|said| said.is_empty() || said == known);
+        verification.verified
+            && verification.digest == digest(&manifest, read("tools.yaml").as_deref())
+            && is_same(&verification.pack_id, &self.id)
+            && is_same(&verification.version, &self.version)
+    }
+}
+
+/// The digest of a pack's files as the real program computes it: without the members that signing adds, white space at
+/// the ends of lines, and blank lines at the ends.
+fn digest(manifest: &str, tools: Option<&str>) -> String {
+    use sha2::{Digest as _, Sha256};
+    let unsigned = |line: &&str| {
+        let key = line.split(':').next().unwrap_or_default().trim();
+        line.starts_with(char::is_whitespace)
+            || !line.contains(':')
+            || !["signer_id", "signed_at", "digest"].contains(&key)
+    };
+    let normal =
+        |lines: Vec<&str>| lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n").trim().to_owned();
+    let mut text = normal(lines(manifest).filter(unsigned).collect());
+    if let Some(tools) = tools {
+        text.push('\n');
+        text.push_str(&normal(lines(tools).collect()));
+    }
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// The lines of a text, whichever of LF, CR LF and CR end them.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
+}
+
 impl Binding {
     fn check(&self) -> Result<(), String> {
         let one_of = |name: &str, value: &Option<String>, words: [&str; 2]| match value.as_deref() {
@@ -230,6 +292,11 @@ fn invalid(path: &Path, reason: String) -> BindingsError {
 
 fn yaml<T: for<'de> Deserialize<'de>>(text: &str, path: &Path) -> Result<T, BindingsError> {
     serde_saphyr::from_str(text).map_err(|error| invalid(path, error.to_string()))
+}
+
+/// A value that may be null.
+fn or_none<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A scalar as text, since versions such as `1.0` read as numbers.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rigline::json::Json;
 use rigline::manifest::Guarantee;
 use serde_json::{Map, Value, json};
+use tokio::sync::OnceCell;
 
 use super::project::{Project, Resolved, Source};
 use super::reply::{CapabilityCheck, Reply};
@@ -49,6 +50,7 @@ pub struct Host {
     pub limit: usize,
     /// The bearer token that services are sent, if they want one.
     pub token: Option<String>,
+    package_root: OnceCell<Option<PathBuf>>,
 }
 
 /// A call of a tool.
@@ -101,7 +103,14 @@ impl std::error::Error for ToolError {}
 impl Host {
     /// A host for a project.
     pub fn new(project: Project) -> Self {
-        Self { project, python: None, python_args: Vec::new(), limit: 16 << 20, token: None }
+        Self {
+            project,
+            python: None,
+            python_args: Vec::new(),
+            limit: 16 << 20,
+            token: None,
+            package_root: OnceCell::new(),
+        }
     }
 
     /// A host of the tools in one program or behind one service, whatever their names; none for targets of other kinds.
@@ -202,12 +211,22 @@ impl Host {
 
     async fn run(&self, call: &ToolCall, trace: &mut Trace) -> Result<(Result<String, ToolError>, String), RunError> {
         let Some(resolved) = self.project.resolve(&call.tool) else {
+            if let Some(pack) = self.project.unavailable.get(&call.tool) {
+                let (tool, pack) = (call.tool.clone(), pack.clone());
+                return Err(RunError::UnavailablePack { tool, pack });
+            }
+            if BUILT_IN.contains(&call.tool.as_str()) {
+                return Err(RunError::BuiltIn { tool: call.tool.clone() });
+            }
             return Err(RunError::UnknownTool { tool: call.tool.clone(), suggestion: self.like(&call.tool) });
         };
         let payload = if call.payload.trim().is_empty() { "{}" } else { call.payload.as_str() };
         match Json::parse(payload.as_bytes()) {
             Ok(json) if json.kind() == rigline::json::Kind::Object => {}
             _ => return Err(RunError::Binding("the payload must be a JSON object".into())),
+        }
+        if resolved.binding.kind == "node" || resolved.runner == Runner::Node {
+            return Err(RunError::Binding(format!("{:?} is a tool of kind node, which is not supported", call.tool)));
         }
         let timeout = self.timeout(call, resolved.binding);
         let guarantees = self.guarantees(&call.tool);
@@ -220,7 +239,10 @@ impl Host {
             Runner::Local => call.local(trace).await,
             Runner::Service => call.service(trace).await.map(|result| (result, String::new())),
             Runner::Container => call.container(trace).await,
-            Runner::Node => Err(RunError::Binding("the runner node is not had here".into())),
+            Runner::Unknown | Runner::Node => Err(RunError::Binding(format!(
+                "the tool {:?} has an unknown runner; expected local, service or container",
+                call.resolved.tool
+            ))),
         }
     }
 
@@ -280,6 +302,45 @@ impl Host {
         let packs = self.project.packs.iter().flat_map(|(_, pack)| pack.entrypoints.keys());
         packs.chain(self.project.bindings.tools.keys()).find(|name| plain(name) == wanted).cloned()
     }
+}
+
+/// The tools that come with namel3ss itself.
+const BUILT_IN: [&str; 13] = [
+    "convert text to lowercase",
+    "convert text to uppercase",
+    "format date and time",
+    "get current date and time",
+    "get json from web",
+    "parse date and time",
+    "post json to web",
+    "read json file",
+    "read text file",
+    "slugify text",
+    "trim text",
+    "write json file",
+    "write text file",
+];
+
+/// The folder that the package namel3ss of the Python in `PATH` stands in, if it has one.
+async fn package_root() -> Option<PathBuf> {
+    const SCRIPT: &str =
+        "import importlib.util as u, pathlib as p\nprint(p.Path(u.find_spec('namel3ss').origin).parent.parent)";
+    for python in ["python3", "python"] {
+        let program = Program {
+            program: python.as_ref(),
+            args: vec!["-c".into(), SCRIPT.into()],
+            folder: Path::new("."),
+            env: Vec::new(),
+            timeout: TIMEOUT,
+            limit: 64 << 10,
+        };
+        if let Ok(Output { stdout, status: Some(status), .. }) = program.run(Vec::new()).await
+            && status.success()
+        {
+            return Some(PathBuf::from(String::from_utf8_lossy(&stdout).trim()));
+        }
+    }
+    None
 }
 
 /// Seconds that have been checked to be more than none.
@@ -380,16 +441,17 @@ impl Run<'_> {
         members.push(("trace_id", trace.trace_id.clone().into()));
         let mut path: Vec<PathBuf> = self.resolved.pack.map(|pack| pack.folder.clone()).into_iter().collect();
         path.push(app_root.clone());
+        if env == "venv" {
+            // A project's own environment need not have namel3ss: the real program puts its package root there, too.
+            path.extend(self.host.package_root.get_or_init(package_root).await.clone());
+        }
         path.extend(std::env::var_os("PYTHONPATH").iter().flat_map(std::env::split_paths));
         let path = std::env::join_paths(path).unwrap_or_else(|_| OsString::new());
         let program = Program {
             program: python.as_os_str(),
             args: self.host.python_args.iter().cloned().chain(["-c".into(), PYTHON_RUNNER.into()]).collect(),
             folder: app_root,
-            env: vec![
-                ("PYTHONPATH".into(), path),
-                ("PYTHONIOENCODING".into(), "utf-8".into()),
-            ],
+            env: vec![("PYTHONPATH".into(), path), ("PYTHONIOENCODING".into(), "utf-8".into())],
             timeout: self.timeout,
             limit: self.host.limit,
         };
@@ -445,7 +507,7 @@ impl Run<'_> {
                 "runner": "service",
                 "required_guarantees": self.guarantees.json(),
             });
-            let answer = http_client::post(&address, token, request.to_string().into_bytes(), bounds).await;
+            let answer = http_client::post_following(&address, token, request.to_string().into_bytes(), bounds).await;
             if let Some(error) = self.judge_handshake(&answer.map_err(fault)?, trace)? {
                 return Ok(Err(error));
             }
@@ -456,17 +518,19 @@ impl Run<'_> {
             ("trace_id", trace.trace_id.clone().into()),
             ("project", json!({ "app_root": self.host.project.app_root, "flow": self.flow })),
         ];
-        let answer = http_client::post(url, token, self.request("tool_name", members), bounds).await.map_err(fault)?;
+        let body = self.request("tool_name", members);
+        let answer = http_client::post_following(url, token, body, bounds).await.map_err(fault)?;
         let reply = Reply::parse(&answer).map_err(|source| RunError::Reply { source, stderr: String::new() })?;
         trace.capability_checks.extend(reply.capability_checks.unwrap_or_default());
         Ok(reply.result)
     }
 
     fn judge_handshake(&self, answer: &[u8], trace: &mut Trace) -> Result<Option<ToolError>, RunError> {
+        let answer = answer.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(answer);
         let answer: Value = serde_json::from_slice(answer)
-            .map_err(|error| RunError::Binding(format!("the service's handshake is not JSON: {error}")))?;
+            .map_err(|error| RunError::Handshake { reason: format!("it is not JSON: {error}") })?;
         if !answer.is_object() {
-            return Err(RunError::Binding("the service's handshake is no object".into()));
+            return Err(RunError::Handshake { reason: format!("expected a JSON object, found {answer:.40}") });
         }
         let enforcement = answer.get("enforcement").and_then(Value::as_str).unwrap_or("none").to_owned();
         let supported = answer.get("supported_guarantees").filter(|_| enforcement == "enforced");

@@ -18,8 +18,10 @@ pub struct Project {
     pub settings: Settings,
     /// Its own tools: `.namel3ss/tools.yaml`, or `tools.yaml`.
     pub bindings: Bindings,
-    /// The packs, with where they come from.
+    /// The packs that are in use, with where they come from.
     pub packs: Vec<(Source, Pack)>,
+    /// The tools of packs that are not verified or not enabled, with the pack's identifier. They are not run.
+    pub unavailable: BTreeMap<String, String>,
     /// What every other name stands for, if it does.
     pub fallback: Option<Binding>,
 }
@@ -44,9 +46,9 @@ pub struct Settings {
 #[serde(default)]
 #[non_exhaustive]
 pub struct PythonTools {
-    /// The time limit of tools that say none, in seconds: 10 if unsaid.
+    /// The time limit of tools that say none, in seconds [default: 10]. `N3_PYTHON_TOOL_TIMEOUT_SECONDS` takes precedence.
     pub timeout_seconds: Option<f64>,
-    /// The address of services that say none.
+    /// The address of services that say none. `N3_TOOL_SERVICE_URL` takes precedence.
     pub service_url: Option<String>,
     /// Whether a service must say which guarantees it enforces, before it is called.
     pub service_handshake_required: Option<bool>,
@@ -57,7 +59,7 @@ pub struct PythonTools {
 #[serde(default)]
 #[non_exhaustive]
 pub struct ToolPacks {
-    /// If there are any, only these.
+    /// The installed packs that are in use; none is unless it is named here.
     pub enabled_packs: Vec<String>,
     /// Not these.
     pub disabled_packs: Vec<String>,
@@ -107,8 +109,9 @@ pub struct Resolved<'a> {
 impl Project {
     /// Loads the project in `app_root`; `builtin` are folders of packs that come with the host.
     ///
-    /// Signatures of packs are not looked at: an installed pack counts unless the settings disable it. A pack that is broken, a
-    /// name that two packs have, and a tool that is bound twice are errors, here and not when they are called.
+    /// As the real program has it, an installed pack counts if it is verified ([`Pack::is_verified`]) and
+    /// enabled, and one in `packs/capability` if it is verified. A pack that is broken, a name that two packs have, and a tool
+    /// that is bound twice are errors, here and not when they are called.
     pub fn load(app_root: &Path, builtin: &[PathBuf]) -> Result<Self, BindingsError> {
         let settings = settings(&app_root.join("namel3ss.toml"))?;
         let mut bindings = Bindings::default();
@@ -131,12 +134,18 @@ impl Project {
             }
         }
         let chosen = &settings.tool_packs;
+        let local = app_root.join("packs/capability");
+        let mut unavailable = BTreeMap::new();
         packs.retain(|(source, pack)| {
-            *source == Source::BuiltinPack
-                || (chosen.enabled_packs.is_empty() || chosen.enabled_packs.contains(&pack.id))
-                    && !chosen.disabled_packs.contains(&pack.id)
+            let is_enabled = chosen.enabled_packs.contains(&pack.id) && !chosen.disabled_packs.contains(&pack.id);
+            let is_used =
+                *source == Source::BuiltinPack || (is_enabled || pack.folder.starts_with(&local)) && pack.is_verified();
+            if !is_used {
+                unavailable.extend(pack.tools.iter().map(|tool| (tool.clone(), pack.id.clone())));
+            }
+            is_used
         });
-        let project = Self { app_root: app_root.to_owned(), settings, bindings, packs, fallback: None };
+        let project = Self { app_root: app_root.to_owned(), settings, bindings, packs, unavailable, fallback: None };
         project.check()?;
         Ok(project)
     }
@@ -155,6 +164,7 @@ impl Project {
             settings: Settings::default(),
             bindings: Bindings::default(),
             packs: Vec::new(),
+            unavailable: BTreeMap::new(),
             fallback: Some(binding),
         }
     }
@@ -198,11 +208,22 @@ impl Project {
 fn settings(path: &Path) -> Result<Settings, BindingsError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Settings::default()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(source) => return Err(BindingsError::Read { path: path.to_owned(), source }),
     };
     let invalid = |reason: String| BindingsError::Invalid { path: path.to_owned(), reason };
-    let settings: Settings = toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+    let mut settings: Settings = toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    if let Some(url) = variable("N3_TOOL_SERVICE_URL") {
+        settings.python_tools.service_url = Some(url.trim().to_owned());
+    }
+    if let Some(seconds) = variable("N3_PYTHON_TOOL_TIMEOUT_SECONDS") {
+        let wrong = |_| BindingsError::Invalid {
+            path: "N3_PYTHON_TOOL_TIMEOUT_SECONDS".into(),
+            reason: format!("expected a number of seconds, found {seconds:?}"),
+        };
+        settings.python_tools.timeout_seconds = Some(seconds.trim().parse().map_err(wrong)?);
+    }
     if settings.python_tools.timeout_seconds.is_some_and(|seconds| seconds.is_nan() || seconds <= 0.0) {
         return Err(invalid("python_tools.timeout_seconds: a timeout must be positive".into()));
     }

@@ -35,6 +35,28 @@ pub enum RunError {
         /// A name that is like it.
         suggestion: Option<String>,
     },
+    /// The tool is in a pack that is not verified or not enabled: it is not run.
+    #[error(
+        "the tool {tool:?} is provided by the pack {pack}, which is not verified or not enabled; run `n3 packs verify {pack}`, then `n3 packs enable {pack}`"
+    )]
+    UnavailablePack {
+        /// The tool's name.
+        tool: String,
+        /// The pack's identifier.
+        pack: String,
+    },
+    /// The tool comes with namel3ss itself, which alone can run it.
+    #[error("{tool:?} is a built-in tool of namel3ss: only namel3ss itself can run it")]
+    BuiltIn {
+        /// The tool's name.
+        tool: String,
+    },
+    /// A service's answer to the handshake is unusable.
+    #[error("the service's answer to the handshake is unusable: {reason}")]
+    Handshake {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The program cannot be started.
     #[error("cannot start {program}: {source}")]
     Start {

@@ -4,6 +4,30 @@
 //! A [`Proxy`] holds the extension. It connects when the first request needs it, and anew after a loss. [`Proxy::serve`]
 //! serves one caller over a pair of streams, as a gevals extension does; it may run for several callers at once.
 //!
+//! # Example
+//! A program, served to several TCP clients:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use rigline_std::host::Options;
+//! use rigline_std::proxy::{Limits, Proxy, Transport};
+//! use tokio::net::TcpListener;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let proxy = Proxy::new("exec:./greeter".parse()?, Options::default(), Limits::default());
+//! let listener = TcpListener::bind("127.0.0.1:7000").await?;
+//! loop {
+//!     let (stream, _) = listener.accept().await?;
+//!     let proxy = Arc::clone(&proxy);
+//!     tokio::spawn(async move {
+//!         let (reader, writer) = stream.into_split();
+//!         proxy.serve(reader, writer, Transport::Socket).await
+//!     });
+//! }
+//! # }
+//! ```
+//!
 //! # Who gets what
 //! - Calls take turns, in the order in which they came. Logs go to the caller whose call runs, or ran last.
 //! - Ids, arguments and results pass as they are. Faulty requests are answered here.
@@ -12,6 +36,10 @@
 //! - The extension has one `config`. A caller that wants another one while somebody else has a session is refused.
 //! - A caller that is lost in a session, without `shutdown`, has its call cancelled. If it was the only one, the extension
 //!   loses its connection too: hardware goes into its safe state (a program is asked to end by SIGTERM).
+//! - A call whose caller is gone when its turn comes is not begun. A caller that only closed its sending half still gets its
+//!   answers; where the system does not tell the two apart, as between machines, it is taken for one that reads.
+//! - Over TCP a caller [may have to](Access) send a token first, as the line
+//!   `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`; without an id it gets no answer.
 //!
 //! # Bounds
 //! | what | limit |
@@ -19,6 +47,7 @@
 //! | a request | [`Limits::request`] |
 //! | a reply or a log | [`Limits::reply`]; in place of a longer reply goes -32603 with its size, longer logs are dropped |
 //! | requests that wait | 64 a caller; what is beyond is left unread |
+//! | memory for a line | taken as it comes, and given back |
 //! | lines that wait for a caller who does not read | 16 MiB; then it is dropped, as after 10 s in which it takes nothing |
 //!
 //! A request that is longer than the extension's own limit (`limits` in its manifest) goes without `context.agent`, and
@@ -27,6 +56,8 @@
 mod session;
 
 use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,16 +67,22 @@ use rigline::json::{Json, Kind, RawJson};
 use rigline::protocol::gevals;
 use rigline::rpc;
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 
 pub use session::{End, Transport};
 
 use crate::host::wire::{self, Dial};
 use crate::host::{Direction, Event, EventKind, Host, HostError, Log, Options};
+use crate::lines::{on_one_line, refusal_body};
+use crate::net::{Access, Listeners, Presence, Stream};
 use crate::target::Target;
 
 /// How long a program that lost its caller has to put things in order.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// More than any call takes. An [`Instant`](std::time::Instant) cannot be as late as the latest duration has it.
+const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// How long lines may be, in bytes without the newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +115,61 @@ type Dialers = Box<dyn Fn(&Options) -> Result<Box<dyn Dial>, HostError> + Send +
 /// Gets a log line, without its newline.
 type Caller = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Who calls.
+struct Calling {
+    /// Gets the logs.
+    log: Caller,
+    /// Becomes true when the caller is gone, or what it asked for is to be given up.
+    gone: watch::Receiver<bool>,
+    /// Its connection, if that can be asked.
+    stream: Option<Stream>,
+}
+
+impl Calling {
+    fn is_gone(&self) -> bool {
+        *self.gone.borrow() || self.stream.as_ref().is_some_and(|stream| stream.presence() == Presence::Gone)
+    }
+}
+
+/// A caller's part in the extension's session. However serving the caller ends, its part ends with it.
+struct Seat {
+    proxy: Arc<Proxy>,
+    is_taken: AtomicBool,
+}
+
+impl Seat {
+    fn new(proxy: &Arc<Proxy>) -> Self {
+        Self { proxy: Arc::clone(proxy), is_taken: AtomicBool::new(false) }
+    }
+
+    /// While `shared` is locked, so that the count and this agree.
+    fn take(&self, shared: &mut Shared) {
+        shared.sessions += usize::from(!self.is_taken.swap(true, Ordering::AcqRel));
+    }
+
+    fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Acquire)
+    }
+
+    /// Gives whether it was the last one.
+    fn leave(&self) -> bool {
+        let mut shared = lock(&self.proxy.shared);
+        let was_taken = self.is_taken.swap(false, Ordering::AcqRel);
+        shared.sessions = shared.sessions.saturating_sub(usize::from(was_taken));
+        was_taken && shared.sessions == 0
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let was_taken = self.is_taken();
+        self.leave();
+        if was_taken {
+            lock(&self.proxy.shared).is_cut = true;
+        }
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     config: Option<Value>,
@@ -86,6 +178,8 @@ struct Shared {
     request_limit: Option<usize>,
     /// Callers that have a session.
     sessions: usize,
+    /// A caller's session was cut off without anybody to make the hardware safe.
+    is_cut: bool,
     /// Gets the logs.
     caller: Option<Caller>,
     /// A log as it came, until the host has told that it is one.
@@ -139,6 +233,38 @@ impl Proxy {
         Arc::new(Self { dialers: Box::new(dialers), options, limits, turn: tokio::sync::Mutex::new(None), shared })
     }
 
+    /// Serves callers that connect and [may ask](Access), up to so many at once; the others wait to be accepted. It goes on
+    /// until it is dropped.
+    ///
+    /// # Errors
+    /// The listeners cannot be used in this runtime.
+    pub async fn serve_tcp(
+        self: &Arc<Self>,
+        listeners: Vec<std::net::TcpListener>,
+        access: Access,
+        callers: usize,
+    ) -> io::Result<()> {
+        let listeners = Listeners::new(listeners)?;
+        let places = Arc::new(Semaphore::new(callers.max(1)));
+        let access = Arc::new(access);
+        // What is dropped with it ends.
+        let mut serving = JoinSet::new();
+        loop {
+            while serving.try_join_next().is_some() {}
+            let place = places.clone().acquire_owned().await;
+            let Ok(stream) = listeners.accept().await else {
+                // Out of file descriptors, most likely: some will be given back.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let (proxy, access) = (Arc::clone(self), Arc::clone(&access));
+            serving.spawn(async move {
+                proxy.serve_stream(stream, &access).await;
+                drop(place);
+            });
+        }
+    }
+
     /// Ends the session with the extension in good order: hardware stays as it is.
     pub async fn close(&self) {
         let mut turn = self.turn.lock().await;
@@ -151,8 +277,11 @@ impl Proxy {
     /// Ends the session with the extension at once, whatever runs. If a caller had a session, hardware goes into its safe
     /// state.
     pub async fn abandon(&self) {
-        let is_open = lock(&self.shared).sessions > 0;
         let Ok(mut turn) = tokio::time::timeout(GRACE, self.turn.lock()).await else { return };
+        let is_open = {
+            let shared = lock(&self.shared);
+            shared.sessions > 0 || shared.is_cut
+        };
         self.forget();
         match turn.take() {
             Some(host) if is_open => end_gently(&host).await,
@@ -174,24 +303,18 @@ impl Proxy {
         }
     }
 
-    /// A caller is gone; gives whether it had the last session.
-    fn leave(&self, is_open: bool) -> bool {
-        let mut shared = lock(&self.shared);
-        shared.sessions -= usize::from(is_open);
-        is_open && shared.sessions == 0
-    }
-
     fn forget(&self) {
         let mut shared = lock(&self.shared);
         shared.manifest = None;
         shared.config = None;
+        shared.is_cut = false;
     }
 
-    /// Opens a caller's session; gives the manifest. `is_open`: it has one already.
-    async fn initialize(&self, params: Json<'_>, is_open: bool) -> Result<Arc<str>, Refusal> {
+    /// Opens a caller's session; gives the manifest.
+    async fn initialize(&self, params: Json<'_>, seat: &Seat, calling: &Calling) -> Result<Arc<str>, Refusal> {
         let bad = |text: &str| Refusal { code: rpc::INVALID_PARAMS, message: text.to_owned(), data: Value::Null };
-        if params.kind() != Kind::Object {
-            return Err(bad("params: expected an object"));
+        if params.is_null() {
+            return Err(bad("params: required, but missing"));
         }
         if params.get("protocolVersion").and_then(|version| version.text()).is_none_or(|text| text != gevals::VERSION) {
             return Err(bad("params.protocolVersion: only 0.0.1 is supported"));
@@ -205,11 +328,14 @@ impl Proxy {
             None => self.options.config.clone(),
         };
         // Whoever has a call running keeps nobody from a session.
-        if let Some(manifest) = self.join(config.as_ref(), is_open)? {
+        if let Some(manifest) = self.join(config.as_ref(), seat)? {
             return Ok(manifest);
         }
         let mut turn = self.turn.lock().await;
-        if let Some(manifest) = self.join(config.as_ref(), is_open)? {
+        if calling.is_gone() {
+            return Err(Refusal::internal("the caller is gone"));
+        }
+        if let Some(manifest) = self.join(config.as_ref(), seat)? {
             return Ok(manifest);
         }
         if let Some(host) = turn.take() {
@@ -218,20 +344,20 @@ impl Proxy {
         }
         self.connect(&mut turn, config).await?;
         let mut shared = lock(&self.shared);
-        shared.sessions += usize::from(!is_open);
+        seat.take(&mut shared);
         Ok(shared.manifest.clone().unwrap_or_else(|| "{}".into()))
     }
 
     /// Takes part in the extension's session as it is, if that will do.
-    fn join(&self, config: Option<&Value>, is_open: bool) -> Result<Option<Arc<str>>, Refusal> {
+    fn join(&self, config: Option<&Value>, seat: &Seat) -> Result<Option<Arc<str>>, Refusal> {
         let mut shared = lock(&self.shared);
         let Some(manifest) = shared.manifest.clone() else { return Ok(None) };
         // Who brings no config takes what is there.
         if config.is_none() || config == shared.config.as_ref() {
-            shared.sessions += usize::from(!is_open);
+            seat.take(&mut shared);
             return Ok(Some(manifest));
         }
-        if shared.sessions > usize::from(is_open) {
+        if shared.sessions > usize::from(seat.is_taken()) {
             return Err(Refusal {
                 code: gevals::OPERATION_FAILED,
                 message: "another client has a session with another config; it must end first".to_owned(),
@@ -275,18 +401,17 @@ impl Proxy {
         Host::over((self.dialers)(&options)?, options).await
     }
 
-    /// Runs a call; gives its result's text. Ends it when `gone` says that the caller is.
-    async fn execute(
-        &self,
-        params: Json<'_>,
-        caller: Caller,
-        mut gone: watch::Receiver<bool>,
-    ) -> Result<String, Refusal> {
-        let mut turn = self.turn.lock().await;
-        if *gone.borrow() {
+    /// Runs a call; gives its result's text. Does not begin it, or ends it, when the caller is gone.
+    async fn execute(&self, params: Json<'_>, calling: &Calling) -> Result<String, Refusal> {
+        let mut gone = calling.gone.clone();
+        let mut turn = tokio::select! {
+            turn = self.turn.lock() => turn,
+            () = async { drop(gone.wait_for(|gone| *gone).await) } => return Err(Refusal::internal("the caller is gone")),
+        };
+        if calling.is_gone() {
             return Err(Refusal::internal("the caller is gone"));
         }
-        lock(&self.shared).caller = Some(caller);
+        lock(&self.shared).caller = Some(Arc::clone(&calling.log));
         match turn.as_ref() {
             Some(host) if host.is_connected() => {}
             Some(host) => host.reconnect().await.map_err(|error| Refusal::of(&error))?,
@@ -296,7 +421,7 @@ impl Proxy {
             }
         }
         let Some(host) = turn.as_ref() else { return Err(Refusal::internal("there is no connection")) };
-        let mut text = if params.is_null() { "{}".to_owned() } else { on_one_line(params.as_str()) };
+        let mut text = if params.is_null() { "{}".to_owned() } else { on_one_line(params.as_str()).into_owned() };
         let limit = lock(&self.shared).request_limit;
         if let Some(limit) = limit {
             self.fit(&mut text, limit)?;
@@ -320,23 +445,29 @@ impl Proxy {
         }
     }
 
-    /// How long a call may take: its own timeout and some more, so that the extension's answer to that wins.
+    /// How long a call may take: its own timeout and some more, so that the extension's answer to that wins. A timeout of
+    /// zero is none, as the extension sees it.
     fn patience(&self, params: Json<'_>) -> Duration {
         let timeout = params.get("context").and_then(|context| context.get("timeout")?.text());
-        timeout
+        let timeout = timeout
             .and_then(|timeout| GoDuration::parse(&timeout.to_cow()).ok())
-            .and_then(|timeout| Duration::try_from(timeout).ok())
-            .map_or(self.options.call_timeout, |timeout| timeout.saturating_add(self.options.grace))
+            .and_then(|timeout| Duration::try_from(timeout).ok());
+        match timeout {
+            None => self.options.call_timeout,
+            Some(Duration::ZERO) => NO_LIMIT,
+            Some(timeout) => timeout.saturating_add(self.options.grace).min(NO_LIMIT),
+        }
     }
 
     /// Makes a request's parameters fit what the extension takes.
     fn fit(&self, params: &mut String, limit: usize) -> Result<(), Refusal> {
+        // The parameters are on one line by now.
         let size = |params: &str| {
-            let params = RawJson::from_checked_str(params).unwrap_or(RawJson::NULL);
-            Request::Other { method: "execute", params }.measure() - 1
+            let params = RawJson::from_checked_str(params).map_err(|error| Refusal::internal(error.to_string()))?;
+            Ok(Request::Other { method: "execute", params }.measure() - 1)
         };
         for name in ["agent", "env"] {
-            if size(params) <= limit {
+            if size(params)? <= limit {
                 return Ok(());
             }
             if let Some(without) = without(params, name) {
@@ -344,10 +475,11 @@ impl Proxy {
                 self.tell("warn", &format!("context.{name} was left out: the request fits no {limit} bytes with it"));
             }
         }
-        if size(params) <= limit {
+        let needed = size(params)?;
+        if needed <= limit {
             return Ok(());
         }
-        let message = format!("request too large: it needs {} bytes, and the device takes {limit}", size(params));
+        let message = format!("request too large: it needs {needed} bytes, and the device takes {limit}");
         Err(Refusal { code: rpc::INTERNAL_ERROR, message, data: Value::Null })
     }
 
@@ -358,15 +490,6 @@ impl Proxy {
         if let Some(caller) = caller {
             caller(&line.to_string());
         }
-    }
-}
-
-/// JSON text without the ends of lines that it has between tokens.
-fn on_one_line(text: &str) -> String {
-    if text.bytes().any(|byte| matches!(byte, b'\r' | b'\n')) {
-        text.replace(['\r', '\n'], " ")
-    } else {
-        text.to_owned()
     }
 }
 
@@ -403,10 +526,10 @@ impl Refusal {
 
     /// What follows a reply's id.
     fn body(&self) -> String {
-        let mut error = json!({ "code": self.code, "message": self.message });
-        if !self.data.is_null() {
-            error["data"] = self.data.clone();
+        if self.data.is_null() {
+            return refusal_body(self.code, &self.message);
         }
+        let error = json!({ "code": self.code, "message": self.message, "data": self.data });
         format!(",\"error\":{error}}}")
     }
 }

@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rigline::frame::{Frame, Framer, LineEnds};
-use rigline::json::Json;
+use rigline::json::{Json, Kind};
 use rigline::rpc;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
-use super::{Proxy, Refusal, lock, on_one_line};
-use crate::not_http::{Opening, is_http};
+use super::{Calling, Proxy, Refusal, Seat, lock};
+use crate::lines::{self, Event, Input, NOT_ALLOWED, Request, on_one_line};
+use crate::net::{Access, Presence, Stream};
 
 /// How many requests of a caller wait; what it sends beyond is left in the stream.
 const MAX_WAITING: usize = 64;
@@ -25,10 +25,8 @@ const MAX_WAITING: usize = 64;
 const MAX_UNREAD: usize = 16 << 20;
 /// How long a caller may take nothing of what is sent.
 const STALLED: Duration = Duration::from_secs(10);
-
-/// What an HTTP request is answered with.
-const NO_HTTP: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\
-    \"message\":\"this is no HTTP server; nothing was run\"}}\n";
+/// How long what comes from a caller that was refused is still read.
+const DRAIN: Duration = Duration::from_millis(500);
 
 /// What a caller's streams are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,135 +47,86 @@ pub enum End {
     Shutdown,
     /// It is gone, or has taken nothing for too long.
     Lost,
-    /// It spoke HTTP.
-    Http,
+    /// It may not ask, or spoke HTTP.
+    Refused,
 }
 
 impl Proxy {
     /// Serves a caller until its end. See the [module](super) for what becomes of its session.
-    pub async fn serve<R, W>(self: &Arc<Self>, reader: R, writer: W, transport: Transport) -> End
+    pub async fn serve<R, W>(self: &Arc<Self>, mut reader: R, writer: W, transport: Transport) -> End
     where
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
     {
+        let input = match transport {
+            Transport::Process => Input::of_process(self.limits.request),
+            Transport::Socket => Input::of_socket(self.limits.request, None).with_telnet(),
+        };
         let out = Out::new(writer, self.limits.reply, transport);
-        let mut session = Session { proxy: self, out: &out, is_open: false, transport };
-        let end = session.run(reader).await;
-        let is_open = session.is_open;
-        let drained = out.finish().await;
-        let end = if drained { end } else { End::Lost };
-        if self.leave(is_open) {
-            self.lose().await;
+        self.serve_with(&mut reader, input, out, transport, None).await
+    }
+
+    /// Serves a caller that has connected, if it may ask.
+    pub(super) async fn serve_stream(self: &Arc<Self>, stream: Stream, access: &Access) -> End {
+        let mut reader = stream.clone();
+        let out = Out::new(stream.clone(), self.limits.reply, Transport::Socket);
+        let end = match access.refusal(stream.ends()) {
+            Some(refusal) => {
+                out.send(lines::error_line(NOT_ALLOWED, &refusal));
+                out.finish().await;
+                End::Refused
+            }
+            None => {
+                let input = Input::of_socket(self.limits.request, access.token.clone()).with_telnet();
+                self.serve_with(&mut reader, input, out, Transport::Socket, Some(stream)).await
+            }
+        };
+        if end == End::Refused {
+            // What is still on its way is read and dropped: a reset would take the refusal with it.
+            let mut rest = [0; 4096];
+            let _ = timeout(DRAIN, async { while let Ok(1..) = reader.read(&mut rest).await {} }).await;
         }
         end
+    }
+
+    async fn serve_with<R: AsyncRead + Send + Unpin>(
+        self: &Arc<Self>,
+        reader: &mut R,
+        input: Input,
+        out: Out,
+        transport: Transport,
+        stream: Option<Stream>,
+    ) -> End {
+        let seat = Arc::new(Seat::new(self));
+        let cancel = watch::Sender::new(false);
+        let mut session = Session { proxy: self, out: &out, seat: &seat, cancel: &cancel, transport, stream };
+        let end = session.run(reader, input).await;
+        let drained = out.finish().await;
+        if seat.leave() {
+            self.lose().await;
+        }
+        if drained { end } else { End::Lost }
     }
 }
 
 struct Session<'p> {
     proxy: &'p Arc<Proxy>,
     out: &'p Out,
-    is_open: bool,
+    seat: &'p Arc<Seat>,
+    /// Becomes true when what the caller asked for is to be given up.
+    cancel: &'p watch::Sender<bool>,
     transport: Transport,
+    stream: Option<Stream>,
 }
 
 /// What came of a line.
 struct Done {
     reply: Option<Vec<u8>>,
-    is_open: bool,
     /// `shutdown` was among it.
     shut: bool,
 }
 
 type Working<'p> = Pin<Box<dyn Future<Output = Done> + Send + 'p>>;
-
-impl Session<'_> {
-    async fn run<R: AsyncRead + Unpin>(&mut self, mut reader: R) -> End {
-        let mut memory = vec![0; self.proxy.limits.request.saturating_add(1)];
-        let ends = LineEnds::Lf;
-        let mut framer = Framer::new(&mut memory).with_mode(ends);
-        let mut waiting: VecDeque<Asked> = VecDeque::new();
-        let mut working: Option<Working<'_>> = None;
-        let mut gone = self.out.gone();
-        let mut opening = Opening::default();
-        let mut input_ended = false;
-        loop {
-            if working.is_none() {
-                match waiting.pop_front() {
-                    Some(asked) => {
-                        working = Some(Box::pin(work(Arc::clone(self.proxy), asked, self.is_open, self.out.clone())));
-                    }
-                    None if input_ended => return End::Input,
-                    None => {}
-                }
-            }
-            let may_read = !input_ended && waiting.len() < MAX_WAITING && self.out.unread() < MAX_UNREAD / 2;
-            tokio::select! {
-                biased;
-                () = async { drop(gone.wait_for(|gone| *gone).await) } => {
-                    // A call that runs sees it too, and cancels itself.
-                    if let Some(working) = working.take() {
-                        self.is_open = working.await.is_open;
-                    }
-                    return End::Lost;
-                }
-                done = async { match &mut working { Some(working) => working.await, None => std::future::pending().await } } => {
-                    working = None;
-                    self.is_open = done.is_open;
-                    if let Some(reply) = done.reply {
-                        self.out.send(reply);
-                    }
-                    if done.shut && self.transport == Transport::Process {
-                        return End::Shutdown;
-                    }
-                }
-                () = self.out.changed(), if !may_read && !input_ended => {}
-                read = reader.read(framer.space()), if may_read => {
-                    match read {
-                        Ok(0) => {
-                            framer.finish();
-                            input_ended = true;
-                        }
-                        Ok(read) => {
-                            let read_now = framer.space().get(..read).unwrap_or_default();
-                            if self.transport == Transport::Socket && opening.is_http(read_now) {
-                                self.out.send(NO_HTTP.to_vec());
-                                return End::Http;
-                            }
-                            framer.commit(read);
-                        }
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        Err(_) => self.out.lose(),
-                    }
-                    while let Some(frame) = framer.next() {
-                        let line = match frame {
-                            Frame::Line(line) => line,
-                            Frame::TooLong(fault) => {
-                                let mut memory = [0; 512];
-                                self.out.send(rpc::answer_too_long(fault, &mut memory).to_vec());
-                                continue;
-                            }
-                        };
-                        let mut line = &*line;
-                        if self.transport == Transport::Socket {
-                            line = without_telnet(line);
-                            if is_http(line) {
-                                self.out.send(NO_HTTP.to_vec());
-                                return End::Http;
-                            }
-                        }
-                        // What needs no turn is answered at once.
-                        let (requests, reply) = look(line, self.proxy.limits.reply);
-                        if !requests.is_empty() {
-                            waiting.push_back(Asked { line: line.to_vec(), requests });
-                        } else if let Some(reply) = reply {
-                            self.out.send(reply);
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
 
 /// A line with something to do.
 struct Asked {
@@ -185,99 +134,142 @@ struct Asked {
     requests: Vec<Request>,
 }
 
-/// A request or a notification.
-struct Request {
-    method: String,
-    params: String,
-    is_notification: bool,
-}
+impl Session<'_> {
+    async fn run<R: AsyncRead + Unpin>(&mut self, reader: &mut R, mut input: Input) -> End {
+        let mut waiting: VecDeque<Asked> = VecDeque::new();
+        let mut working: Option<Working<'_>> = None;
+        let mut gone = self.out.gone();
+        let mut input_ended = false;
+        loop {
+            if working.is_none() {
+                match waiting.pop_front() {
+                    Some(asked) => {
+                        let limit = self.proxy.limits.reply;
+                        working = Some(Box::pin(work(Arc::clone(self.seat), asked, self.calling(), limit)));
+                    }
+                    None if input_ended => return End::Input,
+                    None => {}
+                }
+            }
+            let may_read = !input_ended && waiting.len() < MAX_WAITING && self.out.unread() < MAX_UNREAD / 2;
+            let deadline = input.deadline();
+            tokio::select! {
+                biased;
+                () = async { drop(gone.wait_for(|gone| *gone).await) } => return self.give_up(working, End::Lost).await,
+                done = async { match &mut working { Some(working) => working.await, None => std::future::pending().await } } => {
+                    working = None;
+                    if let Some(reply) = done.reply {
+                        self.out.send(reply);
+                    }
+                    if done.shut && self.transport == Transport::Process {
+                        return End::Shutdown;
+                    }
+                    continue;
+                }
+                () = self.out.changed(), if !may_read && !input_ended => continue,
+                () = lines::at(deadline), if may_read => {
+                    self.out.send(input.stalled());
+                    return self.give_up(working, End::Refused).await;
+                }
+                read = reader.read(input.space()), if may_read => {
+                    match read {
+                        Ok(0) => {
+                            input.finish();
+                            input_ended = true;
+                            // One that closed its sending half only still reads.
+                            if self.stream.as_ref().is_some_and(|stream| stream.presence() == Presence::Gone) {
+                                self.out.lose();
+                            }
+                        }
+                        Ok(read) => input.commit(read),
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(_) => self.out.lose(),
+                    }
+                }
+            }
+            while let Some(event) = input.next() {
+                match event {
+                    // What needs no turn is answered at once.
+                    Event::Line(line) => match lines::requests(line, self.proxy.limits.reply) {
+                        Ok(requests) => waiting.push_back(Asked { line: line.to_vec(), requests }),
+                        Err(Some(reply)) => self.out.send(reply),
+                        Err(None) => {}
+                    },
+                    Event::Answer(line) => self.out.send(line),
+                    Event::Nothing => {}
+                    Event::Refusal(line) => {
+                        self.out.send(line);
+                        return self.give_up(working, End::Refused).await;
+                    }
+                }
+            }
+        }
+    }
 
-/// What is room enough for the line's errors, and for what goes around its results.
-fn room_around(line: &[u8]) -> usize {
-    // A batch has up to 64 members.
-    if line.trim_ascii_start().first() == Some(&b'[') { 64 * 1024 } else { 1024 }
-}
+    /// Has the call in hand cancelled.
+    async fn give_up(&self, working: Option<Working<'_>>, end: End) -> End {
+        self.cancel.send_replace(true);
+        if let Some(working) = working {
+            working.await;
+        }
+        end
+    }
 
-/// What a line asks for, and the reply if that is nothing.
-fn look(line: &[u8], limit: usize) -> (Vec<Request>, Option<Vec<u8>>) {
-    let mut requests = Vec::new();
-    let mut memory = vec![0; limit.min(room_around(line)) + 1];
-    let reply = rpc::answer(line, &mut memory, &mut |incoming, _| {
-        requests.push(Request {
-            method: incoming.method.to_cow().into_owned(),
-            params: incoming.params.as_str().to_owned(),
-            is_notification: incoming.is_notification,
-        });
-    });
-    let reply = reply.filter(|_| requests.is_empty()).map(<[u8]>::to_vec);
-    (requests, reply)
+    fn calling(&self) -> Calling {
+        let out = self.out.clone();
+        Calling {
+            log: Arc::new(move |line: &str| out.log(line)),
+            gone: self.cancel.subscribe(),
+            stream: self.stream.clone(),
+        }
+    }
 }
 
 /// Does what a line asks for.
-async fn work(proxy: Arc<Proxy>, asked: Asked, mut is_open: bool, out: Out) -> Done {
+async fn work(seat: Arc<Seat>, asked: Asked, calling: Calling, limit: usize) -> Done {
     let Asked { line, requests } = asked;
     let mut bodies = Vec::with_capacity(requests.len());
     let mut shut = false;
-    for Request { method, params, is_notification } in requests {
-        let params = Json::parse(params.as_bytes()).unwrap_or(Json::NULL);
-        let body = match method.as_str() {
-            "initialize" if !is_notification => proxy.initialize(params, is_open).await.map(|manifest| {
-                is_open = true;
-                manifest.to_string()
-            }),
-            "execute" => {
-                let caller = out.clone();
-                let caller = Arc::new(move |line: &str| caller.log(line));
-                proxy.execute(params, caller, out.gone()).await
-            }
-            "shutdown" if !is_notification => {
-                if std::mem::take(&mut is_open) {
-                    lock(&proxy.shared).sessions -= 1;
-                }
-                shut = true;
-                Ok("{}".to_owned())
-            }
-            _ => Err(Refusal {
-                code: rpc::METHOD_NOT_FOUND,
-                message: format!("Unknown method: {}", short(&method)),
-                data: serde_json::Value::Null,
-            }),
-        };
-        bodies.push(match body {
+    for request in requests {
+        let body = match serve(&seat, &request, &calling, &mut shut).await {
             Ok(result) => format!(",\"result\":{}}}", on_one_line(&result)),
             Err(refusal) => refusal.body(),
-        });
+        };
+        bodies.push(body.into_bytes());
     }
-    let limit = proxy.limits.reply;
-    let needed = bodies.iter().map(|body| body.len() + 1024).sum::<usize>().saturating_add(room_around(&line));
-    let mut memory = vec![0; limit.min(needed).saturating_add(1)];
-    let mut bodies = bodies.into_iter();
-    let reply = rpc::answer(&line, &mut memory, &mut |_, writer| {
-        writer.raw(bodies.next().unwrap_or_default().as_bytes());
-    });
-    Done { reply: reply.map(<[u8]>::to_vec), is_open, shut }
+    Done { reply: lines::assemble(&line, limit, bodies), shut }
+}
+
+/// Serves a request; gives its result's JSON text.
+async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut bool) -> Result<String, Refusal> {
+    let Request { method, params, is_notification } = request;
+    let refusal = |code, message: String| Refusal { code, message, data: serde_json::Value::Null };
+    let is_known = matches!((method.as_str(), is_notification), ("execute", _) | ("initialize" | "shutdown", false));
+    if !is_known {
+        return Err(refusal(rpc::METHOD_NOT_FOUND, format!("Unknown method: {}", short(method))));
+    }
+    // It is part of a line that was checked.
+    let params = Json::parse(params.as_bytes()).map_err(|error| Refusal::internal(error.to_string()))?;
+    // JSON-RPC 2.0 §4.2 has arrays too; only a method without parameters of its own is content with one.
+    let fits =
+        matches!(params.kind(), Kind::Object | Kind::Null) || params.kind() == Kind::Array && method == "shutdown";
+    if !fits {
+        return Err(refusal(rpc::INVALID_PARAMS, "params: expected an object".to_owned()));
+    }
+    match method.as_str() {
+        "initialize" => seat.proxy.initialize(params, seat, calling).await.map(|manifest| manifest.to_string()),
+        "execute" => seat.proxy.execute(params, calling).await,
+        _ => {
+            seat.leave();
+            *shut = true;
+            Ok("{}".to_owned())
+        }
+    }
 }
 
 fn short(name: &str) -> String {
     let cut: String = name.chars().take(64).collect();
     if cut.len() < name.len() { cut + "…" } else { cut }
-}
-
-/// A line without telnet's negotiation before it (RFC 854): 255 begins it, which is no byte of UTF-8.
-fn without_telnet(mut line: &[u8]) -> &[u8] {
-    loop {
-        line = match line {
-            // Will, won't, do, don't: and what.
-            [255, 251..=254, _, rest @ ..] => rest,
-            // Subnegotiation, up to its end.
-            [255, 250, rest @ ..] => match rest.windows(2).position(|pair| pair == [255, 240]) {
-                Some(end) => rest.get(end + 2..).unwrap_or_default(),
-                None => return line,
-            },
-            [255, 241..=249, rest @ ..] => rest,
-            _ => return line,
-        };
-    }
 }
 
 /// Lines to a caller, whole and in order.
@@ -353,8 +345,15 @@ impl Out {
             && self.unread() == 0
             && let Ok(mut writer) = self.writer.try_lock()
         {
-            match Pin::new(&mut **writer).poll_write(&mut Context::from_waker(Waker::noop()), &line) {
-                Poll::Ready(Ok(sent)) if sent == line.len() => return,
+            let task = &mut Context::from_waker(Waker::noop());
+            match Pin::new(&mut **writer).poll_write(task, &line) {
+                Poll::Ready(Ok(sent)) if sent == line.len() => {
+                    if Pin::new(&mut **writer).poll_flush(task).is_ready() {
+                        return;
+                    }
+                    // The task goes on with that.
+                    line.clear();
+                }
                 // The rest is to be the next that is written.
                 Poll::Ready(Ok(sent)) => drop(line.drain(..sent)),
                 // The task sees the fault too.
@@ -405,23 +404,4 @@ async fn whole<W: AsyncWrite + Unpin>(writer: &mut W, mut line: &[u8]) -> bool {
         }
     }
     matches!(timeout(STALLED, writer.flush()).await, Ok(Ok(())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn telnets_negotiation_is_left_out() {
-        let table: &[(&[u8], &[u8])] = &[
-            (b"{}", b"{}"),
-            (b"\xFF\xFD\x03\xFF\xFB\x18{}", b"{}"),
-            (b"\xFF\xFA\x18\x01\xFF\xF0{}", b"{}"),
-            (b"\xFF\xF1{}", b"{}"),
-            (b"\xFF\xFE", b"\xFF\xFE"),
-        ];
-        for (line, left) in table {
-            assert_eq!(without_telnet(line), *left);
-        }
-    }
 }

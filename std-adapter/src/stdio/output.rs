@@ -27,6 +27,8 @@ const PIECE: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Output {
     stream: system::Output,
+    /// The longest log line, in bytes without its newline: a longer one is shortened.
+    log_limit: usize,
     queue: Mutex<Queue>,
     /// The queue has changed.
     changed: Condvar,
@@ -80,9 +82,10 @@ enum Sent {
 }
 
 impl Output {
-    pub(super) fn new(stream: system::Output) -> Self {
+    pub(super) fn new(stream: system::Output, log_limit: usize) -> Self {
         Self {
             stream,
+            log_limit,
             queue: Mutex::default(),
             changed: Condvar::new(),
             drained: Notify::new(),
@@ -116,6 +119,8 @@ impl Output {
     }
 
     fn send(self: &Arc<Self>, line: &[u8], most: usize) -> io::Result<Sent> {
+        let shortened = crate::log::shortened(line, self.log_limit);
+        let line = shortened.as_deref().unwrap_or(line);
         let mut queue = self.lock();
         queue.check()?;
         let mut rest = line;

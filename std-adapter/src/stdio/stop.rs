@@ -19,6 +19,7 @@ use crate::signals::Signals;
 pub(super) const PANICKED: u8 = 101;
 
 /// That nobody reads the output any more is the end of a session like any other.
+#[cfg(unix)]
 pub(super) const UNREAD: u8 = 0;
 
 /// How long a handler may go on without an await after it was told to stop.

@@ -53,8 +53,9 @@ fn nr_45_who_else_reads_from_a_port_is_said_when_no_answer_comes() {
     let holder = format!("also open by process {} (cat {})", cat.id(), device.path);
     let target = device.target();
     wait_until("cat has it open", || {
-        fs::read_dir(format!("/proc/{}/fd", cat.id()))
-            .is_ok_and(|mut files| files.any(|file| fs::read_link(file.unwrap().path()).is_ok_and(|to| to == Path::new(&device.path))))
+        fs::read_dir(format!("/proc/{}/fd", cat.id())).is_ok_and(|mut files| {
+            files.any(|file| fs::read_link(file.unwrap().path()).is_ok_and(|to| to == Path::new(&device.path)))
+        })
     });
     for arguments in [
         &["call", &target, "go", "--start-timeout", "700ms"][..],
@@ -79,6 +80,23 @@ fn nr_45_who_else_reads_from_a_port_is_said_when_no_answer_comes() {
 }
 
 #[test]
+fn g_11_the_name_of_another_process_does_not_drive_the_terminal() {
+    let device = board();
+    ioctl_tiocexcl(&device.port).unwrap();
+    let mut holder = Command::new("sleep");
+    let holder = holder.arg0("\u{1b}]0;title\u{7}\u{202e}\nx").arg("60").stdin(device.port.try_clone().unwrap());
+    let mut holder = holder.spawn().unwrap();
+    let (code, _, errors) = run(&mut rigline(&["call", &device.target(), "go"]));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    ioctl_tiocnxcl(&device.port).unwrap();
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains(&format!("process {} (", holder.id())), "{errors}");
+    assert!(errors.contains("x 60)") && errors.lines().count() == 1, "{errors:?}");
+    assert!(!errors.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{errors:?}");
+}
+
+#[test]
 fn nr_47_a_device_that_goes_is_said() {
     for command in [&["monitor"][..], &["call", "go"]] {
         // It answers nothing but the start.
@@ -90,12 +108,13 @@ fn nr_47_a_device_that_goes_is_said() {
         let mut arguments = command.to_vec();
         let target = device.target();
         arguments.insert(1, &target);
-        let mut child = rigline(&arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let child = rigline(&arguments).stdin(Stdio::piped()).spawn().unwrap();
         if command[0] == "call" {
             wait_until("the call is out", || device.lines().iter().any(|line| line.contains("execute")));
         } else {
             let mut input = child.stdin.as_ref().unwrap();
-            std::io::Write::write_all(&mut input, b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\"}\n").unwrap();
+            std::io::Write::write_all(&mut input, b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\"}\n")
+                .unwrap();
             wait_until("it stands between", || !device.lines().is_empty());
         }
         // The thread of the device has a copy: the port itself must go.
@@ -167,8 +186,11 @@ fn nr_50_every_command_finds_the_rig_below_its_root() {
         "serial:by-id/usb-rigline_rig_E66-if00",
         "serial:/dev/serial/by-id/usb-rigline_rig_E66-if00",
     ] {
-        fs::write(&eval, format!("name: x\nconfig: {{ target: '{target}' }}\ntasks: [ {{id: t, steps: [ {{operation: go}} ]}} ]\n"))
-            .unwrap();
+        fs::write(
+            &eval,
+            format!("name: x\nconfig: {{ target: '{target}' }}\ntasks: [ {{id: t, steps: [ {{operation: go}} ]}} ]\n"),
+        )
+        .unwrap();
         for arguments in [
             &["call", target, "go"][..],
             &["describe", target],

@@ -30,11 +30,18 @@ fn g_09_kill_9_of_a_command_leaves_nobody_behind() {
     let never = script(folder.path(), "never", &format!("#!/bin/sh\n{HANGS}"));
     let (starts, never) = (format!("exec:{}", starts.display()), format!("exec:{}", never.display()));
     let eval = folder.path().join("e.yaml");
-    fs::write(&eval, format!("name: x\nconfig: {{ target: '{starts}' }}\ntasks: [ {{id: t, steps: [ {{operation: go}} ]}} ]\n")).unwrap();
+    fs::write(
+        &eval,
+        format!("name: x\nconfig: {{ target: '{starts}' }}\ntasks: [ {{id: t, steps: [ {{operation: go}} ]}} ]\n"),
+    )
+    .unwrap();
     let prompt = folder.path().join("p.yaml");
     fs::write(
         &prompt,
-        format!("name: x\nconfig: {{ executor: command, command: [{}] }}\ntasks: [ {{id: t, prompt: p}} ]\n", &never[5..]),
+        format!(
+            "name: x\nconfig: {{ executor: command, command: [{}] }}\ntasks: [ {{id: t, prompt: p}} ]\n",
+            &never[5..]
+        ),
     )
     .unwrap();
     let runs = folder.path().join("runs");
@@ -71,10 +78,33 @@ fn g_09_kill_9_of_a_command_leaves_nobody_behind() {
 }
 
 #[test]
+fn g_09_not_even_a_program_that_was_just_being_started_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#!/bin/sh\ntrap '' TERM HUP\nwhile :; do sleep 1; done\n";
+    let program = script(folder.path(), "ext", text).into_os_string().into_string().unwrap();
+    for delay in 0..60 {
+        let protocol = ["gevals", "amplifier", "namel3ss"].into_iter().cycle().nth(delay).unwrap();
+        let mut child = rigline(&["call", &program, "go", "--protocol", protocol]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay as u64));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let runs = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let mut lines = processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+        lines.any(|line| line.split('\0').any(|word| word == program))
+    };
+    wait_until("nobody is left", || !runs());
+}
+
+#[test]
 fn g_09_hardware_gets_to_its_safe_state_when_a_command_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let safe = folder.path().join("safe");
-    let text = format!("{EXTENSION}exec 2>/dev/null; trap 'touch {}; exit 0' TERM; touch {0}.ready; while :; do sleep 0.1; done\n", safe.display());
+    let text = format!(
+        "{EXTENSION}exec 2>/dev/null; trap 'touch {}; exit 0' TERM; touch {0}.ready; while :; do sleep 0.1; done\n",
+        safe.display()
+    );
     let target = format!("exec:{}", script(folder.path(), "ext", &text).display());
     let mut child = rigline(&["call", &target, "go"]).spawn().unwrap();
     wait_until("it runs", || folder.path().join("safe.ready").exists());
@@ -87,12 +117,18 @@ fn g_09_hardware_gets_to_its_safe_state_when_a_command_is_killed() {
 fn g_09_what_ends_in_good_order_is_not_killed() {
     let folder = tempfile::tempdir().unwrap();
     // Its own children are its own: they hold no pipe, and have a group of their own.
-    let text = format!("{EXTENSION}setsid sleep 2 >/dev/null 2>&1 </dev/null & echo $! > {}/pid; say '{{\"success\":true}}'; ask; say '{{}}'\n", folder.path().display());
+    let text = format!(
+        "{EXTENSION}cd {}\nsetsid sh -c 'echo $$ > new; mv new pid; exec sleep 60' >/dev/null 2>&1 </dev/null &\n\
+         while [ ! -e pid ]; do sleep 0.01; done; say '{{\"success\":true}}'; ask; say '{{}}'\n",
+        folder.path().display()
+    );
     let target = format!("exec:{}", script(folder.path(), "ext", &text).display());
     let (code, _, errors) = run(&mut rigline(&["call", &target, "go"]));
     assert_eq!(code, Some(0), "{errors}");
     let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
     assert!(is_alive(pid.trim()));
+    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }
 
 #[test]
@@ -134,11 +170,17 @@ fn g_13_why_a_program_cannot_be_started() {
         assert_eq!(found, Some(code), "{arguments:?}: {errors}");
         assert!(errors.contains("/no/such/interpreter is not there"), "{arguments:?}: {errors}");
     }
-    fs::write(here.join("e.yaml"), "name: x\nconfig: { executor: command, command: [./interpreter] }\ntasks: [ {id: t, prompt: p} ]\n").unwrap();
+    fs::write(
+        here.join("e.yaml"),
+        "name: x\nconfig: { executor: command, command: [./interpreter] }\ntasks: [ {id: t, prompt: p} ]\n",
+    )
+    .unwrap();
     let (_, out, errors) = run(rigline(&["eval", "run", "e.yaml", "--runs", "runs"]).current_dir(here));
     assert!(errors.contains("/no/such/interpreter is not there"), "{out}{errors}");
     // Targets that name a kind, or nearly so.
-    for (target, expected) in [("127.0.0.1:7000", "tcp:127.0.0.1:7000"), ("Serial:auto", "serial:auto"), ("localhost:1", "tcp:localhost:1")] {
+    for (target, expected) in
+        [("127.0.0.1:7000", "tcp:127.0.0.1:7000"), ("Serial:auto", "serial:auto"), ("localhost:1", "tcp:localhost:1")]
+    {
         let (code, _, errors) = run(&mut rigline(&["call", target, "go"]));
         assert_eq!(code, Some(2), "{errors}");
         assert!(errors.contains(&format!("did you mean {expected}?")), "{errors}");
@@ -210,11 +252,49 @@ fn g_13_a_program_has_the_limits_and_dispositions_of_who_started_the_command() {
 }
 
 #[test]
+fn g_16_a_time_limit_is_named_with_its_grace() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = format!("exec:{}", script(folder.path(), "ext", &format!("{EXTENSION}sleep 60\n")).display());
+    let (code, _, errors) = run(&mut rigline(&["call", &target, "go", "--timeout", "500ms"]));
+    assert_eq!(code, Some(124), "{errors}");
+    assert!(errors.contains("did not answer `go` within 2.5s: its time limit of 500ms, and 2s of grace"), "{errors}");
+}
+
+#[test]
+fn g_13_folders_and_programs_with_names_that_are_not_utf_8() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"bad\xff"));
+    fs::create_dir(&odd).unwrap();
+    script(&odd, "ext", &format!("{EXTENSION}say '{{\"success\":true}}'; ask; say '{{}}'\n"));
+    script(
+        &odd,
+        "module",
+        "#!/bin/sh\nwhile read -r line || [ -n \"$line\" ]; do case $line in\n*describe*) echo '{\"name\":\"m\",\"version\":\"1\",\"kind\":\"tool\",\"capabilities\":[\"go\"]}' ;;\n*) echo '{\"ok\":true,\"result\":1}' ;;\nesac; done\n",
+    );
+    // The command itself is in such a folder too.
+    let copy = odd.join("rl");
+    fs::copy(RIGLINE, &copy).unwrap();
+    for arguments in [
+        &["call", "./ext", "go"][..],
+        &["call", "sim", "identify"],
+        &["call", "sim", "identify", "--protocol", "namel3ss"],
+        &["call", "./module", "go", "--protocol", "amplifier"],
+        &["call", "./module", "go", "--protocol", "namel3ss"],
+        &["monitor", "sim", "--record", "record.jsonl"],
+    ] {
+        let (code, out, errors) = run(Command::new(&copy).args(arguments).current_dir(&odd).stdin(Stdio::null()));
+        assert_eq!(code, Some(0), "{arguments:?}: {out}{errors}");
+    }
+}
+
+#[test]
 fn nr_21_the_running_binary_may_be_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("rl");
     fs::copy(RIGLINE, &copy).unwrap();
-    let request = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"0.0.1\"}}\n";
+    let request =
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"0.0.1\"}}\n";
     for replaced in [true, false] {
         let mut child = Command::new(&copy);
         let mut child = child.args(["bridge", "sim"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -302,7 +382,8 @@ ask; say '{{}}'
     let (code, out, errors) = run(&mut rigline(&["call", &target, "go", "--timeout", "20s"]));
     assert_eq!(code, Some(0), "{out}{errors}");
     let answers = fs::read_to_string(answers).unwrap();
-    let ids: Vec<String> = answers.lines().map(|line| crate::member(line, "/id").as_str().unwrap().to_owned()).collect();
+    let ids: Vec<String> =
+        answers.lines().map(|line| crate::member(line, "/id").as_str().unwrap().to_owned()).collect();
     assert_eq!(ids, (1..=20).map(|n| format!("q{n}")).collect::<Vec<_>>());
     assert!(answers.lines().all(|line| crate::member(line, "/error/code") == -32601), "{answers}");
 }

@@ -129,7 +129,7 @@ while read -r line; do n=$((n+1)); printf '%s\n' "{\"ok\":true,\"result\":$n}" "
 
 #[tokio::test]
 async fn g_06_a_module_that_gives_ids_back_is_told_apart_by_them() {
-    // Its replies come in any order, and it does not know how to describe itself.
+    // Its replies come in any order.
     let device = Device::new(|line, writer: &mut File| {
         let (answer, wait) = answer(line);
         let mut answer: Value = serde_json::from_str(&answer).unwrap();
@@ -146,6 +146,24 @@ async fn g_06_a_module_that_gives_ids_back_is_told_apart_by_them() {
     go(&mut host, 1, 800).await.unwrap_err();
     host.timeout = Duration::from_secs(20);
     assert_eq!(go(&mut host, 2, 1500).await.unwrap(), r#"{"n":2}"#);
+}
+
+#[tokio::test]
+async fn g_06_a_board_that_does_not_describe_itself_can_be_called() {
+    // It refuses to, or is silent.
+    for refuses in [true, false] {
+        let device = Device::new(move |line, writer: &mut File| match member(line, "/op").as_str() {
+            Some("describe") if refuses => {
+                write_line(writer, r#"{"ok":false,"error":{"code":"unsupported_op","message":"no"}}"#);
+            }
+            Some("describe") => {}
+            _ => write_line(writer, &answer(line).0),
+        });
+        let mut host = host(&device.target());
+        for n in 1..4 {
+            assert_eq!(go(&mut host, n, 0).await.unwrap(), format!("{{\"n\":{n}}}"));
+        }
+    }
 }
 
 #[tokio::test]

@@ -267,6 +267,8 @@ pub enum Error<'a> {
         /// The path that was asked for.
         path: Text<'a>,
     },
+    /// -32000: the path is one that may not be read, for this reason.
+    OutOfReach(&'a str),
     /// -32001: the eval is invalid.
     Invalid {
         /// All that is wrong with it, as a JSON array of strings.
@@ -293,6 +295,7 @@ pub enum Error<'a> {
 pub fn write_error(out: &mut Writer<'_>, error: &Error<'_>) {
     let (code, text, name) = match error {
         Error::NotFound { path } => (NOT_FOUND, "Eval not found: ", Some(*path)),
+        Error::OutOfReach(text) => (NOT_FOUND, *text, None),
         Error::Invalid { .. } => (VALIDATION_FAILED, "Validation failed", None),
         Error::RunFailed(text) => (RUN_FAILED, *text, None),
         Error::UnknownRun(run) => (rpc::INVALID_PARAMS, "runId: unknown run ", Some(*run)),

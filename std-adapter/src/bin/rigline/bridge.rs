@@ -27,9 +27,9 @@ pub(crate) struct Arguments {
     /// What is spoken on standard input and output. For namel3ss, all of the input is one request
     #[arg(long, value_enum, default_value = "gevals")]
     protocol: ProtocolName,
-    /// The longest line that is written, in bytes; real gevals hosts read 65535
-    #[arg(long, value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
-    line_limit: usize,
+    /// The longest gevals line that is sent, in bytes. Real gevals hosts stop reading for good at a line of more than 65535
+    #[arg(long, alias = "line-limit", value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
+    reply_limit: usize,
     /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`
     #[arg(short = 'c', value_name = "SOURCE", hide = true, allow_hyphen_values = true)]
     code: Option<String>,
@@ -57,7 +57,7 @@ impl Arguments {
         if options.wait.is_zero() {
             options.wait = Duration::from_secs(60);
         }
-        let limits = Limits { reply: self.line_limit.max(600), ..Limits::default() };
+        let limits = Limits { reply: self.reply_limit.max(600), ..Limits::default() };
         let proxy = Proxy::new(self.connection.target, options, limits);
         let serving = proxy.serve(tokio::io::stdin(), tokio::io::stdout(), Transport::Process);
         tokio::select! {

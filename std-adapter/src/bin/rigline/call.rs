@@ -1,24 +1,24 @@
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::ProgressBar;
 use rigline::Phase;
-use rigline::json::{Json, Kind, RawJson};
 use rigline_std::host::{Agent, CallContext, CallResult, Outcome, Shutdown};
 use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
 
+use crate::arguments::{self, Given};
+use crate::complete;
 use crate::connect::{self, Connection, Failure, ProtocolName};
-use crate::peer::{self, Asked, CallArguments, PeerArguments};
+use crate::describe;
+use crate::out::{self, Table};
+use crate::peer::{self, Asked, CallArguments, Fault, PeerArguments};
 
 /// Call an operation
 ///
-/// Arguments are typed by the operation's schema: `samples=4` is a number where a number is wanted, `channel=3V3` a string. They are
-/// checked before anything is sent. Logs go to standard error, outputs to standard output.
-///
-/// Exit codes: 0 success, 1 the operation failed, 2 usage or bad arguments, 3 the extension could not be talked to, 124 timed out.
+/// The operation's schema decides what a value is: `samples=4` is a number where a number is wanted, `channel=3V3` a string.
+/// `place.city=Bonn` sets a member of an object, and `days.0=3` an element of a list. Arguments are checked before anything is sent.
+/// Logs go to standard error, outputs to standard output. `rigline call TARGET OPERATION --help` shows one operation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -28,9 +28,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     more: CallArguments,
     /// The operation, or the tool
+    #[arg(add = complete::operations())]
     operation: String,
     /// Its arguments, as name=value
-    #[arg(value_name = "NAME=VALUE")]
+    #[arg(value_name = "NAME=VALUE", add = complete::arguments())]
     values: Vec<String>,
     /// Its arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
     #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json_text)]
@@ -64,9 +65,27 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         connect::run_alone(async move {
-            self.more.check(self.peer.protocol)?;
-            if self.peer.protocol == ProtocolName::Gevals { self.call().await } else { self.call_peer().await }
+            let as_json = self.json;
+            let called = self.any().await;
+            if let (true, Err(failure)) = (as_json, &called) {
+                connect::print_json(&peer::as_json(&Err(Fault {
+                    code: None,
+                    message: failure.text.clone(),
+                    details: None,
+                })));
+            }
+            called
         })
+    }
+
+    /// What `--help` shows where an operation is named: that operation.
+    pub(crate) fn describe(self) -> ExitCode {
+        describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
+    }
+
+    async fn any(self) -> Result<u8, Failure> {
+        self.more.check(self.peer.protocol)?;
+        if self.peer.protocol == ProtocolName::Gevals { self.call().await } else { self.call_peer().await }
     }
 
     async fn call_peer(self) -> Result<u8, Failure> {
@@ -104,16 +123,16 @@ impl Arguments {
         };
         spinner.bar.finish_and_clear();
         if self.json {
-            connect::print(&peer::as_json(&result));
+            connect::print_json(&peer::as_json(&result));
         } else {
             match &result {
-                Ok(result) => connect::print(&connect::printable(&peer::as_text(result))),
+                Ok(result) => connect::print(&peer::as_text(result)),
                 Err(fault) => {
                     if let Some(details) = &fault.details {
-                        connect::print(&connect::printable(&peer::as_text(&details.to_string())));
+                        connect::print(&peer::as_text(&details.to_string()));
                     }
-                    let text = format!("{} failed: {}: {}", self.operation, fault.code, fault.message);
-                    connect::complain(format_args!("rigline: {}", connect::printable(&text)));
+                    let code = fault.code.as_deref().unwrap_or_default();
+                    out::complain_of_failure(&format!("{} failed: {code}: {}", self.operation, fault.message));
                 }
             }
         }
@@ -163,14 +182,24 @@ impl Arguments {
                 // Said before what is there still is ended, which may take a while; what it says to that adds nothing.
                 let failure = Failure::of(&error);
                 failure.tell();
+                if self.json {
+                    connect::print_json(&peer::as_json(&Err(Fault {
+                        code: None,
+                        message: failure.text,
+                        details: None,
+                    })));
+                }
                 let _ = host.shutdown().await;
                 return Ok(failure.code);
             }
         };
-        connect::print(&if self.json { as_json(&result) } else { connect::printable(&as_text(&result)) });
-        if let Some(failure) = result.failure().filter(|_| !self.json) {
-            let failure = connect::printable(&failure);
-            connect::complain(format_args!("rigline: {} failed: {failure}", self.operation));
+        if self.json {
+            connect::print_json(&as_json(&result));
+        } else {
+            connect::print(&as_text(&result));
+            if let Some(failure) = result.failure() {
+                out::complain_of_failure(&format!("{} failed: {failure}", self.operation));
+            }
         }
         match host.shutdown().await {
             Ok(end) if !end.is_clean() => connect::complain(unclean(&end)),
@@ -189,71 +218,18 @@ impl Arguments {
     }
 
     fn arguments(&self, operations: &[&str], schema: Option<&Value>) -> Result<String, Failure> {
-        let Some(params) = schema else {
-            let near = nearest(&self.operation, operations).map(|near| format!("; did you mean `{near}`?"));
-            return Err(Failure::usage(format!(
-                "there is no operation `{}`{}\nthere are: {}",
-                self.operation,
-                near.unwrap_or_default(),
-                operations.join(", ")
-            )));
+        let Some(schema) = schema else { return Err(arguments::no_operation(&self.operation, operations)) };
+        let protocol = if self.peer.protocol == ProtocolName::Amplifier { " --protocol amplifier" } else { "" };
+        let words =
+            ["rigline".to_owned(), "describe".to_owned(), self.connection.target.to_string(), self.operation.clone()];
+        let given = Given {
+            operation: &self.operation,
+            args: self.args.as_deref(),
+            values: &self.values,
+            is_quiet: self.connection.quiet,
+            help: out::command_line(&words) + protocol,
         };
-        // Values as JSON text, so that numbers keep their digits.
-        let mut args: Map<String, Value> = match self.args.as_deref().map(|text| Json::parse(text.as_bytes())) {
-            None => Map::new(),
-            Some(Ok(args)) if args.kind() == Kind::Object => {
-                args.members().map(|(name, value)| (name.to_string(), value.as_str().into())).collect()
-            }
-            Some(Ok(_)) => return Err(Failure::usage("--args: expected a JSON object")),
-            Some(Err(error)) => return Err(Failure::usage(format!("--args: not JSON: {error}"))),
-        };
-        let properties = params.get("properties").and_then(Value::as_object);
-        let mut given = Vec::new();
-        for pair in &self.values {
-            let Some((name, text)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-                return Err(Failure::usage(format!("`{pair}`: expected NAME=VALUE")));
-            };
-            if given.contains(&name) {
-                return Err(Failure::usage(format!("{}: `{name}` is given more than once", self.operation)));
-            }
-            given.push(name);
-            let schema = properties.and_then(|properties| properties.get(name));
-            args.insert(name.to_owned(), typed(text, schema).into());
-        }
-        let names: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-        let closed = params.get("additionalProperties") == Some(&Value::Bool(false));
-        for name in args.keys().filter(|name| !names.contains(&name.as_str())) {
-            // A schema that is open takes any name; one that is nearly a known one is not meant as another.
-            let near = nearest(name, &names).filter(|near| !args.contains_key(*near));
-            if closed || near.is_some() {
-                let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                let there_are = if names.is_empty() {
-                    "it takes none".to_owned()
-                } else {
-                    format!("there are: {}", names.join(", "))
-                };
-                return Err(Failure::usage(format!(
-                    "{}: there is no argument `{name}`{near}\n{there_are}",
-                    self.operation
-                )));
-            }
-            if says_nothing_of_others(params) && !self.connection.quiet {
-                connect::complain(format_args!(
-                    "rigline: {} knows no argument `{name}`; it is sent all the same",
-                    self.operation
-                ));
-            }
-        }
-        let members: Vec<String> = args
-            .iter()
-            .map(|(name, text)| format!("{}:{}", Value::from(name.as_str()), text.as_str().unwrap_or_default()))
-            .collect();
-        let mut args = format!("{{{}}}", members.join(",")).into_bytes();
-        // On one line, as two of the protocols need it.
-        let args = RawJson::from_checked(&mut args).unwrap_or(RawJson::NULL).to_string();
-        let bad = |error: serde_json::Error| Failure::usage(format!("{}: {error}", self.operation));
-        check(&self.operation, params, &serde_json::from_str(&args).map_err(bad)?)?;
-        Ok(args)
+        given.arguments(schema)
     }
 
     fn context(&self) -> Result<CallContext, Failure> {
@@ -288,55 +264,6 @@ fn phase(text: &str) -> Result<Phase, String> {
     }
 }
 
-/// A value as its schema wants it, as JSON text: what can be read as what is wanted is that, anything else is a string.
-fn typed(text: &str, schema: Option<&Value>) -> String {
-    let wants = |name: &str| match schema.and_then(|schema| schema.get("type")) {
-        Some(Value::String(wanted)) => wanted == name,
-        Some(Value::Array(wanted)) => wanted.iter().any(|wanted| wanted == name),
-        _ => false,
-    };
-    let knows = schema.is_some_and(|schema| schema.get("type").is_some());
-    match serde_json::from_str::<Value>(text) {
-        Ok(value) => {
-            let fits = match &value {
-                Value::Null => wants("null"),
-                Value::Bool(_) => wants("boolean"),
-                Value::Number(_) => wants("number") || wants("integer"),
-                Value::String(_) => false,
-                Value::Array(_) => wants("array"),
-                Value::Object(_) => wants("object"),
-            };
-            // Without a type to go by, only what cannot be meant as text is taken as JSON.
-            if fits || !knows && !value.is_string() { text.trim().to_owned() } else { Value::from(text).to_string() }
-        }
-        Err(_) => Value::from(text).to_string(),
-    }
-}
-
-/// Whether a schema lets names pass that it does not have, without having said so.
-fn says_nothing_of_others(schema: &Value) -> bool {
-    schema.get("type").is_some_and(|kind| kind == "object")
-        && ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"]
-            .iter()
-            .all(|keyword| schema.get(keyword).is_none())
-}
-
-/// Checks arguments against a schema, each fault by its argument.
-fn check(operation: &str, schema: &Value, args: &Value) -> Result<(), Failure> {
-    let validator = jsonschema::validator_for(schema).map_err(|error| Failure {
-        code: connect::NO_ANSWER,
-        text: format!("{operation}: the extension's own schema is invalid: {error}"),
-    })?;
-    let faults: Vec<String> = validator
-        .iter_errors(args)
-        .map(|error| match error.instance_path().to_string().trim_start_matches('/').replace('/', ".") {
-            path if path.is_empty() => format!("{operation}: {error}"),
-            path => format!("{operation}: {path}: {error}"),
-        })
-        .collect();
-    if faults.is_empty() { Ok(()) } else { Err(Failure::usage(faults.join("\n"))) }
-}
-
 fn unclean(end: &Shutdown) -> String {
     let why = match (&end.error, end.killed, end.exit) {
         (Some(error), ..) => format!("shutdown was answered with an error: {error}"),
@@ -345,16 +272,6 @@ fn unclean(end: &Shutdown) -> String {
         (None, false, None) => "shutdown was not answered".to_owned(),
     };
     format!("rigline: the extension did not end cleanly: {why}")
-}
-
-/// The name that was probably meant.
-fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
-    names
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(name, known), *known))
-        .filter(|(distance, known)| *distance * 3 <= known.len().max(3))
-        .min()
-        .map(|(_, known)| known)
 }
 
 fn code(result: &CallResult) -> u8 {
@@ -394,13 +311,11 @@ fn as_text(result: &CallResult) -> String {
         text.push('\n');
     }
     if !result.outputs.is_empty() {
-        let mut table = Table::new();
-        table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+        let mut table = Table::new(&[]);
         for (name, value) in &result.outputs {
-            table.add_row([name, value]);
+            table.row([name, value]);
         }
         text.push_str(&table.to_string());
-        text.push('\n');
     }
     text
 }
@@ -412,9 +327,8 @@ struct Spinner {
 
 impl Spinner {
     fn start(quiet: bool, what: String) -> Self {
-        let bar =
-            if quiet || !std::io::stderr().is_terminal() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-        bar.set_message(what);
+        let bar = if quiet || !out::has_progress() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        bar.set_message(out::word(&what).into_owned());
         bar.enable_steady_tick(Duration::from_millis(100));
         Self { bar }
     }

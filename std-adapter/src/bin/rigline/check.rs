@@ -10,6 +10,7 @@ use rigline_std::target::Target;
 use serde_json::{Map, Value};
 
 use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::out::{self, Style, Text};
 use crate::peer::PeerArguments;
 
 /// Check whether an extension or a server, anybody's, does what its protocol and its real hosts want
@@ -156,13 +157,21 @@ impl Arguments {
         let is_left_out =
             self.connection.quiet && result.outcome != Outcome::Fail || is_hopeless && !self.connection.verbose;
         if !(self.json || is_left_out) {
-            connect::print(&connect::printable(&as_text(result, self.connection.verbose)));
+            let style = match result.outcome {
+                Outcome::Pass => Style::Good,
+                Outcome::Fail => Style::Bad,
+                _ => Style::Dim,
+            };
+            let text = as_text(result, self.connection.verbose);
+            let name = result.outcome.name();
+            let rest = text.strip_prefix(name).unwrap_or_default();
+            out::print_text(&Text::new().styled(style, name).plain(rest));
         }
     }
 
     fn report(&self, report: &Report) -> Result<u8, Failure> {
         if self.json {
-            connect::print(&format!("{:#}\n", report.to_json()));
+            connect::print_json(&format!("{:#}\n", report.to_json()));
         } else {
             connect::print(&format!(
                 "{}: {} passed, {} failed, {} skipped\n",

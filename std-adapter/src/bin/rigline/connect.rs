@@ -1,7 +1,6 @@
 //! What the commands that talk to a target have in common: options, events on standard error, exit codes.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use rigline::protocol::Protocol;
 use rigline::{GoDuration, Level};
 use rigline_std::host::{Event, EventKind, Host, HostError, Options};
+use rigline_std::net::Token;
 use rigline_std::signals::Signals;
 use rigline_std::target::Target;
 use serde_json::Value;
@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "10s", hide_default_value = true)]
     pub(crate) start_timeout: Duration,
     /// The extension's own settings: a JSON object, or @FILE
-    #[arg(long, value_name = "JSON|@FILE", value_parser = object)]
+    #[arg(long, value_name = "JSON|@FILE", value_parser = config)]
     pub(crate) config: Option<Value>,
     /// Show debug logs, standard error and what was skipped
     #[arg(short, long, conflicts_with = "quiet")]
@@ -112,7 +112,9 @@ impl Failure {
     pub(crate) fn of(error: &HostError) -> Self {
         let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
         let code = match error {
-            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => USAGE,
+            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => {
+                USAGE
+            }
             error if error.is_timeout() => TIMED_OUT,
             _ => NO_ANSWER,
         };
@@ -163,11 +165,6 @@ pub(crate) async fn interrupted() -> Failure {
     Failure { code, text: text.to_owned() }
 }
 
-/// What others have said, without what would drive the terminal. [`print`] and [`complain`] see to it by themselves.
-pub(crate) fn printable(text: &str) -> String {
-    rigline_std::terminal::printable(text).into_owned()
-}
-
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration = GoDuration::parse(text).map_err(|error| format!("{error}; take a duration such as 1m30s"))?;
     Duration::try_from(duration).map_err(|error| error.to_string())
@@ -178,21 +175,17 @@ pub(crate) fn time_limit(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|limit| if limit.is_zero() { Err("must be more than 0s".to_owned()) } else { Ok(limit) })
 }
 
-/// Where to listen. A port alone is one on the loopback address.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse::<u16>() {
-        return Ok(SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port));
+/// The token that stands in a file. That others may read the file is said.
+pub(crate) fn token(path: &Path) -> Result<Token, Failure> {
+    let token = Token::from_file(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        if std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o044 != 0) {
+            complain(format_args!("rigline: other users can read {} (chmod go-r)", path.display()));
+        }
     }
-    let expected = || format!("`{text}` is no address; write 7000, localhost:7000 or 0.0.0.0:7000");
-    let text = text.strip_prefix(':').map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    text.to_socket_addrs().map_err(|_| expected())?.next().ok_or_else(expected)
-}
-
-/// A file that lines are added to. Its folder is made if there is none.
-pub(crate) fn append(path: &Path) -> Result<std::fs::File, Failure> {
-    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    let file = folder.and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(path));
-    file.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    Ok(token)
 }
 
 /// Reads JSON from the argument itself, from `@FILE`, or from standard input (`-`).
@@ -200,9 +193,10 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(&json_text(text)?).map_err(|error| format!("not JSON: {error}"))
 }
 
-/// As [`json`], for what must be an object.
-pub(crate) fn object(text: &str) -> Result<Value, String> {
-    json(text).and_then(|value| if value.is_object() { Ok(value) } else { Err("must be a JSON object".to_owned()) })
+/// An extension's settings, which are an object.
+pub(crate) fn config(text: &str) -> Result<Value, String> {
+    json(text)
+        .and_then(|value| if value.is_object() { Ok(value) } else { Err("config: expected an object".to_owned()) })
 }
 
 /// As [`json`], and leaves the text as it is, the digits of its numbers too.
@@ -216,7 +210,7 @@ pub(crate) fn json_text(text: &str) -> Result<String, String> {
 /// The argument itself, the text of `@FILE`, or standard input (`-`).
 pub(crate) fn text_of(argument: &str) -> Result<String, String> {
     match argument.strip_prefix('@') {
-        Some(file) => std::fs::read_to_string(PathBuf::from(file)).map_err(|error| format!("{file}: {error}")),
+        Some(file) => crate::files::read(Path::new(file)).map_err(|error| format!("{file}: {error}")),
         None if argument == "-" => {
             std::io::read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}"))
         }

@@ -1,57 +1,99 @@
 use std::process::ExitCode;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use rigline_std::host::{HostError, Manifest, Operation};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
 
+use crate::arguments;
+use crate::complete;
 use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::out::{self, Table};
 use crate::peer::{self, PeerArguments};
+use crate::schema::{self, Place};
 
-/// Show what an extension is and can do
-///
-/// Exit codes: 0 it answered, 2 usage, 3 it could not be talked to, 124 it did not start in time.
+/// Show what an extension is and can do, or what one of its operations takes
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
     peer: PeerArguments,
-    /// namel3ss: the tool of a service that is asked what it keeps
+    /// Show only this operation, with an example call
+    #[arg(add = complete::operations())]
+    operation: Option<String>,
+    /// namel3ss: the tool that a service is asked about
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
-    /// Print the manifest as JSON
+    /// Print the manifest, or the operation, as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Arguments {
+    /// One operation, as `call TARGET OPERATION --help` shows it.
+    pub(crate) fn of_operation(connection: Connection, peer: PeerArguments, operation: String, json: bool) -> Self {
+        Self { connection, peer, operation: Some(operation), tool: None, json }
+    }
+
     pub(crate) fn run(self) -> ExitCode {
         connect::run(async move {
             match self.peer.protocol {
                 ProtocolName::Amplifier => {
                     let (raw, manifest) = peer::describe_amplifier(&self.connection, &self.peer).await?;
-                    connect::print(&if self.json {
-                        format!("{raw:#}\n")
-                    } else {
-                        connect::printable(&as_text(&manifest))
-                    });
-                    return Ok(connect::SUCCESS);
+                    self.show(&raw, &manifest)?;
                 }
                 ProtocolName::Namel3ss => {
-                    let tool = self.tool.as_deref();
+                    let tool = self.tool.as_deref().or(self.operation.as_deref());
                     let text = peer::describe_namel3ss(&self.connection, &self.peer, tool, self.json).await?;
-                    connect::print(&text);
-                    return Ok(connect::SUCCESS);
+                    if self.json {
+                        connect::print_json(&text);
+                    } else {
+                        connect::print(&text);
+                    }
                 }
-                ProtocolName::Gevals => {}
+                ProtocolName::Gevals => {
+                    let host = self.connection.open(self.connection.options()).await?;
+                    let manifest = host.describe();
+                    let shown = self.show(&with_requirements(&manifest), &manifest);
+                    let ended = host.shutdown().await.map_err(|error| Failure::of(&error));
+                    shown.and(ended.map(drop))?;
+                }
             }
-            let host = self.connection.open(self.connection.options()).await?;
-            let manifest = host.describe();
-            connect::print(&if self.json { as_json(&manifest)? } else { connect::printable(&as_text(&manifest)) });
-            host.shutdown().await.map_err(|error| Failure::of(&error))?;
             Ok(connect::SUCCESS)
         })
+    }
+
+    fn show(&self, raw: &Value, manifest: &Manifest) -> Result<(), Failure> {
+        let Some(name) = &self.operation else {
+            if self.json {
+                connect::print_json(&format!("{raw:#}\n"));
+            } else {
+                connect::print(&as_text(manifest));
+            }
+            return Ok(());
+        };
+        let Some(operation) = manifest.operation(name) else {
+            let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
+            return Err(arguments::no_operation(name, &names));
+        };
+        let outputs = outputs(manifest, name);
+        let protocol = match self.peer.protocol {
+            ProtocolName::Gevals => "",
+            ProtocolName::Amplifier => " --protocol amplifier",
+            ProtocolName::Namel3ss => " --protocol namel3ss",
+        };
+        let example = format!("{}{protocol}", example(&self.connection.target, operation));
+        if self.json {
+            let value = json!({
+                "operation": operation.name, "description": operation.description, "params": operation.params,
+                "outputs": outputs, "example": example,
+            });
+            connect::print_json(&format!("{value:#}\n"));
+        } else {
+            let text = describe(operation, outputs);
+            connect::print(&format!("{}\nExample:\n  {example}\n", text.trim_start_matches('\n')));
+        }
+        Ok(())
     }
 }
 
@@ -61,7 +103,7 @@ pub(crate) fn the_only_one() -> ExitCode {
         Ok(port) => {
             connect::print(&format!("{port}\n\n"));
             let connection = Connection::to(Target::Serial(Serial::new(Port::Auto)));
-            Arguments { connection, peer: PeerArguments::default(), tool: None, json: false }.run()
+            Arguments { connection, peer: PeerArguments::default(), operation: None, tool: None, json: false }.run()
         }
         Err(HostError::NoDevice { ports, .. }) => {
             let mut text = "No rig is plugged in.".to_owned();
@@ -80,24 +122,18 @@ pub(crate) fn the_only_one() -> ExitCode {
             connect::print(&text);
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            connect::complain(format_args!("rigline: {error}"));
-            ExitCode::from(connect::USAGE)
-        }
+        Err(error) => Failure::usage(error.to_string()).tell(),
     }
 }
 
 /// The manifest as it came, and which of the commands it requires are there.
-fn as_json(manifest: &Manifest) -> Result<String, Failure> {
+fn with_requirements(manifest: &Manifest) -> Value {
     let requires: Vec<Value> = manifest
         .requires
         .iter()
         .map(|command| json!({ "command": command, "found": which::which(command).ok() }))
         .collect();
-    let described = json!({ "manifest": manifest.raw, "requires": requires, "faults": manifest.faults });
-    serde_json::to_string_pretty(&described)
-        .map(|text| text + "\n")
-        .map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })
+    json!({ "manifest": manifest.raw, "requires": requires, "faults": manifest.faults })
 }
 
 fn as_text(manifest: &Manifest) -> String {
@@ -119,55 +155,112 @@ fn as_text(manifest: &Manifest) -> String {
         let _ = writeln!(text, "fault in the manifest: {fault}");
     }
     for operation in &manifest.operations {
-        let _ = write!(text, "\n{}", operation.name);
-        if !operation.description.is_empty() {
-            let _ = write!(text, ": {}", operation.description);
-        }
-        text.push('\n');
-        if let Some(table) = table(operation) {
-            let _ = writeln!(text, "{table}");
+        text.push_str(&describe(operation, outputs(manifest, &operation.name)));
+    }
+    text
+}
+
+/// An operation: what it is for, what it takes and what it gives.
+fn describe(operation: &Operation, outputs: Option<&Value>) -> String {
+    let mut text = format!("\n{}", out::word(&operation.name));
+    if !operation.description.is_empty() {
+        text.push_str(&format!(": {}", operation.description));
+    }
+    text.push('\n');
+    let mut table = Table::new(&["argument", "type", "default", "description"]);
+    rows(&Place::of(&operation.params), "", &mut table, 0);
+    if !table.is_empty() {
+        text.push_str(&table.to_string());
+    }
+    if let Some(outputs) = outputs {
+        let mut table = Table::new(&["output", "type", "", "description"]);
+        rows(&Place::of(outputs), "", &mut table, 0);
+        if !table.is_empty() {
+            text.push_str(&table.to_string());
         }
     }
     text
 }
 
-fn table(operation: &Operation) -> Option<Table> {
-    let properties = operation.params.get("properties")?.as_object().filter(|properties| !properties.is_empty())?;
-    let required = operation.params.get("required").and_then(Value::as_array);
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_header([
-        "argument",
-        "type",
-        "default",
-        "description",
-    ]);
-    for (name, schema) in properties {
-        let is_required = required.is_some_and(|names| names.iter().any(|required| required == name));
-        let default = match schema.get("default") {
-            Some(default) => default.to_string(),
-            None if is_required => "(required)".to_owned(),
-            None => String::new(),
-        };
-        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        table.add_row([name.clone(), type_of(schema), default, description.to_owned()]);
-    }
-    Some(table)
+/// The schema of an operation's outputs, where the extension tells it.
+fn outputs<'m>(manifest: &'m Manifest, operation: &str) -> Option<&'m Value> {
+    manifest.raw.get("operations")?.get(operation)?.get("outputs").filter(|outputs| outputs.is_object())
 }
 
-/// A schema's type in a few words: `integer 1..1000`, `"a" | "b"`.
-fn type_of(schema: &Value) -> String {
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        return values.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
+/// How deep objects are shown. A schema may refer to itself.
+const DEPTH: usize = 5;
+/// How many rows a table has.
+const ROWS: usize = 200;
+
+/// A row for each member; those of an object, and of a list's elements, stand below it by the names that `call` takes.
+fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
+    for name in place.names() {
+        let Some(member) = place.member(name).filter(|_| table.len() < ROWS) else { continue };
+        let default = match member.keyword("default") {
+            Some(default) => default.to_string(),
+            None if place.requires(name) => "(required)".to_owned(),
+            None => String::new(),
+        };
+        let path = format!("{prefix}{name}");
+        table.row([path.as_str(), &member.summary(), &default, member.description()]);
+        if depth < DEPTH {
+            rows(&member, &format!("{path}."), table, depth + 1);
+            if let Some(elements) = member.elements() {
+                rows(&elements, &format!("{path}.0."), table, depth + 1);
+            }
+        }
     }
-    let name = match schema.get("type") {
-        Some(Value::String(name)) => name.clone(),
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" | "),
-        _ => "any".to_owned(),
+}
+
+/// A command line that calls it, with what it requires.
+fn example(target: &Target, operation: &Operation) -> String {
+    let mut words = vec!["rigline".to_owned(), "call".to_owned(), target.to_string(), operation.name.clone()];
+    examples(&Place::of(&operation.params), "", &mut words, 0);
+    out::command_line(&words)
+}
+
+fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usize) {
+    for name in place.names().into_iter().filter(|name| place.requires(name)) {
+        let Some(member) = place.member(name) else { continue };
+        let path = format!("{prefix}{name}");
+        if depth < DEPTH && !member.names().is_empty() {
+            examples(&member, &format!("{path}."), words, depth + 1);
+        } else {
+            words.push(format!("{path}={}", value(&member)));
+        }
+    }
+}
+
+/// A value that a place takes, most likely.
+fn value(place: &Place<'_>) -> String {
+    let given = place.keyword("examples").and_then(|examples| examples.get(0)).or_else(|| place.keyword("example"));
+    let given = given.or_else(|| place.keyword("default")).or_else(|| place.values().first().copied());
+    if let Some(given) = given {
+        return given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+    }
+    let number = |fallback: &str| {
+        let bound = |name| place.keyword(name).filter(|bound| !schema::is_limit_of_type(bound));
+        let is_in = |zero: f64| {
+            let holds = |name, is_right: fn(f64, f64) -> bool| {
+                bound(name).and_then(Value::as_f64).is_none_or(|bound| is_right(zero, bound))
+            };
+            holds("minimum", |zero, bound| zero >= bound) && holds("maximum", |zero, bound| zero <= bound)
+        };
+        if is_in(1.0) {
+            fallback.to_owned()
+        } else {
+            bound("minimum").or(bound("maximum")).map_or(fallback.to_owned(), Value::to_string)
+        }
     };
-    match (schema.get("minimum"), schema.get("maximum")) {
-        (Some(minimum), Some(maximum)) => format!("{name} {minimum}..{maximum}"),
-        (Some(minimum), None) => format!("{name} from {minimum}"),
-        (None, Some(maximum)) => format!("{name} up to {maximum}"),
-        (None, None) => name,
+    match place.types().first().copied() {
+        Some("integer" | "number") => number("1"),
+        Some("boolean") => "true".to_owned(),
+        Some("array") => match place.elements() {
+            Some(elements) if elements.types() == ["string"] => format!("[{}]", Value::from(value(&elements))),
+            Some(elements) if elements.names().is_empty() => format!("[{}]", value(&elements)),
+            _ => "[]".to_owned(),
+        },
+        Some("object") => "{}".to_owned(),
+        _ => "TEXT".to_owned(),
     }
 }

@@ -1,5 +1,6 @@
 //! `rigline descriptor`: Amplifier's module descriptors.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,11 +10,10 @@ use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
 
 use crate::connect::{self, Failure, ProtocolName};
+use crate::files;
 use crate::peer;
 
 /// Write the Amplifier module descriptor of an extension, or check one
-///
-/// Exit codes: 0 success, 1 it is no descriptor, 2 usage, 3 the extension could not be talked to, 124 timed out.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The extension; with --check, a file
@@ -27,23 +27,38 @@ pub(crate) struct Arguments {
     /// Check a descriptor that stands in the file TARGET
     #[arg(long, conflicts_with = "kind")]
     check: bool,
+    /// Write it to this file; - is standard output, which is the default
+    #[arg(short, long, value_name = "FILE", conflicts_with = "check")]
+    output: Option<PathBuf>,
 }
 
 impl Arguments {
     pub(crate) fn run(&self) -> ExitCode {
-        let result = if self.check { self.check() } else { self.describe() };
-        match result {
-            Ok(text) => {
-                connect::print(&text);
-                ExitCode::SUCCESS
+        if self.check {
+            return match self.check() {
+                Ok(text) => {
+                    connect::print(&text);
+                    ExitCode::SUCCESS
+                }
+                Err(failure) => failure.tell(),
+            };
+        }
+        let told = self.describe().and_then(|text| match &self.output {
+            Some(path) => files::write(path, &text),
+            None => {
+                connect::print_json(&text);
+                Ok(())
             }
+        });
+        match told {
+            Ok(()) => ExitCode::SUCCESS,
             Err(failure) => failure.tell(),
         }
     }
 
     fn check(&self) -> Result<String, Failure> {
-        let text = std::fs::read_to_string(&self.target)
-            .map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
+        let text =
+            files::read(self.target.as_ref()).map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
         let descriptor = Descriptor::parse(&text)
             .map_err(|error| Failure { code: connect::FAILED, text: format!("{}: {error}", self.target) })?;
         Ok(format!("{} is the descriptor of {}\n", self.target, descriptor.name))
@@ -69,17 +84,17 @@ impl Arguments {
                 ),
             },
         };
+        let options = Options::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })?;
         let (name, version, kind, capabilities) = runtime.block_on(async {
             if self.protocol == ProtocolName::Amplifier || matches!(target, Target::Http(_)) {
-                let mut host =
-                    amplifier::Host::new(&target, &Options::default()).map_err(|error| peer::failure_of(&error))?;
+                let mut host = amplifier::Host::new(&target, &options).map_err(|error| peer::failure_of(&error))?;
                 let description = host.describe().await.map_err(|error| peer::failure_of(&error))?;
                 host.close().await;
                 return Ok((description.name, description.version, Some(description.kind), description.capabilities));
             }
-            let host = Host::connect(&target, Options::default()).await.map_err(|error| Failure::of(&error))?;
+            let host = Host::connect(&target, options).await.map_err(|error| Failure::of(&error))?;
             let manifest = host.describe();
             let _ = host.shutdown().await;
             let names = manifest.operations.iter().map(|operation| operation.name.clone()).collect();

@@ -1,8 +1,7 @@
 //! `rigline events`: logs of Amplifier events.
 
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write as _};
+use std::fmt::{Display, Write as _};
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,12 +9,20 @@ use clap::Args;
 use rigline::Event;
 use rigline::event::Member;
 use rigline_std::amplifier::{Entry, LogReader, check_taxonomy};
+use rigline_std::terminal;
+use serde_json::{Value, json};
 
-use crate::connect;
+use crate::connect::{self, Failure};
+use crate::exit;
+use crate::files;
+use crate::out;
+
+/// How many faults stand in the JSON value.
+const FAULTS: usize = 10_000;
 
 /// Read, filter, check and print a log of Amplifier events, of any size
 ///
-/// Exit code 1 if a line is no event, or, with --taxonomy, lacks what its name asks for.
+/// It fails with 1 if a line is not an event, or, with --taxonomy, if an event lacks what its name requires.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The log, one event a line; - for standard input
@@ -32,17 +39,20 @@ pub(crate) struct Arguments {
     /// Only events of this status, such as `error`
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
-    /// Check what each event of the taxonomy must say, too
+    /// Check what each event of the taxonomy must say, too, and the plan of a session by the Plan Schema
     #[arg(long)]
     taxonomy: bool,
     /// Refuse names that the taxonomy does not have
     #[arg(long, requires = "taxonomy")]
     strict: bool,
-    /// Print the events as they are, as JSON lines
+    /// Print one JSON value: the events, the faults and whether all is well
     #[arg(long)]
     json: bool,
+    /// Print the events as they are, one a line
+    #[arg(long, conflicts_with_all = ["json", "check"])]
+    json_lines: bool,
     /// Print nothing but faults and a summary
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     check: bool,
     /// The longest line that is read, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
@@ -51,40 +61,47 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> ExitCode {
+        let name = self.file.display();
         let input: Box<dyn BufRead> = if self.file.as_os_str() == "-" {
             Box::new(io::stdin().lock())
         } else {
-            match File::open(&self.file) {
+            match files::open(&self.file) {
                 Ok(file) => Box::new(BufReader::with_capacity(64 << 10, file)),
-                Err(error) => {
-                    connect::complain(format_args!("rigline events: {}: {error}", self.file.display()));
-                    return ExitCode::from(2);
-                }
+                Err(error) => return Failure::usage(format!("{name}: {error}")).tell(),
             }
         };
         match self.read(LogReader::new(input, self.line_limit)) {
             Ok(0) => ExitCode::SUCCESS,
-            Ok(_) => ExitCode::FAILURE,
-            // Whoever read is satisfied.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Err(error) => {
-                connect::complain(format_args!("rigline events: {}: {error}", self.file.display()));
-                ExitCode::from(3)
-            }
+            Ok(_) => ExitCode::from(exit::FAILED),
+            Err(error) => Failure { code: exit::USAGE, text: format!("{name}: {error}") }.tell(),
         }
     }
 
     /// Gives the number of lines with faults.
     fn read(&self, mut log: LogReader<Box<dyn BufRead>>) -> io::Result<u64> {
-        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut page = Page::default();
         let (mut events, mut faulty) = (0_u64, 0_u64);
+        let mut faults: Vec<Value> = Vec::new();
+        if self.json {
+            page.add("{\"events\":[");
+        }
         while let Some(Entry { number, text, event, .. }) = log.next_entry()? {
+            if out::has_failed() {
+                break;
+            }
+            let mut tell = |page: &mut Page, fault: &dyn Display| {
+                page.flush();
+                connect::complain(format_args!("line {number}: {fault}"));
+                // As many as somebody reads; the log may be of any size.
+                if self.json && faults.len() < FAULTS {
+                    faults.push(json!({ "line": number, "fault": fault.to_string() }));
+                }
+            };
             let event = match event {
                 Ok(event) => event,
                 Err(fault) => {
                     faulty += 1;
-                    out.flush()?;
-                    connect::complain(format_args!("line {number}: {fault}"));
+                    tell(&mut page, &fault);
                     continue;
                 }
             };
@@ -93,24 +110,28 @@ impl Arguments {
             }
             events += 1;
             if self.taxonomy {
-                let faults = check_taxonomy(&event, self.strict);
-                faulty += u64::from(!faults.is_empty());
-                if !faults.is_empty() {
-                    out.flush()?;
-                }
-                faults.iter().for_each(|fault| connect::complain(format_args!("line {number}: {fault}")));
+                let found = check_taxonomy(&event, self.strict);
+                faulty += u64::from(!found.is_empty());
+                found.iter().for_each(|fault| tell(&mut page, fault));
             }
-            if self.json {
-                out.write_all(text)?;
-                out.write_all(b"\n")?;
+            // It has been checked: an event is UTF-8.
+            let text = String::from_utf8_lossy(text);
+            if self.json_lines {
+                page.add(&format!("{}\n", terminal::json(&text)));
+            } else if self.json && !self.check {
+                let comma = if events > 1 { "," } else { "" };
+                page.add(&format!("{comma}\n{}", terminal::json(&text)));
             } else if !self.check {
-                writeln!(out, "{}", pretty(&event))?;
+                page.add(&format!("{}\n", pretty(&event)));
             }
         }
-        if self.check {
-            writeln!(out, "{events} events, {faulty} lines with faults")?;
+        if self.json {
+            let end = json!({ "count": events, "faulty_lines": faulty, "faults": faults, "success": faulty == 0 });
+            page.add(&format!("],{}\n", terminal::json(end.to_string().trim_start_matches('{'))));
+        } else if self.check {
+            page.add(&format!("{}, {} with faults\n", out::count(events, "event"), out::count(faulty, "line")));
         }
-        out.flush()?;
+        page.flush();
         Ok(faulty)
     }
 
@@ -129,6 +150,24 @@ impl Arguments {
     }
 }
 
+/// Output that is gathered, since a log may have many lines.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn add(&mut self, text: &str) {
+        self.0.push_str(text);
+        if self.0.len() > 64 << 10 {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        out::write(self.0.as_bytes());
+        self.0.clear();
+    }
+}
+
 fn pretty(event: &Event<'_>) -> String {
     let ts = event.json().get("ts").map(|ts| ts.as_str()).unwrap_or_default();
     let mut line = format!("{ts} {} {}", event.event, event.component);
@@ -142,6 +181,5 @@ fn pretty(event: &Event<'_>) -> String {
             let _ = write!(line, " {name}={}", value.as_str().trim_matches('"'));
         }
     }
-    // What a log holds must not drive the terminal.
-    connect::printable(&line).replace(['\n', '\t'], "\u{FFFD}")
+    terminal::printable(&line).replace(['\n', '\t'], "\u{FFFD}")
 }

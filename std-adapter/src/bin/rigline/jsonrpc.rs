@@ -1,26 +1,55 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use clap::Args;
+use rigline_std::eval::Root;
 use rigline_std::eval::runs::Runs;
 use rigline_std::eval::server;
 use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
+use rigline_std::net::{Access, ListenAddress, Token};
 use rigline_std::signals::Signals;
 use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::connect::complain;
+use crate::connect::{self, Failure, complain};
 
 /// Serve evals to IDEs: JSON-RPC on standard input and output, or over TCP
+///
+/// A client can list, read and run the evals below one folder (--root). An eval may start any program, so a client can run
+/// programs as you. Over TCP a client must therefore send a token as its first line, and belong to your own user:
+///
+///   {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
+///
+/// The token is printed on standard error, beside the address, unless --token-file names one.
+///
+/// Exit codes: 0 end of input, 1 standard input or output failed, 2 usage, 3 the address cannot be listened on, 128 and the
+/// signal's number after a signal.
 #[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  rigline jsonrpc\n  rigline jsonrpc --tcp localhost:9000 --root evals --token-file ~/.rigline-token"
+)]
 pub(crate) struct Arguments {
-    /// Listen on HOST:PORT instead; a port alone is on loopback
-    #[arg(long, value_name = "ADDR")]
-    tcp: Option<String>,
-    /// Where runs are kept; among this user's state if unsaid
+    /// Listen on HOST:PORT instead; a port alone, and localhost, are both loopback addresses; port 0 takes a free one
+    #[arg(long, value_name = "[HOST:]PORT")]
+    tcp: Option<ListenAddress>,
+    /// Take the token from this file instead of making a new one
+    #[arg(long, value_name = "FILE", requires = "tcp", conflicts_with = "no_token")]
+    token_file: Option<PathBuf>,
+    /// Ask for no token: every local user who can connect can then run programs as you, unless the system says that the connection
+    /// is another user's; and on an address that is not a loopback one, everybody in the network
+    #[arg(long, requires = "tcp")]
+    no_token: bool,
+    /// Let other users of this machine connect too
+    #[arg(long, requires = "tcp")]
+    any_user: bool,
+    /// The folder that evals are read from: paths, and links, that lead out of it are refused. Relative paths begin here
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
+    /// Where runs are kept; among this user's state by default
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     /// The target of evals, whatever their files say
@@ -32,21 +61,29 @@ impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         match self.serve() {
             Ok(code) => code,
-            Err(error) => {
-                complain(format_args!("rigline: {error}"));
-                ExitCode::FAILURE
-            }
+            Err(failure) => failure.tell(),
         }
     }
 
-    fn serve(self) -> Result<ExitCode, String> {
-        let runs = runs(self.runs, self.target)?;
-        // Files are read on the threads that serve; there is one more at least for who asks meanwhile.
-        let runtime = runtime().map_err(|error| error.to_string())?;
+    fn serve(self) -> Result<ExitCode, Failure> {
+        let root = Root::new(&self.root);
+        let root = root.map_err(|error| Failure::usage(format!("--root {}: {error}", self.root.display())))?;
+        let access = self.access()?;
+        let runs = runs(self.runs, self.target).map_err(Failure::usage)?;
+        let listeners = self.tcp.as_ref().map(|address| {
+            let bound = address.bind();
+            bound.map_err(|error| Failure {
+                code: connect::NO_ANSWER,
+                text: format!("cannot listen on {address}: {error}"),
+            })
+        });
+        let listeners = listeners.transpose()?;
+        let failed = |text: String| Failure { code: connect::FAILED, text };
+        let runtime = runtime().map_err(|error| failed(error.to_string()))?;
         let code = runtime.block_on(async {
             let stop = CancellationToken::new();
             let code = Arc::new(AtomicU8::new(0));
-            let mut signals = Signals::new().map_err(|error| error.to_string())?;
+            let mut signals = Signals::new().map_err(|error| failed(error.to_string()))?;
             let watch = {
                 let (runs, stop, code) = (runs.clone(), stop.clone(), code.clone());
                 async move {
@@ -58,29 +95,49 @@ impl Arguments {
                 }
             };
             tokio::spawn(watch);
-            match &self.tcp {
+            match listeners {
                 None => {
-                    let served = server::serve_stdio(runs, stop).await;
-                    served.map_err(|error| format!("standard input and output: {error}"))?;
+                    let served = server::serve_stdio(runs, root, stop).await;
+                    served.map_err(|error| failed(format!("standard input and output: {error}")))?;
                 }
-                Some(address) => {
-                    let listeners = server::listen(address).await;
-                    let listeners = listeners.map_err(|error| format!("cannot listen on {address}: {error}"))?;
-                    for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-                        complain(format_args!("rigline: listening on {address}"));
-                        if !address.ip().is_loopback() {
-                            complain(format_args!(
-                                "rigline: {address} is open to the network, and whoever connects can run evals"
-                            ));
-                        }
-                    }
-                    server::serve_tcp(listeners, runs, stop).await;
+                Some(listeners) => {
+                    announce(&listeners, &access, self.token_file.as_deref());
+                    let served = server::serve_tcp(listeners, runs, root, access, stop).await;
+                    served.map_err(|error| failed(error.to_string()))?;
                 }
             }
             Ok(ExitCode::from(code.load(Ordering::Acquire)))
         });
         runtime.shutdown_background();
         code
+    }
+
+    fn access(&self) -> Result<Access, Failure> {
+        let mut access = Access::same_user();
+        if self.any_user {
+            access = access.with_any_user();
+        }
+        Ok(match &self.token_file {
+            Some(path) => access.with_token(connect::token(path)?),
+            None if self.no_token => access,
+            None => access.with_token(Token::random()),
+        })
+    }
+}
+
+/// Says on standard error where the server listens, and what its clients must know.
+fn announce(listeners: &[std::net::TcpListener], access: &Access, token_file: Option<&Path>) {
+    for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+        complain(format_args!("rigline: listening on {address}"));
+        if !address.ip().is_loopback() {
+            let who = if access.token.is_some() { "who has the token" } else { "everybody who connects" };
+            complain(format_args!("rigline: {address} is open to the network, and {who} can run programs as you"));
+        }
+    }
+    match (&access.token, token_file) {
+        (Some(_), Some(path)) => complain(format_args!("rigline: the token is in {}", path.display())),
+        (Some(token), None) => complain(format_args!("rigline: token {}", token.reveal())),
+        (None, _) => complain("rigline: no token is asked for: who connects can run programs as you"),
     }
 }
 
@@ -99,7 +156,8 @@ pub(crate) fn runs(folder: Option<PathBuf>, target: Option<String>) -> Result<Ru
 
 pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {
     more_files();
-    let workers = std::thread::available_parallelism().map_or(4, usize::from).max(4);
+    // Nothing blocks on these threads.
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
     runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()
 }
 

@@ -6,17 +6,21 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+mod arguments;
 mod bridge;
 mod call;
 mod check;
+mod complete;
 mod connect;
 mod describe;
 mod descriptor;
 mod eval;
 mod events;
 mod exit;
+mod files;
 mod jsonrpc;
 mod monitor;
 mod new;
@@ -25,6 +29,7 @@ mod peer;
 mod ports;
 mod replay;
 mod rig;
+mod schema;
 mod serve;
 mod shim;
 mod transcript;
@@ -32,7 +37,7 @@ mod transcript;
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = format!("Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one.\n\n{}", exit::HELP)
+    after_help = "Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -47,8 +52,10 @@ enum Command {
     Bridge(bridge::Arguments),
     Descriptor(descriptor::Arguments),
     Events(events::Arguments),
+    #[command(name = "gevals-shim")]
+    GevalsShim(shim::GevalsArguments),
     #[command(name = "namel3ss-shim")]
-    Namel3ssShim(shim::Arguments),
+    Namel3ssShim(shim::Namel3ssArguments),
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
@@ -57,6 +64,9 @@ enum Command {
     Ports(ports::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
+    Targets(complete::Targets),
+    Completions(complete::Completions),
+    Man(complete::Man),
 }
 
 impl Command {
@@ -68,6 +78,7 @@ impl Command {
             Self::Bridge(arguments) => arguments.run(),
             Self::Descriptor(arguments) => arguments.run(),
             Self::Events(arguments) => arguments.run(),
+            Self::GevalsShim(arguments) => arguments.run(),
             Self::Namel3ssShim(arguments) => arguments.run(),
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
@@ -77,6 +88,9 @@ impl Command {
             Self::Ports(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
+            Self::Targets(_) => complete::Targets::run(),
+            Self::Completions(arguments) => arguments.run(),
+            Self::Man(arguments) => arguments.run(),
         }
     }
 }
@@ -91,6 +105,7 @@ fn main() -> ExitCode {
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         out::complain_of_failure(&format!("internal error{place}: {text}"));
     }));
+    complete::answer();
     let words: Vec<OsString> = std::env::args_os().collect();
     out::expect_json(words.iter().map(OsString::as_os_str));
     let code = std::panic::catch_unwind(|| run(words)).unwrap_or(ExitCode::from(exit::FAILED));
@@ -98,27 +113,61 @@ fn main() -> ExitCode {
 }
 
 fn run(words: Vec<OsString>) -> ExitCode {
-    let mut command = Arguments::command();
-    if let Some(columns) = out::columns() {
-        command = command.term_width(columns.min(100));
+    let error = match parse(&words) {
+        Ok(Arguments { command: Some(command) }) => return command.run(),
+        Ok(Arguments { command: None }) => return describe::the_only_one(),
+        Err(error) => error,
+    };
+    let is_plain = !words.iter().any(|word| word.to_string_lossy().contains(rigline_std::terminal::is_control));
+    if error.kind() == ErrorKind::DisplayHelp
+        && let Some(call) = call_with_help(words)
+    {
+        return call.describe();
     }
-    let parsed = command.try_get_matches_from_mut(words).and_then(|matches| Arguments::from_arg_matches(&matches));
-    match parsed {
-        Ok(Arguments { command: Some(command) }) => command.run(),
-        Ok(Arguments { command: None }) => describe::the_only_one(),
-        Err(error) => refuse(&error),
+    refuse(&error, is_plain)
+}
+
+fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+    let matches = command().try_get_matches_from_mut(words)?;
+    Arguments::from_arg_matches(&matches)
+}
+
+/// The command line, with help as wide as the terminal.
+fn command() -> clap::Command {
+    let command = with_exit_codes(Arguments::command());
+    match out::columns() {
+        Some(columns) => command.term_width(columns.min(100)),
+        None => command,
     }
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line. It may repeat words of the command line.
-fn refuse(error: &clap::Error) -> ExitCode {
-    let text = error.render();
-    if !error.use_stderr() {
-        let has_colour = out::has_colour(&std::io::stdout());
-        out::write(if has_colour { text.ansi().to_string() } else { text.to_string() }.as_bytes());
-        return ExitCode::SUCCESS;
+/// Ends the help of every command with the exit codes that all of them have.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let help = match command.get_after_help() {
+        Some(more) => format!("{more}\n\n{}", exit::HELP),
+        None => exit::HELP.to_owned(),
+    };
+    command.after_help(help).mut_subcommands(with_exit_codes)
+}
+
+/// `rigline call TARGET OPERATION --help`, which is about that operation.
+fn call_with_help(words: Vec<OsString>) -> Option<call::Arguments> {
+    let words: Vec<OsString> = words.into_iter().filter(|word| word != "--help" && word != "-h").collect();
+    match parse(&words).ok()?.command {
+        Some(Command::Call(call)) => Some(*call),
+        _ => None,
     }
-    let plain = text.to_string();
-    out::refuse(&plain, &text.ansi().to_string());
-    ExitCode::from(exit::USAGE)
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line: in clap's colours, unless it may repeat a word that
+/// drives the terminal.
+fn refuse(error: &clap::Error, is_plain: bool) -> ExitCode {
+    let text = error.render();
+    if error.use_stderr() {
+        out::refuse(&text.to_string(), is_plain.then(|| text.ansi().to_string()));
+        return ExitCode::from(exit::USAGE);
+    }
+    let has_colour = out::has_colour(&std::io::stdout());
+    out::write(if has_colour { text.ansi().to_string() } else { text.to_string() }.as_bytes());
+    ExitCode::SUCCESS
 }

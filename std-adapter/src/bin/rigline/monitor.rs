@@ -1,16 +1,18 @@
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use rigline::json::Json;
 use rigline_std::host::{Direction, EventKind, Exit, wire};
 use rigline_std::stdio;
 use rigline_std::target::Target;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::connect::{self, Connection, Failure};
+use crate::files;
 use crate::out::{self, Style};
 use crate::transcript;
 use decode::Decoder;
@@ -122,7 +124,9 @@ impl Arguments {
                     view.say(&format!("ended: {exit}"));
                     code = match exit {
                         Exit::Code(0) => code,
-                        Exit::Signal(signal) => u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1),
+                        Exit::Signal(signal) => {
+                            u8::try_from(signal).ok().and_then(|it| it.checked_add(128)).unwrap_or(1)
+                        }
                         _ => connect::FAILED,
                     };
                 }
@@ -151,25 +155,6 @@ async fn show_errors(stderr: wire::Reader) {
 
 /// The longest line of standard error that is shown as one, in bytes.
 const SHOWN: u64 = 4096;
-
-/// Begins a transcript. It takes the place of a file or link of its name, and is never written through one.
-fn record(path: &Path, header: &str) -> std::io::Result<File> {
-    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
-        return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, "there is something else than a file"));
-    }
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let beside = path.with_file_name(name);
-    let mut file = File::create_new(&beside)?;
-    let begun = file.write_all(header.as_bytes()).and_then(|()| std::fs::rename(&beside, path));
-    if begun.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    begun.map(|()| file)
-}
 
 /// Cuts a direction's bytes into lines, however they are passed.
 struct Lines {
@@ -221,13 +206,13 @@ struct View {
 
 impl View {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
-        let record = match &arguments.record {
-            None => None,
-            Some(path) => {
-                let header = transcript::header(&arguments.connection.target.to_string());
-                Some(record(path, &header).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?)
-            }
-        };
+        let record = arguments.record.as_deref().map(|path| {
+            let is_transcript = |json: Json<'_>| {
+                json.get("rigline").and_then(|kind| kind.text()).is_some_and(|kind| kind == "transcript")
+            };
+            files::record(path, &transcript::header(&arguments.connection.target.to_string()), is_transcript)
+        });
+        let record = record.transpose()?;
         Ok(Self { started: Instant::now(), record, decoder: Decoder::default() })
     }
 

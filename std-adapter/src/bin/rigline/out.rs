@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use comfy_table::{ContentArrangement, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 use rigline_std::terminal;
 use serde_json::json;
 
@@ -23,6 +23,8 @@ static WRITTEN: AtomicBool = AtomicBool::new(false);
 static FAULT: Mutex<Option<io::Error>> = Mutex::new(None);
 /// Why the command fails, as it was told last.
 static REASON: Mutex<Option<String>> = Mutex::new(None);
+/// What was complained of last, which is why a command fails that says no more.
+static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 
 /// Notes whether the command line asks for JSON. It does so before the command line is understood, since its faults are then
 /// JSON, too.
@@ -74,6 +76,10 @@ pub(crate) fn failed(error: io::Error) {
 
 /// Writes a line to standard error. That nobody reads it, or that it cannot be written, is no fault.
 pub(crate) fn complain(line: impl Display) {
+    let line = line.to_string();
+    if let Some(reason) = line.strip_prefix("rigline: ") {
+        *COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+    }
     complain_in(Style::Plain, line);
 }
 
@@ -86,15 +92,15 @@ pub(crate) fn complain_in(style: Style, line: impl Display) {
 /// Says why the command fails, on standard error; with `--json` the JSON value on standard output has it, too.
 pub(crate) fn complain_of_failure(text: &str) {
     *REASON.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
-    complain(format_args!("rigline: {text}"));
+    complain_in(Style::Bad, format_args!("rigline: {text}"));
 }
 
-/// Says what is wrong with the command line, in clap's words; in its colours, unless it repeats a word that drives the terminal.
-pub(crate) fn refuse(plain: &str, coloured: &str) {
+/// Says what is wrong with the command line, in clap's words, and in its colours if there are any.
+pub(crate) fn refuse(plain: &str, coloured: Option<String>) {
     let reason = plain.split("\n\n").next().unwrap_or_default().trim().trim_start_matches("error: ");
     *REASON.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
-    let safe = terminal::printable(plain);
-    let text = if safe == plain && has_colour(&io::stderr()) { coloured } else { safe.as_ref() };
+    let coloured = coloured.filter(|_| has_colour(&io::stderr()));
+    let text = coloured.unwrap_or_else(|| terminal::printable(plain).into_owned());
     let _ = write!(io::stderr(), "{text}");
 }
 
@@ -102,7 +108,8 @@ pub(crate) fn refuse(plain: &str, coloured: &str) {
 pub(crate) fn finish(code: ExitCode) -> ExitCode {
     if JSON.load(Ordering::Relaxed) && !WRITTEN.load(Ordering::Relaxed) {
         let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code);
-        let reason = REASON.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = |text: &Mutex<Option<String>>| text.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reason = take(&REASON).or_else(|| take(&COMPLAINT)).filter(|_| code != ExitCode::SUCCESS);
         let value = json!({ "success": code == ExitCode::SUCCESS, "error": reason, "exit_code": number });
         print_json(&format!("{value:#}\n"));
     }
@@ -189,9 +196,28 @@ pub(crate) fn columns() -> Option<usize> {
     is_terminal.then(|| size().filter(|columns| *columns >= 20).unwrap_or(80))
 }
 
+/// Whether standard error is a terminal that a moving line can be drawn on.
+pub(crate) fn has_progress() -> bool {
+    let is_wide = terminal_size::terminal_size_of(io::stderr()).is_some_and(|(width, _)| width.0 >= 20);
+    io::stderr().is_terminal() && is_wide && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// A name, or a word in a sentence: on one line, without what drives a terminal.
 pub(crate) fn word(text: &str) -> Cow<'_, str> {
     terminal::one_line(text)
+}
+
+/// Words as a shell takes them.
+pub(crate) fn command_line(words: &[String]) -> String {
+    let is_plain = |char: char| char.is_alphanumeric() || "_-./:=,@%+".contains(char);
+    let quoted = |word: &String| {
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word.clone()
+        } else {
+            shell_words::quote(word).into_owned()
+        }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// `1 task`, `2 tasks`.
@@ -213,8 +239,8 @@ pub(crate) struct Table {
 const LONGEST: usize = 2000;
 /// What it shows of a longer one, in characters.
 const SHOWN: usize = 200;
-/// The width that a column can be narrowed to.
-const NARROWEST: usize = 8;
+/// The longest word that a column is made wide enough for, in characters.
+const LONGEST_WORD: usize = 24;
 
 impl Table {
     /// Without a header, the first column has names.
@@ -230,6 +256,10 @@ impl Table {
         self.rows.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// The lines of the table, for this many columns.
     fn lay_out(&self, columns: Option<usize>) -> String {
         let mut table = comfy_table::Table::new();
@@ -240,17 +270,29 @@ impl Table {
         table.add_rows(&self.rows);
         let Some(columns) = columns else { return format!("{table}\n") };
         let widths: Vec<usize> = table.column_max_content_widths().into_iter().map(usize::from).collect();
+        // Words stay whole, unless they are very long.
+        let least: Vec<usize> = (0..widths.len()).map(|column| self.longest_word(column).min(LONGEST_WORD)).collect();
         // A line between each two columns and at both ends, and a space on both sides of the content.
         let borders = 3 * widths.len() + 1;
         if widths.iter().sum::<usize>() + borders <= columns {
             return format!("{table}\n");
         }
-        if widths.iter().map(|width| (*width).min(NARROWEST)).sum::<usize>() + borders > columns {
+        if least.iter().sum::<usize>() + borders > columns {
             return self.as_list();
+        }
+        for (column, least) in table.column_iter_mut().zip(least) {
+            let least = u16::try_from(least).unwrap_or(u16::MAX).saturating_add(2);
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
         }
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(u16::try_from(columns).unwrap_or(u16::MAX));
         format!("{table}\n")
+    }
+
+    fn longest_word(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+        let words = cells.chain(self.header.get(column).copied()).flat_map(str::split_whitespace);
+        words.map(|word| word.chars().count()).max().unwrap_or_default()
     }
 
     fn as_list(&self) -> String {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use rigline::json::{Json, Kind};
 use rigline::manifest::Guarantee;
 use rigline_std::amplifier::{self, CallError, EventLog, HttpError, ModuleError};
@@ -15,6 +14,8 @@ use rigline_std::target::{Exec, Target};
 use serde_json::{Map, Value, json};
 
 use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::files;
+use crate::out::Table;
 
 /// How a peer that does not speak gevals is reached.
 #[derive(Debug, Default, clap::Args)]
@@ -32,7 +33,7 @@ impl PeerArguments {
         let Some(path) = &self.token_file else { return Ok(None) };
         let failed = |error: std::io::Error| Failure::usage(format!("{}: {error}", path.display()));
         Token::from_file(path).map_err(failed)?;
-        Ok(Some(std::fs::read_to_string(path).map_err(failed)?.trim().to_owned()))
+        Ok(Some(files::read(path).map_err(failed)?.trim().to_owned()))
     }
 
     /// A host of an Amplifier module.
@@ -130,7 +131,7 @@ pub(crate) type Told = (Result<String, Fault>, u8);
 
 /// A failure that the peer tells of.
 pub(crate) struct Fault {
-    pub(crate) code: String,
+    pub(crate) code: Option<String>,
     pub(crate) message: String,
     /// What else it says: an object.
     pub(crate) details: Option<Value>,
@@ -145,7 +146,7 @@ impl Asked<'_> {
     ) -> Result<Told, Failure> {
         let mut host = self.peer.amplifier(self.connection)?;
         if let Some(path) = &self.more.events {
-            host.events = Some(Arc::new(EventLog::new(connect::append(path)?)));
+            host.events = Some(Arc::new(EventLog::new(files::append(path)?)));
         }
         host.session_id.clone_from(&self.more.session);
         host.timeout = self.connection.start_timeout;
@@ -184,7 +185,7 @@ impl Asked<'_> {
                     "timeout" => connect::TIMED_OUT,
                     _ => connect::FAILED,
                 };
-                Ok((Err(Fault { code, message, details: details.map(Value::Object) }), exit))
+                Ok((Err(Fault { code: Some(code), message, details: details.map(Value::Object) }), exit))
             }
             Err(error) => Err(failure_of(&error)),
         };
@@ -207,7 +208,7 @@ impl Asked<'_> {
             }
         }
         // Before the call, so that what cannot be written is told before anything runs.
-        let mut traces = self.more.trace.as_deref().map(connect::append).transpose()?;
+        let mut traces = self.more.trace.as_deref().map(files::append).transpose()?;
         let call = ToolCall { tool: self.operation.to_owned(), payload, timeout: self.timeout, ..ToolCall::default() };
         let (result, trace) = tokio::select! {
             called = host.call(&call) => called,
@@ -220,7 +221,7 @@ impl Asked<'_> {
         match result {
             Ok(called) => {
                 if self.connection.verbose && !called.stderr.is_empty() {
-                    connect::complain(connect::printable(called.stderr.trim_end()));
+                    connect::complain(called.stderr.trim_end());
                 }
                 Ok(match called.result {
                     Ok(result) => (Ok(result), connect::SUCCESS),
@@ -231,7 +232,7 @@ impl Asked<'_> {
                             _ => connect::FAILED,
                         };
                         let details = error.reason_code.map(|reason| json!({ "reason_code": reason }));
-                        (Err(Fault { code: error.error_type, message: error.message, details }), exit)
+                        (Err(Fault { code: Some(error.error_type), message: error.message, details }), exit)
                     }
                 })
             }
@@ -240,7 +241,10 @@ impl Asked<'_> {
                     RunError::Timeout { .. } | RunError::Service { source: HttpError::Timeout { .. }, .. } => {
                         connect::TIMED_OUT
                     }
-                    RunError::UnknownTool { .. } | RunError::Binding(_) => connect::USAGE,
+                    RunError::UnknownTool { .. }
+                    | RunError::UnavailablePack { .. }
+                    | RunError::BuiltIn { .. }
+                    | RunError::Binding(_) => connect::USAGE,
                     _ => connect::NO_ANSWER,
                 };
                 Err(Failure { code, text: error.to_string() })
@@ -250,6 +254,9 @@ impl Asked<'_> {
 }
 
 pub(crate) fn failure_of(error: &CallError) -> Failure {
+    if let CallError::Connect(error) = error {
+        return Failure::of(error);
+    }
     let is_timeout = matches!(error, CallError::Timeout { .. } | CallError::Http(HttpError::Timeout { .. }));
     let code = if is_timeout { connect::TIMED_OUT } else { connect::NO_ANSWER };
     Failure { code, text: error.to_string() }
@@ -265,7 +272,7 @@ pub(crate) fn as_json(result: &Result<String, Fault>) -> String {
         Ok(text) => (message(text).unwrap_or_default(), Value::Null, Value::Null, text.clone()),
         Err(fault) => {
             let details = fault.details.as_ref().map_or("{}".into(), Value::to_string);
-            (Value::Null, fault.message.as_str().into(), fault.code.as_str().into(), details)
+            (Value::Null, fault.message.as_str().into(), fault.code.as_deref().into(), details)
         }
     };
     format!(
@@ -282,16 +289,15 @@ pub(crate) fn as_text(result: &str) -> String {
         return if json.is_null() { String::new() } else { plain(json) + "\n" };
     }
     let mut text = String::new();
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    let mut table = Table::new(&[]);
     for (name, value) in json.members() {
         match value.text() {
             Some(message) if name == "message" => text = format!("{message}\n"),
-            _ => drop(table.add_row([name.to_string(), plain(value)])),
+            _ => table.row([name.to_string(), plain(value)]),
         }
     }
     if !table.is_empty() {
-        text.push_str(&format!("{table}\n"));
+        text.push_str(&table.to_string());
     }
     text
 }
@@ -309,7 +315,10 @@ pub(crate) async fn describe_amplifier(
     let operations: Map<String, Value> = description
         .capabilities
         .iter()
-        .map(|name| (name.clone(), json!({ "params": description.inputs.get(name).unwrap_or(&Value::Bool(true)) })))
+        .map(|name| {
+            let params = description.inputs.get(name).unwrap_or(&Value::Bool(true));
+            (name.clone(), json!({ "params": params, "outputs": description.outputs.get(name) }))
+        })
         .collect();
     let raw = json!(description);
     let manifest = json!({
@@ -385,9 +394,7 @@ fn tools(project: &Project, as_json: bool) -> String {
             .collect();
         return format!("{:#}\n", json!({ "app_root": project.app_root, "tools": tools }));
     }
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["tool", "runner", "from", "runs"]);
+    let mut table = Table::new(&["tool", "runner", "from", "runs"]);
     for tool in resolved {
         let runs = match tool.runner {
             Runner::Service => tool.binding.url.clone(),
@@ -396,7 +403,7 @@ fn tools(project: &Project, as_json: bool) -> String {
         };
         let from = tool.pack.map_or_else(|| tool.source.name().to_owned(), |pack| format!("pack {}", pack.id));
         let runs = runs.unwrap_or_else(|| tool.binding.entry.clone());
-        table.add_row([tool.tool.to_owned(), tool.runner.name().to_owned(), from, runs]);
+        table.row([tool.tool.to_owned(), tool.runner.name().to_owned(), from, runs]);
     }
-    format!("{}\n{table}\n", project.app_root.display())
+    format!("{}\n{table}", project.app_root.display())
 }

@@ -1,7 +1,6 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use rigline_std::Host;
 use rigline_std::host::Options;
 use rigline_std::host::ports::{PortInfo, Roots};
@@ -9,6 +8,7 @@ use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
 
 use crate::connect;
+use crate::out::Table;
 
 /// List serial ports, what is plugged into them, and who holds them
 ///
@@ -33,7 +33,11 @@ impl Arguments {
                 let answer = if self.probe && port.is_rigline() { Some(probe(&port).await) } else { None };
                 found.push((port, holders, answer));
             }
-            connect::print(&if self.json { as_json(&found) } else { as_text(&found, self.probe) });
+            if self.json {
+                connect::print_json(&as_json(&found));
+            } else {
+                connect::print(&as_text(&found, self.probe));
+            }
             Ok(connect::SUCCESS)
         })
     }
@@ -84,9 +88,8 @@ fn as_text(found: &[Found], probed: bool) -> String {
     if found.is_empty() {
         return "No serial ports.\n".to_owned();
     }
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["port", "usb id", "vendor", "product", "serial number", "usb port", "rigline", "held by"]);
+    let mut table =
+        Table::new(&["port", "usb id", "vendor", "product", "serial number", "usb port", "rigline", "held by"]);
     for (port, holders, answer) in found {
         let ours = match (port.is_rigline(), answer) {
             (false, _) => String::new(),
@@ -96,7 +99,7 @@ fn as_text(found: &[Found], probed: bool) -> String {
         };
         let usb = port.usb.clone().unwrap_or_default();
         let id = port.usb.as_ref().map(|usb| format!("{:04x}:{:04x}", usb.vendor_id, usb.product_id));
-        table.add_row([
+        table.row([
             port.path.display().to_string(),
             id.unwrap_or_default(),
             usb.manufacturer,
@@ -112,5 +115,5 @@ fn as_text(found: &[Found], probed: bool) -> String {
     } else {
         ""
     };
-    format!("{table}\n{hint}")
+    format!("{table}{hint}")
 }

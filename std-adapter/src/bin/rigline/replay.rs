@@ -7,14 +7,14 @@ use rigline_std::host::Direction;
 use serde_json::Value;
 
 use crate::connect::{self, Connection, Failure};
+use crate::out;
 use crate::transcript::{self, Entry};
 
 /// Play a transcript of `rigline monitor --record` to an extension, and show what it answers otherwise
 ///
-/// What was sent is sent again, each line once as many lines have come as had come before it. JSON is compared by its values; a member
-/// that differs from run to run (a time, a reading) is left out by --ignore NAME.
-///
-/// Exit codes: 0 the answers are the same, 1 they differ, 2 usage, 3 the extension could not be talked to.
+/// It sends again what was sent: each line when as many lines have come as came before it in the transcript. JSON is compared by its
+/// values; --ignore NAME leaves out a member that differs from run to run, such as a time or a reading. It fails with 1 if the
+/// answers differ.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The transcript
@@ -36,7 +36,7 @@ impl Arguments {
 
     async fn replay(self) -> Result<u8, Failure> {
         let bad = |error: String| Failure::usage(format!("{}: {error}", self.file.display()));
-        let text = std::fs::read_to_string(&self.file).map_err(|error| bad(error.to_string()))?;
+        let text = crate::files::read(&self.file).map_err(|error| bad(error.to_string()))?;
         let entries = transcript::read(&text).map_err(bad)?;
         let mut bench =
             Bench::new(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
@@ -65,7 +65,7 @@ impl Arguments {
                     found if found.is_empty() => same += 1,
                     found => {
                         different += 1;
-                        connect::print(&connect::printable(&format!("- {expected}\n+ {line}\n")));
+                        connect::print(&format!("- {expected}\n+ {line}\n"));
                         found.iter().for_each(|text| connect::print(&format!("    {text}\n")));
                     }
                 },
@@ -81,7 +81,7 @@ impl Arguments {
                 }
             }
         }
-        connect::print(&format!("{same} lines the same, {different} different\n"));
+        connect::print(&format!("{} the same, {different} different\n", out::count(same as u64, "line")));
         Ok(if different == 0 { connect::SUCCESS } else { connect::FAILED })
     }
 }
@@ -114,7 +114,7 @@ fn compare(path: &str, expected: &Value, got: &Value, ignored: &[String], found:
         }
         (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
             for (place, (old, new)) in old.iter().zip(new).enumerate() {
-                compare(&format!("{path}[{place}]"), old, new, ignored, found);
+                compare(&format!("{path}.{place}"), old, new, ignored, found);
             }
         }
         (old, new) if old == new => {}
@@ -130,7 +130,7 @@ mod tests {
     fn differences_are_named() {
         let table: &[(&str, &str, &[&str])] = &[
             (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, &[]),
-            (r#"{"a":{"b":[1,2]}}"#, r#"{"a":{"b":[1,3]}}"#, &["a.b[1]: 2 became 3"]),
+            (r#"{"a":{"b":[1,2]}}"#, r#"{"a":{"b":[1,3]}}"#, &["a.b.1: 2 became 3"]),
             (r#"{"a":1}"#, r#"{"b":1}"#, &["a: 1 is missing", "b: 1 is new"]),
             (r#"{"t":1,"a":[1]}"#, r#"{"t":2,"a":[1,2]}"#, &["a: [1] became [1,2]"]),
             ("x", "y", &["the texts differ"]),

@@ -1,4 +1,3 @@
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -6,7 +5,8 @@ use clap::Args;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
-use rigline_std::http::{Options, Server, Token};
+use rigline_std::http::{Options, Server};
+use rigline_std::net::ListenAddress;
 use rigline_std::stdio::Stdio;
 
 use crate::connect::{self, Failure, ProtocolName};
@@ -14,13 +14,18 @@ use crate::connect::{self, Failure, ProtocolName};
 /// Serve a simulated hardware-test rig on standard input and output, or over HTTP
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What the board's identity and the noise on its readings come from
+    /// A number that the board's identity and the noise on its readings are made of
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
-    /// Take every line as one of this protocol; otherwise each line tells its own. For namel3ss, all of the input is one
-    /// request
+    /// Read every line by this protocol. Without it, each line shows which one it is. For namel3ss, the whole input is one request
     #[arg(long, value_enum)]
     protocol: Option<ProtocolName>,
+    /// Configure the rig with this JSON object before the first request, as a gevals session's `config` does
+    #[arg(long, value_name = "JSON", conflicts_with = "http")]
+    config: Option<String>,
+    /// The longest line that is sent, in bytes [default: 65535 in gevals, 8388608 in other protocols]
+    #[arg(long, value_name = "BYTES", conflicts_with = "http")]
+    reply_limit: Option<usize>,
     #[command(flatten)]
     http: HttpArguments,
     /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`
@@ -31,15 +36,19 @@ pub(crate) struct Arguments {
 /// How to serve over HTTP.
 #[derive(Debug, Args)]
 pub(crate) struct HttpArguments {
-    /// Serve HTTP at this address, for Amplifier or namel3ss hosts; port 0 takes a free one, which is printed
-    #[arg(long, value_name = "[HOST:]PORT", requires = "protocol", value_parser = connect::address)]
-    pub(crate) http: Option<SocketAddr>,
+    /// Serve HTTP at this address, for Amplifier or namel3ss hosts; port 0 takes a free one, which is printed. A port alone, and
+    /// localhost, are both loopback addresses
+    #[arg(long, value_name = "[HOST:]PORT", requires = "protocol")]
+    pub(crate) http: Option<ListenAddress>,
     /// Where namel3ss tools are called
     #[arg(long, value_name = "PATH", default_value = "/tools", requires = "http")]
     path: String,
-    /// Answer only requests with the bearer token that stands in this file
-    #[arg(long, value_name = "FILE", requires = "http")]
-    token_file: Option<PathBuf>,
+    /// Answer only clients that send the token which stands in this file: over HTTP as a bearer token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Answer other users of this machine too
+    #[arg(long)]
+    pub(crate) any_user: bool,
     /// Answer to this name too, as in a `Host` of `rig.example.org`
     #[arg(long, value_name = "NAME", requires = "http")]
     allow_host: Vec<String>,
@@ -50,7 +59,7 @@ pub(crate) struct HttpArguments {
 
 impl HttpArguments {
     /// Listens.
-    pub(crate) fn bind(&self, address: SocketAddr, protocol: ProtocolName) -> Result<Server, Failure> {
+    pub(crate) fn bind(&self, address: &ListenAddress, protocol: ProtocolName) -> Result<Server, Failure> {
         let mut options = match protocol {
             ProtocolName::Amplifier => Options::amplifier(),
             ProtocolName::Namel3ss => Options::namel3ss().path(&self.path),
@@ -59,12 +68,14 @@ impl HttpArguments {
             }
         };
         if let Some(path) = &self.token_file {
-            let token = Token::from_file(path);
-            options = options.token(token.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?);
-        } else if !address.ip().is_loopback() {
+            options = options.token(connect::token(path)?);
+        } else if !address.is_loopback() {
             connect::complain(format_args!(
                 "rigline: whoever reaches {address} may call every operation: see --token-file"
             ));
+        }
+        if self.any_user {
+            options = options.any_user();
         }
         options = self.allow_host.iter().fold(options, Options::allow_host);
         options = self.allow_origin.iter().fold(options, Options::allow_origin);
@@ -72,28 +83,39 @@ impl HttpArguments {
             std::io::ErrorKind::InvalidInput => Failure::usage(error.to_string()),
             _ => Failure { code: connect::NO_ANSWER, text: format!("{address}: {error}") },
         };
-        Server::bind(address, options).map_err(failed)
+        Server::bind_all(address, options).map_err(failed)
     }
 }
 
 /// Says on standard output where a server listens.
 pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: ProtocolName) -> Result<(), Failure> {
-    let address = server.address();
-    let address = address.map_err(|error| Failure { code: connect::NO_ANSWER, text: error.to_string() })?;
+    let addresses = server.addresses();
+    let addresses = addresses.map_err(|error| Failure { code: connect::NO_ANSWER, text: error.to_string() })?;
     let path = if protocol == ProtocolName::Namel3ss { http.path.as_str() } else { "" };
-    connect::print(&format!("listening on http://{address}{path}\n"));
+    for address in addresses {
+        connect::print(&format!("listening on http://{address}{path}\n"));
+    }
     Ok(())
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        if let (Some(address), Some(protocol)) = (self.http.http, self.protocol) {
+        if let (Some(address), Some(protocol)) = (&self.http.http, self.protocol) {
             return serve_http(&self.http, address, protocol, self.seed);
+        }
+        if self.http.token_file.is_some() || self.http.any_user {
+            return Failure::usage("--token-file and --any-user go with --http").tell();
         }
         let clock = TokioClock::new();
         let mut stdio = Stdio::new().clock(clock.clone());
         if let Some(protocol) = self.protocol {
             stdio = stdio.protocol(protocol.into());
+        }
+        if let Some(limit) = self.reply_limit {
+            stdio = stdio.reply_limit(limit);
+        }
+        if let Some(config) = self.config {
+            stdio = stdio.config(config);
         }
         if self.protocol == Some(ProtocolName::Namel3ss) {
             stdio = stdio.one_text();
@@ -103,7 +125,7 @@ impl Arguments {
 }
 
 /// Serves the simulated rig over HTTP.
-pub(crate) fn serve_http(http: &HttpArguments, address: SocketAddr, protocol: ProtocolName, seed: u32) -> ExitCode {
+pub(crate) fn serve_http(http: &HttpArguments, address: &ListenAddress, protocol: ProtocolName, seed: u32) -> ExitCode {
     let result = http.bind(address, protocol).and_then(|server| {
         announce(&server, http, protocol)?;
         let make = move |surroundings: &rigline_std::http::Surroundings| {

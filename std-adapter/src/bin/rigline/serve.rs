@@ -1,18 +1,17 @@
-use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::host::local::in_process;
-use rigline_std::proxy::{Limits, Proxy, Transport};
+use rigline_std::net::{Access, ListenAddress};
+use rigline_std::proxy::{Limits, Proxy};
 use rigline_std::relay::{Relay, RelayError};
 use rigline_std::target::Target;
-use tokio::net::TcpListener;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::LocalSet;
 
 use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::peer;
 use crate::rig::{self, HttpArguments};
 
 /// How long the built-in rig has to bring about its safe state at the end.
@@ -27,8 +26,10 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 /// HTTP clients speak Amplifier's protocol or namel3ss's (--protocol); the extension is asked by Amplifier's if it answers that, so
 /// that results keep their types, else by gevals, whose outputs are strings. On SIGTERM what is in hand is finished.
 ///
-/// There is no password over TCP, and over HTTP only with --token-file: whoever reaches the port may call every operation. So it
-/// listens on the loopback address unless another one is named.
+/// A client can call every operation. So the server listens on the loopback addresses unless another one is named, answers
+/// programs of your own user only where the system says whose a connection is (--any-user), and with --token-file only clients that send the token: over HTTP as
+/// a bearer token, over TCP as the first line,
+/// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
 /// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 the address cannot be listened on.
 #[derive(Debug, clap::Args)]
@@ -38,9 +39,10 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// Serve lines over TCP at this address: PORT or HOST:PORT; port 0 takes a free one, which is printed
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = connect::address, required_unless_present = "http", conflicts_with = "http")]
-    tcp: Option<SocketAddr>,
+    /// Serve lines over TCP at this address: PORT or HOST:PORT; port 0 takes a free one, which is printed. A port alone, and
+    /// localhost, are both loopback addresses
+    #[arg(long, value_name = "[HOST:]PORT", required_unless_present = "http", conflicts_with = "http")]
+    tcp: Option<ListenAddress>,
     /// What is spoken: gevals over TCP, the others over HTTP
     #[arg(long, value_enum)]
     protocol: Option<ProtocolName>,
@@ -53,15 +55,15 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        match (self.tcp, self.http.http, self.protocol.unwrap_or_default()) {
+        match (self.tcp.clone(), self.http.http.clone(), self.protocol.unwrap_or_default()) {
             (Some(address), _, ProtocolName::Gevals) => connect::run_alone(self.serve_tcp(address)),
             (Some(_), ..) => usage("over TCP gevals is served; for Amplifier and namel3ss there is --http"),
-            (None, Some(address), protocol) => self.serve_http(address, protocol),
+            (None, Some(address), protocol) => self.serve_http(&address, protocol),
             (None, None, _) => usage("say where to listen: --tcp or --http"),
         }
     }
 
-    fn serve_http(self, address: SocketAddr, protocol: ProtocolName) -> ExitCode {
+    fn serve_http(self, address: &ListenAddress, protocol: ProtocolName) -> ExitCode {
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
             return rig::serve_http(&self.http, address, protocol, 1);
@@ -78,13 +80,22 @@ impl Arguments {
         }
     }
 
-    async fn serve_tcp(self, tcp: SocketAddr) -> Result<u8, Failure> {
+    async fn serve_tcp(self, tcp: ListenAddress) -> Result<u8, Failure> {
+        let mut access = Access::same_user();
+        if self.http.any_user {
+            access = access.with_any_user();
+        }
+        if let Some(path) = &self.http.token_file {
+            access = access.with_token(connect::token(path)?);
+        }
         let failed = |error: std::io::Error| Failure { code: connect::NO_ANSWER, text: format!("{tcp}: {error}") };
-        let listener = TcpListener::bind(tcp).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        connect::print(&format!("serving {} on tcp:{address}\n", self.connection.target));
-        if !address.ip().is_loopback() {
-            connect::complain("rigline: whoever reaches this address may call every operation");
+        let listeners = tcp.bind().map_err(failed)?;
+        for listener in &listeners {
+            let address = listener.local_addr().map_err(failed)?;
+            connect::print(&format!("serving {} on tcp:{address}\n", self.connection.target));
+        }
+        if !tcp.is_loopback() && access.token.is_none() {
+            connect::complain("rigline: whoever reaches this address may call every operation: see --token-file");
         }
         // The built-in rig needs no process of its own.
         let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
@@ -98,41 +109,20 @@ impl Arguments {
         };
         let local = LocalSet::new();
         local.spawn_local(rigs);
-        let mut clients = JoinSet::new();
-        let accept = async {
-            loop {
-                while clients.try_join_next().is_some() {}
-                if clients.len() >= self.clients.max(1) {
-                    clients.join_next().await;
-                }
-                let Ok((stream, _)) = listener.accept().await else {
-                    // Out of file descriptors, most likely: some will be given back.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                };
-                let _ = stream.set_nodelay(true);
-                let proxy = Arc::clone(&proxy);
-                let (reader, writer) = stream.into_split();
-                clients.spawn(async move { proxy.serve(reader, writer, Transport::Socket).await });
-            }
-        };
-        local
+        let serving = local
             .run_until(async {
+                // Its clients end with it.
                 tokio::select! {
-                    () = accept => {}
-                    _ = connect::interrupted() => {}
+                    served = proxy.serve_tcp(listeners, access, self.clients) => served,
+                    _ = connect::interrupted() => Ok(()),
                 }
             })
             .await;
-        local
-            .run_until(async {
-                clients.shutdown().await;
-                proxy.abandon().await;
-            })
-            .await;
+        local.run_until(proxy.abandon()).await;
         // A rig that nobody can reach any more ends, in its safe state.
         drop(proxy);
         let _ = tokio::time::timeout(SAFE_STATE, local).await;
+        serving.map_err(failed)?;
         Ok(connect::SUCCESS)
     }
 }
@@ -142,5 +132,9 @@ fn usage(text: &str) -> ExitCode {
 }
 
 pub(crate) fn relay_failure(error: &RelayError) -> Failure {
-    Failure { code: if error.is_timeout() { connect::TIMED_OUT } else { connect::NO_ANSWER }, text: error.to_string() }
+    match error {
+        RelayError::Host(error) => Failure::of(error),
+        RelayError::Module(error) => peer::failure_of(error),
+        error => Failure { code: connect::NO_ANSWER, text: error.to_string() },
+    }
 }

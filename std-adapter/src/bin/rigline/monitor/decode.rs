@@ -213,7 +213,7 @@ impl Decoder {
 
     fn namel3ss(&mut self, is_received: bool, json: Json<'_>, fault: &mut Fault) -> String {
         if json.get("ok").is_none() && !is_received {
-            if json.get("protocol_version").map(|version| version.as_str() != "1") != Some(false) {
+            if json.get("protocol_version").is_none_or(|version| version.as_str() != "1") {
                 fault.is("protocol_version: expected 1");
             }
             if json.get("payload").is_none_or(|payload| payload.kind() != Kind::Object) {
@@ -299,7 +299,12 @@ mod tests {
     #[test]
     fn n_05_correct_traffic_has_no_faults() {
         session(&[
-            ('>', r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go"}}"#, "request 1: execute go", ""),
+            (
+                '>',
+                r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go"}}"#,
+                "request 1: execute go",
+                "",
+            ),
             ('<', r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#, "log info: m", ""),
             ('<', r#"{"jsonrpc":"2.0","id":1,"result":{"success":true}}"#, "reply 1 to execute go: ok", ""),
             ('>', r#"{"jsonrpc":"2.0","id":"a","method":"eval.list","params":{}}"#, "request \"a\": eval.list", ""),

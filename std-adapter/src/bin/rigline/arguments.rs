@@ -1,0 +1,494 @@
+//! The arguments of an operation, from `NAME=VALUE` and `--args`, as its schema wants them.
+
+use std::collections::BTreeMap;
+
+use rigline::json::{Json, Kind};
+use rigline_std::by_schema::{Draft, Misfit, Settled, settle};
+use serde_json::Value;
+
+use crate::connect::Failure;
+use crate::out::{complain, word};
+use crate::schema::Place;
+
+/// What the command line says.
+#[derive(Debug)]
+pub(crate) struct Given<'a> {
+    pub(crate) operation: &'a str,
+    /// `--args`: a JSON object.
+    pub(crate) args: Option<&'a str>,
+    /// `NAME=VALUE`.
+    pub(crate) values: &'a [String],
+    /// Nothing is said but errors.
+    pub(crate) is_quiet: bool,
+    /// The command that shows the operation.
+    pub(crate) help: String,
+}
+
+/// A value under construction.
+#[derive(Debug)]
+enum Node {
+    Leaf(Draft),
+    Object(Vec<(String, Node)>),
+    Array(BTreeMap<usize, Node>),
+}
+
+/// The longest list that is made of `NAME.NUMBER=VALUE`.
+const LONGEST_LIST: usize = 10_000;
+
+impl Given<'_> {
+    /// The arguments as JSON text on one line. What the schema refuses is an error; a schema that cannot be evaluated here refuses
+    /// nothing, since the extension judges by itself.
+    pub(crate) fn arguments(&self, schema: &Value) -> Result<String, Failure> {
+        let root = Place::of(schema);
+        let mut tree = Node::Object(self.object()?);
+        let mut paths: Vec<Vec<String>> = Vec::new();
+        for text in self.values {
+            let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+                return Err(Failure::usage(format!("`{}`: expected NAME=VALUE", word(text))));
+            };
+            let path = path(&root, name);
+            if paths.contains(&path) {
+                return Err(self.fault(name, "is given more than once"));
+            }
+            tree.put(&root, &path, written(value)).map_err(|why| self.fault(name, &why))?;
+            paths.push(path);
+        }
+        tree.check_lists("").map_err(|(path, why)| self.fault(&path, &why))?;
+        let settled = settle(&tree.draft(), schema);
+        if let Some(why) = &settled.checked.unchecked {
+            self.warn(&format!("cannot be checked here, and the extension judges: {}", brief(why)));
+        }
+        let is_checked = settled.checked.unchecked.is_none();
+        self.names(&root, &tree, is_checked)?;
+        if is_checked {
+            self.check(&settled, &root)?;
+        }
+        // Two of the protocols need a request on one line. Within a string no line can break.
+        Ok(settled.json.replace(['\r', '\n'], ""))
+    }
+
+    /// The members of `--args`.
+    fn object(&self) -> Result<Vec<(String, Node)>, Failure> {
+        let Some(text) = self.args else { return Ok(Vec::new()) };
+        match Json::parse(text.as_bytes()) {
+            Ok(json) if json.kind() == Kind::Object => match Node::of(json) {
+                Node::Object(members) => Ok(members),
+                _ => Ok(Vec::new()),
+            },
+            Ok(_) => Err(Failure::usage("--args: expected a JSON object")),
+            Err(error) => Err(Failure::usage(format!("--args: not JSON: {error}"))),
+        }
+    }
+
+    /// Says of names that the schema does not have what was probably meant, in every object that it knows.
+    fn names(&self, place: &Place<'_>, tree: &Node, is_strict: bool) -> Result<(), Failure> {
+        let mut waiting = vec![(String::new(), place.clone(), tree)];
+        while let Some((path, place, node)) = waiting.pop() {
+            let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            match node {
+                Node::Leaf(_) => {}
+                Node::Array(elements) => {
+                    for (number, node) in elements {
+                        let number = number.to_string();
+                        waiting.extend(place.member(&number).map(|place| (below(&number), place, node)));
+                    }
+                }
+                Node::Object(members) => {
+                    let names = place.names();
+                    for (name, node) in members {
+                        if let Some(place) = place.member(name) {
+                            waiting.push((below(name), place, node));
+                        }
+                        if !names.contains(&name.as_str()) {
+                            let is_given = |known: &str| members.iter().any(|(name, _)| name == known);
+                            self.unknown(&below(name), name, &names, &place, is_given, is_strict)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A schema that is open takes any name; one that is nearly a known one is not meant as another.
+    fn unknown(
+        &self,
+        path: &str,
+        name: &str,
+        names: &[&str],
+        place: &Place<'_>,
+        is_given: impl Fn(&str) -> bool,
+        is_strict: bool,
+    ) -> Result<(), Failure> {
+        // Names of a pattern, or of a kind that all others have, are known as well.
+        let is_matched = place.keyword("patternProperties").is_some() || place.member(name).is_some();
+        let near = nearest(name, names).filter(|near| !is_given(near) && !is_matched);
+        let is_refused = place.is_closed() && !is_matched;
+        if (is_refused || near.is_some()) && is_strict {
+            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let there_are =
+                if names.is_empty() { "it takes none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+            let text = format!("{}: there is no argument `{path}`{near}\n{there_are}", self.operation);
+            return Err(Failure::usage(text));
+        }
+        let says_nothing = place.types() == ["object"]
+            && ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"]
+                .iter()
+                .all(|keyword| place.keyword(keyword).is_none());
+        if says_nothing || near.is_some() {
+            self.warn(&format!("knows no argument `{path}`; it is sent all the same"));
+        }
+        Ok(())
+    }
+
+    /// All that the schema has against the arguments, each by its place.
+    fn check(&self, settled: &Settled, root: &Place<'_>) -> Result<(), Failure> {
+        if settled.checked.misfits.is_empty() {
+            return Ok(());
+        }
+        let json = Json::parse(settled.json.as_bytes()).unwrap_or(Json::NULL);
+        let mut faults: Vec<String> = Vec::new();
+        for Misfit { path, text, .. } in &settled.checked.misfits {
+            let names: Vec<String> = path.split('.').map(str::to_owned).collect();
+            let why = why(path, text, value(json, &names), place(root, &names).as_ref());
+            faults.push(if path.is_empty() {
+                format!("{}: {why}", self.operation)
+            } else {
+                format!("{}: {path}: {why}", self.operation)
+            });
+        }
+        faults.push(format!("`{}` shows what it takes", self.help));
+        Err(Failure::usage(faults.join("\n")))
+    }
+
+    fn fault(&self, name: &str, why: &str) -> Failure {
+        Failure::usage(format!("{}: `{}` {why}", self.operation, word(name)))
+    }
+
+    fn warn(&self, text: &str) {
+        if !self.is_quiet {
+            complain(format_args!("rigline: {} {text}", self.operation));
+        }
+    }
+}
+
+/// The name that was probably meant: the same in other case, or one that differs in few letters.
+pub(crate) fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
+    let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "-");
+    if let Some(same) = names.iter().find(|known| plain(known) == plain(name)) {
+        return Some(same);
+    }
+    names
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(&plain(name), &plain(known)), *known))
+        .filter(|(distance, known)| *distance * 3 <= known.chars().count().max(3))
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// There is no operation of that name: what was meant, and those that there are.
+pub(crate) fn no_operation(name: &str, operations: &[&str]) -> Failure {
+    let near = nearest(name, operations).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let there_are = match operations {
+        [] => "it has none".to_owned(),
+        operations => format!("there are: {}", brief(&operations.join(", "))),
+    };
+    Failure::usage(format!("there is no operation `{}`{near}\n{there_are}", word(name)))
+}
+
+/// Where a name stands: a dotted one within objects and lists, where the schema has some there and no argument of that very name.
+fn path(root: &Place<'_>, name: &str) -> Vec<String> {
+    let whole = || vec![name.to_owned()];
+    if root.names().contains(&name) {
+        return whole();
+    }
+    let Some((first, _)) = name.split_once('.') else { return whole() };
+    let is_container = |place: Place<'_>| {
+        let types = place.types();
+        types.is_empty() || types.contains(&"object") || types.contains(&"array")
+    };
+    let is_path = root.names().contains(&first) && root.member(first).is_some_and(is_container);
+    if is_path && !name.split('.').any(str::is_empty) { name.split('.').map(str::to_owned).collect() } else { whole() }
+}
+
+fn place<'s>(root: &Place<'s>, path: &[String]) -> Option<Place<'s>> {
+    path.iter().try_fold(root.clone(), |place, name| place.member(name))
+}
+
+/// The ways to read a text: as JSON, as itself, and as a JSON string, which is written where a quoted text is meant.
+fn written(text: &str) -> Draft {
+    let mut draft = Draft::written(text);
+    if let (Draft::Scalar(readings), Ok(json)) = (&mut draft, Json::parse(text.trim().as_bytes()))
+        && json.kind() == Kind::String
+    {
+        readings.push(json.as_str().to_owned());
+    }
+    draft
+}
+
+fn value<'j>(json: Json<'j>, path: &[String]) -> Option<Json<'j>> {
+    path.iter().try_fold(json, |json, name| match json.kind() {
+        Kind::Array => json.elements().nth(name.parse().ok()?),
+        _ => json.get(name),
+    })
+}
+
+impl Node {
+    fn of(json: Json<'_>) -> Self {
+        match json.kind() {
+            Kind::Object => {
+                let mut members: Vec<(String, Self)> = Vec::new();
+                for (name, value) in json.members() {
+                    let (name, value) = (name.to_string(), Self::of(value));
+                    match members.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, place)) => *place = value,
+                        None => members.push((name, value)),
+                    }
+                }
+                Self::Object(members)
+            }
+            Kind::Array => Self::Array(json.elements().map(Self::of).enumerate().collect()),
+            _ => Self::Leaf(Draft::json(json.as_str())),
+        }
+    }
+
+    /// Puts a draft where the path leads, and makes the objects and lists on the way.
+    fn put(&mut self, place: &Place<'_>, path: &[String], text: Draft) -> Result<(), String> {
+        let Some((name, rest)) = path.split_first() else {
+            *self = Self::Leaf(text);
+            return Ok(());
+        };
+        let inner = place.member(name);
+        let next = match self {
+            Self::Object(members) => {
+                let found = members.iter().position(|(known, _)| known == name);
+                let found = found.unwrap_or_else(|| {
+                    members.push((name.clone(), Self::empty(inner.as_ref(), rest)));
+                    members.len() - 1
+                });
+                members.get_mut(found).map(|(_, node)| node)
+            }
+            Self::Array(elements) => {
+                let number: usize = name
+                    .parse()
+                    .map_err(|_| format!("names no element of a list: `{}` is not a number", word(name)))?;
+                if number >= LONGEST_LIST {
+                    return Err(format!(
+                        "is too far: a list made of single elements has at most {LONGEST_LIST}; use --args"
+                    ));
+                }
+                Some(elements.entry(number).or_insert_with(|| Self::empty(inner.as_ref(), rest)))
+            }
+            Self::Leaf(_) => return Err("cannot be set: a value stands there already".to_owned()),
+        };
+        let any = Value::Bool(true);
+        match next {
+            Some(next) => next.put(inner.as_ref().unwrap_or(&Place::of(&any)), rest, text),
+            None => Ok(()),
+        }
+    }
+
+    /// What is made for what comes below it.
+    fn empty(place: Option<&Place<'_>>, rest: &[String]) -> Self {
+        let Some(name) = rest.first() else { return Self::Leaf(Draft::json("null")) };
+        let types = place.map(Place::types).unwrap_or_default();
+        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+        if types.contains(&"array") && (is_number || !types.contains(&"object")) || types.is_empty() && is_number {
+            Self::Array(BTreeMap::new())
+        } else {
+            Self::Object(Vec::new())
+        }
+    }
+
+    /// A list has all its elements from 0 on.
+    fn check_lists(&self, path: &str) -> Result<(), (String, String)> {
+        let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        match self {
+            Self::Leaf(_) => Ok(()),
+            Self::Object(members) => members.iter().try_for_each(|(name, node)| node.check_lists(&below(name))),
+            Self::Array(elements) => {
+                if let Some(missing) = (0..elements.len()).find(|place| !elements.contains_key(place)) {
+                    return Err((
+                        below(&missing.to_string()),
+                        "is missing: a list has all its elements from 0 on".to_owned(),
+                    ));
+                }
+                elements.iter().try_for_each(|(place, node)| node.check_lists(&below(&place.to_string())))
+            }
+        }
+    }
+
+    fn draft(&self) -> Draft {
+        match self {
+            Self::Leaf(draft) => draft.clone(),
+            Self::Object(members) => {
+                Draft::Map(members.iter().map(|(name, node)| (name.clone(), node.draft())).collect())
+            }
+            Self::Array(elements) => Draft::List(elements.values().map(Self::draft).collect()),
+        }
+    }
+}
+
+/// What is wrong, and what was probably meant.
+fn why(path: &str, text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>>) -> String {
+    let text = brief(text);
+    let (Some(place), Some(given)) = (place, given.and_then(|given| given.text())) else { return text };
+    let given = given.to_string();
+    if place.types() == ["boolean"] {
+        return format!("`{}` is neither true nor false; write {path}=true or {path}=false", brief(&given));
+    }
+    let names: Vec<&str> = place.values().into_iter().filter_map(Value::as_str).collect();
+    match nearest(&given, &names).filter(|near| *near != given) {
+        Some(near) => format!("{text}; did you mean `{near}`?"),
+        None => text,
+    }
+}
+
+/// The beginning of a text that may be a page.
+fn brief(text: &str) -> String {
+    const LONGEST: usize = 500;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}… ({} bytes)", text.get(..end).unwrap_or_default(), text.len()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn given(schema: &Value, values: &[&str]) -> Result<String, String> {
+        let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+        let given = Given { operation: "op", args: None, values: &values, is_quiet: true, help: "help".into() };
+        given.arguments(schema).map_err(|failure| failure.text)
+    }
+
+    #[test]
+    fn nr_26_the_whole_schema_decides_what_a_value_is() {
+        let schema = json!({
+            "type": "object",
+            "$defs": {"text": {"type": "string"}, "count": {"type": "integer"}},
+            "properties": {
+                "level": {"enum": ["0", "1", "auto"]},
+                "mixed": {"enum": ["0", 1, null, true]},
+                "label": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "ref": {"$ref": "#/$defs/text"},
+                "n": {"anyOf": [{"$ref": "#/$defs/count"}, {"type": "null"}]},
+                "all": {"allOf": [{"type": "string"}, {"minLength": 1}]},
+                "exact": {"const": "7"},
+                "number": {"const": 7},
+                "one": {"oneOf": [{"type": "integer", "minimum": 10}, {"type": "string", "pattern": "^[0-9]$"}]},
+                "nullable": {"type": "string", "nullable": true},
+                "list": {"type": "array", "items": {"type": "string"}},
+                "big": {"type": "integer"},
+                "quoted": {"enum": ["a"]},
+            },
+        });
+        for (pair, args) in [
+            ("level=1", r#"{"level":"1"}"#),
+            ("mixed=0", r#"{"mixed":"0"}"#),
+            ("mixed=1", r#"{"mixed":1}"#),
+            ("mixed=null", r#"{"mixed":null}"#),
+            ("mixed=true", r#"{"mixed":true}"#),
+            ("label=123", r#"{"label":"123"}"#),
+            ("label=null", r#"{"label":null}"#),
+            ("ref=1e3", r#"{"ref":"1e3"}"#),
+            ("n=5", r#"{"n":5}"#),
+            ("n=null", r#"{"n":null}"#),
+            ("all=12", r#"{"all":"12"}"#),
+            ("exact=7", r#"{"exact":"7"}"#),
+            ("number=7", r#"{"number":7}"#),
+            ("one=12", r#"{"one":12}"#),
+            ("one=7", r#"{"one":"7"}"#),
+            ("nullable=007", r#"{"nullable":"007"}"#),
+            (r#"list=["1","2"]"#, r#"{"list":["1","2"]}"#),
+            ("list.0=1", r#"{"list":["1"]}"#),
+            ("big=123456789012345678901234567890", r#"{"big":123456789012345678901234567890}"#),
+            (r#"quoted="a""#, r#"{"quoted":"a"}"#),
+        ] {
+            assert_eq!(given(&schema, &[pair]).as_deref(), Ok(args), "{pair}");
+        }
+    }
+
+    #[test]
+    fn nr_27_a_schema_that_cannot_be_evaluated_refuses_nothing() {
+        for schema in [
+            json!({"$schema": "https://spec.openapis.org/oas/3.1/dialect/base", "type": "object"}),
+            json!({"$schema": "my own", "properties": {"x": {"type": "string"}}}),
+            json!({"properties": {"x": {"type": "string", "pattern": "^a\\Z"}}}),
+            json!({"properties": {"x": {"pattern": "("}}}),
+            json!({"properties": {"x": {"$ref": "https://example.org/schema.json"}}}),
+            json!({"properties": {"x": {"$ref": "#/nowhere"}}}),
+            json!({"type": "thing"}),
+            json!({"properties": 3}),
+            json!(7),
+        ] {
+            assert_eq!(given(&schema, &["x=a"]).as_deref(), Ok(r#"{"x":"a"}"#), "{schema}");
+        }
+        // What types there are is known all the same.
+        let schema = json!({"$schema": "my own", "properties": {"x": {"type": "string"}, "y": {"type": "integer"}}});
+        assert_eq!(given(&schema, &["x=1", "y=1"]).as_deref(), Ok(r#"{"x":"1","y":1}"#));
+    }
+
+    #[test]
+    fn n_11_dotted_names_go_into_objects_and_lists() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "place": {"type": "object", "properties": {
+                    "city": {"type": "string"}, "at": {"type": "array", "items": {"type": "number"}}}},
+                "days": {"type": "array", "items": {"type": "integer"}},
+                "people": {"type": "array", "items": {"$ref": "#/$defs/person"}},
+                "a.b": {"type": "integer"},
+                "any": {},
+            },
+            "$defs": {"person": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}},
+        });
+        let table: &[(&[&str], &str)] = &[
+            (
+                &["place.city=Bonn", "place.at.0=50.70", "place.at.1=7.1"],
+                r#"{"place":{"city":"Bonn","at":[50.70,7.1]}}"#,
+            ),
+            (&["days.1=4", "days.0=3"], r#"{"days":[3,4]}"#),
+            (&["people.0.name=7"], r#"{"people":[{"name":"7"}]}"#),
+            (&["a.b=1"], r#"{"a.b":1}"#),
+            (&["any.x.0=1"], r#"{"any":{"x":[1]}}"#),
+            (&["other.name=1"], r#"{"other.name":1}"#),
+        ];
+        for (values, args) in table {
+            assert_eq!(given(&schema, values).as_deref(), Ok(*args), "{values:?}");
+        }
+        let table: &[(&[&str], &str)] = &[
+            (&["days.1=4"], "op: `days.0` is missing: a list"),
+            (&["days.x=4"], "op: `days.x` names no element of a list: `x` is not a number"),
+            (&["days.99999999999=4"], "at most 10000"),
+            (&["place.city=a", "place.city=b"], "more than once"),
+            (&["place=a", "place.city=b"], "a value stands there already"),
+            (&["place.cty=b"], "there is no argument `place.cty`; did you mean `city`?"),
+            (&["people.0.age=7"], "op: people.0: \"name\" is a required property"),
+        ];
+        for (values, text) in table {
+            let error = given(&schema, values).unwrap_err();
+            assert!(error.contains(text), "{values:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn n_11_what_is_wrong_says_what_is_right() {
+        let schema = json!({"properties": {
+            "on": {"type": "boolean"}, "mode": {"enum": ["fast", "slow"]},
+            "both": {"anyOf": [{"const": "Left"}, {"const": "Right"}]}}});
+        for (pair, text) in [
+            ("on=yes", "op: on: `yes` is neither true nor false; write on=true or on=false"),
+            ("mode=FAST", "did you mean `fast`?"),
+            ("mode=fats", "did you mean `fast`?"),
+            ("both=right", "did you mean `Right`?"),
+        ] {
+            let error = given(&schema, &[pair]).unwrap_err();
+            assert!(error.contains(text) && error.ends_with("`help` shows what it takes"), "{pair}: {error}");
+        }
+        let long = format!("mode={}", "x".repeat(100_000));
+        assert!(given(&schema, &[&long]).unwrap_err().len() < 2000);
+    }
+}

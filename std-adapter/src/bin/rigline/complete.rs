@@ -1,0 +1,226 @@
+//! `rigline completions` and `rigline man`: what a shell and `man` need to know of this command.
+//!
+//! A shell asks this program itself at each TAB (clap's `CompleteEnv`), so that the operations of a target, and their arguments,
+//! are completed as well.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::{CompleteEnv, Shells};
+use rigline_std::Host;
+use rigline_std::host::{Manifest, Options};
+use rigline_std::target::Target;
+use serde_json::Value;
+
+use crate::connect::{self, Failure};
+use crate::out;
+use crate::schema::Place;
+
+/// The variable by which a shell asks.
+const VARIABLE: &str = "RIGLINE_COMPLETE";
+/// How long a target may take to say what it can do. Somebody waits at the prompt.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Answers a shell that asks for completions, and ends then.
+pub(crate) fn answer() {
+    if std::env::var_os(VARIABLE).is_some() {
+        CompleteEnv::with_factory(crate::command).var(VARIABLE).complete();
+    }
+}
+
+/// Print the completions for a shell
+///
+/// They complete commands, options, and the operations of a target and their arguments, for which the target is asked at each
+/// TAB.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  bash: echo 'source <(rigline completions bash)' >> ~/.bashrc\n  zsh:  echo 'source <(rigline completions zsh)' >> ~/.zshrc\n  fish: rigline completions fish > ~/.config/fish/completions/rigline.fish"
+)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_parser = ["bash", "elvish", "fish", "powershell", "zsh"])]
+    shell: String,
+}
+
+impl Completions {
+    pub(crate) fn run(&self) -> ExitCode {
+        let mut script = Vec::new();
+        let shells = Shells::builtins();
+        let written = shells
+            .completer(&self.shell)
+            .map(|shell| shell.write_registration(VARIABLE, "rigline", "rigline", "rigline", &mut script));
+        if self.shell == "bash" {
+            // Else bash takes `serial:auto` and `rail=3V3` for three words each.
+            script.splice(0..0, *b"COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}\n");
+        }
+        match written {
+            Some(Ok(())) => {
+                out::print_file(&String::from_utf8_lossy(&script));
+                ExitCode::SUCCESS
+            }
+            _ => Failure::usage(format!("there are no completions for {}", self.shell)).tell(),
+        }
+    }
+}
+
+/// Write the manual pages of all commands into a folder
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  rigline man ~/.local/share/man/man1 && man rigline-call")]
+pub(crate) struct Man {
+    /// The folder, which is made if there is none; files of the same names in it are replaced
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+impl Man {
+    pub(crate) fn run(&self) -> ExitCode {
+        let mut command = crate::command().disable_help_subcommand(true);
+        command.build();
+        match self.write(&command, "rigline") {
+            Ok(count) => {
+                connect::print(&format!("wrote {} to {}\n", out::count(count, "page"), self.folder.display()));
+                ExitCode::SUCCESS
+            }
+            Err(failure) => failure.tell(),
+        }
+    }
+
+    /// A page for each command, and gives their number.
+    fn write(&self, command: &clap::Command, name: &str) -> Result<u64, Failure> {
+        let mut page = Vec::new();
+        let path = self.folder.join(format!("{name}.1"));
+        let failed = |error: std::io::Error| Failure::usage(format!("{}: {error}", path.display()));
+        clap_mangen::Man::new(command.clone()).render(&mut page).map_err(failed)?;
+        rigline_std::files::write(&path, &page).map_err(failed)?;
+        let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+        below
+            .map(|below| self.write(below, &format!("{name}-{}", below.get_name())))
+            .sum::<Result<u64, _>>()
+            .map(|count| count + 1)
+    }
+}
+
+/// Explain what TARGET can be
+///
+/// A target says where an extension is:
+///
+///   sim                      the built-in rig, as a child process
+///   ./program, PATH          a program without arguments
+///   exec:PROGRAM ARGS        a program with arguments, in words as a shell has
+///                            them
+///   serial:/dev/ttyACM0      the device on this port (COM3 on Windows)
+///   serial:auto              the only rigline device that is plugged in
+///   serial:auto/SERIAL       the rigline device with this USB serial number
+///   serial:usb/1-2.3         the device on this USB port
+///   tcp:HOST:PORT            a TCP server
+///   http://…, https://…      an HTTP server, with --protocol amplifier or
+///                            namel3ss
+///   FOLDER                   with --protocol namel3ss: a project
+///
+/// Options stand after a question mark, with & between them:
+///
+///   baud=115200              serial: the speed of a UART; USB devices take any
+///   dtr=on|off               serial: the DTR line; on if it is not named
+///   rts=on|off               serial: the RTS line; the driver's default
+///   link=lines|cobs          serial, tcp: one JSON text a line, which is the
+///                            default, or checked binary frames, which a board
+///                            on a bare UART may speak
+///
+/// Quote a target with options: a shell has its own meaning for ? and &.
+///
+///   rigline describe 'serial:/dev/ttyUSB0?baud=921600&link=cobs'
+///
+/// `rigline ports` lists serial ports. RIGLINE_ROOT names another root folder for
+/// their dev, sys and proc, for containers and tests.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Targets {}
+
+impl Targets {
+    pub(crate) fn run() -> ExitCode {
+        let mut command = crate::command();
+        command.build();
+        let help = command.find_subcommand_mut("targets").map(|targets| targets.render_long_help().to_string());
+        connect::print(&help.unwrap_or_default());
+        ExitCode::SUCCESS
+    }
+}
+
+/// The operations of the target that stands before.
+pub(crate) fn operations() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &std::ffi::OsStr| {
+        let Some((manifest, _)) = manifest() else { return Vec::new() };
+        let current = current.to_string_lossy();
+        let fits = manifest.operations.iter().filter(|operation| operation.name.starts_with(&*current));
+        fits.map(|operation| candidate(operation.name.clone(), &operation.description)).collect()
+    })
+}
+
+/// The arguments of the operation that stands before, and their values where there are few.
+pub(crate) fn arguments() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &std::ffi::OsStr| {
+        let Some((manifest, operation)) = manifest() else { return Vec::new() };
+        let Some(operation) = operation.and_then(|name| manifest.operation(&name).cloned()) else { return Vec::new() };
+        let root = Place::of(&operation.params);
+        let current = current.to_string_lossy();
+        let mut found = Vec::new();
+        for name in root.names() {
+            let Some(place) = root.member(name) else { continue };
+            let mut values: Vec<String> = place.values().iter().map(|value| text(value)).collect();
+            if values.is_empty() && place.types() == ["boolean"] {
+                values = vec!["true".to_owned(), "false".to_owned()];
+            }
+            let start = format!("{name}=");
+            if current.starts_with(&start) {
+                found.extend(values.iter().map(|value| candidate(format!("{start}{value}"), "")));
+            } else {
+                found.push(candidate(start, place.description()));
+            }
+        }
+        found.retain(|candidate| candidate.get_value().to_string_lossy().starts_with(&*current));
+        found
+    })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A shell shows what an extension says: nothing in it may drive the terminal.
+fn candidate(value: String, help: &str) -> CompletionCandidate {
+    let help = help.lines().next().map(out::word).filter(|help| !help.is_empty());
+    CompletionCandidate::new(out::word(&value).into_owned()).help(help.map(|help| help.into_owned().into()))
+}
+
+/// A word as the shell would hand it over.
+fn unquoted(word: &str) -> String {
+    match shell_words::split(word) {
+        Ok(words) if word.contains(['\'', '"', '\\']) => words.join(" "),
+        _ => word.to_owned(),
+    }
+}
+
+/// What the target on the command line can do, and the operation that is named. Nothing is said if it does not answer.
+fn manifest() -> Option<(Manifest, Option<String>)> {
+    // As the shell hands them over: `rigline -- rigline call TARGET …`.
+    let words = std::env::args_os().skip_while(|word| word != "--").skip(3);
+    let words = words.map(|word| unquoted(&word.to_string_lossy())).filter(|word| !word.starts_with('-'));
+    let words: Vec<String> = words.take(2).collect();
+    let target: Target = words.first()?.parse().ok()?;
+    let operation = words.get(1).cloned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let manifest = runtime.block_on(async {
+        let mut options = Options::default();
+        options.start_timeout = PATIENCE;
+        options.listener = None;
+        let host = tokio::time::timeout(PATIENCE, Host::connect(&target, options)).await.ok()?.ok()?;
+        let manifest = host.describe();
+        let _ = host.shutdown().await;
+        Some(Manifest::clone(&manifest))
+    });
+    runtime.shutdown_background();
+    Some((manifest?, operation))
+}

@@ -1,0 +1,596 @@
+//! Arguments as an operation's schema wants them.
+//!
+//! What people write on a command line or in YAML, and what an operation gives as an output, is text. Which JSON value a text stands for depends
+//! on where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole
+//! schema (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
+//!
+//! ```
+//! use rigline_std::by_schema::{Draft, settle};
+//! let schema = serde_json::json!({ "properties": {
+//!     "serial": { "type": "string" }, "count": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
+//! } });
+//! let members = [("serial", "123456789012345678901"), ("count", "5")];
+//! let draft = Draft::Map(members.map(|(name, text)| (name.to_owned(), Draft::written(text))).into());
+//! let settled = settle(&draft, &schema);
+//! assert_eq!(settled.json, r#"{"serial":"123456789012345678901","count":5}"#);
+//! assert!(settled.checked.misfits.is_empty());
+//! ```
+//!
+//! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back: [`Checked::unchecked`] says why, and the
+//! extension is the judge.
+
+use rigline::json::{Json, Kind};
+use serde_json::Value;
+
+use crate::number;
+
+/// A value before it is known what it stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Draft {
+    /// What it may stand for, as JSON texts. The first is preferred where the schema takes several.
+    Scalar(Vec<String>),
+    /// A list.
+    List(Vec<Draft>),
+    /// A map, in its order.
+    Map(Vec<(String, Draft)>),
+}
+
+impl Draft {
+    /// A text as it is written on a command line: JSON if it can be read as such (a JSON string apart), or itself.
+    pub fn written(text: &str) -> Self {
+        let string = string(text);
+        match read(text) {
+            Some(json) => Self::Scalar(vec![json, string]),
+            None => Self::Scalar(vec![string]),
+        }
+    }
+
+    /// An output of an extension, which is a string: itself, or JSON where the schema takes no string.
+    pub fn output(text: &str) -> Self {
+        let string = string(text);
+        match read(text) {
+            Some(json) => Self::Scalar(vec![string, json]),
+            None => Self::Scalar(vec![string]),
+        }
+    }
+
+    /// A text, and nothing else.
+    pub fn text(text: &str) -> Self {
+        Self::Scalar(vec![string(text)])
+    }
+
+    /// A JSON text, which stays as it is.
+    pub fn json(text: impl Into<String>) -> Self {
+        Self::Scalar(vec![text.into()])
+    }
+}
+
+/// Arguments as the schema wants them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settled {
+    /// As JSON text.
+    pub json: String,
+    /// What the schema says of them.
+    pub checked: Checked,
+}
+
+/// What a schema says of a value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// What does not fit.
+    pub misfits: Vec<Misfit>,
+    /// Why the value could not be checked, if it could not.
+    pub unchecked: Option<String>,
+}
+
+/// A value that does not fit its schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Misfit {
+    /// Where: names and places from the outside in, `days.0`. It is empty for the whole.
+    pub path: String,
+    /// Why.
+    pub text: String,
+}
+
+/// Chooses what each scalar stands for, so that the whole fits the schema if it can.
+pub fn settle(draft: &Draft, schema: &Value) -> Settled {
+    let mut choices = Vec::new();
+    choose(draft, schema, &[schema], &mut choices);
+    let render = |choices: &[Choice<'_>]| {
+        let mut json = String::new();
+        write(draft, &mut choices.iter(), &mut json);
+        json
+    };
+    let validator = Validator::of(schema);
+    let mut json = render(&choices);
+    let mut checked = validator.check(&json);
+    // The choice above goes by the kind of a value. Bounds, patterns and what hangs on other members are for the validator.
+    let open: Vec<usize> =
+        choices.iter().enumerate().filter(|(_, choice)| choice.texts.len() > 1).map(|(place, _)| place).collect();
+    for place in open.into_iter().take(REPAIR_LIMIT) {
+        if checked.misfits.is_empty() {
+            break;
+        }
+        let Some(before) = choices.get(place).cloned() else { continue };
+        for text in before.texts {
+            if let Some(choice) = choices.get_mut(place) {
+                choice.chosen.clone_from(text);
+            }
+            let tried = render(&choices);
+            let result = validator.check(&tried);
+            if result.misfits.len() < checked.misfits.len() {
+                (json, checked) = (tried, result);
+                break;
+            }
+            if let Some(choice) = choices.get_mut(place) {
+                choice.chosen.clone_from(&before.chosen);
+            }
+        }
+    }
+    Settled { json, checked }
+}
+
+/// Checks a JSON text against a schema.
+pub fn check(json: &str, schema: &Value) -> Checked {
+    Validator::of(schema).check(json)
+}
+
+/// How many scalars are tried in another reading when the whole does not fit.
+const REPAIR_LIMIT: usize = 100;
+/// How many references are followed on the way to one schema.
+const REFERENCE_LIMIT: usize = 32;
+
+#[derive(Clone)]
+struct Choice<'d> {
+    texts: &'d [String],
+    chosen: String,
+}
+
+/// Chooses by the kinds of values that the schemas take. `schemas` are those that apply here.
+fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut Vec<Choice<'d>>) {
+    match draft {
+        Draft::Scalar(texts) => {
+            let mut best: Option<(usize, &String)> = None;
+            for text in texts {
+                let count = schemas.iter().filter(|schema| takes(schema, root, text, 0)).count();
+                if best.is_none_or(|(most, _)| count > most) {
+                    best = Some((count, text));
+                }
+            }
+            let mut chosen = best.map_or_else(|| "null".to_owned(), |(_, text)| text.clone());
+            // 1e3 and 3.0 are whole numbers, which many readers take only in digits.
+            if is_number(&chosen)
+                && chosen.contains(['.', 'e', 'E'])
+                && schemas.iter().any(|schema| is_whole(schema, root, 0))
+            {
+                chosen = number::whole(&chosen).unwrap_or(chosen);
+            }
+            choices.push(Choice { texts, chosen });
+        }
+        Draft::List(elements) => {
+            for (place, element) in elements.iter().enumerate() {
+                choose(element, root, &inner(schemas, root, &Step::Element(place)), choices);
+            }
+        }
+        Draft::Map(members) => {
+            for (name, member) in members {
+                choose(member, root, &inner(schemas, root, &Step::Member(name)), choices);
+            }
+        }
+    }
+}
+
+fn write<'c, 'd: 'c>(draft: &Draft, choices: &mut impl Iterator<Item = &'c Choice<'d>>, out: &mut String) {
+    match draft {
+        Draft::Scalar(_) => out.push_str(choices.next().map_or("null", |choice| &choice.chosen)),
+        Draft::List(elements) => {
+            out.push('[');
+            for (place, element) in elements.iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                write(element, choices, out);
+            }
+            out.push(']');
+        }
+        Draft::Map(members) => {
+            out.push('{');
+            for (place, (name, member)) in members.iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                out.push_str(&string(name));
+                out.push(':');
+                write(member, choices, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+enum Step<'a> {
+    Member(&'a str),
+    Element(usize),
+}
+
+/// The schemas that apply to a member or an element.
+fn inner<'s>(schemas: &[&'s Value], root: &'s Value, step: &Step<'_>) -> Vec<&'s Value> {
+    let mut flat = Vec::new();
+    for schema in schemas {
+        flatten(schema, root, 0, &mut flat);
+    }
+    let mut found = Vec::new();
+    for schema in flat {
+        match *step {
+            Step::Member(name) => {
+                let mut named: Vec<&Value> =
+                    schema.get("properties").and_then(|all| all.get(name)).into_iter().collect();
+                for (pattern, inner) in schema.get("patternProperties").and_then(Value::as_object).into_iter().flatten()
+                {
+                    if regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(name)) {
+                        named.push(inner);
+                    }
+                }
+                if named.is_empty() {
+                    named.extend(schema.get("additionalProperties"));
+                }
+                found.extend(named);
+            }
+            Step::Element(place) => {
+                let listed = |name| schema.get(name).and_then(Value::as_array);
+                let first = listed("prefixItems").or_else(|| listed("items"));
+                found.extend(match first.and_then(|first| first.get(place)) {
+                    Some(inner) => Some(inner),
+                    None if listed("items").is_some() => schema.get("additionalItems"),
+                    None => schema.get("items"),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// A schema with those that it refers to and those that it combines.
+fn flatten<'s>(schema: &'s Value, root: &'s Value, depth: usize, flat: &mut Vec<&'s Value>) {
+    if depth > REFERENCE_LIMIT || flat.len() > 1000 {
+        return;
+    }
+    flat.push(schema);
+    if let Some(other) = referred(schema, root) {
+        flatten(other, root, depth + 1, flat);
+    }
+    for name in ["allOf", "anyOf", "oneOf"] {
+        for other in schema.get(name).and_then(Value::as_array).into_iter().flatten() {
+            flatten(other, root, depth + 1, flat);
+        }
+    }
+    for name in ["then", "else"] {
+        if let Some(other) = schema.get(name) {
+            flatten(other, root, depth + 1, flat);
+        }
+    }
+}
+
+fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
+    let reference = schema.get("$ref")?.as_str()?;
+    let pointer = reference.strip_prefix('#').or_else(|| {
+        // A reference may spell out the identifier of the document that it stands in.
+        let id = root.get("$id").or_else(|| root.get("id"))?.as_str()?;
+        reference.strip_prefix(id.trim_end_matches('#'))?.strip_prefix('#')
+    })?;
+    match pointer {
+        "" => Some(root),
+        pointer if pointer.starts_with('/') => root.pointer(&decoded(pointer)),
+        anchor => ["$defs", "definitions"]
+            .into_iter()
+            .filter_map(|name| root.get(name)?.as_object())
+            .flat_map(serde_json::Map::values)
+            .find(|schema| schema.get("$anchor").is_some_and(|name| name == anchor)),
+    }
+}
+
+/// A pointer in a URI has `%` escapes.
+fn decoded(pointer: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = pointer.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = (byte == b'%')
+            .then(|| after.get(..2))
+            .flatten()
+            .and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = after.get(if escaped.is_some() { 2 } else { 0 }..).unwrap_or_default();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whether a schema takes values of this kind.
+fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
+    let Value::Object(keywords) = schema else { return schema != &Value::Bool(false) };
+    if depth > REFERENCE_LIMIT {
+        return true;
+    }
+    let parsed = Json::parse(json.as_bytes()).unwrap_or(Json::NULL);
+    if parsed.is_null() && keywords.get("nullable") == Some(&Value::Bool(true)) {
+        return true;
+    }
+    let is = |kind: &str| match parsed.kind() {
+        Kind::Null => kind == "null",
+        Kind::Bool => kind == "boolean",
+        Kind::Number => {
+            kind == "number" || kind == "integer" && number::decimal(json).is_none_or(|number| number.is_integer())
+        }
+        Kind::String => kind == "string",
+        Kind::Array => kind == "array",
+        Kind::Object => kind == "object",
+    };
+    let any = |name: &str| {
+        keywords
+            .get(name)
+            .and_then(Value::as_array)
+            .is_none_or(|schemas| schemas.iter().any(|schema| takes(schema, root, json, depth + 1)))
+    };
+    let is_kind = match keywords.get("type") {
+        Some(Value::String(kind)) => is(kind),
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str().is_some_and(is)),
+        _ => true,
+    };
+    is_kind
+        && keywords.get("const").is_none_or(|constant| same(json, &constant.to_string()))
+        && keywords
+            .get("enum")
+            .and_then(Value::as_array)
+            .is_none_or(|values| values.iter().any(|value| same(json, &value.to_string())))
+        && referred(schema, root).is_none_or(|other| takes(other, root, json, depth + 1))
+        && keywords
+            .get("allOf")
+            .and_then(Value::as_array)
+            .is_none_or(|schemas| schemas.iter().all(|schema| takes(schema, root, json, depth + 1)))
+        && any("anyOf")
+        && any("oneOf")
+}
+
+/// Whether a schema takes whole numbers, and no others.
+fn is_whole(schema: &Value, root: &Value, depth: usize) -> bool {
+    let mut flat = Vec::new();
+    flatten(schema, root, depth, &mut flat);
+    let is = |schema: &Value, kind: &str| match schema.get("type") {
+        Some(Value::String(found)) => found == kind,
+        Some(Value::Array(kinds)) => kinds.iter().any(|found| found == kind),
+        _ => false,
+    };
+    flat.iter().any(|schema| is(schema, "integer")) && !flat.iter().any(|schema| is(schema, "number"))
+}
+
+/// Whether two JSON texts are of the same value: numbers by what they are, members in any order.
+pub fn same(a: &str, b: &str) -> bool {
+    match (Json::parse(a.as_bytes()), Json::parse(b.as_bytes())) {
+        (Ok(a), Ok(b)) => is_same(a, b),
+        _ => false,
+    }
+}
+
+fn is_same(a: Json<'_>, b: Json<'_>) -> bool {
+    match (a.kind(), b.kind()) {
+        (Kind::Number, Kind::Number) => match (number::decimal(a.as_str()), number::decimal(b.as_str())) {
+            (Some(a), Some(b)) => a == b,
+            // Too long, or an exponent beyond all measure.
+            _ => a.as_str() == b.as_str(),
+        },
+        (Kind::Array, Kind::Array) => {
+            let (mut a, mut b) = (a.elements(), b.elements());
+            loop {
+                match (a.next(), b.next()) {
+                    (None, None) => return true,
+                    (Some(a), Some(b)) if is_same(a, b) => {}
+                    _ => return false,
+                }
+            }
+        }
+        (Kind::Object, Kind::Object) => {
+            // The last of several members with one name counts, as most readers have it.
+            let members = |json: Json<'_>| -> std::collections::BTreeMap<String, String> {
+                json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect()
+            };
+            let (a, b) = (members(a), members(b));
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
+        }
+        (Kind::String, Kind::String) => match (a.text(), b.text()) {
+            (Some(a), Some(b)) => a.chars().eq(b.chars()),
+            _ => false,
+        },
+        (a_kind, b_kind) => a_kind == b_kind && a.as_str() == b.as_str(),
+    }
+}
+
+/// A schema that was read, or why it was not.
+struct Validator(Result<jsonschema::Validator, String>);
+
+impl Validator {
+    fn of(schema: &Value) -> Self {
+        if let Some(dialect) = schema.get("$schema").and_then(Value::as_str)
+            && !is_known(dialect)
+        {
+            return Self(Err(format!("its schema is written in {dialect}, which is not known here")));
+        }
+        let mut schema = schema.clone();
+        spell_out_nullable(&mut schema);
+        Self(
+            jsonschema::validator_for(&schema).map_err(|error| format!("its schema cannot be evaluated here: {error}")),
+        )
+    }
+
+    fn check(&self, json: &str) -> Checked {
+        let validator = match &self.0 {
+            Ok(validator) => validator,
+            Err(why) => return Checked { misfits: Vec::new(), unchecked: Some(why.clone()) },
+        };
+        let value: Value = match serde_json::from_str(json) {
+            Ok(value) => value,
+            Err(error) => {
+                let why = format!("the value cannot be checked here: {error}");
+                return Checked { misfits: Vec::new(), unchecked: Some(why) };
+            }
+        };
+        let misfits = validator.iter_errors(&value).map(|error| Misfit {
+            path: error.instance_path().to_string().trim_start_matches('/').replace('/', "."),
+            text: error.to_string(),
+        });
+        Checked { misfits: misfits.collect(), unchecked: None }
+    }
+}
+
+/// `nullable` is a word of OpenAPI 3.0, which JSON Schema has no notion of.
+fn spell_out_nullable(schema: &mut Value) {
+    match schema {
+        Value::Object(keywords) => {
+            if keywords.get("nullable") == Some(&Value::Bool(true)) {
+                if let Some(kind) = keywords.get_mut("type").filter(|kind| kind.is_string()) {
+                    *kind = Value::Array(vec![kind.take(), "null".into()]);
+                }
+                if let Some(values) = keywords.get_mut("enum").and_then(Value::as_array_mut) {
+                    values.push(Value::Null);
+                }
+            }
+            keywords.values_mut().for_each(spell_out_nullable);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(spell_out_nullable),
+        _ => {}
+    }
+}
+
+fn is_known(dialect: &str) -> bool {
+    let dialect = dialect.trim_end_matches('#').trim_start_matches("http://").trim_start_matches("https://");
+    matches!(
+        dialect,
+        "json-schema.org/draft-04/schema"
+            | "json-schema.org/draft-06/schema"
+            | "json-schema.org/draft-07/schema"
+            | "json-schema.org/draft/2019-09/schema"
+            | "json-schema.org/draft/2020-12/schema"
+            | "json-schema.org/schema"
+    )
+}
+
+fn is_number(json: &str) -> bool {
+    json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+}
+
+/// A text as JSON, if it is JSON and no string: each digit as it is.
+fn read(text: &str) -> Option<String> {
+    let json = Json::parse(text.as_bytes()).ok()?;
+    (json.kind() != Kind::String).then(|| json.as_str().to_owned())
+}
+
+/// A text as a JSON string.
+fn string(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nr_06_and_nr_26_a_text_is_what_the_whole_schema_wants() {
+        let schema = json!({
+            "properties": {
+                "s": {"type": "string"}, "i": {"type": "integer"}, "n": {"type": "number"}, "b": {"type": "boolean"},
+                "level": {"enum": ["0", "1", "auto"]}, "mode": {"enum": [0, 1]}, "label": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "ref": {"$ref": "#/$defs/count"},
+                "deep": {"$ref": "#/$defs/list"}, "one": {"const": 1}, "text": {"const": "1"}, "nullable": {"type": "integer", "nullable": true},
+                "all": {"allOf": [{"$ref": "#/$defs/count"}, {"minimum": 1}]}, "word": {"anyOf": [{"type": "string", "pattern": "^[a-z]+$"}, {"type": "integer"}]},
+                "kinds": {"type": ["integer", "null"]}, "list": {"type": "array", "items": {"type": "integer"}}, "object": {"type": "object"},
+            },
+            "$defs": {"count": {"type": "integer"}, "list": {"type": "array", "prefixItems": [{"type": "string"}], "items": {"$ref": "#/$defs/count"}}},
+        });
+        let big = "123456789012345678901234567890";
+        // Name, text, as it is written on a command line, as an output.
+        let table = [
+            ("s", "00123", r#""00123""#, r#""00123""#),
+            ("s", "5", r#""5""#, r#""5""#),
+            ("s", "null", r#""null""#, r#""null""#),
+            ("i", "5", "5", "5"),
+            ("i", big, big, big),
+            ("i", "1e3", "1000", "1000"),
+            ("n", "1e3", "1e3", "1e3"),
+            ("n", "3.10", "3.10", "3.10"),
+            ("b", "true", "true", "true"),
+            ("b", "yes", r#""yes""#, r#""yes""#),
+            ("level", "1", r#""1""#, r#""1""#),
+            ("mode", "1", "1", "1"),
+            ("mode", "1.0", "1.0", "1.0"),
+            ("label", "123", r#""123""#, r#""123""#),
+            ("label", "null", "null", r#""null""#),
+            ("maybe", "5", "5", "5"),
+            ("maybe", "null", "null", "null"),
+            ("ref", "5", "5", "5"),
+            ("ref", "1e3", "1000", "1000"),
+            ("one", "1", "1", "1"),
+            ("text", "1", r#""1""#, r#""1""#),
+            ("nullable", "null", "null", "null"),
+            ("nullable", "7", "7", "7"),
+            ("all", "7", "7", "7"),
+            ("word", "abc", r#""abc""#, r#""abc""#),
+            ("word", "12", "12", "12"),
+            ("kinds", "3", "3", "3"),
+            ("list", "[1, 2]", "[1, 2]", "[1, 2]"),
+            ("object", r#"{"a":1}"#, r#"{"a":1}"#, r#"{"a":1}"#),
+            ("free", "5", "5", r#""5""#),
+            ("free", r#""x""#, r#""\"x\"""#, r#""\"x\"""#),
+        ];
+        for (name, text, written, output) in table {
+            for (draft, expected) in [(Draft::written(text), written), (Draft::output(text), output)] {
+                let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &schema);
+                assert_eq!(settled.json, format!("{{\"{name}\":{expected}}}"), "{name}={text}");
+                assert_eq!(settled.checked.misfits.is_empty(), text != "yes", "{name}={text}: {:?}", settled.checked);
+            }
+        }
+        let list = Draft::List(vec![Draft::output("1"), Draft::output("2"), Draft::output(big)]);
+        let settled = settle(&Draft::Map(vec![("deep".into(), list)]), &schema);
+        assert_eq!(settled.json, format!(r#"{{"deep":["1",2,{big}]}}"#));
+    }
+
+    #[test]
+    fn g_05_what_one_member_is_may_hang_on_another() {
+        let schema = json!({"oneOf": [
+            {"properties": {"kind": {"const": "a"}, "v": {"type": "string"}}, "required": ["kind"]},
+            {"properties": {"kind": {"const": "b"}, "v": {"type": "integer"}}, "required": ["kind"]},
+        ]});
+        for (kind, expected) in [("a", r#"{"kind":"a","v":"5"}"#), ("b", r#"{"kind":"b","v":5}"#)] {
+            for v in [Draft::written("5"), Draft::output("5")] {
+                let draft = Draft::Map(vec![("kind".into(), Draft::text(kind)), ("v".into(), v)]);
+                let settled = settle(&draft, &schema);
+                assert_eq!((settled.json.as_str(), settled.checked.misfits.len()), (expected, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn nr_27_a_schema_that_cannot_be_evaluated_keeps_nothing_back() {
+        let integer = json!({"type": "integer"});
+        for mut schema in [
+            json!({"$schema": "https://spec.openapis.org/oas/3.1/dialect/base"}),
+            json!({"$schema": "https://example.com/my-own"}),
+            json!({"properties": {"s": {"type": "string", "pattern": "^a\\Z(?<"}}}),
+            json!({"properties": {"s": {"$ref": "https://example.com/elsewhere"}}}),
+            json!({"properties": {"s": {"$ref": "#/$defs/nowhere"}}}),
+            json!({"type": 5}),
+        ] {
+            schema.as_object_mut().unwrap().entry("properties").or_insert(json!({}))["n"] = integer.clone();
+            let settled = settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &schema);
+            assert_eq!(settled.json, r#"{"n":5}"#, "{schema}");
+            assert!(settled.checked.unchecked.is_some() && settled.checked.misfits.is_empty(), "{schema}");
+        }
+        let circular = json!({"properties": {"n": {"$ref": "#/properties/n"}}});
+        assert_eq!(settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &circular).json, r#"{"n":"5"}"#);
+        let checked =
+            check(r#"{"n":"x","m":[1,"y"]}"#, &json!({"properties": {"n": integer, "m": {"items": integer}}}));
+        assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n", "m.1"]);
+    }
+}

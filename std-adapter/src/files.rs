@@ -1,0 +1,203 @@
+//! Files of others, which stay as they are, and files of ours, which are whole or not there.
+//!
+//! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
+//! - [`write`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
+//!   replaced, and what it points to stays as it is. When the write fails, the file that was there before stays.
+//! - [`ensure_writable`] finds out in advance whether [`write`] will be able to begin.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+/// Opens a regular file for reading.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), path)
+}
+
+/// Opens a regular file that is there already, as `options` say.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // Before it is opened: to open a device may do something already.
+    regular(&fs::metadata(path)?)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // It may have become a FIFO in the meantime; and some regular files of /proc wait for what they will say.
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        options.custom_flags(i32::try_from(flags.bits()).unwrap_or_default());
+    }
+    let file = options.open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// It cannot be read, is no regular file, or has more bytes.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("over {limit} bytes"));
+    let length = file.metadata()?.len();
+    if length > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default().saturating_add(1));
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// As [`read`], for UTF-8.
+///
+/// # Errors
+/// As [`read`], or it is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read(path, limit)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+}
+
+/// Writes a whole file. It makes the folders that are missing, writes a new file beside `path` and renames it, so that a link is
+/// replaced and a reader never sees half of it. A file that was there gives its permissions to the new one.
+///
+/// # Errors
+/// It cannot be written. What was there before is still there. A folder, a device or a FIFO is refused.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mode = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|about| about.permissions());
+    write_as(path, bytes, mode)
+}
+
+/// As [`write`], a file that can be executed by everybody who can read it.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_as(path, bytes, permissions(0o777))
+}
+
+/// Makes the folders that `path` needs, and finds out whether a file can be written there.
+///
+/// # Errors
+/// It could not be written.
+pub fn ensure_writable(path: &Path) -> io::Result<()> {
+    beside(path, None).map(drop)
+}
+
+fn write_as(path: &Path, bytes: &[u8], mode: Option<fs::Permissions>) -> io::Result<()> {
+    let mut file = beside(path, mode.clone())?;
+    file.write_all(bytes)?;
+    file.flush()?;
+    if let Some(mode) = mode.filter(|_| path.exists()) {
+        // As it was, whatever the umask is now.
+        let _ = fs::set_permissions(file.path(), mode);
+    }
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// A new file in the folder of `path`, which is removed when it is dropped.
+fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::NamedTempFile> {
+    if path.as_os_str().is_empty() || path.file_name().is_none() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));
+    }
+    if let Ok(about) = fs::metadata(path) {
+        regular(&about)?;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(|error| {
+        // The system says "File exists" of a file where a folder has to be.
+        if folder.exists() && !folder.is_dir() {
+            io::Error::new(io::ErrorKind::NotADirectory, format!("{} is not a folder", folder.display()))
+        } else {
+            error
+        }
+    })?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".rigline-").suffix(".tmp");
+    let mode = mode.or_else(|| permissions(0o666));
+    if let Some(mode) = mode {
+        builder.permissions(mode);
+    }
+    builder.tempfile_in(folder)
+}
+
+/// Permissions that the umask still applies to.
+#[cfg(unix)]
+fn permissions(mode: u32) -> Option<fs::Permissions> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Some(fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn permissions(_: u32) -> Option<fs::Permissions> {
+    None
+}
+
+fn regular(about: &fs::Metadata) -> io::Result<()> {
+    if about.is_file() {
+        return Ok(());
+    }
+    Err(if about.is_dir() {
+        io::Error::new(io::ErrorKind::IsADirectory, "is a folder, not a file")
+    } else {
+        io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file (a device, a FIFO or a socket)")
+    })
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn g_02_a_link_is_replaced_and_what_it_points_to_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("theirs"), "theirs").unwrap();
+        symlink("theirs", at("link")).unwrap();
+        fs::hard_link(at("theirs"), at("hard")).unwrap();
+        for name in ["link", "hard"] {
+            write(&at(name), b"ours").unwrap();
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), "ours");
+            assert!(fs::symlink_metadata(at(name)).unwrap().is_file());
+        }
+        symlink("nowhere", at("dangling")).unwrap();
+        write(&at("dangling"), b"ours").unwrap();
+        assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "theirs");
+        assert!(!at("nowhere").exists());
+        write(&at("a/b/c"), b"made").unwrap();
+        assert_eq!(read_text(&at("a/b/c"), 4).unwrap(), "made");
+        assert!(read_text(&at("a/b/c"), 3).unwrap_err().to_string().contains("over 3 bytes"));
+        // Permissions stay, and an executable file is one.
+        fs::set_permissions(at("theirs"), fs::Permissions::from_mode(0o600)).unwrap();
+        write(&at("theirs"), b"again").unwrap();
+        assert_eq!(fs::metadata(at("theirs")).unwrap().permissions().mode() & 0o777, 0o600);
+        write_executable(&at("run"), b"#!/bin/sh\n").unwrap();
+        assert_eq!(fs::metadata(at("run")).unwrap().permissions().mode() & 0o700, 0o700);
+        let names = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name());
+        assert!(names.into_iter().all(|name| !name.to_string_lossy().contains(".tmp")), "nothing is left over");
+    }
+
+    #[test]
+    fn g_02_nothing_that_is_opened_blocks_or_is_written_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+        symlink("/dev/null", folder.path().join("null")).unwrap();
+        symlink("fifo", folder.path().join("pipe")).unwrap();
+        for path in [fifo, folder.path().join("null"), folder.path().join("pipe"), folder.path().to_owned()] {
+            let before = fs::symlink_metadata(&path).unwrap().file_type();
+            for result in [read(&path, 10).map(drop), write(&path, b"x"), ensure_writable(&path)] {
+                let error = result.unwrap_err().to_string();
+                assert!(error.contains("not a regular file") || error.contains("is a folder"), "{error}");
+            }
+            assert_eq!(fs::symlink_metadata(&path).unwrap().file_type(), before);
+        }
+        let error = write(&folder.path().join("fifo/x"), b"x").unwrap_err().to_string();
+        assert!(error.contains("is not a folder"), "{error}");
+    }
+}

@@ -1,0 +1,420 @@
+//! What all servers over TCP and HTTP have in common: where they listen, and who may ask.
+//!
+//! # Who may ask
+//! A server on a loopback address can be reached by every user of the machine. Where the system says which user a connection
+//! belongs to (Linux does), [`Access`] admits the server's own user and root only, unless it is told otherwise. A [`Token`]
+//! is asked for in addition where there is one. Connections from other machines have no user that could be checked.
+
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+
+pub use self::token::Token;
+
+#[cfg_attr(target_os = "linux", path = "net/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "net/other.rs")]
+mod owner;
+mod token;
+
+/// How often a free port is tried that both loopback addresses have.
+const FREE_PORT_TRIES: usize = 16;
+
+/// Where to listen: `HOST:PORT`, or a port alone. `localhost`, and a port alone, stand for both loopback addresses.
+///
+/// ```
+/// use rigline_std::net::ListenAddress;
+///
+/// let address: ListenAddress = "localhost:7000".parse()?;
+/// assert_eq!(address.addresses().len(), 2);
+/// assert!(address.is_loopback());
+/// assert!("127.0.0.1:99999".parse::<ListenAddress>().is_err());
+/// # Ok::<(), rigline_std::net::AddressError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenAddress {
+    text: String,
+    addresses: Vec<SocketAddr>,
+}
+
+/// A text that is no address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressError(String);
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+impl ListenAddress {
+    /// All addresses that it stands for; the first one is IPv4 if one of them is.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether only programs on this machine can connect.
+    pub fn is_loopback(&self) -> bool {
+        self.addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
+    }
+
+    /// Listens on all addresses, at one port. An address that this machine does not have, such as IPv6 where that is switched
+    /// off, is left out. With port 0 a free port is taken.
+    ///
+    /// # Errors
+    /// A port is taken, or no address can be listened on.
+    pub fn bind(&self) -> io::Result<Vec<std::net::TcpListener>> {
+        let mut result = self.try_bind();
+        for _ in 1..FREE_PORT_TRIES {
+            match &result {
+                // The port was free on the first address only.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_any_port() => {
+                    result = self.try_bind();
+                }
+                _ => break,
+            }
+        }
+        result
+    }
+
+    fn is_any_port(&self) -> bool {
+        self.addresses.iter().any(|address| address.port() == 0)
+    }
+
+    fn try_bind(&self) -> io::Result<Vec<std::net::TcpListener>> {
+        let mut listeners: Vec<std::net::TcpListener> = Vec::new();
+        let mut failure = None;
+        for mut address in self.addresses.iter().copied() {
+            if let (0, Some(first)) = (address.port(), listeners.first()) {
+                address.set_port(first.local_addr()?.port());
+            }
+            match std::net::TcpListener::bind(address) {
+                Ok(listener) => {
+                    listener.set_nonblocking(true)?;
+                    listeners.push(listener);
+                }
+                // Clients that try this address first would reach another server.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+                Err(error) => failure = Some(error),
+            }
+        }
+        if listeners.is_empty() {
+            return Err(failure.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()));
+        }
+        Ok(listeners)
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let expected = |why: &str| AddressError(format!("`{text}`: {why}; write 7000, localhost:7000 or 0.0.0.0:7000"));
+        let is_port = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let (host, port) = match text.rsplit_once(':') {
+            None if is_port(text) => ("", text),
+            None => return Err(expected("the port is missing")),
+            Some(parts) => parts,
+        };
+        let port: u16 = match port.parse() {
+            Ok(port) if is_port(text.rsplit(':').next().unwrap_or_default()) => port,
+            _ => return Err(expected(&format!("`{port}` is not a port number from 0 to 65535"))),
+        };
+        // Whatever the hosts file says: clients may try either.
+        if host.is_empty() || host.eq_ignore_ascii_case("localhost") {
+            let both = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+            let addresses = both.map(|address| SocketAddr::new(address, port)).to_vec();
+            return Ok(Self { text: text.to_owned(), addresses });
+        }
+        if let Ok(address) = text.parse() {
+            return Ok(Self { text: text.to_owned(), addresses: vec![address] });
+        }
+        if host.contains(':') {
+            return Err(expected("an IPv6 address needs brackets, as in [::1]:7000"));
+        }
+        let found = (host, port).to_socket_addrs().map_err(|error| expected(&format!("{host}: {error}")))?;
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in found {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses.sort_by_key(SocketAddr::is_ipv6);
+        if addresses.is_empty() {
+            return Err(expected(&format!("{host} has no address")));
+        }
+        Ok(Self { text: text.to_owned(), addresses })
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Who may ask a server.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Access {
+    /// What every client must send, if there is one.
+    pub token: Option<Token>,
+    /// Whether other users of this machine are let in too.
+    pub any_user: bool,
+}
+
+impl Access {
+    /// The server's own user, and root, without a token.
+    pub fn same_user() -> Self {
+        Self::default()
+    }
+
+    /// The same, and every client must send this token.
+    #[must_use]
+    pub fn with_token(self, token: Token) -> Self {
+        Self { token: Some(token), ..self }
+    }
+
+    /// The same, and other users of this machine are let in too.
+    #[must_use]
+    pub fn with_any_user(self) -> Self {
+        Self { any_user: true, ..self }
+    }
+
+    /// Why a connection is refused, if it is.
+    pub(crate) fn refusal(&self, ends: Option<Ends>) -> Option<String> {
+        if self.any_user {
+            return None;
+        }
+        match ends?.owner() {
+            Owner::User(user) if user == 0 || Some(user) == owner::own_user() => None,
+            Owner::User(user) => Some(format!(
+                "this server answers its own user only, not user {user} (it can be started with --any-user)"
+            )),
+            Owner::Nobody => Some("the connection's user is not known: its process has closed it".to_owned()),
+            Owner::Unknown => None,
+        }
+    }
+}
+
+/// Listens for connections at all of these.
+#[derive(Debug)]
+pub(crate) struct Listeners(Vec<TcpListener>);
+
+impl Listeners {
+    pub(crate) fn new(listeners: Vec<std::net::TcpListener>) -> io::Result<Self> {
+        listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>().map(Self)
+    }
+
+    /// The next connection. It is cancel safe.
+    pub(crate) async fn accept(&self) -> io::Result<Stream> {
+        let accepted = std::future::poll_fn(|task| {
+            let ready = self.0.iter().find_map(|listener| match listener.poll_accept(task) {
+                Poll::Ready(result) => Some(result),
+                Poll::Pending => None,
+            });
+            ready.map_or(Poll::Pending, Poll::Ready)
+        });
+        let (stream, _) = accepted.await?;
+        // Lines are small, and a client waits for each.
+        let _ = stream.set_nodelay(true);
+        Ok(Stream::new(stream))
+    }
+}
+
+/// The two addresses of an accepted connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+}
+
+/// Who holds the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A process of this user.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not tell"))]
+    User(u32),
+    /// No process any more: it is closed.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not tell"))]
+    Nobody,
+    /// It is on another machine, or the system does not tell.
+    Unknown,
+}
+
+impl Ends {
+    pub(crate) fn owner(self) -> Owner {
+        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        owner::of_peer(Self { local: canonical(self.local), peer: canonical(self.peer) })
+    }
+}
+
+/// Whether a connection's peer is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It may send more.
+    Here,
+    /// It has closed its sending half, and reads.
+    Reads,
+    /// It has closed its sending half; whether it reads cannot be told.
+    Unknown,
+    /// It has closed the connection, or is dead.
+    Gone,
+}
+
+/// A connection that can be asked about its peer while it is read and written.
+#[derive(Debug, Clone)]
+pub(crate) struct Stream(Arc<TcpStream>);
+
+impl Stream {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self(Arc::new(stream))
+    }
+
+    pub(crate) fn ends(&self) -> Option<Ends> {
+        Some(Ends { local: self.0.local_addr().ok()?, peer: self.0.peer_addr().ok()? })
+    }
+
+    pub(crate) fn presence(&self) -> Presence {
+        let mut byte = [MaybeUninit::uninit()];
+        match socket2::SockRef::from(&*self.0).peek(&mut byte) {
+            Ok(0) => {}
+            Ok(_) => return Presence::Here,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Presence::Here;
+            }
+            Err(_) => return Presence::Gone,
+        }
+        match self.ends().map(Ends::owner) {
+            Some(Owner::User(_)) => Presence::Reads,
+            Some(Owner::Unknown) => Presence::Unknown,
+            // Without a peer's address it is no connection any more.
+            Some(Owner::Nobody) | None => Presence::Gone,
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, task: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(task))?;
+            match self.0.try_read_buf(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result.map(|_| ())),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(task))?;
+            match self.0.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        task: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(task))?;
+            match self.0.try_write_vectored(parts) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(socket2::SockRef::from(&*self.0).shutdown(std::net::Shutdown::Write))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nr_41_localhost_is_both_loopback_addresses() {
+        for text in ["localhost:7000", "LocalHost:7000", "7000", ":7000"] {
+            let address: ListenAddress = text.parse().unwrap();
+            let texts: Vec<String> = address.addresses().iter().map(ToString::to_string).collect();
+            assert_eq!(texts, ["127.0.0.1:7000", "[::1]:7000"], "{text}");
+            assert!(address.is_loopback());
+        }
+        for (text, one) in [("0.0.0.0:1", "0.0.0.0:1"), ("[::1]:65535", "[::1]:65535"), ("127.0.0.2:0", "127.0.0.2:0")]
+        {
+            let address: ListenAddress = text.parse().unwrap();
+            assert_eq!(address.addresses(), [one.parse().unwrap()], "{text}");
+        }
+        assert!(!"0.0.0.0:1".parse::<ListenAddress>().unwrap().is_loopback());
+        for (text, part) in [
+            ("127.0.0.1:99999", "`99999` is not a port"),
+            ("70000", "`70000` is not a port"),
+            ("localhost:", "`` is not a port"),
+            ("localhost", "the port is missing"),
+            ("::1:80", "needs brackets"),
+            ("127.0.0.1:+80", "`+80` is not a port"),
+            ("", "the port is missing"),
+        ] {
+            let error = text.parse::<ListenAddress>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn nr_41_a_free_port_is_the_same_on_both() {
+        let listeners = "localhost:0".parse::<ListenAddress>().unwrap().bind().unwrap();
+        let ports: Vec<u16> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        assert!(ports.iter().all(|port| *port == ports[0] && *port != 0), "{ports:?}");
+        // A taken port is an error, also if it is taken on one of them only.
+        let taken: ListenAddress = format!("localhost:{}", ports[0]).parse().unwrap();
+        assert_eq!(taken.bind().unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[tokio::test]
+    async fn a_peer_is_here_then_reads_only_then_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = Stream::new(listener.accept().await.unwrap().0);
+        assert_eq!(stream.presence(), Presence::Here);
+        assert_eq!(Access::same_user().refusal(stream.ends()), None);
+        let wait_for = async |wanted: &[Presence]| {
+            for _ in 0..1000 {
+                if wanted.contains(&stream.presence()) {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            panic!("{:?} and not {wanted:?}", stream.presence());
+        };
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        let is_linux = cfg!(target_os = "linux");
+        wait_for(if is_linux { &[Presence::Reads] } else { &[Presence::Unknown] }).await;
+        drop(peer);
+        wait_for(if is_linux { &[Presence::Gone] } else { &[Presence::Unknown, Presence::Gone] }).await;
+    }
+}

@@ -1,0 +1,66 @@
+//! What clients must know to be answered.
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::sync::Arc;
+
+/// More than any token has.
+const LONGEST: u64 = 4096;
+
+/// A bearer token. It is compared in constant time, and does not print.
+#[derive(Clone)]
+pub struct Token(Arc<[u8]>);
+
+impl Token {
+    /// A token of visible ASCII characters.
+    ///
+    /// # Errors
+    /// It has other characters, or none.
+    pub fn new(token: &str) -> io::Result<Self> {
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a token must be visible ASCII characters"));
+        }
+        if token.len() as u64 > LONGEST {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a token has up to {LONGEST} characters")));
+        }
+        Ok(Self(token.as_bytes().into()))
+    }
+
+    /// The token that stands in a regular file, white space around it apart.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has something else in it.
+    pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
+        // Others could keep a reader waiting for ever.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        let mut text = String::new();
+        std::fs::File::open(path)?.take(LONGEST + 64).read_to_string(&mut text)?;
+        Self::new(text.trim())
+    }
+
+    /// A new random token, of 32 hexadecimal digits.
+    #[cfg(feature = "eval")]
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().simple().to_string().as_bytes().into())
+    }
+
+    /// The token's text, to be shown to whom it is meant for.
+    pub fn reveal(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    pub(crate) fn is(&self, other: &[u8]) -> bool {
+        use subtle::ConstantTimeEq;
+        self.0.ct_eq(other).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
