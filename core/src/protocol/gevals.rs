@@ -125,11 +125,10 @@ fn is(value: &[u8], name: &str) -> bool {
     }
 }
 
-/// JSON-RPC 2.0 §4.2: params must be structured. Null and an empty array stand for absent; no method here has params by position.
+/// JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
 fn params_are_structured(text: &[u8], spans: &Spans) -> Result<(), &'static Refusal> {
     match rpc::member(text, spans, rpc::PARAMS) {
-        [] | [b'{' | b'n', ..] => Ok(()),
-        [b'[', rest @ ..] if rest.trim_ascii_start() == b"]" => Ok(()),
+        [] | [b'{' | b'[' | b'n', ..] => Ok(()),
         _ => Err(&Refusal::Params { member: "params", fault: "expected an object" }),
     }
 }
