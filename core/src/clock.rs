@@ -5,7 +5,7 @@ use core::pin::Pin;
 use core::task::{self, Poll, Waker};
 use core::time::Duration;
 
-use crate::context::Level;
+use crate::level::Level;
 
 /// A monotonic clock. `rigline_std` has one for desktops; over embassy it is a few lines.
 pub trait Clock {

@@ -3,11 +3,12 @@
 
 use core::fmt;
 
+#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
+use crate::call::CallContext;
+use crate::call::{Call, Config, Outcome, Value};
 use crate::context::Scratch;
 use crate::event::Event;
-#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
-use crate::extension::CallContext;
-use crate::extension::{Call, Config, Failure, Outcome, Value};
+use crate::failure::Failure;
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{Parts, Span, SyntaxError};
 use crate::json::view::Json;

@@ -82,6 +82,7 @@ pub mod __private;
 mod answer;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
+mod call;
 pub mod client;
 pub mod clock;
 pub mod context;
@@ -89,8 +90,10 @@ pub mod duration;
 pub mod engine;
 pub mod event;
 pub mod extension;
+mod failure;
 pub mod frame;
 pub mod json;
+mod level;
 #[cfg(feature = "postcard")]
 pub mod link;
 pub mod manifest;

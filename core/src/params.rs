@@ -30,11 +30,12 @@ use core::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZ
 use heapless::LenType;
 use serde::Serialize;
 
+use crate::call::Outcome;
 use crate::context::Context;
 use crate::duration::GoDuration;
-use crate::extension::{Failure, Outcome};
+use crate::failure::Failure;
 use crate::json::{Decimal, RawJson};
-use crate::manifest::Schema;
+use crate::schema::{HasNode, Schema};
 
 /// A type that arguments are made of: its schema. The decoder is its [`Deserialize`](serde::Deserialize).
 ///
@@ -175,6 +176,30 @@ impl<T: Outputs> Ending for T {
 }
 
 pub use crate::schema::{Field, Keywords, Node};
+
+impl Schema {
+    /// The schema of the arguments `T`, rendered by the compiler.
+    pub const fn of<T: Params>() -> Self {
+        Self::rendered_from::<Arguments<T>>()
+    }
+
+    /// The schema of the outputs `T`, rendered by the compiler.
+    pub const fn of_outputs<T: OutputValue>() -> Self {
+        Self::rendered_from::<OutputsOf<T>>()
+    }
+}
+
+struct Arguments<T>(core::marker::PhantomData<T>);
+
+impl<T: Params> HasNode for Arguments<T> {
+    const NODE: &'static Node = T::SCHEMA;
+}
+
+struct OutputsOf<T>(core::marker::PhantomData<T>);
+
+impl<T: OutputValue> HasNode for OutputsOf<T> {
+    const NODE: &'static Node = T::SCHEMA;
+}
 
 macro_rules! both {
     ($([$($generics:tt)*] $type:ty = $node:expr;)*) => {$(

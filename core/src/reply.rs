@@ -3,7 +3,8 @@
 //! gevals: `{"jsonrpc":"2.0","id":ID` `,"result":{"success":true` `,"outputs":{…` `},"message":"…"` `}}`
 //! the others: `{"id":ID,` `"ok":true,"result":{` `…` `,"message":"…"` `}}`
 
-use crate::extension::{Detail, Failure, FailureKind, Outcome, Root};
+use crate::call::Outcome;
+use crate::failure::{Detail, Failure, FailureKind, Root};
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
 use crate::json::view::Text;
 use crate::json::write::{Message, Writer};

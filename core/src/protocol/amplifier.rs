@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use super::{Request, gevals};
 use crate::event::{Event, EventError};
-use crate::extension::FailureKind;
+use crate::failure::FailureKind;
 use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
 use crate::json::view::{Json, Text};
 use crate::json::write::{Message as _, Writer};

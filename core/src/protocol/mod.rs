@@ -22,7 +22,7 @@ pub mod namel3ss;
 #[cfg(feature = "waza")]
 pub mod waza;
 
-use crate::extension::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind};
 use crate::json::check::Span;
 use crate::json::write::Writer;
 use crate::rpc;

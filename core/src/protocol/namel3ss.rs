@@ -10,7 +10,7 @@
 //! host has it in its bindings: 0 is a `ProtocolError`, and nothing runs.
 
 use super::{Request, gevals};
-use crate::extension::FailureKind;
+use crate::failure::FailureKind;
 use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
 use crate::json::number::Digits;
 use crate::json::view::{Json, Kind, Text};
