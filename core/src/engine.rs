@@ -1021,7 +1021,7 @@ pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
 }
 
 pub(crate) fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
-    protocol.begin_fault(out, b"", rpc::PARSE_ERROR);
+    protocol.phrases().begin_parse_error(out);
     out.raw(b"line too long: ");
     out.usize(dropped);
     out.raw(b" bytes, the limit is ");
@@ -1035,7 +1035,7 @@ pub(crate) fn parse_error(
     protocol: Protocol,
     SyntaxError { kind, offset }: SyntaxError,
 ) -> usize {
-    protocol.begin_fault(out, b"", rpc::PARSE_ERROR);
+    protocol.phrases().begin_parse_error(out);
     out.raw(b"Parse error: ");
     kind.write_escaped(out);
     out.raw(b" at byte ");

@@ -98,6 +98,7 @@ mod level;
 pub mod link;
 pub mod manifest;
 pub mod params;
+mod phrases;
 pub mod protocol;
 mod reply;
 pub mod rpc;

@@ -21,6 +21,7 @@ use crate::json::check::{Key, Level, Parts, Span};
 use crate::json::view::{Json, Text, has_escapes};
 use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
+use crate::phrases::{Codes, Failed, Head, Outputs, Phrases};
 use crate::protocol::Request;
 use crate::rpc::{self, Quoted, Spans};
 use crate::schema::escaped_len;
@@ -104,6 +105,19 @@ impl Manifest {
         self
     }
 }
+
+/// The fixed parts of its replies.
+pub(crate) static PHRASES: Phrases = Phrases {
+    head: Head::JsonRpc,
+    success: b",\"result\":{\"success\":true",
+    outputs: Outputs::Strings(b",\"outputs\":{"),
+    failed: Failed::Result(b",\"result\":{\"success\":false"),
+    error: b",\"error\":{\"code\":",
+    codes: Codes::Numbers(code),
+    error_end: b"\"",
+    forbidden_end: b"\"",
+    parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
+};
 
 /// Reads a request whose envelope is in order; `timeout` is what it sets in nanoseconds, if anything.
 pub(crate) fn request(
