@@ -141,7 +141,10 @@ impl<E: core::error::Error + 'static> From<E> for Failure {
 }
 
 /// How many bytes of another error's text a [`Failure`] keeps where there is no allocator.
-pub const MAX_ERROR_TEXT: usize = 64;
+pub const MAX_ERROR_TEXT: usize = 48;
+
+#[cfg(not(feature = "alloc"))]
+const _: () = assert!(size_of::<ErrorText>() <= size_of::<DecodeError>(), "a failure is not larger for it");
 
 /// The text of another error, as it displays itself.
 #[derive(Debug, Clone, PartialEq)]
