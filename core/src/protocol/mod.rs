@@ -1,8 +1,8 @@
 //! The protocols: one file each, the only place that knows its member names and codes.
 //!
-//! How each of them spells a [`Failure`]:
+//! How each of them encodes a [`Failure`](crate::Failure):
 //!
-//! | [`FailureKind`] | gevals | Amplifier `error.code` | namel3ss `error.type` |
+//! | [`FailureKind`](crate::FailureKind) | gevals | Amplifier `error.code` | namel3ss `error.type` |
 //! |---|---|---|---|
 //! | `Failed`: the operation's own logic | `result` with `success:false` | the handler's code, else `internal` | the handler's code, else `OperationFailed` |
 //! | `UnknownOperation` | -32601 | `unsupported_op` | `UnknownTool` |
