@@ -34,13 +34,13 @@
 
 use core::fmt;
 
-use crate::context::Level;
+use crate::call::Phase;
 use crate::duration::GoDuration;
-use crate::extension::Phase;
 use crate::json::check::{self, Key, Span, SyntaxError, SyntaxErrorKind};
 use crate::json::raw::RawJson;
 use crate::json::view::{Json, Kind, Members, Text};
 use crate::json::write::{Message, TooLarge, Writer};
+use crate::level::Level;
 use crate::protocol::gevals;
 use crate::rpc;
 

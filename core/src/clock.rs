@@ -5,7 +5,7 @@ use core::pin::Pin;
 use core::task::{self, Poll, Waker};
 use core::time::Duration;
 
-use crate::context::Level;
+use crate::level::Level;
 
 /// A monotonic clock. `rigline_std` has one for desktops; over embassy it is a few lines.
 pub trait Clock {
@@ -28,11 +28,20 @@ pub trait Clock {
         let _ = (level, text);
     }
 
-    /// Called by the blocking shell while a handler waits: returns when a waker was woken, or a little later.
+    /// Called by the blocking shell while a handler waits: returns when [`waker`](Self::waker) was woken since it was asked for,
+    /// or a little later.
     ///
-    /// The default returns at once.
+    /// The default returns at once. A clock that sleeps until an interrupt (`wfi`) must have a `waker` that ends that sleep, or
+    /// handlers that wake themselves wait for the next interrupt.
     fn idle(&self) {
         core::hint::spin_loop();
+    }
+
+    /// The waker that the blocking shell polls handlers with: waking it lets [`idle`](Self::idle) return.
+    ///
+    /// The default does nothing, which is right where `idle` returns by itself.
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
     }
 }
 
@@ -51,6 +60,10 @@ impl<C: Clock + ?Sized> Clock for &C {
 
     fn idle(&self) {
         C::idle(self);
+    }
+
+    fn waker(&self) -> Waker {
+        C::waker(self)
     }
 }
 

@@ -4,10 +4,12 @@ use core::time::Duration;
 
 use serde::Serialize;
 
+use crate::call::Outcome;
 use crate::clock::{Clock, Instant, Sleep};
-use crate::extension::{Failure, FailureKind, Outcome};
+use crate::failure::{Failure, FailureKind};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
+pub use crate::level::Level;
 use crate::params::Outputs;
 #[cfg(feature = "waza")]
 use crate::protocol::waza;
@@ -281,30 +283,4 @@ pub trait LogSink {
 
     /// A line did not fit. Count it, and report the count when there is room.
     fn dropped(&mut self);
-}
-
-/// How much a log line matters: gevals "Log (Notification)".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Level {
-    /// For whoever looks for a fault.
-    Debug,
-    /// Progress.
-    Info,
-    /// Something is odd.
-    Warn,
-    /// Something is wrong.
-    Error,
-}
-
-impl Level {
-    /// The level's name on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        }
-    }
 }

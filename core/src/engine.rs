@@ -3,11 +3,12 @@
 
 use core::fmt;
 
+#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
+use crate::call::CallContext;
+use crate::call::{Call, Config, Outcome, Value};
 use crate::context::Scratch;
 use crate::event::Event;
-#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
-use crate::extension::CallContext;
-use crate::extension::{Call, Config, Failure, Outcome, Value};
+use crate::failure::Failure;
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{Parts, Span, SyntaxError};
 use crate::json::view::Json;
@@ -1020,7 +1021,7 @@ pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
 }
 
 pub(crate) fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
-    protocol.begin_fault(out, b"", rpc::PARSE_ERROR);
+    protocol.phrases().begin_parse_error(out);
     out.raw(b"line too long: ");
     out.usize(dropped);
     out.raw(b" bytes, the limit is ");
@@ -1034,7 +1035,7 @@ pub(crate) fn parse_error(
     protocol: Protocol,
     SyntaxError { kind, offset }: SyntaxError,
 ) -> usize {
-    protocol.begin_fault(out, b"", rpc::PARSE_ERROR);
+    protocol.phrases().begin_parse_error(out);
     out.raw(b"Parse error: ");
     kind.write_escaped(out);
     out.raw(b" at byte ");

@@ -53,6 +53,7 @@
 //! - `async`: the shell over `embedded-io-async`.
 //! - `amplifier`, `namel3ss`, `waza`: these protocols besides gevals.
 //! - `alloc`: `String`, `Vec` and `Cow` in arguments and outputs, and serde's other enum tags and flatten.
+//! - `std`, which brings `alloc`: `HashMap` in arguments and outputs.
 //! - `postcard`: the binary link, for wires that lose bits.
 //! - `serde-json-core`: typed payloads through that crate, for firmware that links it anyway.
 //! - `defmt`: `Format` on the public types.
@@ -72,7 +73,7 @@
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 #[doc(hidden)]
@@ -81,6 +82,7 @@ pub mod __private;
 mod answer;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
+mod call;
 pub mod client;
 pub mod clock;
 pub mod context;
@@ -88,12 +90,15 @@ pub mod duration;
 pub mod engine;
 pub mod event;
 pub mod extension;
+mod failure;
 pub mod frame;
 pub mod json;
+mod level;
 #[cfg(feature = "postcard")]
 pub mod link;
 pub mod manifest;
 pub mod params;
+mod phrases;
 pub mod protocol;
 mod reply;
 pub mod rpc;
@@ -109,3 +114,6 @@ pub use manifest::{Manifest, Operation, Schema};
 pub use params::{Outputs, Params};
 #[cfg(feature = "macros")]
 pub use rigline_macros::{Outputs, Params, extension};
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use rigline_macros::{configure, on_event, operation, run_task, safe_state};

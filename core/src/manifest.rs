@@ -5,9 +5,8 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::json::write::Writer;
-use crate::params::{OutputValue, Params};
-use crate::schema::Node;
+pub use crate::schema::Schema;
+use crate::schema::numeric;
 
 /// An extension's name, version and operations.
 ///
@@ -114,21 +113,6 @@ impl Manifest {
     #[must_use]
     pub const fn operations(self, operations: &'static [Operation]) -> Self {
         Self { operations, ..self }
-    }
-
-    /// The manifest as it is, if a gevals host can read it: its reply to `initialize`, with envelope and an id of 20
-    /// digits, takes at most 65,535 bytes without its newline. `#[rigline::extension]` checks this; in a manifest written by
-    /// hand, put it last.
-    ///
-    /// # Panics
-    /// If it is longer: in a constant, where manifests belong, it does not compile.
-    #[must_use]
-    pub const fn fitting(self) -> Self {
-        assert!(
-            crate::protocol::gevals::manifest_reply_len(&self, 20) <= crate::protocol::gevals::HOST_LINE_LIMIT,
-            "the manifest takes more than the 65,535 bytes of a line that a gevals host reads: shorten descriptions, or split the extension"
-        );
-        self
     }
 }
 
@@ -315,168 +299,6 @@ impl Operation {
     }
 }
 
-/// A JSON Schema, as it stands in a manifest: JSON text in flash, ready to be sent.
-#[derive(Debug, Clone, Copy)]
-pub struct Schema(Text);
-
-#[derive(Debug, Clone, Copy)]
-enum Text {
-    Whole(&'static str),
-    Pieces(&'static [&'static [u8]; PIECES]),
-}
-
-impl Schema {
-    /// Takes any arguments: `{}`.
-    pub const ANY: Self = Self(Text::Whole("{}"));
-    /// Takes an object without members that matter: `{"type":"object"}`.
-    pub const OBJECT: Self = Self(Text::Whole(r#"{"type":"object"}"#));
-
-    /// A schema that is written out: a JSON object or a boolean on one line.
-    ///
-    /// # Panics
-    /// If `text` is not JSON or spreads over lines: in a constant, where schemas belong, it does not compile.
-    pub const fn text(text: &'static str) -> Self {
-        assert!(is_schema(text.as_bytes()), "a schema must be a JSON object or boolean, on one line");
-        Self(Text::Whole(text))
-    }
-
-    /// The schema of the arguments `T`, rendered by the compiler.
-    pub const fn of<T: Params>() -> Self {
-        Self(Text::Pieces(const { &Pieces::<Arguments<T>>::ALL }))
-    }
-
-    /// The schema of the outputs `T`, rendered by the compiler.
-    pub const fn of_outputs<T: OutputValue>() -> Self {
-        Self(Text::Pieces(const { &Pieces::<Outputs<T>>::ALL }))
-    }
-
-    /// Takes text that [`Node::render`] has made, whole.
-    #[doc(hidden)]
-    pub const fn rendered(text: &'static [u8]) -> Self {
-        match str::from_utf8(text) {
-            Ok(text) => Self(Text::Whole(text)),
-            Err(_) => Self::ANY,
-        }
-    }
-
-    /// Writes the JSON text.
-    pub fn write(&self, out: &mut Writer<'_>) {
-        match self.0 {
-            Text::Whole(text) => out.raw(text.as_bytes()),
-            Text::Pieces(pieces) => pieces.iter().for_each(|piece| out.raw(piece)),
-        }
-    }
-
-    /// How many bytes the JSON text takes.
-    #[allow(clippy::len_without_is_empty, reason = "no schema is empty")]
-    pub const fn len(&self) -> usize {
-        match self.0 {
-            Text::Whole(text) => text.len(),
-            Text::Pieces(pieces) => {
-                let mut rest = pieces.as_slice();
-                let mut length = 0;
-                while let [piece, tail @ ..] = rest {
-                    length += piece.len();
-                    rest = tail;
-                }
-                length
-            }
-        }
-    }
-
-    /// The text of a schema that was made from text.
-    pub(crate) const fn written_out(self) -> &'static str {
-        match self.0 {
-            Text::Whole(text) => text,
-            Text::Pieces(_) => "{}",
-        }
-    }
-}
-
-/// The text in pieces, for whoever joins it.
-impl fmt::Display for Schema {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Text::Whole(text) => f.write_str(text),
-            // A piece may end within a character.
-            Text::Pieces(pieces) => {
-                let mut rest = pieces.iter().flat_map(|piece| piece.iter().copied());
-                while let Some(first) = rest.next() {
-                    let more = match first {
-                        0..0xc0 => 0,
-                        0xc0..0xe0 => 1,
-                        0xe0..0xf0 => 2,
-                        0xf0.. => 3,
-                    };
-                    let mut bytes = [first, 0, 0, 0];
-                    bytes.iter_mut().skip(1).take(more).for_each(|byte| *byte = rest.next().unwrap_or_default());
-                    let character = bytes.get(..=more).and_then(|bytes| str::from_utf8(bytes).ok());
-                    f.write_str(character.unwrap_or_default())?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-/// A generic type's text has a length that no array type can name (`[u8; T::LEN]`), so it is cut into arrays of
-/// 2^15, 2^14, … 1 bytes: those whose bit is set in the length. A manifest fits 65,535 bytes, and so does each schema in it.
-const PIECES: usize = 16;
-
-trait HasNode {
-    const NODE: &'static Node;
-}
-
-struct Arguments<T>(core::marker::PhantomData<T>);
-
-impl<T: Params> HasNode for Arguments<T> {
-    const NODE: &'static Node = T::SCHEMA;
-}
-
-struct Outputs<T>(core::marker::PhantomData<T>);
-
-impl<T: OutputValue> HasNode for Outputs<T> {
-    const NODE: &'static Node = T::SCHEMA;
-}
-
-struct Piece<T, const SIZE: usize>(core::marker::PhantomData<T>);
-
-impl<T: HasNode, const SIZE: usize> Piece<T, SIZE> {
-    /// Where the piece starts: behind the larger ones.
-    const FROM: usize = Pieces::<T>::LEN & !(2 * SIZE - 1);
-    const BYTES: [u8; SIZE] = T::NODE.render(Self::FROM);
-    const SLICE: &'static [u8] = if Pieces::<T>::LEN & SIZE == 0 { &[] } else { &Self::BYTES };
-}
-
-struct Pieces<T>(core::marker::PhantomData<T>);
-
-impl<T: HasNode> Pieces<T> {
-    const LEN: usize = {
-        let length = T::NODE.len();
-        assert!(length < 1 << PIECES, "a schema takes at most 65,535 bytes");
-        length
-    };
-
-    const ALL: [&'static [u8]; PIECES] = [
-        Piece::<T, 0x8000>::SLICE,
-        Piece::<T, 0x4000>::SLICE,
-        Piece::<T, 0x2000>::SLICE,
-        Piece::<T, 0x1000>::SLICE,
-        Piece::<T, 0x800>::SLICE,
-        Piece::<T, 0x400>::SLICE,
-        Piece::<T, 0x200>::SLICE,
-        Piece::<T, 0x100>::SLICE,
-        Piece::<T, 0x80>::SLICE,
-        Piece::<T, 0x40>::SLICE,
-        Piece::<T, 0x20>::SLICE,
-        Piece::<T, 0x10>::SLICE,
-        Piece::<T, 8>::SLICE,
-        Piece::<T, 4>::SLICE,
-        Piece::<T, 2>::SLICE,
-        Piece::<T, 1>::SLICE,
-    ];
-}
-
 /// `<valid semver>` of semver.org 2.0.0.
 const fn is_semantic(text: &[u8]) -> bool {
     let mut rest = text;
@@ -523,120 +345,6 @@ const fn identifiers(text: &[u8], strict: bool) -> Option<&[u8]> {
     }
 }
 
-/// A number without leading zeros; gives what follows.
-const fn numeric(text: &[u8]) -> Option<&[u8]> {
-    let mut rest = text;
-    let mut length = 0;
-    while let [b'0'..=b'9', more @ ..] = rest {
-        rest = more;
-        length += 1;
-    }
-    if length == 0 || length > 1 && matches!(text, [b'0', ..]) { None } else { Some(rest) }
-}
-
-/// Whether `text` is a JSON object or a boolean on one line: RFC 8259's grammar, for constants only (the checker's own
-/// code cannot run there).
-const fn is_schema(text: &[u8]) -> bool {
-    match text {
-        b"true" | b"false" => true,
-        [b'{', ..] => match const_value(text, 0) {
-            Some(rest) => rest.is_empty(),
-            None => false,
-        },
-        _ => false,
-    }
-}
-
-const fn const_space(mut text: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] = text {
-        text = rest;
-    }
-    text
-}
-
-const fn const_value(text: &[u8], depth: usize) -> Option<&[u8]> {
-    if depth > 64 {
-        return None;
-    }
-    match text {
-        [b'"', rest @ ..] => const_string(rest),
-        [b'{', rest @ ..] => const_container(rest, depth, true),
-        [b'[', rest @ ..] => const_container(rest, depth, false),
-        [b't', b'r', b'u', b'e', rest @ ..]
-        | [b'f', b'a', b'l', b's', b'e', rest @ ..]
-        | [b'n', b'u', b'l', b'l', rest @ ..] => Some(rest),
-        _ => const_number(text),
-    }
-}
-
-const fn const_container(text: &[u8], depth: usize, object: bool) -> Option<&[u8]> {
-    let mut rest = const_space(text);
-    match (rest, object) {
-        ([b'}', after @ ..], true) | ([b']', after @ ..], false) => return Some(after),
-        _ => {}
-    }
-    loop {
-        if object {
-            let [b'"', name @ ..] = rest else { return None };
-            let Some(after) = const_string(name) else { return None };
-            let [b':', after @ ..] = const_space(after) else { return None };
-            rest = const_space(after);
-        }
-        let Some(after) = const_value(rest, depth + 1) else { return None };
-        rest = const_space(after);
-        match (rest, object) {
-            ([b',', after @ ..], _) => rest = const_space(after),
-            ([b'}', after @ ..], true) | ([b']', after @ ..], false) => return Some(after),
-            _ => return None,
-        }
-    }
-}
-
-const fn const_string(mut text: &[u8]) -> Option<&[u8]> {
-    loop {
-        text = match text {
-            [b'"', rest @ ..] => return Some(rest),
-            [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', rest @ ..] => rest,
-            [b'\\', b'u', a, b, c, d, rest @ ..]
-                if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() && c.is_ascii_hexdigit() && d.is_ascii_hexdigit() =>
-            {
-                rest
-            }
-            [] | [0..0x20 | b'\\', ..] => return None,
-            [_, rest @ ..] => rest,
-        };
-    }
-}
-
-const fn const_number(text: &[u8]) -> Option<&[u8]> {
-    let unsigned = match text {
-        [b'-', rest @ ..] => rest,
-        _ => text,
-    };
-    let Some(mut rest) = numeric(unsigned) else { return None };
-    if let [b'.', fraction @ ..] = rest {
-        let Some(after) = const_digits(fraction) else { return None };
-        rest = after;
-    }
-    if let [b'e' | b'E', exponent @ ..] = rest {
-        let digits = match exponent {
-            [b'+' | b'-', digits @ ..] => digits,
-            _ => exponent,
-        };
-        let Some(after) = const_digits(digits) else { return None };
-        rest = after;
-    }
-    Some(rest)
-}
-
-const fn const_digits(text: &[u8]) -> Option<&[u8]> {
-    let mut rest = text;
-    while let [b'0'..=b'9', more @ ..] = rest {
-        rest = more;
-    }
-    if rest.len() == text.len() { None } else { Some(rest) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -650,16 +358,6 @@ mod tests {
             ["", "1", "1.2", "1.2.3.4", "01.2.3", "1.2.03", "v1.2.3", "1.2.3-", "1.2.3-01", "1.2.3+", "1.2.3-a..b"]
         {
             assert!(!is_semantic(bad.as_bytes()), "{bad}");
-        }
-    }
-
-    #[test]
-    fn schemas_are_json_on_one_line() {
-        for good in ["true", "{}", r#"{"a":[1,-0.5e+3,"\u00e9\n",null,{}], "b" : false}"#] {
-            assert!(is_schema(good.as_bytes()), "{good}");
-        }
-        for bad in ["", "1", "[]", "{", "{\n}", r#"{"a":01}"#, r#"{"a":1,}"#, r#"{"a" 1}"#, r#"{"\x":1}"#, "{} "] {
-            assert!(!is_schema(bad.as_bytes()), "{bad}");
         }
     }
 }

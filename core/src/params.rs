@@ -30,11 +30,12 @@ use core::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZ
 use heapless::LenType;
 use serde::Serialize;
 
+use crate::call::Outcome;
 use crate::context::Context;
 use crate::duration::GoDuration;
-use crate::extension::{Failure, Outcome};
+use crate::failure::Failure;
 use crate::json::{Decimal, RawJson};
-use crate::manifest::Schema;
+use crate::schema::{HasNode, Schema};
 
 /// A type that arguments are made of: its schema. The decoder is its [`Deserialize`](serde::Deserialize).
 ///
@@ -64,7 +65,7 @@ use crate::manifest::Schema;
     label = "has no schema",
     note = "a struct or an enum of yours gets one, and its decoder, by `#[derive(rigline::Params)]`",
     note = "a field of any other type that implements serde's `Deserialize` takes one in words: `#[param(schema = \"{{...}}\")]`",
-    note = "`String`, `Vec`, `Cow` and `BTreeMap` need the feature `alloc` of rigline"
+    note = "`String`, `Vec`, `Cow` and `BTreeMap` need the feature `alloc` of rigline, `HashMap` the feature `std`"
 )]
 pub trait Params: Sized {
     /// The schema.
@@ -121,7 +122,7 @@ pub trait OutputValue: Serialize {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no set of outputs",
     label = "not a struct with `#[derive(Outputs)]`",
-    note = "an operation returns `Outcome`, `()`, or a struct with `#[derive(rigline::Outputs)]`"
+    note = "an operation returns `Outcome`, `()`, a struct with `#[derive(rigline::Outputs)]`, or a map with string keys"
 )]
 pub trait Outputs: OutputValue {
     /// Writes each field as an output of its name.
@@ -175,6 +176,30 @@ impl<T: Outputs> Ending for T {
 }
 
 pub use crate::schema::{Field, Keywords, Node};
+
+impl Schema {
+    /// The schema of the arguments `T`, rendered by the compiler.
+    pub const fn of<T: Params>() -> Self {
+        Self::rendered_from::<Arguments<T>>()
+    }
+
+    /// The schema of the outputs `T`, rendered by the compiler.
+    pub const fn of_outputs<T: OutputValue>() -> Self {
+        Self::rendered_from::<OutputsOf<T>>()
+    }
+}
+
+struct Arguments<T>(core::marker::PhantomData<T>);
+
+impl<T: Params> HasNode for Arguments<T> {
+    const NODE: &'static Node = T::SCHEMA;
+}
+
+struct OutputsOf<T>(core::marker::PhantomData<T>);
+
+impl<T: OutputValue> HasNode for OutputsOf<T> {
+    const NODE: &'static Node = T::SCHEMA;
+}
 
 macro_rules! both {
     ($([$($generics:tt)*] $type:ty = $node:expr;)*) => {$(
@@ -293,11 +318,31 @@ macro_rules! holders {
             const SCHEMA: &'static Node =
                 &Node::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: usize::MAX };
         }
+
+        #[cfg(feature = "std")]
+        impl<K: Key + Serialize, V: $trait, S> $trait for std::collections::HashMap<K, V, S> {
+            const SCHEMA: &'static Node =
+                &Node::Map { max_key: K::MAX_LENGTH, values: V::SCHEMA, max_members: usize::MAX };
+        }
     };
 }
 
 holders!(Params);
 holders!(OutputValue);
+
+#[cfg(feature = "alloc")]
+impl<K: Key + AsRef<str> + Serialize, V: OutputValue> Outputs for alloc::collections::BTreeMap<K, V> {
+    fn write(&self, cx: &mut Context<'_>) -> Result<(), Failure> {
+        self.iter().try_for_each(|(name, value)| cx.output(name.as_ref(), value))
+    }
+}
+
+#[cfg(feature = "std")]
+impl<K: Key + AsRef<str> + Serialize, V: OutputValue, S> Outputs for std::collections::HashMap<K, V, S> {
+    fn write(&self, cx: &mut Context<'_>) -> Result<(), Failure> {
+        self.iter().try_for_each(|(name, value)| cx.output(name.as_ref(), value))
+    }
+}
 
 impl<T: Params, const N: usize> Params for [T; N] {
     const SCHEMA: &'static Node = &Node::Array { items: T::SCHEMA, min_items: N, max_items: N };

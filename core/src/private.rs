@@ -22,6 +22,29 @@ pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest
 use crate::json::Decimal;
 use crate::schema::has_name;
 
+/// What an operation's arguments and a configuration are decoded into.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be decoded from a call's arguments or a configuration",
+    label = "has no decoder",
+    note = "a struct or an enum of yours gets one, and its schema, by `#[derive(rigline::Params)]`"
+)]
+pub trait Arguments<'de>: Deserialize<'de> {}
+
+#[diagnostic::do_not_recommend]
+impl<'de, T: Deserialize<'de>> Arguments<'de> for T {}
+
+/// [`Call::args`].
+#[inline]
+pub fn arguments<'a, T: Arguments<'a>>(call: &mut Call<'a>) -> Result<T, Failure> {
+    call.args()
+}
+
+/// [`Config::get`].
+#[inline]
+pub fn configuration<'a, T: Arguments<'a>>(config: &mut Config<'a>) -> Result<T, Failure> {
+    config.get()
+}
+
 /// A rule, as [`rule`] takes it.
 pub type Rule = &'static [&'static str];
 

@@ -3,10 +3,12 @@
 //! gevals: `{"jsonrpc":"2.0","id":ID` `,"result":{"success":true` `,"outputs":{…` `},"message":"…"` `}}`
 //! the others: `{"id":ID,` `"ok":true,"result":{` `…` `,"message":"…"` `}}`
 
-use crate::extension::{Detail, Failure, FailureKind, Outcome, Root};
+use crate::call::Outcome;
+use crate::failure::{Detail, Failure, FailureKind, Root};
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
 use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
+use crate::phrases::{Failed, Phrases};
 use crate::protocol::Protocol;
 
 /// Room that is kept for the error that stands in for a reply that does not fit, its id apart.
@@ -60,9 +62,10 @@ impl Reply {
     /// Starts a reply at `start` of `memory` that ends before `limit`.
     pub(crate) fn begin(&mut self, memory: &mut [u8], start: usize, limit: usize, protocol: Protocol, id: &[u8]) {
         let mut out = writer(memory, start, limit);
-        protocol.write_head(&mut out, id);
+        let phrases = protocol.phrases();
+        phrases.write_head(&mut out, id);
         let head = out.len();
-        out.raw(protocol.success());
+        out.raw(phrases.success);
         let end = out.len();
         *self = Self { start, limit, protocol, head, body: end, end, stage: Stage::NoOutputs, ..Self::default() };
     }
@@ -96,6 +99,11 @@ impl Reply {
         self.protocol.spoken()
     }
 
+    #[inline(always)]
+    fn phrases(&self) -> &'static Phrases {
+        self.protocol.phrases()
+    }
+
     pub(crate) fn output(
         &mut self,
         memory: &mut [u8],
@@ -115,7 +123,7 @@ impl Reply {
         }
         self.names |= bit;
         let mut out = writer(memory, self.end, self.limit);
-        out.raw(if self.stage == Stage::NoOutputs { self.protocol.first_output() } else { b"," });
+        out.raw(if self.stage == Stage::NoOutputs { self.phrases().first_output() } else { b"," });
         out.str(name);
         out.byte(b':');
         let start = out.len();
@@ -126,7 +134,7 @@ impl Reply {
         let end = out.len();
         self.stage = Stage::InOutputs;
         self.has_message |= name == "message";
-        let as_string = end <= self.limit && self.protocol() == Protocol::Gevals;
+        let as_string = end <= self.limit && self.phrases().has_strings();
         self.end = if as_string { stringify(memory, start, end, self.limit) } else { end };
         if self.end > self.limit {
             self.at_least = true;
@@ -142,7 +150,7 @@ impl Reply {
         }
         self.text = None;
         let mut out = writer(memory, self.end, self.limit);
-        if self.protocol() == Protocol::Gevals {
+        if self.phrases().has_strings() {
             out.raw(if self.stage == Stage::InOutputs { b"},\"message\":\"" } else { b",\"message\":\"" });
         } else if self.has_message {
             self.stage = Stage::Closed;
@@ -222,25 +230,26 @@ impl Reply {
 
     fn succeed(&mut self, memory: &mut [u8]) -> usize {
         let mut out = writer(memory, self.end, self.limit);
-        let in_outputs = self.stage == Stage::InOutputs && self.protocol() == Protocol::Gevals;
+        let in_outputs = self.stage == Stage::InOutputs && self.phrases().has_strings();
         out.raw(if in_outputs { b"}}}" } else { self.closing() });
         out.len()
     }
 
     /// The operation's own logic failed: what was written as a success becomes a failure that keeps the outputs.
     fn fail(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
-        if self.protocol() != Protocol::Gevals && (self.body == self.end || self.protocol() != Protocol::Amplifier) {
-            return self.error(memory, failure.kind, failure);
-        }
+        let (prefix, is_result) = match self.phrases().failed {
+            Failed::Result(prefix) => (prefix, true),
+            Failed::Error(prefix) if self.body != self.end => (prefix, false),
+            Failed::Error(_) | Failed::Dropped => return self.error(memory, failure.kind, failure),
+        };
         // The text goes to its place first: what goes before it may be longer than what it was written behind.
-        let prefix = self.protocol.failure_with_outputs();
         let shift = self.head.saturating_add(prefix.len()).saturating_sub(self.body);
         let middle = |out: &mut Writer<'_>| {
-            if self.protocol() == Protocol::Gevals {
+            if is_result {
                 out.raw(if self.stage == Stage::InOutputs { b"},\"error\":\"" } else { b",\"error\":\"" });
             } else {
                 out.raw(b"},\"code\":\"");
-                out.text_part(self.protocol.name_of(failure.kind, failure.code));
+                self.phrases().write_name(out, failure.kind, failure);
                 out.raw(b"\",\"message\":\"");
             }
         };
@@ -257,11 +266,11 @@ impl Reply {
     /// An error reply in place of all that was written behind the id.
     fn error(&mut self, memory: &mut [u8], kind: FailureKind, failure: &Failure) -> usize {
         self.is_error = true;
-        let start = end_of(self.head, |out| self.protocol.write_error_start(out, kind, failure));
+        let start = end_of(self.head, |out| self.phrases().write_error_start(out, kind, failure));
         let end = self.write_text(memory, start, failure);
-        self.protocol.write_error_start(&mut writer(memory, self.head, self.limit), kind, failure);
+        self.phrases().write_error_start(&mut writer(memory, self.head, self.limit), kind, failure);
         let mut out = writer(memory, end, self.limit);
-        self.protocol.write_error_end(&mut out, kind);
+        self.phrases().write_error_end(&mut out, kind);
         out.raw(self.closing());
         out.len()
     }
@@ -273,16 +282,16 @@ impl Reply {
 
     fn write_text(&self, memory: &mut [u8], at: usize, failure: &Failure) -> usize {
         let mut out = writer(memory, at, self.limit);
-        match failure.detail {
-            Detail::Static(_) | Detail::Decode(_) => failure.write_escaped(&mut out),
+        match &failure.detail {
+            Detail::Static(_) | Detail::Error(_) | Detail::Decode(_) => failure.write_escaped(&mut out),
             Detail::Size(needed, capacity) => {
                 out.raw(b"reply too large: it needs ");
                 if self.at_least {
                     out.raw(b"at least ");
                 }
-                out.usize(needed);
+                out.usize(*needed);
                 out.raw(b" bytes, the limit is ");
-                out.usize(capacity);
+                out.usize(*capacity);
             }
             Detail::Written => match self.text {
                 Some((start, end)) => {
@@ -301,7 +310,7 @@ impl Reply {
     /// Whether an output of this name is there already.
     #[cold]
     fn has_output(&self, memory: &[u8], name: &str) -> bool {
-        let start = self.body.saturating_add(self.protocol.first_output().len());
+        let start = self.body.saturating_add(self.phrases().first_output().len());
         let mut rest = memory.get(start..self.end.min(self.limit)).unwrap_or_default();
         loop {
             let Ok((key, after)) = one_value(rest) else { return false };

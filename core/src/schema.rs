@@ -4,6 +4,160 @@
 //! is not known. Where a manifest needs it, the tree is rendered, by the compiler, into the exact bytes that go out; neither
 //! the tree nor code that walks it is in the image.
 
+mod literal;
+
+use core::fmt;
+
+use crate::json::write::Writer;
+use literal::is_schema;
+pub(crate) use literal::numeric;
+
+/// A JSON Schema, as it stands in a manifest: JSON text in flash, ready to be sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema(Text);
+
+#[derive(Debug, Clone, Copy)]
+enum Text {
+    Whole(&'static str),
+    Pieces(&'static [&'static [u8]; PIECES]),
+}
+
+impl Schema {
+    /// Takes any arguments: `{}`.
+    pub const ANY: Self = Self(Text::Whole("{}"));
+    /// Takes an object without members that matter: `{"type":"object"}`.
+    pub const OBJECT: Self = Self(Text::Whole(r#"{"type":"object"}"#));
+
+    /// A schema that is written out: a JSON object or a boolean on one line.
+    ///
+    /// # Panics
+    /// If `text` is not JSON or spreads over lines: in a constant, where schemas belong, it does not compile.
+    pub const fn text(text: &'static str) -> Self {
+        assert!(is_schema(text.as_bytes()), "a schema must be a JSON object or boolean, on one line");
+        Self(Text::Whole(text))
+    }
+
+    /// The schema of `T`, rendered by the compiler.
+    pub(crate) const fn rendered_from<T: HasNode>() -> Self {
+        Self(Text::Pieces(const { &Pieces::<T>::ALL }))
+    }
+
+    /// Takes text that [`Node::render`] has made, whole.
+    #[doc(hidden)]
+    pub const fn rendered(text: &'static [u8]) -> Self {
+        match str::from_utf8(text) {
+            Ok(text) => Self(Text::Whole(text)),
+            Err(_) => Self::ANY,
+        }
+    }
+
+    /// Writes the JSON text.
+    pub fn write(&self, out: &mut Writer<'_>) {
+        match self.0 {
+            Text::Whole(text) => out.raw(text.as_bytes()),
+            Text::Pieces(pieces) => pieces.iter().for_each(|piece| out.raw(piece)),
+        }
+    }
+
+    /// How many bytes the JSON text takes.
+    #[allow(clippy::len_without_is_empty, reason = "no schema is empty")]
+    pub const fn len(&self) -> usize {
+        match self.0 {
+            Text::Whole(text) => text.len(),
+            Text::Pieces(pieces) => {
+                let mut rest = pieces.as_slice();
+                let mut length = 0;
+                while let [piece, tail @ ..] = rest {
+                    length += piece.len();
+                    rest = tail;
+                }
+                length
+            }
+        }
+    }
+
+    /// The text of a schema that was made from text.
+    pub(crate) const fn written_out(self) -> &'static str {
+        match self.0 {
+            Text::Whole(text) => text,
+            Text::Pieces(_) => "{}",
+        }
+    }
+}
+
+/// The text in pieces, for whoever joins it.
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Text::Whole(text) => f.write_str(text),
+            // A piece may end within a character.
+            Text::Pieces(pieces) => {
+                let mut rest = pieces.iter().flat_map(|piece| piece.iter().copied());
+                while let Some(first) = rest.next() {
+                    let more = match first {
+                        0..0xc0 => 0,
+                        0xc0..0xe0 => 1,
+                        0xe0..0xf0 => 2,
+                        0xf0.. => 3,
+                    };
+                    let mut bytes = [first, 0, 0, 0];
+                    bytes.iter_mut().skip(1).take(more).for_each(|byte| *byte = rest.next().unwrap_or_default());
+                    let character = bytes.get(..=more).and_then(|bytes| str::from_utf8(bytes).ok());
+                    f.write_str(character.unwrap_or_default())?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A generic type's text has a length that no array type can name (`[u8; T::LEN]`), so it is cut into arrays of
+/// 2^15, 2^14, … 1 bytes: those whose bit is set in the length. A manifest fits 65,535 bytes, and so does each schema in it.
+const PIECES: usize = 16;
+
+/// A type that has a schema, of arguments or of outputs.
+pub(crate) trait HasNode {
+    const NODE: &'static Node;
+}
+
+struct Piece<T, const SIZE: usize>(core::marker::PhantomData<T>);
+
+impl<T: HasNode, const SIZE: usize> Piece<T, SIZE> {
+    /// Where the piece starts: behind the larger ones.
+    const FROM: usize = Pieces::<T>::LEN & !(2 * SIZE - 1);
+    const BYTES: [u8; SIZE] = T::NODE.render(Self::FROM);
+    const SLICE: &'static [u8] = if Pieces::<T>::LEN & SIZE == 0 { &[] } else { &Self::BYTES };
+}
+
+struct Pieces<T>(core::marker::PhantomData<T>);
+
+impl<T: HasNode> Pieces<T> {
+    const LEN: usize = {
+        let length = T::NODE.len();
+        assert!(length < 1 << PIECES, "a schema takes at most 65,535 bytes");
+        length
+    };
+
+    const ALL: [&'static [u8]; PIECES] = [
+        Piece::<T, 0x8000>::SLICE,
+        Piece::<T, 0x4000>::SLICE,
+        Piece::<T, 0x2000>::SLICE,
+        Piece::<T, 0x1000>::SLICE,
+        Piece::<T, 0x800>::SLICE,
+        Piece::<T, 0x400>::SLICE,
+        Piece::<T, 0x200>::SLICE,
+        Piece::<T, 0x100>::SLICE,
+        Piece::<T, 0x80>::SLICE,
+        Piece::<T, 0x40>::SLICE,
+        Piece::<T, 0x20>::SLICE,
+        Piece::<T, 0x10>::SLICE,
+        Piece::<T, 8>::SLICE,
+        Piece::<T, 4>::SLICE,
+        Piece::<T, 2>::SLICE,
+        Piece::<T, 1>::SLICE,
+    ];
+}
+
 /// A JSON Schema as a tree of constants.
 ///
 /// [`Params`](crate::Params) gives one for each type that arguments are made of, and `#[derive(Params)]` writes it.
@@ -210,7 +364,7 @@ impl Node {
     /// # Panics
     /// As [`Schema::text`](crate::Schema::text) does: in a constant, it does not compile.
     pub const fn text(text: &'static str) -> Self {
-        Self::Text(crate::manifest::Schema::text(text).written_out())
+        Self::Text(Schema::text(text).written_out())
     }
 
     /// How many bytes of JSON the schema takes.

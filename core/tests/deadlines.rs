@@ -3,7 +3,9 @@
 mod common;
 
 use common::{INITIALIZE, PLAIN, SHUTDOWN, Setup, execute, execute_in, id_and_code, joined};
+use rigline::engine::{Engine, Memory};
 use rigline::serve::Transport;
+use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
 fn code(line: &str) -> i64 {
     id_and_code(line).1
@@ -178,4 +180,62 @@ fn logs_without_room_are_dropped_whole_and_counted() {
         let report = lines.iter().any(|line| line.contains("3 log lines were dropped"));
         assert_eq!(report, fit == 0 && log > 130, "{log}: {lines:?}");
     }
+}
+
+/// A clock that sleeps until an interrupt, or until the waker that it gave was woken.
+struct Sleeps(std::sync::Arc<Woken>);
+
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicBool);
+
+impl std::task::Wake for Woken {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+impl rigline::Clock for Sleeps {
+    fn now(&self) -> rigline::Instant {
+        rigline::Instant::default()
+    }
+
+    fn idle(&self) {
+        assert!(self.0.0.swap(false, std::sync::atomic::Ordering::SeqCst), "it would sleep for ever");
+    }
+
+    fn waker(&self) -> std::task::Waker {
+        self.0.clone().into()
+    }
+}
+
+/// A handler that wakes itself goes on although no interrupt comes.
+#[test]
+fn g_15_a_handler_that_wakes_itself_is_polled_again() {
+    struct Yields;
+    impl Extension for Yields {
+        fn manifest(&self) -> &'static Manifest {
+            const MANIFEST: Manifest =
+                Manifest::new("yields", "1.0.0").operations(&[Operation::new("go", Schema::OBJECT)]);
+            &MANIFEST
+        }
+
+        async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+            let mut polls = 0;
+            std::future::poll_fn(|task| {
+                polls += 1;
+                task.waker().wake_by_ref();
+                if polls > 3 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+            cx.done("gone")
+        }
+    }
+    let (mut request, mut reply, mut log) = ([0; 600], [0; 600], [0; 100]);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let mut engine = Engine::new(Yields.manifest(), memory).unwrap();
+    let line = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","context":{}}}"#;
+    let mut pipe = common::Pipe::new(format!("{line}\n").as_bytes());
+    let clock = Sleeps(std::sync::Arc::default());
+    rigline::serve::blocking::serve(&mut Yields, &mut engine, &mut pipe, Transport::Process, &mut log, &clock).unwrap();
+    assert!(String::from_utf8(pipe.output).unwrap().contains("gone"));
 }

@@ -136,3 +136,86 @@ fn g_16_an_empty_request_region_is_refused() {
     assert_eq!(refused(&mut [0], 559), Some(TooSmall::Reply { size: 559 }));
     assert_eq!(refused(&mut [0], 560), None);
 }
+
+/// `params` that are neither an object nor absent are refused by every method.
+#[test]
+fn g_13_params_are_an_object() {
+    for method in ["initialize", "execute", "shutdown"] {
+        for params in ["\"x\"", "3", "true", "[1]", "[[]]", "[{}]"] {
+            // `shutdown` has no params to read, and JSON-RPC lets them come by position.
+            if method == "shutdown" && params.starts_with('[') {
+                continue;
+            }
+            let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+            let answer = common::ask(&line);
+            assert!(answer.contains("-32602") && answer.contains("params: expected an object"), "{line} {answer}");
+        }
+    }
+}
+
+/// A peer that frames its messages by headers is told so.
+#[test]
+fn o_10_header_framing_is_named() {
+    for line in ["Content-Length: 52", "content-length:52\r", " CONTENT-LENGTH: 1"] {
+        let answer = common::ask(line);
+        assert!(answer.contains("-32700") && answer.contains("without Content-Length headers"), "{line} {answer}");
+    }
+    for line in ["Content-Type: x", "C", "content-length"] {
+        assert!(common::ask(line).contains("unexpected byte"), "{line}");
+    }
+}
+
+/// Maps are outputs: a member each, or one of a struct's fields.
+#[cfg(all(feature = "std", feature = "macros"))]
+#[test]
+fn n_08_maps_are_outputs() {
+    use std::collections::{BTreeMap, HashMap};
+
+    #[derive(rigline::Outputs)]
+    struct Measured {
+        /// Volts by rail.
+        rails: BTreeMap<String, f64>,
+        /// Counts by name.
+        counts: HashMap<String, u8>,
+    }
+
+    struct Maps;
+
+    #[rigline::extension(name = "maps", version = "1.0.0")]
+    impl Maps {
+        /// A struct of maps.
+        #[operation]
+        fn measure(&mut self) -> Result<Measured, Failure> {
+            let rails = BTreeMap::from([("3V3".to_owned(), 3.25), ("5V".to_owned(), 5.0)]);
+            Ok(Measured { rails, counts: HashMap::from([("a".to_owned(), 1)]) })
+        }
+
+        /// A member for each key.
+        #[operation]
+        fn tree(&mut self) -> Result<BTreeMap<&'static str, u8>, Failure> {
+            Ok(BTreeMap::from([("a", 1), ("b", 2)]))
+        }
+
+        /// The same.
+        #[operation]
+        fn hashed(&mut self) -> Result<HashMap<String, u8>, Failure> {
+            Ok(HashMap::from([("a".to_owned(), 1)]))
+        }
+    }
+
+    let answer = |operation: &str| {
+        let (mut request, mut reply, mut log) = ([0; 1024], [0; 2048], [0; 100]);
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let mut engine = Engine::new(Maps.manifest(), memory).unwrap();
+        let line = common::execute("1", operation, "{}");
+        let mut pipe = Pipe::new(format!("{line}\n").as_bytes());
+        serve(&mut Maps, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
+        let reply: serde_json::Value = serde_json::from_slice(&pipe.output).unwrap();
+        reply["result"]["outputs"].to_string()
+    };
+    assert_eq!(answer("measure"), r#"{"counts":"{\"a\":1}","rails":"{\"3V3\":3.25,\"5V\":5.0}"}"#);
+    assert_eq!(answer("tree"), r#"{"a":"1","b":"2"}"#);
+    assert_eq!(answer("hashed"), r#"{"a":"1"}"#);
+    let schema = Maps.manifest().operations[1].outputs.unwrap().to_string();
+    assert!(schema.contains("additionalProperties"), "{schema}");
+}

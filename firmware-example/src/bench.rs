@@ -1,4 +1,5 @@
 //! What the tests and the benchmark need besides the rig (feature `bench-images`).
+#![allow(deprecated, reason = "of what has no description: the manifest fits a small reply")]
 
 use core::time::Duration;
 

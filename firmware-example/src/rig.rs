@@ -650,6 +650,7 @@ impl Wait {
 
 /// A progress log's data.
 #[derive(Outputs)]
+#[allow(deprecated, reason = "of what has no description: no manifest has it")]
 struct Progress {
     value: Decimal<3>,
     waited_ms: u32,

@@ -1,5 +1,6 @@
 //! What a schema accepts its decoder accepts, and what it refuses the decoder refuses, but for the exceptions that
 //! `rigline::params` names. The validator is the crate `jsonschema`.
+#![allow(deprecated, reason = "the lint of what has no description")]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

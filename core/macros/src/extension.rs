@@ -33,12 +33,51 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let methods = Methods::take(&mut block, &mut faults);
     let implementation = methods.implementation(&said, &block);
     if let Some(error) = faults.0 {
-        // The block stands in any case, so that a fault in one attribute is not followed by one at each use of a method.
-        let error = error.to_compile_error();
-        quote!(#block #error)
+        // The block stands in any case, and the trait is there, so that one fault is not followed by one at each use of
+        // the type or of a method.
+        let (error, stub) = (error.to_compile_error(), stub(&block));
+        quote!(#block #stub #error)
     } else {
         quote!(#block #implementation)
     }
+}
+
+/// One of our attributes where [`expand`] has not removed it.
+pub(crate) fn misplaced(name: &str, item: TokenStream) -> TokenStream {
+    let message = format!(
+        "#[{name}] goes on a method in an `impl` block under #[rigline::extension]: put that attribute on the block"
+    );
+    let error = syn::Error::new(Span::call_site(), message).to_compile_error();
+    quote!(#error #item)
+}
+
+/// An implementation that the compiler accepts in place of one that could not be written.
+fn stub(block: &ItemImpl) -> Option<TokenStream> {
+    if block.trait_.is_some() {
+        return None;
+    }
+    let ty = &block.self_ty;
+    let (impl_generics, _, where_clause) = block.generics.split_for_impl();
+    Some(quote! {
+        const _: () = {
+            use ::rigline::__private;
+
+            #[automatically_derived]
+            impl #impl_generics __private::Extension for #ty #where_clause {
+                fn manifest(&self) -> &'static __private::Manifest {
+                    ::core::unimplemented!()
+                }
+
+                async fn call(
+                    &mut self,
+                    _: __private::Call<'_>,
+                    _: &mut __private::Context<'_>,
+                ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
+                    ::core::unimplemented!()
+                }
+            }
+        };
+    })
 }
 
 #[derive(Default)]
@@ -288,7 +327,7 @@ impl Methods {
         let manifest = self.manifest(said, block);
         let call = self.call();
         let configure = self.configure.as_ref().map(|method| {
-            let code = method.invocation(&quote!(config), &quote!(get));
+            let code = method.invocation(&quote!(config), &quote!(configuration));
             quote! {
                 async fn configure(
                     &mut self,
@@ -330,23 +369,7 @@ impl Methods {
                 }
             }
         });
-        let warnings = self.operations.iter().filter(|operation| RESERVED.contains(&operation.name.as_str())).map(
-            |Operation { name, span, .. }| {
-                let note = format!(
-                    "Amplifier has an operation `{name}` of its own: this one can be reached there by a spelt-out \
-                     `invoke` only"
-                );
-                let ident = Ident::new("reserved_name", *span);
-                quote_spanned! {*span=>
-                    const _: () = {
-                        #[deprecated(note = #note)]
-                        #[allow(non_upper_case_globals)]
-                        const #ident: () = ();
-                        #ident
-                    };
-                }
-            },
-        );
+        let warnings = self.warnings(block);
         quote! {
             #(#attributes)*
             #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, unused_qualifications)]
@@ -369,6 +392,36 @@ impl Methods {
                 #(#warnings)*
             };
         }
+    }
+
+    fn warnings(&self, block: &ItemImpl) -> Vec<TokenStream> {
+        let mut warnings = Vec::new();
+        for Operation { name, span, description, cfg, .. } in &self.operations {
+            let mut warn = |ident, note: &str| {
+                let warning = warning(ident, *span, note);
+                warnings.push(quote!(#(#cfg)* #warning));
+            };
+            if RESERVED.contains(&name.as_str()) {
+                let note = format!(
+                    "Amplifier has an operation `{name}` of its own: this one can be reached there by a spelt-out \
+                     `invoke` only"
+                );
+                warn("reserved_name", &note);
+            }
+            if description.is_empty() {
+                let note = format!(
+                    "hosts show what an operation does, and `{name}` does not say it: write a doc comment, or \
+                     `#[operation(description = \"...\")]`"
+                );
+                warn("missing_description", &note);
+            }
+        }
+        if self.operations.is_empty() && self.on_event.is_none() && self.run_task.is_none() {
+            let note = "this extension has nothing that a host can call: put `#[operation]` on the methods that are operations";
+            warnings.push(warning("no_operations", block.self_ty.span(), note));
+        }
+        let allowed: Vec<_> = block.attrs.iter().filter(|attribute| is_lint_level(attribute)).collect();
+        warnings.into_iter().map(|warning| quote!(#(#allowed)* #warning)).collect()
     }
 
     fn manifest(&self, said: &Said, block: &ItemImpl) -> TokenStream {
@@ -442,7 +495,7 @@ impl Methods {
             })
             .collect();
         let arms = self.operations.iter().zip(&places).map(|(operation, place)| {
-            let (cfg, code) = (&operation.cfg, operation.method.invocation(&quote!(call), &quote!(args)));
+            let (cfg, code) = (&operation.cfg, operation.method.invocation(&quote!(call), &quote!(arguments)));
             let span = operation.method.returns.as_ref().map_or(operation.span, Spanned::span);
             let result = quote_spanned!(span=> __private::Returned::result(#code));
             let end = quote_spanned!(span=> __private::Ending::end(value, cx));
@@ -469,6 +522,24 @@ impl Methods {
             }
         }
     }
+}
+
+/// Code that the compiler warns of, at `span`, with this note: of the lint `deprecated`, since there is no other way.
+pub(crate) fn warning(name: &str, span: Span, note: &str) -> TokenStream {
+    let ident = Ident::new(name, span);
+    quote_spanned! {span=>
+        const _: () = {
+            #[deprecated(note = #note)]
+            #[allow(non_upper_case_globals)]
+            const #ident: () = ();
+            #ident
+        };
+    }
+}
+
+/// Whether an attribute turns lints on or off: `allow` on the user's item counts for the warnings about it.
+pub(crate) fn is_lint_level(attribute: &Attribute) -> bool {
+    ["allow", "warn", "deny", "forbid"].iter().any(|level| attribute.path().is_ident(level))
 }
 
 /// Whether one of these names stands in the tokens, or `Self`.
@@ -613,7 +684,7 @@ impl Method {
         })
     }
 
-    /// Calls the method, with arguments taken out of `source` by its method `take`.
+    /// Calls the method, with arguments taken out of `source` by the function `take`.
     fn invocation(&self, source: &TokenStream, take: &TokenStream) -> TokenStream {
         let ident = &self.ident;
         let function = if self.has_receiver { quote!(self.#ident) } else { quote!(Self::#ident) };
@@ -624,7 +695,7 @@ impl Method {
             Parameter::Whole => source.clone(),
             Parameter::Arguments(ty) => {
                 let name = format_ident!("arguments");
-                before.extend(quote_spanned!(ty.span()=> let #name = #source.#take()?;));
+                before.extend(quote_spanned!(ty.span()=> let #name = __private::#take(&mut #source)?;));
                 quote!(#name)
             }
         });

@@ -81,6 +81,9 @@ mod text;
 ///   goes with them: `run_task` is there only where rigline's feature `waza` is on.
 /// - `#[safe_state]`: brings what the extension drives into a state that is safe when nobody watches.
 ///
+/// An operation without a description, an argument or an output without a doc comment, and a block without any operation are
+/// warnings of the compiler, of the lint `deprecated`: hosts show these texts to agents and people.
+///
 /// Amplifier has operations of its own called `health`, `describe` and `invoke`: one of the extension's with such a
 /// name can be reached there by a spelt-out `invoke` only, and the compiler warns.
 ///
@@ -98,6 +101,19 @@ mod text;
 pub fn extension(attribute: TokenStream, item: TokenStream) -> TokenStream {
     extension::expand(attribute.into(), item.into()).into()
 }
+
+macro_rules! method_attributes {
+    ($($name:ident)*) => {$(
+        /// An attribute of a method under [`macro@extension`], which removes it. Anywhere else it is an error that says so.
+        #[doc(hidden)]
+        #[proc_macro_attribute]
+        pub fn $name(_: TokenStream, item: TokenStream) -> TokenStream {
+            extension::misplaced(stringify!($name), item.into()).into()
+        }
+    )*};
+}
+
+method_attributes! { operation configure safe_state on_event run_task }
 
 /// Writes the JSON Schema of a struct or an enum of names, and the decoder that enforces it: serde's `Deserialize`. Do not
 /// derive that one beside it.

@@ -6,10 +6,49 @@ use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Field, Fields};
 
 use crate::attributes::{Container, Derive, Member};
-use crate::params::{bounded, keywords, node, wrapped};
+use crate::params::{bounded, keywords, node, undescribed, wrapped};
 
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
-    syn::parse2(item).and_then(|input: DeriveInput| derive(&input)).unwrap_or_else(|error| error.to_compile_error())
+    let input: DeriveInput = match syn::parse2(item) {
+        Ok(input) => input,
+        Err(error) => return error.to_compile_error(),
+    };
+    derive(&input).unwrap_or_else(|error| {
+        let (error, stub) = (error.to_compile_error(), stub(&input));
+        quote!(#error #stub)
+    })
+}
+
+/// Implementations that the compiler accepts in place of those that could not be written, as in `params`.
+fn stub(input: &DeriveInput) -> TokenStream {
+    let name = &input.ident;
+    let generics = bounded(&input.generics, &quote!(__private::OutputValue));
+    let (impl_generics, types, where_clause) = generics.split_for_impl();
+    quote! {
+        const _: () = {
+            use ::rigline::__private;
+
+            #[automatically_derived]
+            impl #impl_generics __private::OutputValue for #name #types #where_clause {
+                const SCHEMA: &'static __private::Node =
+                    &__private::Node::Object { description: "", fields: &[], closed: false };
+            }
+
+            #[automatically_derived]
+            impl #impl_generics __private::Serialize for #name #types #where_clause {
+                fn serialize<__S: __private::Serializer>(&self, _: __S) -> ::core::result::Result<__S::Ok, __S::Error> {
+                    ::core::unimplemented!()
+                }
+            }
+
+            #[automatically_derived]
+            impl #impl_generics __private::Outputs for #name #types #where_clause {
+                fn write(&self, _: &mut __private::Context<'_>) -> ::core::result::Result<(), __private::Failure> {
+                    ::core::unimplemented!()
+                }
+            }
+        };
+    }
 }
 
 fn derive(input: &DeriveInput) -> syn::Result<TokenStream> {
@@ -80,7 +119,10 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
         quote_spanned!(field.ty.span()=> __private::SerializeStruct::serialize_field(&mut object, #json_name, &self.#ident)?;)
     });
     let type_name = name.to_string();
+    let warnings = undescribed(input, "an output", members.iter().map(|(_, member)| member));
     Ok(quote! {
+        #warnings
+
         #[automatically_derived]
         impl #impl_generics __private::OutputValue for #name #types #where_clause {
             const SCHEMA: &'static __private::Node =

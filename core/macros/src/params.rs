@@ -9,9 +9,65 @@ use syn::{
 };
 
 use crate::attributes::{Container, Default, Derive, Member, is_option};
+use crate::extension::{is_lint_level, warning};
 
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
-    syn::parse2(item).and_then(|input: DeriveInput| derive(&input)).unwrap_or_else(|error| error.to_compile_error())
+    let input: DeriveInput = match syn::parse2(item) {
+        Ok(input) => input,
+        Err(error) => return error.to_compile_error(),
+    };
+    derive(&input).unwrap_or_else(|error| {
+        let (error, stub) = (error.to_compile_error(), stub(&input));
+        quote!(#error #stub)
+    })
+}
+
+/// Implementations that the compiler accepts in place of those that could not be written, so that one fault is not followed
+/// by one at each use of the type.
+fn stub(input: &DeriveInput) -> TokenStream {
+    let name = &input.ident;
+    let (_, types, _) = input.generics.split_for_impl();
+    let params_generics = bounded(&input.generics, &quote!(__private::Params));
+    let (params_impl, _, params_where) = params_generics.split_for_impl();
+    let de_generics = deserializing(&input.generics);
+    let (de_impl, _, de_where) = de_generics.split_for_impl();
+    quote! {
+        const _: () = {
+            use ::rigline::__private;
+
+            #[automatically_derived]
+            impl #params_impl __private::Params for #name #types #params_where {
+                const SCHEMA: &'static __private::Node =
+                    &__private::Node::Object { description: "", fields: &[], closed: false };
+            }
+
+            #[automatically_derived]
+            impl #de_impl __private::Deserialize<'__de> for #name #types #de_where {
+                fn deserialize<__D: __private::Deserializer<'__de>>(_: __D) -> ::core::result::Result<Self, __D::Error> {
+                    ::core::unimplemented!()
+                }
+            }
+        };
+    }
+}
+
+/// Warnings about fields that nobody describes. A schema in words has its own description, or none on purpose.
+pub(crate) fn undescribed<'a>(
+    input: &DeriveInput,
+    what: &str,
+    members: impl Iterator<Item = &'a Member>,
+) -> TokenStream {
+    let allowed: Vec<_> = input.attrs.iter().filter(|attribute| is_lint_level(attribute)).collect();
+    let silent = |member: &&Member| !member.skip && member.description.is_empty() && member.schema.is_none();
+    members
+        .filter(silent)
+        .map(|member| {
+            let name = &member.name;
+            let note = format!("hosts show what {what} means, and `{name}` does not say it: write a doc comment");
+            let warning = warning("missing_description", member.span, &note);
+            quote!(#(#allowed)* #warning)
+        })
+        .collect()
 }
 
 fn derive(input: &DeriveInput) -> syn::Result<TokenStream> {
@@ -150,7 +206,10 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
     let visitor_generics = &de_generics;
     let visitor_where = &de_generics.where_clause;
 
+    let warnings = undescribed(input, "an argument", members.iter().map(|(_, member)| member));
     Ok(quote! {
+        #warnings
+
         #[automatically_derived]
         impl #params_impl __private::Params for #name #types #params_where {
             const SCHEMA: &'static __private::Node = {

@@ -7,6 +7,7 @@
     clippy::large_types_passed_by_value,
     reason = "as handlers are"
 )]
+#![allow(deprecated, reason = "the lint of what has no description")]
 
 use std::convert::Infallible;
 
@@ -569,4 +570,76 @@ fn kinds() {
         [Said.manifest().kind, Told.manifest().kind, Plain.manifest().kind],
         [Kind::Orchestrator, Kind::Hook, Kind::Tool]
     );
+}
+
+/// What every handler may write: `?` on any error, in functions of its own too.
+mod n_08 {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nack(u8, &'static str);
+
+    impl std::fmt::Display for Nack {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "no ack from \"{:#x}\"{}", self.0, self.1)
+        }
+    }
+
+    impl std::error::Error for Nack {}
+
+    struct Errors;
+
+    #[rigline::extension(name = "errors", version = "1.0.0")]
+    impl Errors {
+        /// A file that is not there.
+        #[operation]
+        fn file(&mut self) -> Result<(), Failure> {
+            let _ = std::fs::read("/nothing/here")?;
+            Ok(())
+        }
+
+        /// A bus that does not answer.
+        #[operation]
+        fn bus(&mut self) -> Result<(), Nack> {
+            Err(Nack(0x50, ""))
+        }
+
+        /// A long text.
+        #[operation]
+        fn long(&mut self) -> Result<Outcome, Failure> {
+            Err(Nack(0x50, " äääääääääääääääääääääääääääääääääääääääääääääääääääääääääää"))?;
+            Ok(Outcome::DONE)
+        }
+
+        /// An error of the decoder.
+        #[operation]
+        fn decode(&mut self) -> Result<(), Failure> {
+            from_empty::<u8>()?;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn n_08_any_error_is_a_failure() {
+        let text = |operation: &str| {
+            let mut errors = Errors;
+            session(
+                &mut errors,
+                &format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"{operation}","context":{{}}}}}}"#
+                ),
+            )
+            .remove(0)
+        };
+        let failed =
+            |error: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"success":false,"error":"{error}"}}}}"#);
+        assert_eq!(text("file"), failed("No such file or directory (os error 2)"));
+        assert_eq!(text("bus"), failed(r#"no ack from \"0x50\""#));
+        // With an allocator all of it is kept; this package has no features to tell the two apart.
+        let long = text("long");
+        let whole = failed(&format!(r#"no ack from \"0x50\" {}"#, "ä".repeat(59)));
+        let cut = failed(&format!(r#"no ack from \"0x50\" {}..."#, "ä".repeat(13)));
+        assert!(long == whole || long == cut, "{long}");
+        assert!(text("decode").contains("-32602"));
+    }
 }

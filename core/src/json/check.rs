@@ -67,6 +67,8 @@ pub enum SyntaxErrorKind {
     },
     /// An empty text.
     Empty,
+    /// The text is a header, as of peers that frame messages by `Content-Length`.
+    HeaderFraming,
 }
 
 impl fmt::Display for SyntaxErrorKind {
@@ -103,6 +105,9 @@ impl SyntaxErrorKind {
             Self::BadNumber => "invalid number",
             Self::TooDeep { .. } => "nesting deeper than",
             Self::Empty => "empty text",
+            Self::HeaderFraming => {
+                "the line is a header; a message is one line of JSON, without Content-Length headers"
+            }
         }
     }
 }
@@ -606,6 +611,7 @@ impl<'t> Scanner<'t> {
             [0x80..=0xFF, ..] if foreign(rest).is_err_and(|fault| fault.len() == rest.len()) => {
                 SyntaxErrorKind::NotUtf8
             }
+            [b'C' | b'c', ..] if is_header(self.text) => SyntaxErrorKind::HeaderFraming,
             [_, ..] => SyntaxErrorKind::UnexpectedByte,
             [] if self.text.is_empty() => SyntaxErrorKind::Empty,
             [] => SyntaxErrorKind::UnexpectedEnd,
@@ -618,6 +624,13 @@ impl<'t> Scanner<'t> {
         self.fault = SyntaxError { kind, offset: self.offset(rest) };
         None
     }
+}
+
+/// Whether a text is the header of the framing that language servers use.
+#[cold]
+fn is_header(text: &[u8]) -> bool {
+    const NAME: &[u8] = b"content-length:";
+    text.trim_ascii_start().get(..NAME.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAME))
 }
 
 /// Forgets what an earlier member of the same name had below it.

@@ -9,12 +9,26 @@ use core::time::Duration;
 
 use super::{Request, gevals};
 use crate::event::{Event, EventError};
-use crate::extension::FailureKind;
+use crate::failure::FailureKind;
 use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
 use crate::json::view::{Json, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Kind, Manifest};
+use crate::phrases::{Codes, Failed, Head, Outputs, Phrases};
 use crate::rpc::{self, MAX_ID, Quoted};
+
+/// The fixed parts of its replies.
+pub(crate) static PHRASES: Phrases = Phrases {
+    head: Head::Plain,
+    success: b"\"ok\":true,\"result\":{",
+    outputs: Outputs::Json,
+    failed: Failed::Error(b"\"ok\":false,\"error\":{\"details\":{"),
+    error: b"\"ok\":false,\"error\":{\"code\":\"",
+    codes: Codes::Names(code),
+    error_end: b"\"",
+    forbidden_end: b"\"",
+    parse_error: b"\"ok\":false,\"error\":{\"code\":\"bad_request\",\"message\":\"",
+};
 
 /// How long an invoke may take, unless somebody says otherwise (the sibling texts' default).
 pub const TIMEOUT: Duration = Duration::from_secs(30);

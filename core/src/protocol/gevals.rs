@@ -13,13 +13,15 @@
 //! `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). Without it, where it is null and where it is
 //! zero (as Go's own libraries have it) there is none; a negative one is -32602.
 
+use crate::call::{Agent, CallContext, Phase};
 use crate::context::Level as LogLevel;
 use crate::duration::GoDuration;
-use crate::extension::{Agent, CallContext, FailureKind, Phase};
+use crate::failure::FailureKind;
 use crate::json::check::{Key, Level, Parts, Span};
 use crate::json::view::{Json, Text, has_escapes};
 use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
+use crate::phrases::{Codes, Failed, Head, Outputs, Phrases};
 use crate::protocol::Request;
 use crate::rpc::{self, Quoted, Spans};
 use crate::schema::escaped_len;
@@ -86,6 +88,36 @@ pub(crate) enum Refusal {
     /// -32600: between `shutdown` and the next `initialize`.
     AfterShutdown,
 }
+
+impl Manifest {
+    /// The manifest as it is, if a gevals host can read it: its reply to `initialize`, with envelope and an id of 20
+    /// digits, takes at most 65,535 bytes without its newline. `#[rigline::extension]` checks this; in a manifest written by
+    /// hand, put it last.
+    ///
+    /// # Panics
+    /// If it is longer: in a constant, where manifests belong, it does not compile.
+    #[must_use]
+    pub const fn fitting(self) -> Self {
+        assert!(
+            manifest_reply_len(&self, 20) <= HOST_LINE_LIMIT,
+            "the manifest takes more than the 65,535 bytes of a line that a gevals host reads: shorten descriptions, or split the extension"
+        );
+        self
+    }
+}
+
+/// The fixed parts of its replies.
+pub(crate) static PHRASES: Phrases = Phrases {
+    head: Head::JsonRpc,
+    success: b",\"result\":{\"success\":true",
+    outputs: Outputs::Strings(b",\"outputs\":{"),
+    failed: Failed::Result(b",\"result\":{\"success\":false"),
+    error: b",\"error\":{\"code\":",
+    codes: Codes::Numbers(code),
+    error_end: b"\"",
+    forbidden_end: b"\"",
+    parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
+};
 
 /// Reads a request whose envelope is in order; `timeout` is what it sets in nanoseconds, if anything.
 pub(crate) fn request(

@@ -10,13 +10,27 @@
 //! host has it in its bindings: 0 is a `ProtocolError`, and nothing runs.
 
 use super::{Request, gevals};
-use crate::extension::FailureKind;
+use crate::failure::FailureKind;
 use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
 use crate::json::number::Digits;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Guarantee, Manifest};
+use crate::phrases::{Codes, Failed, Head, Outputs, Phrases};
 use crate::rpc::{self, Quoted};
+
+/// The fixed parts of its replies.
+pub(crate) static PHRASES: Phrases = Phrases {
+    head: Head::Plain,
+    success: b"\"ok\":true,\"protocol_version\":1,\"result\":{",
+    outputs: Outputs::Json,
+    failed: Failed::Dropped,
+    error: b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"",
+    codes: Codes::Names(error_type),
+    error_end: b"\"",
+    forbidden_end: b"\",\"reason_code\":\"guarantee_blocked\"",
+    parse_error: b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"ProtocolError\",\"message\":\"",
+};
 
 /// The version of the protocol that is spoken here. A request of another gets a `ProtocolError`.
 pub const VERSION: u32 = 1;

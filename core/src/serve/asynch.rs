@@ -9,10 +9,11 @@ use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
 use super::{End, ServeError, Transport, run, write_dropped};
 use crate::Extension;
+use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::engine::{Background, Engine, Next, Run};
-use crate::extension::{Failure, Outcome};
+use crate::failure::Failure;
 
 /// Serves one connection until it ends, or until `stop` is ready ([`core::future::pending`] for never).
 ///

@@ -3,16 +3,17 @@
 use core::cell::Cell;
 use core::future::Future;
 use core::pin::pin;
-use core::task::{self, Poll, Waker};
+use core::task::{self, Poll};
 
 use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
 
 use super::{End, ServeError, Transport, run, write_dropped};
 use crate::Extension;
+use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::engine::{Engine, Run, Step};
-use crate::extension::{Failure, Outcome};
+use crate::failure::Failure;
 
 /// Serves one connection until it ends.
 ///
@@ -88,7 +89,8 @@ fn run_call<E: Extension>(
     let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
     let mut cx = Context::new(step.scratch, logs, clock, deadline);
     let mut handler = pin!(run(extension, step.work, &mut cx));
-    let mut task = task::Context::from_waker(Waker::noop());
+    let waker = clock.waker();
+    let mut task = task::Context::from_waker(&waker);
     loop {
         let polled = handler.as_mut().poll(&mut task);
         if is_late() {
@@ -113,7 +115,8 @@ fn run_call<E: Extension>(
 
 fn block_on<F: Future>(future: F, clock: &dyn Clock) -> F::Output {
     let mut future = pin!(future);
-    let mut task = task::Context::from_waker(Waker::noop());
+    let waker = clock.waker();
+    let mut task = task::Context::from_waker(&waker);
     loop {
         match future.as_mut().poll(&mut task) {
             Poll::Ready(output) => return output,

@@ -17,10 +17,12 @@ use core::pin::{Pin, pin};
 use core::task::{self, Poll};
 
 use crate::Extension;
-use crate::context::{Context, Level};
+use crate::call::Outcome;
+use crate::context::Context;
 use crate::engine::Work;
-use crate::extension::{Failure, Outcome};
+use crate::failure::Failure;
 use crate::json::write::{Message, Writer};
+use crate::level::Level;
 use crate::protocol::gevals;
 
 #[allow(unused_imports, reason = "for the docs")]

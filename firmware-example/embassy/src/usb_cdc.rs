@@ -161,15 +161,31 @@ pub struct Port<'d, D: Driver<'d>> {
 }
 
 impl<'d, D: Driver<'d>> Port<'d, D> {
-    /// Adds the port to a device whose first function it is (its communication interface is number 0).
+    /// Adds the port to a device whose first function it is (its communication interface is number 0). For a further function
+    /// of a composite device, use [`at_interface`](Self::at_interface).
     ///
     /// # Panics
     /// As embassy's `Builder` does, when its handlers, interfaces or endpoints run out.
     pub fn new<E: Endpoints>(builder: &mut Builder<'d, D>, state: &'d mut State<'d, E>, endpoints: E) -> Self {
+        Self::at_interface(builder, 0, state, endpoints)
+    }
+
+    /// Adds the port to a device as a function whose first interface gets the number `interface`: as many as the functions
+    /// before it have. A CDC function has two, so that a second port is at interface 2. The port takes DTR from requests to
+    /// this interface only.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub fn at_interface<E: Endpoints>(
+        builder: &mut Builder<'d, D>,
+        interface: u8,
+        state: &'d mut State<'d, E>,
+        endpoints: E,
+    ) -> Self {
         let State { class, line, watch } = state;
         let line: &'d Line = line;
         // Before the class, whose own handler ends the search: a request goes to the handlers in order until one answers.
-        builder.handler(watch.insert(Watch { line, endpoints, interface: 0 }));
+        builder.handler(watch.insert(Watch { line, endpoints, interface: u16::from(interface) }));
         let (sender, receiver) = CdcAcmClass::new(builder, class, MAX_PACKET_SIZE).split();
         Self {
             reader: Reader { receiver, line, epoch: 0, packet: [0; PACKET], start: 0, end: 0 },

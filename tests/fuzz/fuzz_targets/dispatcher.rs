@@ -97,10 +97,11 @@ impl Setup {
         let memory = Memory { request: &mut request, reply: &mut reply[..self.reply] };
         let ends = if self.serial { LineEnds::Serial } else { LineEnds::Lf };
         let result = match Engine::new(&MANIFEST, memory) {
-            Err(TooSmall { size }) => {
+            Err(TooSmall::Reply { size }) => {
                 assert!(size < LEAST_REPLY);
                 return None;
             }
+            Err(fault) => panic!("the request region is not empty: {fault}"),
             Ok(engine) => serve(&mut engine.with_line_ends(ends), &mut log[..self.log]),
         };
         assert_eq!(reply[self.reply..], [0xA5; 16]);

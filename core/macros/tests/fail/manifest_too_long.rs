@@ -1,3 +1,4 @@
+#![allow(deprecated)]
 use rigline::{Failure, Params};
 
 macro_rules! arguments {

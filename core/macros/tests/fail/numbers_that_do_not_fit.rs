@@ -1,3 +1,4 @@
+#![allow(deprecated)]
 use rigline::Params;
 use rigline::json::Decimal;
 

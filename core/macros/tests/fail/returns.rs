@@ -1,3 +1,4 @@
+#![allow(deprecated)]
 use rigline::Failure;
 
 struct Rig;

@@ -1,3 +1,4 @@
+#![allow(deprecated)]
 use rigline::Params;
 
 #[derive(Params)]

@@ -1,3 +1,4 @@
+#![allow(deprecated)]
 use rigline::{Context, Failure, Outcome, Params};
 
 #[derive(Params)]

@@ -1,3 +1,4 @@
+#![allow(deprecated)]
 type R = Result<(), rigline::Failure>;
 
 struct Rig;

@@ -1,3 +1,4 @@
+#![allow(deprecated)]
 struct Rig;
 
 #[rigline::extension(name = "rig", version = "1.2")]

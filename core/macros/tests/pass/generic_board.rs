@@ -2,6 +2,7 @@
 #![no_implicit_prelude]
 #![allow(dead_code, non_camel_case_types)]
 #![deny(warnings)]
+#![allow(deprecated)]
 
 use ::rigline::{Context, Failure, Outcome, Outputs, Params};
 

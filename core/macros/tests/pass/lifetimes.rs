@@ -1,5 +1,6 @@
 //! Lifetimes of the type, of arguments and of methods, named and not; attributes in both spellings.
 #![deny(warnings, elided_lifetimes_in_paths)]
+#![allow(deprecated)]
 
 use rigline::json::RawJson;
 use rigline::{Call, CallContext, Config, Context, Failure, Outcome, Outputs, Params};

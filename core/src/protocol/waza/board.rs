@@ -10,9 +10,10 @@ use super::{
     Summary, Task, TaskSummary, Validation, Verdict,
 };
 use crate::Extension;
-use crate::context::{Context, Level};
+use crate::context::Context;
 use crate::json::RawJson;
 use crate::json::view::Text;
+use crate::level::Level;
 
 /// How many runs are remembered. A new one takes the place of the oldest that has ended.
 pub const RUNS: usize = 4;

@@ -1,4 +1,5 @@
 //! What `#[rigline::extension]` and the derives write.
+#![allow(deprecated, reason = "the lint of what has no description")]
 
 use core::hint::black_box;
 

@@ -1,0 +1,12 @@
+use rigline::Outputs;
+
+#[derive(Outputs)]
+struct Measured {
+    /// The voltage.
+    volts: u8,
+    /// The same.
+    #[output(rename = "volts")]
+    again: u8,
+}
+
+fn main() {}

@@ -1,0 +1,188 @@
+//! What a handler gets and returns: the call with its arguments and its context, a configuration, the outcome.
+
+use serde::Deserialize;
+
+#[cfg(feature = "serde-json-core")]
+use crate::failure::FailureKind;
+use crate::failure::{Failure, Root};
+use crate::json::de::{self, DecodeError};
+use crate::json::view::{Json, Members, Text};
+use crate::manifest::Operation;
+
+/// A call of an operation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Call<'a> {
+    /// Where in the manifest the operation stands.
+    pub index: usize,
+    pub(crate) operation: &'static Operation,
+    pub(crate) args: Value<'a>,
+    /// What the host says about the call's surroundings.
+    pub context: CallContext<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// The operation's name, as the manifest has it.
+    pub fn operation(&self) -> &'static str {
+        self.operation.name
+    }
+
+    /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
+    /// in `T` costs no copy; a second call finds nothing any more and fails.
+    pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
+        self.args.take(|error| Failure { root: Root::Args, ..Failure::bad_arguments(error) })
+    }
+
+    /// The arguments as `T` by the crate serde-json-core instead of this one's decoder; see
+    /// [`json::serde_json_core`](crate::json::serde_json_core) for what it can do, and for `scratch`.
+    #[cfg(feature = "serde-json-core")]
+    pub fn args_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
+        self.args.take_by_serde_json_core(scratch)
+    }
+
+    /// The arguments as a view, before [`args`](Self::args) has taken them; absent and null arguments are an empty object.
+    pub fn args_json(&self) -> Json<'_> {
+        self.args.json()
+    }
+
+    /// Whether the caller may have written numbers as strings, as namel3ss writes the decimals of a flow.
+    /// [`args`](Self::args) accepts them where the type wants a number; [`args_json`](Self::args_json) shows them as they came.
+    pub fn has_numeric_strings(&self) -> bool {
+        self.args.numeric_strings
+    }
+}
+
+/// A session's configuration: gevals `config`.
+#[derive(Debug)]
+pub struct Config<'a>(pub(crate) Value<'a>);
+
+impl<'a> Config<'a> {
+    /// The configuration as `T`. Strings are decoded in place.
+    pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
+        self.0.take(|error| Failure { root: Root::Config, ..Failure::bad_arguments(error) })
+    }
+
+    /// The configuration as `T` by the crate serde-json-core; see
+    /// [`json::serde_json_core`](crate::json::serde_json_core).
+    #[cfg(feature = "serde-json-core")]
+    pub fn get_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
+        self.0.take_by_serde_json_core(scratch)
+    }
+
+    /// The configuration as a view, before [`get`](Self::get) has taken it.
+    pub fn json(&self) -> Json<'_> {
+        self.0.json()
+    }
+}
+
+/// A JSON object that was checked and waits to be decoded, once.
+#[derive(Debug)]
+pub(crate) struct Value<'a> {
+    pub(crate) text: &'a mut [u8],
+    /// Whether a string whose text is a number is accepted where a number is expected.
+    pub(crate) numeric_strings: bool,
+}
+
+impl<'a> Value<'a> {
+    fn take<T: Deserialize<'a>>(&mut self, otherwise: fn(DecodeError) -> Failure) -> Result<T, Failure> {
+        de::from_checked_or(core::mem::take(&mut self.text), self.numeric_strings, otherwise)
+    }
+
+    #[cfg(feature = "serde-json-core")]
+    fn take_by_serde_json_core<T: Deserialize<'a>>(&mut self, scratch: &mut [u8]) -> Result<T, Failure> {
+        use crate::json::serde_json_core::{from_checked, text};
+        from_checked(core::mem::take(&mut self.text), scratch)
+            .map_err(|error| Failure::new(FailureKind::BadArguments, text(&error)))
+    }
+
+    fn json(&self) -> Json<'_> {
+        match &*self.text {
+            [] => Json::of_checked(b"{}"),
+            text => Json::of_checked(text),
+        }
+    }
+}
+
+/// What the host says about a call's surroundings: gevals "Context Object". Every member is optional, since real hosts
+/// leave them out.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct CallContext<'a> {
+    /// The task's directory, for relative paths.
+    pub workdir: Option<Text<'a>>,
+    /// The part of the task the call belongs to.
+    pub phase: Phase,
+    /// The limit on the call's time, in nanoseconds: never zero. The shell keeps it; a handler need not.
+    pub timeout_nanos: Option<u64>,
+    pub(crate) env: Option<Json<'a>>,
+    /// What the agent under test was asked and answered; in the verify phase only.
+    pub agent: Option<Agent<'a>>,
+    /// The caller's session: Amplifier `session_id`.
+    pub session_id: Option<Text<'a>>,
+    /// What a namel3ss host says besides.
+    #[cfg(feature = "namel3ss")]
+    pub namel3ss: crate::protocol::namel3ss::Surroundings<'a>,
+}
+
+impl<'a> CallContext<'a> {
+    /// The task's environment variables.
+    pub fn env(&self) -> Env<'a> {
+        Env(self.env.unwrap_or(Json::NULL).members())
+    }
+}
+
+/// Environment variables, names and values.
+#[derive(Debug, Clone)]
+pub struct Env<'a>(Members<'a>);
+
+impl<'a> Iterator for Env<'a> {
+    type Item = (Text<'a>, Text<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.find_map(|(name, value)| Some((name, value.text()?)))
+    }
+}
+
+/// The part of a task a call belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Phase {
+    /// Not said, or a word we do not know. The real gevals host never says it.
+    #[default]
+    Unknown,
+    /// Before the agent works.
+    Setup,
+    /// After it.
+    Verify,
+    /// At the end, whatever happened.
+    Cleanup,
+}
+
+/// What the agent under test was asked and answered: gevals "Agent Context Object".
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Agent<'a> {
+    /// The prompt given to it.
+    pub prompt: Option<Text<'a>>,
+    /// Its response.
+    pub output: Option<Text<'a>>,
+}
+
+/// How a call ended well. Outputs and message are in the reply already, by way of [`Context`](crate::Context).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub struct Outcome {
+    pub(crate) message: Option<&'static str>,
+}
+
+impl Outcome {
+    /// Success, with nothing to add to the outputs.
+    pub const DONE: Self = Self { message: None };
+
+    /// Success, summed up in a fixed sentence. [`Context::done`](crate::Context::done) takes any.
+    pub const fn message(message: &'static str) -> Self {
+        Self { message: Some(message) }
+    }
+}

@@ -1,0 +1,224 @@
+//! How a call failed.
+
+use core::fmt;
+
+use crate::json::de::DecodeError;
+use crate::json::write::{Message, Writer};
+
+/// How a call failed. [`protocol`](crate::protocol) has the table of how each protocol encodes it.
+///
+/// Every [`core::error::Error`] converts into one of the kind [`Failed`](FailureKind::Failed), by `?` too; its text is kept. That is
+/// why this type does not implement `Error` itself: the two conversions would overlap. Without an allocator the first
+/// [`MAX_ERROR_TEXT`] bytes are kept, and a longer text ends in `...`. [`Context::failure`](crate::Context::failure) takes any text, of any length and
+/// kind.
+///
+/// ```
+/// # use rigline::Failure;
+/// fn count(text: &str) -> Result<u8, Failure> {
+///     Ok(text.parse()?)
+/// }
+/// assert_eq!(count("300").unwrap_err().to_string(), "number too large to fit in target type");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Failure {
+    pub(crate) kind: FailureKind,
+    pub(crate) detail: Detail,
+    /// What the path of a decoding error starts with.
+    pub(crate) root: Root,
+    pub(crate) code: Option<&'static str>,
+}
+
+/// The value that a decoding error's path starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    None,
+    Args,
+    Config,
+}
+
+impl Root {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Args => "args",
+            Self::Config => "config",
+        }
+    }
+}
+
+/// What kind of failure it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The operation ran and its own logic failed: gevals `success:false`.
+    Failed,
+    /// No operation of that name: gevals -32601.
+    UnknownOperation,
+    /// An argument is missing, of the wrong type or out of bounds: gevals -32602.
+    BadArguments,
+    /// It could not be carried out: a device is gone, access was refused. gevals -32000.
+    Unreachable,
+    /// It did not end in time: gevals -32001.
+    Timeout,
+    /// Something that it requires is not there: gevals -32002.
+    RequirementNotMet,
+    /// It is not allowed: gevals -32000.
+    Forbidden,
+    /// Something does not fit its buffer: gevals -32603.
+    TooLarge,
+    /// A fault in the extension itself: gevals -32603.
+    Internal,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Detail {
+    Static(&'static str),
+    /// The text of another error.
+    Error(ErrorText),
+    /// The text waits in the reply region, put there by [`Context::failure`](crate::Context::failure).
+    Written,
+    Decode(DecodeError),
+    /// Bytes that were needed and bytes that there were.
+    Size(usize, usize),
+}
+
+impl Failure {
+    /// No operation of that name: for the arm of a handler's match that is never reached.
+    pub const UNKNOWN_OPERATION: Self = Self::new(FailureKind::UnknownOperation, "Unknown operation");
+
+    /// A failure explained by a fixed sentence. [`Context::failure`](crate::Context::failure) takes any text.
+    pub const fn new(kind: FailureKind, text: &'static str) -> Self {
+        Self { kind, detail: Detail::Static(text), root: Root::None, code: None }
+    }
+
+    /// Arguments that could not be decoded.
+    pub fn bad_arguments(error: DecodeError) -> Self {
+        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), root: Root::None, code: None }
+    }
+
+    pub(crate) const fn too_large(needed: usize, capacity: usize) -> Self {
+        Self { kind: FailureKind::TooLarge, detail: Detail::Size(needed, capacity), root: Root::None, code: None }
+    }
+
+    pub(crate) const TIMEOUT: Self = Self::new(FailureKind::Timeout, "the operation did not end before its timeout");
+    pub(crate) const CANCELLED: Self = Self::new(FailureKind::Unreachable, "the call was cancelled");
+
+    /// With a code of the extension's own, for the protocols that have words as codes: Amplifier `error.code`, namel3ss
+    /// `error.type`. gevals has none.
+    pub const fn with_code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// Whether its text was logged when it was made: there is no reply in a run.
+    #[cfg(feature = "waza")]
+    pub(crate) fn is_logged(&self) -> bool {
+        self.detail == Detail::Written
+    }
+
+    /// What kind of failure it was.
+    pub const fn kind(&self) -> FailureKind {
+        self.kind
+    }
+}
+
+impl<E: core::error::Error + 'static> From<E> for Failure {
+    #[cold]
+    fn from(error: E) -> Self {
+        // Errors of this crate's decoder are bad arguments. `dyn Error` has `Debug` among its functions, which is large.
+        match (&error as &dyn core::any::Any).downcast_ref::<DecodeError>() {
+            Some(error) => Self::bad_arguments(*error),
+            None => Self {
+                kind: FailureKind::Failed,
+                detail: Detail::Error(ErrorText::of(&error)),
+                root: Root::None,
+                code: None,
+            },
+        }
+    }
+}
+
+/// How many bytes of another error's text a [`Failure`] keeps where there is no allocator.
+pub const MAX_ERROR_TEXT: usize = 48;
+
+#[cfg(not(feature = "alloc"))]
+const _: () = assert!(size_of::<ErrorText>() <= size_of::<DecodeError>(), "a failure is not larger for it");
+
+/// The text of another error, as it displays itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ErrorText {
+    #[cfg(feature = "alloc")]
+    text: alloc::string::String,
+    #[cfg(not(feature = "alloc"))]
+    text: heapless::String<MAX_ERROR_TEXT, u8>,
+}
+
+impl ErrorText {
+    #[cfg(feature = "alloc")]
+    fn of(error: &dyn fmt::Display) -> Self {
+        Self { text: alloc::format!("{error}") }
+    }
+
+    #[cfg(not(feature = "alloc"))]
+    fn of(error: &dyn fmt::Display) -> Self {
+        /// Takes what fits, and notes whether all did.
+        struct Cut(heapless::String<MAX_ERROR_TEXT, u8>, bool);
+        impl fmt::Write for Cut {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                for char in text.chars() {
+                    self.1 = self.1 || self.0.push(char).is_err();
+                    if self.1 {
+                        return Err(fmt::Error);
+                    }
+                }
+                Ok(())
+            }
+        }
+        let mut cut = Cut(heapless::String::new(), false);
+        let _ = fmt::write(&mut cut, format_args!("{error}"));
+        let Cut(mut text, is_cut) = cut;
+        if is_cut {
+            while text.len() > MAX_ERROR_TEXT - 3 {
+                text.pop();
+            }
+            let _ = text.push_str("...");
+        }
+        Self { text }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.detail {
+            Detail::Static(text) => f.write_str(text),
+            Detail::Error(text) => f.write_str(text.as_str()),
+            Detail::Written => f.write_str("see the reply"),
+            Detail::Decode(error) => write!(f, "{}", error.display_in(self.root.name())),
+            Detail::Size(needed, capacity) => write!(f, "{needed} bytes do not fit the {capacity} there are"),
+        }
+    }
+}
+
+/// The sentence of its `Display`, without formatting code.
+impl Message for Failure {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        match &self.detail {
+            Detail::Static(text) => out.text_part(text),
+            Detail::Error(text) => out.text_part(text.as_str()),
+            Detail::Written => out.raw(b"see the reply"),
+            Detail::Decode(error) => error.pieces(self.root.name(), &mut |piece| out.text_part(piece)),
+            Detail::Size(needed, capacity) => {
+                out.usize(*needed);
+                out.raw(b" bytes do not fit the ");
+                out.usize(*capacity);
+                out.raw(b" there are");
+            }
+        }
+    }
+}
