@@ -41,9 +41,18 @@ impl Extension for Button {
 
 /// Runs `host` against a device that serves a button; `host` is polled until it is done.
 fn against_a_device<T>(presses: Rc<Cell<u32>>, host: impl FnOnce(Wire, Wire, &mut dyn FnMut()) -> T) -> T {
+    against_a_device_that_keeps(1024, presses, host)
+}
+
+/// The same, with so many bytes for the reply that can be sent again.
+fn against_a_device_that_keeps<T>(
+    bytes: usize,
+    presses: Rc<Cell<u32>>,
+    host: impl FnOnce(Wire, Wire, &mut dyn FnMut()) -> T,
+) -> T {
     let (to_device, to_host) = (Wire::default(), Wire::default());
     let shared = Shared::new();
-    let (mut frames, mut kept) = ([0; 4096], [0; 1024]);
+    let (mut frames, mut kept) = ([0; 4096], vec![0; bytes]);
     let (mut reader, mut writer) = split(&shared, to_device.clone(), to_host.clone(), &mut frames, &mut kept);
     let mut device = pin!(async {
         let (mut request, mut reply, mut log) = ([0; 4096], [0; 1024], [0; 1200]);
@@ -133,6 +142,31 @@ fn a_repeated_request_gets_the_same_reply_and_runs_once() {
         assert_eq!((&got[2].2, &got[3].2, &got[5].2), (&reply(5, 1), &reply(5, 1), &reply(6, 2)));
     });
     assert_eq!(presses.get(), 2);
+}
+
+/// Whether the press happened cannot be said again: that is "unknown", not an empty reply.
+#[test]
+fn g_16_a_reply_that_could_not_be_kept_is_unknown() {
+    for kept in [0, 16] {
+        let presses = Rc::new(Cell::new(0));
+        against_a_device_that_keeps(kept, presses.clone(), |to_device, to_host, turn| {
+            let mut say = |bytes: Vec<u8>| {
+                to_device.0.borrow_mut().extend(bytes);
+                turn();
+                let got = frames(to_host.0.borrow_mut().drain(..));
+                got.into_iter().filter(|(kind, ..)| *kind != Kind::Log).collect::<Vec<_>>()
+            };
+            say(frame(Kind::Hello, 7, b""));
+            let press = frame(Kind::Request, 1, execute("press", 5).as_bytes());
+            let reply = r#"{"jsonrpc":"2.0","id":5,"result":{"success":true,"message":"press 1"}}"#;
+            assert_eq!(say(press.clone()), [(Kind::Reply, 1, reply.to_owned())]);
+            let unknown = [(Kind::Unknown, 1, String::new())];
+            assert_eq!(say(press.clone()), unknown);
+            assert_eq!(say(press), unknown);
+            assert_eq!(say(frame(Kind::Request, 2, execute("press", 6).as_bytes())).len(), 1, "the session goes on");
+        });
+        assert_eq!(presses.get(), 2);
+    }
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Setup {
                 assert!(size < LEAST_REPLY);
                 return None;
             }
-            Err(fault) => panic!("the request region is not empty: {fault}"),
+            Err(error) => panic!("{error}"),
             Ok(engine) => serve(&mut engine.with_line_ends(ends), &mut log[..self.log]),
         };
         assert_eq!(reply[self.reply..], [0xA5; 16]);
@@ -237,6 +237,13 @@ fn replies(bytes: &[u8]) -> Vec<&str> {
             }
             _ => assert!(is_reply(json), "{line}"),
         }
+        let outputs = json.get("result").and_then(|result| result.get("outputs"));
+        let mut names: Vec<_> =
+            outputs.iter().flat_map(|outputs| outputs.members()).map(|(name, _)| name.to_cow().into_owned()).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "an output name twice: {line}");
         replies.push(line);
     }
     replies.sort_unstable();
