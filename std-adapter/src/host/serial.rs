@@ -78,12 +78,18 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<Wire, HostError> 
         settings.set_baud_rate(serial.baud)?;
         Ok(settings)
     };
-    let (claim, port) = claim::unprivileged(|| {
+    let open = || {
         let claim = claim::Claim::new(path)?;
         let port = SerialPort::open(path, raw)?;
         Ok((claim, port))
-    })
-    .map_err(failed)?;
+    };
+    let opened = claim::unprivileged(open).or_else(|error: io::Error| match error.kind() {
+        // A pty stays exclusive when the process that made it so was killed, for as long as its other side is open. Root may
+        // open it when no process has it open any more.
+        io::ErrorKind::ResourceBusy if roots.rivals(path).is_empty() => open(),
+        _ => Err(error),
+    });
+    let (claim, port) = opened.map_err(failed)?;
     let claim = claim.exclude();
     // A pty has no modem lines, and some adapters refuse them: that is no reason not to talk.
     let _ = port.set_dtr(serial.dtr.unwrap_or(true));
