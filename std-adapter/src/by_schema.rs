@@ -19,6 +19,8 @@
 //! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back: [`Checked::unchecked`] says why, and the
 //! extension is the judge.
 
+use std::collections::BTreeMap;
+
 use rigline::json::{Json, Kind};
 use serde_json::Value;
 
@@ -136,6 +138,54 @@ pub fn settle(draft: &Draft, schema: &Value) -> Settled {
 /// Checks a JSON text against a schema.
 pub fn check(json: &str, schema: &Value) -> Checked {
     Validator::of(schema).check(json)
+}
+
+/// Has strings that are numbers become numbers where the schema wants those and takes no string, digit by digit: the namel3ss engine
+/// writes the decimals of a flow as strings. A text that is not JSON stays as it is.
+pub fn read_numeric_strings(json: &str, schema: &Value) -> String {
+    match Json::parse(json.as_bytes()) {
+        Ok(value) => settle(&with_numeric_strings(value), schema).json,
+        Err(_) => json.to_owned(),
+    }
+}
+
+fn with_numeric_strings(value: Json<'_>) -> Draft {
+    match value.kind() {
+        Kind::Object => {
+            Draft::Map(value.members().map(|(name, member)| (name.to_string(), with_numeric_strings(member))).collect())
+        }
+        Kind::Array => Draft::List(value.elements().map(with_numeric_strings).collect()),
+        _ => {
+            let number = value.text().map(|text| text.to_string()).filter(|text| is_number(text)).and_then(|text| read(&text));
+            Draft::Scalar(std::iter::once(value.as_str().to_owned()).chain(number).collect())
+        }
+    }
+}
+
+/// The schemas of an extension's operations, by name: what a call is checked against before it is sent.
+pub(crate) struct Schemas(BTreeMap<String, (Value, Validator)>);
+
+impl Schemas {
+    pub(crate) fn new<'s>(operations: impl Iterator<Item = (&'s str, &'s Value)>) -> Self {
+        let read = |(name, schema): (&str, &Value)| (name.to_owned(), (schema.clone(), Validator::of(schema)));
+        Self(operations.map(read).collect())
+    }
+
+    /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].
+    pub(crate) fn with_numbers(&self, operation: &str, args: &str) -> String {
+        self.0.get(operation).map_or_else(|| args.to_owned(), |(schema, _)| read_numeric_strings(args, schema))
+    }
+
+    /// Why the arguments break their schema, in one line. There is none if they fit, or cannot be checked here.
+    pub(crate) fn refusal(&self, operation: &str, args: &str) -> Option<String> {
+        let checked = self.0.get(operation)?.1.check(args);
+        let faults = checked.misfits.iter().map(|Misfit { path, text }| match path.as_str() {
+            "" => text.clone(),
+            path => format!("{path}: {text}"),
+        });
+        let text = faults.collect::<Vec<_>>().join("; ");
+        (!text.is_empty()).then(|| format!("{operation}: {text}"))
+    }
 }
 
 /// How many scalars are tried in another reading when the whole does not fit.
@@ -392,7 +442,7 @@ fn is_same(a: Json<'_>, b: Json<'_>) -> bool {
         }
         (Kind::Object, Kind::Object) => {
             // The last of several members with one name counts, as most readers have it.
-            let members = |json: Json<'_>| -> std::collections::BTreeMap<String, String> {
+            let members = |json: Json<'_>| -> BTreeMap<String, String> {
                 json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect()
             };
             let (a, b) = (members(a), members(b));
