@@ -156,7 +156,8 @@ fn with_numeric_strings(value: Json<'_>) -> Draft {
         }
         Kind::Array => Draft::List(value.elements().map(with_numeric_strings).collect()),
         _ => {
-            let number = value.text().map(|text| text.to_string()).filter(|text| is_number(text)).and_then(|text| read(&text));
+            let number =
+                value.text().map(|text| text.to_string()).filter(|text| is_number(text)).and_then(|text| read(&text));
             Draft::Scalar(std::iter::once(value.as_str().to_owned()).chain(number).collect())
         }
     }

@@ -401,7 +401,8 @@ impl Proxy {
         #[cfg(any(feature = "amplifier", feature = "eval"))]
         {
             let operations = manifest.operations.iter();
-            shared.schemas = Some(Schemas::new(operations.map(|operation| (operation.name.as_str(), &operation.params))));
+            shared.schemas =
+                Some(Schemas::new(operations.map(|operation| (operation.name.as_str(), &operation.params))));
         }
         drop(shared);
         *turn = Some(host);
