@@ -1158,3 +1158,74 @@ fn the_rig_passes_its_checks() {
         }
     }
 }
+
+/// A program that the real gevals host starts without arguments, and today's text with `--config JSON`: a rig, a program with arguments, and
+/// a board behind a bridge.
+#[test]
+fn o_02_a_gevals_host_starts_a_shim_without_arguments() {
+    let Ok(python) = which::which("python3") else {
+        let _ = writeln!(std::io::stderr(), "skipped: there is no python3");
+        return;
+    };
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/peers/gevals_host.py");
+    let folder = tempfile::tempdir().unwrap();
+    let served = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
+    let program = format!("exec:{RIGLINE} rig --seed 7");
+    for (name, target) in [("rig", "sim"), ("program", program.as_str()), ("board", served.url.as_str())] {
+        // NR-36: its folders are made. A path with a space is one path.
+        let shim = folder.path().join("a b").join(name).display().to_string();
+        let (code, _, errors) = rigline(&["gevals-shim", target, "-o", &shim], "");
+        assert_eq!(code, 0, "{target}: {errors}");
+        let output = Command::new(&python)
+            .arg(&host)
+            .args(["power", r#"{"rail":"3V3","on":true}"#, "measure", r#"{"channel":"3V3"}"#, "--", &shim])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{target}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(told[0]["manifest"]["result"]["name"], "rig", "{target}");
+        assert_eq!(told.last().unwrap()["exit"], 0, "{target}");
+        // One shot, with a configuration: what is wrong in it is refused, and what is right in it counts.
+        let request =
+            r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"identify","args":{},"context":{}}}"#;
+        for (config, is_right) in [(r#"{"settle_ms":1}"#, true), (r#"{"settle_ms":60000}"#, false), ("[1]", false)] {
+            let mut child = Command::new(&shim)
+                .args(["--config", config])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let _ = child.stdin.take().unwrap().write_all(request.as_bytes());
+            let output = child.wait_with_output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(text.contains("\"success\":true"), is_right, "{target} {config}: {text}");
+        }
+    }
+}
+
+/// NR-36 and NR-55: folders are made, and a link is replaced and not followed, by both shims.
+#[test]
+fn nr_36_nr_55_shims_make_folders_and_replace_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared-interpreter");
+    fs::write(&shared, "shared").unwrap();
+    for command in ["namel3ss-shim", "gevals-shim"] {
+        let bin = folder.path().join(command).join(".venv/bin");
+        let shim = bin.join("python");
+        let run = || rigline(&[command, "sim", "-o", &shim.display().to_string()], "");
+        assert_eq!(run().0, 0, "{command}");
+        fs::remove_file(&shim).unwrap();
+        std::os::unix::fs::symlink(&shared, &shim).unwrap();
+        let (code, _, errors) = run();
+        assert_eq!(code, 0, "{command}: {errors}");
+        assert_eq!(fs::read_to_string(&shared).unwrap(), "shared", "{command}");
+        let about = fs::symlink_metadata(&shim).unwrap();
+        assert!(about.is_file() && about.permissions().mode() & 0o111 != 0, "{command}");
+        assert!(fs::read_to_string(&shim).unwrap().starts_with("#!"), "{command}");
+        // Nothing else is left there.
+        assert_eq!(fs::read_dir(&bin).unwrap().count(), 1, "{command}");
+    }
+}

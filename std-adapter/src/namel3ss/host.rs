@@ -509,9 +509,10 @@ impl Run<'_> {
             });
             let answer = http_client::post_following(&address, token, request.to_string().into_bytes(), bounds).await;
             let answer = answer.map_err(|source| match source {
-                HttpError::Connect { .. } | HttpError::Timeout { .. } | HttpError::Address { .. } | HttpError::Https { .. } => {
-                    fault(source)
-                }
+                HttpError::Connect { .. }
+                | HttpError::Timeout { .. }
+                | HttpError::Address { .. }
+                | HttpError::Https { .. } => fault(source),
                 source => RunError::Handshake { reason: source.to_string() },
             })?;
             if let Some(error) = self.judge_handshake(&answer, trace)? {
