@@ -644,4 +644,34 @@ mod tests {
             check(r#"{"n":"x","m":[1,"y"]}"#, &json!({"properties": {"n": integer, "m": {"items": integer}}}));
         assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n", "m.1"]);
     }
+
+    #[test]
+    fn o_05_numeric_strings_become_numbers_where_those_are_wanted() {
+        let schema = json!({ "properties": {
+            "max": { "type": "number" }, "count": { "type": "integer" }, "name": { "type": "string" }, "any": {},
+            "maybe": { "type": ["number", "null"] }, "either": { "type": ["number", "string"] },
+            "list": { "items": { "type": "number" } }, "inner": { "properties": { "x": { "$ref": "#/$defs/n" } } },
+        }, "$defs": { "n": { "type": "number" } } });
+        for (args, wanted) in [
+            (r#"{"max": "3.465"}"#, r#"{"max":3.465}"#),
+            (r#"{"max": "12345678901234567890.10"}"#, r#"{"max":12345678901234567890.10}"#),
+            (r#"{"max": "1E+3"}"#, r#"{"max":1E+3}"#),
+            (r#"{"max": "high"}"#, r#"{"max":"high"}"#),
+            (r#"{"max": "NaN"}"#, r#"{"max":"NaN"}"#),
+            (r#"{"max": " 1"}"#, r#"{"max":" 1"}"#),
+            (r#"{"max": 2.50}"#, r#"{"max":2.50}"#),
+            (r#"{"max": "true"}"#, r#"{"max":"true"}"#),
+            (r#"{"count": "7"}"#, r#"{"count":7}"#),
+            (r#"{"count": "7.5"}"#, r#"{"count":"7.5"}"#),
+            (r#"{"name": "3.465"}"#, r#"{"name":"3.465"}"#),
+            (r#"{"any": "3.465"}"#, r#"{"any":"3.465"}"#),
+            (r#"{"maybe": "1.5"}"#, r#"{"maybe":1.5}"#),
+            (r#"{"either": "1.5"}"#, r#"{"either":"1.5"}"#),
+            (r#"{"list": ["1.5", 2]}"#, r#"{"list":[1.5,2]}"#),
+            (r#"{"inner": {"x": "1.5"}}"#, r#"{"inner":{"x":1.5}}"#),
+            (r#"{"more\u0022": "1.5"}"#, r#"{"more\"":"1.5"}"#),
+        ] {
+            assert_eq!(read_numeric_strings(args, &schema), wanted, "{args}");
+        }
+    }
 }

@@ -457,6 +457,7 @@ fn o_03_o_05_a_relay_goes_by_the_schema_of_the_other_end() {
     };
     let bridge = |protocol: &str, input: &str| rigline(&["bridge", &kit, "--protocol", protocol], input).1;
     let server = Server::start(&["serve", &kit, "--http", "127.0.0.1:0", "--protocol", "namel3ss"]);
+    let tcp = Server::start(&["serve", &kit, "--tcp", "127.0.0.1:0"]);
     let post = |args: &str| rigline(&["call", &server.url, "look", "--args", args, "--protocol", "namel3ss"], "");
     // O 5: digits are kept, and what is to be a text stays one.
     let flow = r#"{"max": "3.4650", "name": "1.5", "list": ["1", 2]}"#;
@@ -478,6 +479,11 @@ fn o_03_o_05_a_relay_goes_by_the_schema_of_the_other_end() {
         let out = bridge("gevals", &line);
         assert!(out.contains("\"code\":-32602") && out.contains("look: "), "{args}: {out}");
         assert_eq!(post(args).0, 1, "{args}");
+        let mut stream = std::net::TcpStream::connect(tcp.url.trim_start_matches("tcp:")).unwrap();
+        writeln!(stream, "{line}").unwrap();
+        let mut reply = String::new();
+        BufReader::new(&stream).read_line(&mut reply).unwrap();
+        assert!(reply.contains("\"code\":-32602") && reply.contains("look: "), "{args}: {reply}");
         assert_eq!(sent(), Vec::<String>::new(), "{args}");
     }
     // A number as a string is for namel3ss alone.

@@ -156,7 +156,14 @@ async fn manifest_operations(bench: &mut Bench) -> Verdict {
             return bench.fail(format!("operations.{name}.description must be a string"));
         }
     }
-    Ok(operations.is_empty().then(|| "there are no operations".to_owned()))
+    let is_undescribed = |operation: &Value| operation["description"].as_str().is_none_or(str::is_empty);
+    let undescribed: Vec<&str> =
+        operations.iter().filter(|(_, operation)| is_undescribed(operation)).map(|(name, _)| name.as_str()).collect();
+    Ok(match () {
+        () if operations.is_empty() => Some("there are no operations".to_owned()),
+        () if undescribed.is_empty() => None,
+        () => Some(format!("without a description, by which an agent chooses: {}", undescribed.join(", "))),
+    })
 }
 
 async fn manifest_schemas(bench: &mut Bench) -> Verdict {
