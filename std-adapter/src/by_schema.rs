@@ -19,6 +19,8 @@
 //! A schema that cannot be evaluated here, such as one of an unknown dialect, keeps nothing back: [`Checked::unchecked`] says why, and the
 //! extension is the judge.
 
+use std::collections::BTreeMap;
+
 use rigline::json::{Json, Kind};
 use serde_json::Value;
 
@@ -142,6 +144,56 @@ pub fn settle(draft: &Draft, schema: &Value) -> Settled {
 /// Checks a JSON text against a schema.
 pub fn check(json: &str, schema: &Value) -> Checked {
     Validator::of(schema).check(json)
+}
+
+/// Has strings that are numbers become numbers where the schema wants those and takes no string, digit by digit: the namel3ss engine
+/// writes the decimals of a flow as strings. A text that is not JSON stays as it is.
+pub fn read_numeric_strings(json: &str, schema: &Value) -> String {
+    match Json::parse(json.as_bytes()) {
+        Ok(value) => settle(&with_numeric_strings(value), schema).json,
+        Err(_) => json.to_owned(),
+    }
+}
+
+fn with_numeric_strings(value: Json<'_>) -> Draft {
+    match value.kind() {
+        Kind::Object => {
+            Draft::Map(value.members().map(|(name, member)| (name.to_string(), with_numeric_strings(member))).collect())
+        }
+        Kind::Array => Draft::List(value.elements().map(with_numeric_strings).collect()),
+        _ => {
+            let number =
+                value.text().map(|text| text.to_string()).filter(|text| is_number(text)).and_then(|text| read(&text));
+            Draft::Scalar(std::iter::once(value.as_str().to_owned()).chain(number).collect())
+        }
+    }
+}
+
+/// The schemas of an extension's operations, by name: what a call is checked against before it is sent.
+pub(crate) struct Schemas(BTreeMap<String, (Value, Validator)>);
+
+impl Schemas {
+    pub(crate) fn new<'s>(operations: impl Iterator<Item = (&'s str, &'s Value)>) -> Self {
+        let read = |(name, schema): (&str, &Value)| (name.to_owned(), (schema.clone(), Validator::of(schema)));
+        Self(operations.map(read).collect())
+    }
+
+    /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].
+    #[cfg(feature = "amplifier")]
+    pub(crate) fn with_numbers(&self, operation: &str, args: &str) -> String {
+        self.0.get(operation).map_or_else(|| args.to_owned(), |(schema, _)| read_numeric_strings(args, schema))
+    }
+
+    /// Why the arguments break their schema, in one line. There is none if they fit, or cannot be checked here.
+    pub(crate) fn refusal(&self, operation: &str, args: &str) -> Option<String> {
+        let checked = self.0.get(operation)?.1.check(args);
+        let faults = checked.misfits.iter().map(|Misfit { path, text }| match path.as_str() {
+            "" => text.clone(),
+            path => format!("{path}: {text}"),
+        });
+        let text = faults.collect::<Vec<_>>().join("; ");
+        (!text.is_empty()).then(|| format!("{operation}: {text}"))
+    }
 }
 
 /// How many scalars are tried in another reading when the whole does not fit.
@@ -398,7 +450,7 @@ fn is_same(a: Json<'_>, b: Json<'_>) -> bool {
         }
         (Kind::Object, Kind::Object) => {
             // The last of several members with one name counts, as most readers have it.
-            let members = |json: Json<'_>| -> std::collections::BTreeMap<String, String> {
+            let members = |json: Json<'_>| -> BTreeMap<String, String> {
                 json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect()
             };
             let (a, b) = (members(a), members(b));
@@ -598,5 +650,35 @@ mod tests {
         let checked =
             check(r#"{"n":"x","m":[1,"y"]}"#, &json!({"properties": {"n": integer, "m": {"items": integer}}}));
         assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n", "m.1"]);
+    }
+
+    #[test]
+    fn o_05_numeric_strings_become_numbers_where_those_are_wanted() {
+        let schema = json!({ "properties": {
+            "max": { "type": "number" }, "count": { "type": "integer" }, "name": { "type": "string" }, "any": {},
+            "maybe": { "type": ["number", "null"] }, "either": { "type": ["number", "string"] },
+            "list": { "items": { "type": "number" } }, "inner": { "properties": { "x": { "$ref": "#/$defs/n" } } },
+        }, "$defs": { "n": { "type": "number" } } });
+        for (args, wanted) in [
+            (r#"{"max": "3.465"}"#, r#"{"max":3.465}"#),
+            (r#"{"max": "12345678901234567890.10"}"#, r#"{"max":12345678901234567890.10}"#),
+            (r#"{"max": "1E+3"}"#, r#"{"max":1E+3}"#),
+            (r#"{"max": "high"}"#, r#"{"max":"high"}"#),
+            (r#"{"max": "NaN"}"#, r#"{"max":"NaN"}"#),
+            (r#"{"max": " 1"}"#, r#"{"max":" 1"}"#),
+            (r#"{"max": 2.50}"#, r#"{"max":2.50}"#),
+            (r#"{"max": "true"}"#, r#"{"max":"true"}"#),
+            (r#"{"count": "7"}"#, r#"{"count":7}"#),
+            (r#"{"count": "7.5"}"#, r#"{"count":"7.5"}"#),
+            (r#"{"name": "3.465"}"#, r#"{"name":"3.465"}"#),
+            (r#"{"any": "3.465"}"#, r#"{"any":"3.465"}"#),
+            (r#"{"maybe": "1.5"}"#, r#"{"maybe":1.5}"#),
+            (r#"{"either": "1.5"}"#, r#"{"either":"1.5"}"#),
+            (r#"{"list": ["1.5", 2]}"#, r#"{"list":[1.5,2]}"#),
+            (r#"{"inner": {"x": "1.5"}}"#, r#"{"inner":{"x":1.5}}"#),
+            (r#"{"more\u0022": "1.5"}"#, r#"{"more\"":"1.5"}"#),
+        ] {
+            assert_eq!(read_numeric_strings(args, &schema), wanted, "{args}");
+        }
     }
 }

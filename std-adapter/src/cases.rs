@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use crate::check::{CaseResult, Outcome, Report};
+use crate::check::{CaseResult, NO_SESSION, Need, Outcome, Report};
 use crate::host::Direction;
 
 /// One case: a name, the section of the text that it comes from, and what is done.
@@ -20,6 +20,8 @@ pub struct Case<H> {
     pub name: &'static str,
     /// The section of the text.
     pub section: &'static str,
+    /// Who needs it.
+    pub need: Need,
     /// What is done.
     pub run: for<'a> fn(&'a mut Trial<'_, H>) -> Running<'a>,
 }
@@ -53,6 +55,22 @@ pub struct Trial<'t, H> {
     plan: &'t Plan,
     case: &'static str,
     exchanges: Vec<Exchange>,
+    /// Why the other end was not reached, as long as it has not been.
+    reach: Reach,
+}
+
+/// Whether the other end was ever there.
+#[derive(Debug, Clone, Default)]
+enum Reach {
+    #[default]
+    Untried,
+    Unreached(String),
+    Reached,
+}
+
+/// Whether an error means that nothing was there to answer.
+trait Unreached: fmt::Display {
+    fn is_unreached(&self) -> bool;
 }
 
 /// What was sent, and what came back.
@@ -104,11 +122,16 @@ pub async fn run<H>(
         std::fs::create_dir_all(folder)?;
     }
     let mut results = Vec::with_capacity(cases.len());
+    let mut reach = Reach::default();
     for case in cases {
         let started = Instant::now();
-        let mut trial = Trial { host: &mut *host, plan, case: case.name, exchanges: Vec::new() };
-        let verdict = (case.run)(&mut trial).await;
+        let mut trial = Trial { host: &mut *host, plan, case: case.name, exchanges: Vec::new(), reach };
+        let verdict = match &trial.reach {
+            Reach::Unreached(why) => Err(Stop::Skip(format!("{NO_SESSION}: {why}"))),
+            _ => (case.run)(&mut trial).await,
+        };
         let exchanges = trial.exchanges;
+        reach = trial.reach;
         let transcript = match &plan.transcripts {
             Some(folder) => {
                 let path = folder.join(format!("{}.jsonl", case.name));
@@ -125,6 +148,7 @@ pub async fn run<H>(
         let result = CaseResult {
             name: case.name,
             section: case.section,
+            need: case.need,
             outcome,
             text,
             exchange: exchanges.iter().flat_map(Exchange::lines).take(40).collect(),
@@ -134,7 +158,11 @@ pub async fn run<H>(
         told(&result);
         results.push(result);
     }
-    Ok(Report { target: target.into(), results, unopened: None })
+    let unreached = match reach {
+        Reach::Unreached(why) => Some(why),
+        _ => None,
+    };
+    Ok(Report { target: target.into(), results, unopened: None, unreached })
 }
 
 impl Exchange {
@@ -178,14 +206,19 @@ fn cut(text: &str, length: usize) -> String {
 }
 
 impl<H> Trial<'_, H> {
-    fn note<E: fmt::Display>(
+    fn note<E: Unreached>(
         &mut self,
         op: &str,
         sent: &str,
         start: (SystemTime, Instant),
         answer: Result<String, E>,
     ) -> Result<String, Stop> {
+        let is_unreached = answer.as_ref().is_err_and(E::is_unreached);
         let got = answer.map_err(|error| error.to_string());
+        self.reach = match (&self.reach, &got) {
+            (Reach::Untried, Err(why)) if is_unreached => Reach::Unreached(why.clone()),
+            _ => Reach::Reached,
+        };
         self.exchanges.push(Exchange {
             at: start.0,
             took: start.1.elapsed(),
@@ -225,8 +258,8 @@ fn is_success(json: &Value, operation: &str) -> Verdict {
 }
 
 macro_rules! cases {
-    ($($name:literal, $section:literal, $run:expr;)*) => {
-        &[$(Case { name: $name, section: $section, run: |trial| Box::pin($run(trial)) }),*]
+    ($($name:literal, $section:literal, $need:ident, $run:expr;)*) => {
+        &[$(Case { name: $name, section: $section, need: Need::$need, run: |trial| Box::pin($run(trial)) }),*]
     };
 }
 
@@ -237,33 +270,39 @@ pub mod amplifier {
 
     use serde_json::Value;
 
-    use super::{Case, Stop, Trial, Verdict, fail, is_success, json, start};
+    use super::{Case, Need, Stop, Trial, Unreached, Verdict, fail, is_success, json, start};
     use crate::amplifier::{CallError, HEALTH_TIMEOUT, Host, HttpError, Place, RESERVED_CODES};
 
     /// The cases, in the order in which they run.
     #[rustfmt::skip]
     pub const CASES: &[Case<Host>] = cases! {
-        "health", "§2 health", health;
-        "describe", "§2 describe", describe;
-        "describe.capabilities", "§2 describe", capabilities;
-        "describe.schemas", "§2 describe", schemas;
-        "invoke.success", "§2 invoke", success;
-        "invoke.session", "§2 invoke", session;
-        "invoke.unknown-members", "§2 invoke", unknown_members;
-        "invoke.args-null", "§2 invoke", null_args;
-        "unsupported-op", "§4 unsupported_op", unsupported;
-        "bad-request.no-op", "§4 bad_request", |trial| bad_request(trial, r#"{"args":{},"session_id":"s"}"#);
-        "bad-request.op-type", "§4 bad_request", |trial| bad_request(trial, r#"{"op":7,"args":{}}"#);
-        "bad-request.args-type", "§2 invoke", bad_args;
-        "malformed", "§2 Transports", malformed;
-        "malformed.recovery", "§2 Transports", recovery;
-        "errors.shape", "§4 Error Schema", shape;
-        "large", "§2 Transports: a message of 1 MB", large;
-        "health.busy", "§2 health", busy;
-        "timeout", "§4 timeout", timeout;
+        "health", "§2 health", Host, health;
+        "describe", "§2 describe", Host, describe;
+        "describe.capabilities", "§2 describe", Host, capabilities;
+        "describe.schemas", "§2 describe", Host, schemas;
+        "invoke.success", "§2 invoke", Host, success;
+        "invoke.session", "§2 invoke", Host, session;
+        "invoke.unknown-members", "§2 invoke", Host, unknown_members;
+        "invoke.args-null", "§2 invoke", Host, null_args;
+        "unsupported-op", "§4 unsupported_op", Host, unsupported;
+        "bad-request.no-op", "§4 bad_request", Host, |trial| bad_request(trial, r#"{"args":{},"session_id":"s"}"#);
+        "bad-request.op-type", "§4 bad_request", Host, |trial| bad_request(trial, r#"{"op":7,"args":{}}"#);
+        "bad-request.args-type", "§2 invoke", Host, bad_args;
+        "malformed", "§2 Transports", Host, malformed;
+        "malformed.recovery", "§2 Transports", Host, recovery;
+        "errors.shape", "§4 Error Schema", Host, shape;
+        "large", "§2 Transports: a message of 1 MB", Host, large;
+        "health.busy", "§2 health", Host, busy;
+        "timeout", "§4 timeout", Host, timeout;
     };
 
     type On<'a, 't> = &'a mut Trial<'t, Host>;
+
+    impl Unreached for CallError {
+        fn is_unreached(&self) -> bool {
+            matches!(self, Self::Connect(_) | Self::Http(HttpError::Connect { .. }))
+        }
+    }
 
     impl Trial<'_, Host> {
         async fn send(&mut self, path: &str, op: &str, text: &str, limit: Duration) -> Result<String, Stop> {
@@ -471,29 +510,35 @@ pub mod namel3ss {
     use rigline::manifest::Guarantee;
     use serde_json::Value;
 
-    use super::{Case, Stop, Trial, Verdict, fail, is_success, json, start};
+    use super::{Case, Need, Stop, Trial, Unreached, Verdict, fail, is_success, json, start};
     use crate::namel3ss::{Host, HttpError, RunError};
 
     /// The cases, in the order in which they run.
     #[rustfmt::skip]
     pub const CASES: &[Case<Host>] = cases! {
-        "success", "Local subprocess schema (stdout)", success;
-        "success.lines", "Local subprocess schema (stdin)", lines;
-        "success.escapes", "Local subprocess schema (stdin)", escapes;
-        "unknown-tool", "Local subprocess schema (stdout)", unknown;
-        "unknown-members", "Local subprocess schema (stdin)", unknown_members;
-        "protocol-version", "Protocol version", version;
-        "malformed.members", "Local subprocess schema (stdin)", members;
-        "malformed", "Local subprocess schema (stdout)", malformed;
-        "guarantee", "Local subprocess schema (stdin)", guarantee;
-        "large", "Local subprocess schema (stdin)", large;
-        "flow-null", "Service runner schema (HTTP)", flow;
-        "handshake", "Service capability handshake (HTTP)", handshake;
-        "handshake.guarantees", "Service capability handshake (HTTP)", guarantees;
-        "timeout", "Timeouts", timeout;
+        "success", "Local subprocess schema (stdout)", Host, success;
+        "success.lines", "Local subprocess schema (stdin)", Standard, lines;
+        "success.escapes", "Local subprocess schema (stdin)", Host, escapes;
+        "unknown-tool", "Local subprocess schema (stdout)", Host, unknown;
+        "unknown-members", "Local subprocess schema (stdin)", Standard, unknown_members;
+        "protocol-version", "Protocol version", Standard, version;
+        "malformed.members", "Local subprocess schema (stdin)", Standard, members;
+        "malformed", "Local subprocess schema (stdout)", Standard, malformed;
+        "guarantee", "Local subprocess schema (stdin)", Host, guarantee;
+        "large", "Local subprocess schema (stdin)", Standard, large;
+        "flow-null", "Service runner schema (HTTP)", Host, flow;
+        "handshake", "Service capability handshake (HTTP)", Host, handshake;
+        "handshake.guarantees", "Service capability handshake (HTTP)", Host, guarantees;
+        "timeout", "Timeouts", Host, timeout;
     };
 
     type On<'a, 't> = &'a mut Trial<'t, Host>;
+
+    impl Unreached for RunError {
+        fn is_unreached(&self) -> bool {
+            matches!(self, Self::Start { .. } | Self::Service { source: HttpError::Connect { .. }, .. })
+        }
+    }
 
     impl Trial<'_, Host> {
         async fn raw(&mut self, tool: &str, text: &str) -> Result<Value, Stop> {
@@ -503,7 +548,7 @@ pub mod namel3ss {
         }
 
         async fn ask(&mut self, tool: &str, payload: &str, more: &str) -> Result<Value, Stop> {
-            self.raw(tool, &request(self.case, tool, payload, more)).await
+            self.raw(tool, &request(self, tool, payload, more)).await
         }
 
         async fn handshake(&mut self) -> Result<Value, Stop> {
@@ -521,10 +566,12 @@ pub mod namel3ss {
     }
 
     /// A request as both runners send it, so that either side finds its members.
-    fn request(case: &str, tool: &str, payload: &str, more: &str) -> String {
-        let tool = Value::from(tool);
+    fn request(trial: &Trial<'_, Host>, tool: &str, payload: &str, more: &str) -> String {
+        let (case, tool) = (trial.case, Value::from(tool));
+        let entry = trial.host.project.fallback.as_ref().map(|binding| Value::from(binding.entry.as_str()));
+        let entry = entry.unwrap_or_default();
         format!(
-            r#"{{"protocol_version": 1, "tool": {tool}, "tool_name": {tool}, "kind": "python", "entry": "tools.check:run", "payload": {payload}, "timeout_ms": 10000, "trace_id": "rigline-check/{case}"{more}}}"#
+            r#"{{"protocol_version": 1, "tool": {tool}, "tool_name": {tool}, "kind": "python", "entry": {entry}, "payload": {payload}, "timeout_ms": 10000, "trace_id": "rigline-check/{case}"{more}}}"#
         )
     }
 
@@ -549,7 +596,7 @@ pub mod namel3ss {
     /// "Local subprocess schema": the example stands on several lines.
     async fn lines(trial: On<'_, '_>) -> Verdict {
         for sample in trial.samples()? {
-            let text = request(trial.case, &sample.operation, &sample.args, "");
+            let text = request(trial, &sample.operation, &sample.args, "");
             let text = text.replace(r#", "tool"#, ",\n  \"tool").replace(r#", "payload"#, ",\r\n\t\"payload") + "\n\n";
             is_success(&trial.raw(&sample.operation, &text).await?, &sample.operation)?;
         }
@@ -562,7 +609,7 @@ pub mod namel3ss {
             let escaped = |text: &str| -> String {
                 text.chars().map(|char| if char == '-' { "\\u002d".into() } else { char.to_string() }).collect()
             };
-            let text = request(trial.case, "TOOL", &sample.args, r#", "x": "\ud83d\ude00""#)
+            let text = request(trial, "TOOL", &sample.args, r#", "x": "\ud83d\ude00""#)
                 .replace("TOOL", &escaped(&sample.operation));
             is_success(&trial.raw(&sample.operation, &text).await?, &sample.operation)?;
         }
@@ -583,7 +630,7 @@ pub mod namel3ss {
 
     async fn version(trial: On<'_, '_>) -> Verdict {
         for sample in trial.samples()? {
-            let text = request(trial.case, &sample.operation, &sample.args, "").replacen('1', "99", 1);
+            let text = request(trial, &sample.operation, &sample.args, "").replacen('1', "99", 1);
             is_error(&trial.raw(&sample.operation, &text).await?)?;
         }
         Ok(())
@@ -663,7 +710,7 @@ pub mod namel3ss {
     /// A call is answered in its time; of a service, one that cannot be, with an error.
     async fn timeout(trial: On<'_, '_>) -> Verdict {
         if let (Some(slow), true) = (trial.plan.slow.clone(), trial.host.is_service()) {
-            let text = request(trial.case, &slow.operation, &slow.args, "");
+            let text = request(trial, &slow.operation, &slow.args, "");
             let text = text.replacen("\"timeout_ms\": 10000", "\"timeout_ms\": 200", 1);
             let start = Instant::now();
             is_error(&trial.raw(&slow.operation, &text).await?)?;

@@ -45,7 +45,7 @@
 
 #[cfg(feature = "amplifier")]
 pub mod amplifier;
-#[cfg(feature = "eval")]
+#[cfg(any(feature = "amplifier", feature = "eval"))]
 pub mod by_schema;
 #[cfg(all(feature = "check", any(feature = "amplifier", feature = "namel3ss")))]
 pub mod cases;
@@ -71,7 +71,7 @@ pub mod namel3ss;
 pub mod net;
 #[cfg(feature = "host")]
 mod not_http;
-#[cfg(feature = "eval")]
+#[cfg(any(feature = "amplifier", feature = "eval"))]
 pub mod number;
 mod panics;
 pub mod path;

@@ -5,6 +5,9 @@
 //! failures their codes and details. Else it is asked by gevals, whose outputs are strings. An HTTP target is asked by
 //! Amplifier's protocol.
 //!
+//! Arguments that break an operation's schema are refused here, and not sent. A decimal that namel3ss writes as a string is sent as a
+//! number where the schema wants one.
+//!
 //! What only one of two protocols knows is lost between them: namel3ss's `entry`, `trace_id` and `project` do not get
 //! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). Logs go to
 //! the [listener](Options::listener).
@@ -38,6 +41,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::amplifier::{self, CallError, Description, ModuleError, ModuleKind};
+use crate::by_schema::Schemas;
 use crate::host::{self, CallContext, Host, HostError, Options};
 use crate::target::Target;
 
@@ -53,6 +57,7 @@ const CODES: usize = 64;
 /// An extension that is somewhere else. See the [module](self).
 pub struct Relay {
     manifest: &'static Manifest,
+    schemas: Schemas,
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
@@ -138,8 +143,10 @@ impl Relay {
             });
             runtime.shutdown_background();
         })?;
-        let manifest = told.recv().map_err(io::Error::other)??;
-        Ok(Self { manifest: lasting(manifest), jobs: Some(jobs), thread: Some(thread), codes: Vec::new() })
+        let description = told.recv().map_err(io::Error::other)??;
+        let inputs = description.inputs.iter().map(|(name, schema)| (name.as_str(), schema));
+        let schemas = Schemas::new(inputs);
+        Ok(Self { manifest: lasting(description), schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new() })
     }
 
     async fn ask(&self, request: Request) -> Answer {
@@ -186,10 +193,18 @@ impl Extension for Relay {
     }
 
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let mut args = call.args_json().as_str().to_owned();
+        if call.has_numeric_strings() {
+            args = self.schemas.with_numbers(call.operation(), &args);
+        }
+        // Not every extension checks its arguments.
+        if let Some(refusal) = self.schemas.refusal(call.operation(), &args) {
+            return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()));
+        }
         let left = cx.deadline().map(|deadline| Duration::from_nanos(deadline.nanos_since(cx.now())));
         let request = Request {
             op: call.operation().to_owned(),
-            args: call.args_json().as_str().to_owned(),
+            args,
             session_id: call.context.session_id.map(|id| id.to_string()),
             // A little less, so that the other end's own word for it wins, and it need not be cut off.
             limit: left.map_or(Duration::ZERO, |left| {

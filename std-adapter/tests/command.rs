@@ -59,8 +59,8 @@ fn exit_codes() {
         (&["call", "serial:/no/such/port", "go"], 3, "cannot be opened"),
         (&["describe", "sim"], 0, ""),
         (&["describe", "exec:cat", "--start-timeout", "200ms"], 124, "(a request came back: the line echoes)"),
-        (&["check", "no-such-program"], 1, "there is no program `no-such-program` in PATH"),
-        (&["check", "tcp:127.0.0.1:1"], 1, "cannot be opened: Connection refused"),
+        (&["check", "no-such-program"], 3, "there is no program `no-such-program` in PATH"),
+        (&["check", "tcp:127.0.0.1:1"], 3, "cannot be opened: Connection refused"),
         (&["check", "exec:false", "--case", "handshake"], 1, ""),
         (&["describe", "exec:true"], 3, "exit status 0"),
         (&["describe", "exec:sleep 30", "--start-timeout", "200ms"], 124, "it has written nothing at all"),
@@ -346,7 +346,7 @@ fn without_a_command_it_looks_for_the_one_rig() {
     {
         let (_, errors, code) = look_by(command);
         assert!(errors.contains("plugged in") && errors.contains("rigline call sim"), "{command:?}: {errors}");
-        assert_eq!(code, Some(if command[0] == "check" { 1 } else { 3 }), "{command:?}");
+        assert_eq!(code, Some(3), "{command:?}");
     }
     let (out, ..) = look();
     assert!(out.contains("No rig is plugged in") && out.contains("rigline describe sim"), "{out}");

@@ -260,3 +260,217 @@ fn its_command_runs_a_program_with_the_rig() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("volts"), "{text}");
 }
+
+/// Runs `n3` in a project: whether it succeeded, and what it says.
+fn n3(python: &Path, folder: &Path, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(python.with_file_name("n3"));
+    let output = command.args(arguments).current_dir(folder).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
+}
+
+const FRACTIONS: &str = r#"spec is "1.0"
+
+tool "wait for":
+  implemented using python
+
+  input:
+    channel is text
+    min is number
+    max is number
+
+  output:
+    volts is NUMBER
+    waited_ms is NUMBER
+    message is text
+
+flow "demo":
+  let result is wait for:
+    channel is "3V3"
+    min is 0.0
+    max is 0.465
+  return result
+
+flow "too high":
+  let result is wait for:
+    channel is "3V3"
+    min is 3.135
+    max is 3.465
+  return result
+"#;
+
+/// The engine sends the decimals of a flow as strings. The rig takes them as numbers, and so does an extension that knows gevals alone,
+/// behind a bridge: its outputs are texts.
+#[test]
+fn o_05_a_flow_with_fractions() {
+    let Some(python) = python() else { return };
+    let mut server =
+        Command::new(RIGLINE).args(["serve", "sim", "--tcp", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let server = Server(server, line.trim().rsplit(' ').next().unwrap().to_owned());
+    for (target, number) in [("sim", "number"), (server.1.as_str(), "text")] {
+        let tools = "tools:\n  \"wait for\":\n    kind: \"python\"\n    entry: \"tools.rig:run\"\n";
+        let folder = project(&[
+            ("app.ai", &FRACTIONS.replace("NUMBER", number)),
+            (".namel3ss/tools.yaml", tools),
+            ("tools/__init__.py", ""),
+            ("tools/rig.py", "def run(payload):\n    raise RuntimeError('the rig is no Python')\n"),
+        ]);
+        // NR-36: the folders are made.
+        let shim = folder.path().join(".venv/bin/python");
+        let status = Command::new(RIGLINE).args(["namel3ss-shim", target, "-o"]).arg(&shim).status().unwrap();
+        assert!(status.success());
+        let (is_right, text) = n3(&python, folder.path(), &["app.ai", "flow", "demo"]);
+        assert!(is_right && text.contains("volts"), "{target}: {text}");
+        let (is_right, text) = n3(&python, folder.path(), &["app.ai", "flow", "too high"]);
+        assert!(!is_right && text.contains("not from 3.135 to 3.465 V"), "{target}: {text}");
+    }
+}
+
+const SIGNED_PACK: &str = r#"id: "acme.rig"
+name: "Rig tools"
+version: "1.0.0"
+description: "d"
+author: "a"
+license: "MIT"
+tools:
+  - "measure"
+runners:
+  default: "local"
+entrypoints:
+  "measure":
+    kind: "python"
+    entry: "tools.rig:run"
+signer_id: "k"
+"#;
+
+const PACK_APP: &str = r#"spec is "1.0"
+
+packs:
+  "acme.rig"
+
+tool "measure":
+  implemented using python
+
+  input:
+    channel is text
+
+  output:
+    message is text
+
+flow "demo":
+  let result is measure:
+    channel is "3V3"
+  return result
+"#;
+
+/// Step by step, our host and the engine agree on whether a pack's code runs.
+#[tokio::test]
+async fn o_06_the_engine_and_our_host_refuse_the_same_pack() {
+    let Some(python) = python() else { return };
+    let pack = ".namel3ss/packs/acme.rig";
+    let folder = project(&[
+        ("app.ai", PACK_APP),
+        (&format!("{pack}/pack.yaml"), SIGNED_PACK),
+        (&format!("{pack}/tools/__init__.py"), ""),
+        (&format!("{pack}/tools/rig.py"), "def run(payload):\n    return {\"message\": \"it ran\"}\n"),
+        ("key", "secret\n"),
+    ]);
+    let steps: [(&[&str], bool); 7] = [
+        (&[], false),
+        (&["packs", "keys", "add", "--id", "k", "--public-key", "key"], false),
+        (&["packs", "sign", pack, "--key-id", "k", "--private-key", "key"], false),
+        (&["packs", "verify", "acme.rig"], false),
+        (&["packs", "enable", "acme.rig"], true),
+        (&["packs", "disable", "acme.rig"], false),
+        (&["packs", "enable", "acme.rig"], true),
+    ];
+    for (step, runs) in steps {
+        if !step.is_empty() {
+            let (is_right, text) = n3(&python, folder.path(), step);
+            assert!(is_right, "{step:?}: {text}");
+        }
+        let (theirs, text) = n3(&python, folder.path(), &["app.ai", "flow", "demo"]);
+        let mut host = Host::new(Project::load(folder.path(), &[]).unwrap());
+        host.python = Some(python.clone());
+        let call = ToolCall { tool: "measure".into(), payload: r#"{"channel":"3V3"}"#.into(), ..ToolCall::default() };
+        let (result, _) = host.call(&call).await;
+        assert_eq!((theirs, result.is_ok()), (runs, runs), "{step:?}: {text} {result:?}");
+        match result {
+            Ok(result) => assert_eq!(result.result.unwrap(), r#"{"message": "it ran"}"#),
+            Err(error) => assert!(matches!(error, RunError::UnavailablePack { .. }), "{error}"),
+        }
+    }
+    // What has changed since is not what was verified.
+    let path = folder.path().join(pack).join("pack.yaml");
+    fs::write(&path, SIGNED_PACK.replace("tools.rig:run", "tools.rig:other")).unwrap();
+    let (theirs, text) = n3(&python, folder.path(), &["app.ai", "flow", "demo"]);
+    assert!(!theirs && !text.contains("it ran"), "{text}");
+    let host = Host::new(Project::load(folder.path(), &[]).unwrap());
+    let call = ToolCall { tool: "measure".into(), ..ToolCall::default() };
+    assert!(matches!(host.call(&call).await.0, Err(RunError::UnavailablePack { .. })));
+}
+
+/// A flow calls the rig as a service, and its project's environment names the service.
+#[test]
+fn o_07_the_engine_calls_the_rig_as_a_service() {
+    let Some(python) = python() else { return };
+    let server = Server::start("namel3ss");
+    for (url, service_url) in [(Some(server.1.as_str()), None), (None, Some(server.1.as_str()))] {
+        let mut tools =
+            "tools:\n  \"measure\":\n    kind: \"python\"\n    entry: \"tools.rig:run\"\n    runner: \"service\"\n"
+                .to_owned();
+        if let Some(url) = url {
+            tools += &format!("    url: \"{url}\"\n");
+        }
+        let folder = project(&[("app.ai", APP), (".namel3ss/tools.yaml", &tools), ("tools/__init__.py", "")]);
+        let run = |program: &Path, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            command
+                .args(arguments)
+                .current_dir(folder.path())
+                .envs(service_url.map(|url| ("N3_TOOL_SERVICE_URL", url)));
+            let output = command.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && text.contains("volts"), "{text}");
+        };
+        run(&python.with_file_name("n3"), &["app.ai", "flow", "demo"]);
+        // The same project under our host.
+        run(Path::new(RIGLINE), &["call", ".", "measure", "channel=3V3", "--protocol", "namel3ss"]);
+    }
+}
+
+/// The record of a call in the shape that the engine itself keeps.
+#[test]
+fn o_07_a_trace_has_the_engines_members() {
+    let Some(python) = python() else { return };
+    let tools = "tools:\n  \"measure\":\n    kind: \"python\"\n    entry: \"tools.rig:run\"\n    runner: \"local\"\n";
+    let folder = project(&[
+        ("app.ai", APP),
+        (".namel3ss/tools.yaml", tools),
+        ("tools/__init__.py", ""),
+        ("tools/rig.py", "def run(payload):\n    raise RuntimeError('the rig is no Python')\n"),
+        (".venv/bin/placeholder", ""),
+    ]);
+    shim(&folder.path().join(".venv/bin"));
+    let (is_right, text) = n3(&python, folder.path(), &["app.ai", "flow", "demo"]);
+    assert!(is_right, "{text}");
+    let read =
+        |path: &str| serde_json::from_str::<Value>(&fs::read_to_string(folder.path().join(path)).unwrap()).unwrap();
+    let theirs = read(".namel3ss/run/last.json")["traces"][0].clone();
+    let status = Command::new(RIGLINE)
+        .args(["call", ".", "measure", "channel=3V3", "--protocol", "namel3ss"])
+        .args(["--trace", "trace.jsonl", "--trace-format", "namel3ss"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let mut ours = read("trace.jsonl");
+    // Its file leaves the duration out.
+    ours.as_object_mut().unwrap().remove("duration_ms");
+    // The folder may be known by another name.
+    ours["python_path"] = theirs["python_path"].clone();
+    assert_eq!(ours, theirs);
+}

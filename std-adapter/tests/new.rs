@@ -24,6 +24,59 @@ fn a_new_extension_builds_and_passes_its_tests() {
     let text = String::from_utf8_lossy(&tested.stdout);
     assert!(tested.status.success(), "{text}{}", String::from_utf8_lossy(&tested.stderr));
     assert!(text.contains("2 passed"), "{text}");
+    #[cfg(unix)]
+    let project = folder.join("power-meter");
+    #[cfg(unix)]
+    n_06_its_evals_pass(&project);
+    #[cfg(unix)]
+    o_02_its_gevals_package_starts_without_arguments(&project);
+}
+
+/// As its README has it, `rigline eval run evals` in the project's folder.
+#[cfg(unix)]
+fn n_06_its_evals_pass(project: &Path) {
+    // What was built is not in its own folder here.
+    std::os::unix::fs::symlink(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap(), project.join("target"))
+        .unwrap();
+    let built = cargo(project, &["build", "--offline"]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let rigline = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rigline"));
+        let output = command.args(arguments).current_dir(project).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), text)
+    };
+    let (code, text) = rigline(&["eval", "run", "evals", "--runs", "runs"]);
+    assert!(code == Some(0) && text.contains("1/1"), "{text}");
+    let (code, text) = rigline(&["eval", "validate", "evals"]);
+    assert_eq!(code, Some(0), "{text}");
+    // A failure is seen.
+    let task = project.join("evals/tasks/greet.yaml");
+    let wrong = std::fs::read_to_string(&task).unwrap().replace("Hello, Ada!", "Hello, Eve!");
+    std::fs::write(&task, wrong).unwrap();
+    let (code, text) = rigline(&["eval", "run", "evals", "--runs", "runs"]);
+    assert_eq!(code, Some(1), "{text}");
+}
+
+#[cfg(unix)]
+fn o_02_its_gevals_package_starts_without_arguments(project: &Path) {
+    let eval = std::fs::read_to_string(project.join("hosts/gevals.yaml")).unwrap();
+    assert!(eval.contains("package: ./power-meter-extension"), "{eval}");
+    let shim = ["gevals-shim", "target/debug/power-meter", "-o", "hosts/power-meter-extension"];
+    assert!(eval.contains(&format!("rigline {}", shim.join(" "))), "{eval}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rigline"));
+    assert!(command.args(shim).current_dir(project).status().unwrap().success());
+    let mut package = Command::new("./power-meter-extension")
+        .current_dir(project.join("hosts"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#;
+    writeln!(package.stdin.take().unwrap(), "{request}").unwrap();
+    let output = package.wait_with_output().unwrap();
+    let reply: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reply["result"]["name"], "power-meter");
 }
 
 /// Runs cargo in a project, with this checkout's versions of what it depends on, and where they are built already. All that it
@@ -142,7 +195,7 @@ fn names_that_the_program_or_yaml_use_otherwise_will_do() {
         let program = std::fs::read_to_string(folder.join(name).join("src/main.rs")).unwrap();
         assert!(program.contains(expected), "{name}: {program}");
         let eval = std::fs::read_to_string(folder.join(name).join("evals/eval.yaml")).unwrap();
-        assert!(eval.contains(&format!("  name: \"{name}\"\n")), "{name}: {eval}");
+        assert!(eval.contains(&format!("\nname: \"{name}\"\n")), "{name}: {eval}");
     }
 }
 

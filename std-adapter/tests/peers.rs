@@ -263,14 +263,248 @@ entrypoints:
     entry: "tools.rig:run"
 "#;
 
+/// What `n3 packs verify` of 0.1.0a15 writes for it.
+const VERIFICATION: &str = r#"{"pack_id":"acme.rig","version":"1.0","digest":"sha256:c376a9d0c44691454266b5cec96da8a66570bc64bfe19fcfeb31250c5eb2d2d9","verified":true,"key_id":"k","verified_at":"never"}"#;
+
+/// A pack's code runs only if the pack is verified, as it is now, and enabled.
+#[tokio::test]
+async fn o_06_a_pack_that_is_not_verified_and_enabled_is_refused() {
+    let enabled = "[tool_packs]\nenabled_packs = [\"acme.rig\"]\n";
+    let changed = PACK.replace("tools.rig:run", "tools.evil:run");
+    let pack = ".namel3ss/packs/acme.rig/pack.yaml";
+    let proof = ".namel3ss/packs/acme.rig/verification.json";
+    let disabled = "[tool_packs]\nenabled_packs = [\"acme.rig\"]\ndisabled_packs = [\"acme.rig\"]\n";
+    let unverified = VERIFICATION.replace("true", "false");
+    let other_version = VERIFICATION.replace("1.0", "1.1");
+    let crlf = PACK.replace('\n', "\r\n") + "\r\nsigner_id: k\r\n\r\n";
+    let other_line = PACK.to_owned() + "# more\n";
+    for (what, settings, text, proof_text, runs) in [
+        ("verified and enabled", enabled, PACK, VERIFICATION, true),
+        ("other line ends, signed", enabled, &crlf, VERIFICATION, true),
+        ("empty enabled_packs", "[tool_packs]\nenabled_packs = []\n", PACK, VERIFICATION, false),
+        ("no settings", "", PACK, VERIFICATION, false),
+        ("disabled", disabled, PACK, VERIFICATION, false),
+        ("changed since", enabled, &changed, VERIFICATION, false),
+        ("a line more", enabled, &other_line, VERIFICATION, false),
+        ("not verified", enabled, PACK, &unverified, false),
+        ("verified for another version", enabled, PACK, &other_version, false),
+        ("no JSON", enabled, PACK, "verified", false),
+        ("no proof", enabled, PACK, "", false),
+    ] {
+        let folder = project(&[("namel3ss.toml", settings), (pack, text)]);
+        if !proof_text.is_empty() {
+            fs::write(folder.path().join(proof), proof_text).unwrap();
+        }
+        let mut host = Host::new(Project::load(folder.path(), &[]).unwrap());
+        let python = script(folder.path(), "python", r#"touch ran; cat > got; echo '{"ok":true,"result":1}'"#);
+        host.python = Some(python.into());
+        let (result, _) = host.call(&call("measure")).await;
+        assert_eq!((result.is_ok(), folder.path().join("ran").exists()), (runs, runs), "{what}: {result:?}");
+        if let Err(error) = result {
+            assert!(matches!(error, RunError::UnavailablePack { .. }), "{what}: {error}");
+            let root = folder.path().display().to_string();
+            let (code, _, errors) = rigline(&["call", &root, "measure", "--protocol", "namel3ss"], "");
+            assert!(code == 2 && errors.contains("n3 packs verify acme.rig"), "{what}: {errors}");
+        }
+    }
+}
+
+/// Bindings of all kinds: what is not supported is said of the tool that is called, and the other tools of the project work.
+#[test]
+fn o_07_bindings_that_are_not_ours() {
+    let tools = "tools:\n  good:\n    kind: python\n    entry: a:b\n  js:\n    kind: node\n    entry: a:b\n  run_js:\n    kind: python\n    entry: a:b\n    runner: node\n  bogus:\n    kind: python\n    entry: a:b\n    runner: warp\n";
+    let folder = project(&[(".namel3ss/tools.yaml", tools), (".venv/bin/placeholder", "")]);
+    script(&folder.path().join(".venv/bin"), "python", r#"cat > /dev/null; echo '{"ok":true,"result":1}'"#);
+    let root = folder.path().display().to_string();
+    for (tool, code, text) in [
+        ("good", 0, ""),
+        ("js", 2, "kind node, which is not supported"),
+        ("run_js", 2, "not supported"),
+        ("bogus", 2, "unknown runner; expected local, service or container"),
+        ("slugify text", 2, "is a built-in tool of namel3ss"),
+        ("no such", 2, "no tool is called"),
+    ] {
+        let (found, out, errors) = rigline(&["call", &root, tool, "--protocol", "namel3ss"], "");
+        assert!(found == code && errors.contains(text), "{tool}: {found} {out}{errors}");
+    }
+    // As the real program leaves it.
+    for empty in ["tools:\n", "tools: null\n", "tools: {}\n"] {
+        fs::write(folder.path().join(".namel3ss/tools.yaml"), empty).unwrap();
+        assert!(Project::load(folder.path(), &[]).unwrap().bindings.tools.is_empty(), "{empty:?}");
+    }
+}
+
+/// A tool's own ValueError has run: exit code 1. A call of ours that is wrong is 2.
+#[test]
+fn o_07_exit_codes_of_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = |name: &str, kind: &str| {
+        let reply = format!(r#"cat > /dev/null; echo '{{"ok":false,"error":{{"type":"{kind}","message":"m"}}}}'"#);
+        script(folder.path(), name, &reply)
+    };
+    let trace = folder.path().join("trace.jsonl").display().to_string();
+    for (kind, wanted) in [
+        ("ValueError", 1),
+        ("TypeError", 1),
+        ("KeyError", 1),
+        ("UnknownTool", 2),
+        ("ProtocolError", 2),
+        ("TimeoutError", 124),
+    ] {
+        let program = tool(kind, kind);
+        let (code, _, errors) = rigline(
+            &["call", &program, "go", "n=1", "--protocol", "namel3ss", "--trace", &trace, "--trace-format", "namel3ss"],
+            "",
+        );
+        assert_eq!(code, wanted, "{kind}: {errors}");
+    }
+    let records = fs::read_to_string(&trace).unwrap();
+    let record: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
+    assert_eq!(record["input_summary"], json!({ "type": "object", "keys": ["n"], "count": 1 }));
+    assert_eq!(
+        (&record["result"], &record["decision"], &record["title"]),
+        (&json!("error"), &json!("allowed"), &json!("Tool call: go"))
+    );
+    assert!(record.get("trace_id").is_none(), "{record}");
+    let (code, _, errors) =
+        rigline(&["call", "sim", "identify", "--protocol", "namel3ss", "--trace-format", "text"], "");
+    assert!(code == 2 && errors.contains("--trace"), "{errors}");
+}
+
+/// The environment goes before the settings; the package root of the Python in PATH is on a .venv's path; redirects are followed; a
+/// handshake that is no object is exit code 3.
+#[test]
+fn o_07_environment_redirects_and_handshakes() {
+    let folder = project(&[
+        ("namel3ss.toml", "[python_tools]\ntimeout_seconds = 60\nservice_url = \"http://127.0.0.1:9/tools\"\n"),
+        (
+            ".namel3ss/tools.yaml",
+            "tools:\n  far:\n    kind: python\n    entry: a:b\n    runner: service\n  near:\n    kind: python\n    entry: a:b\n  slow:\n    kind: python\n    entry: a:b\n",
+        ),
+        (".venv/bin/placeholder", ""),
+        ("bin/placeholder", ""),
+        ("root/namel3ss/__init__.py", ""),
+    ]);
+    let root = folder.path().display().to_string();
+    let venv = folder.path().join(".venv/bin");
+    script(
+        &venv,
+        "python",
+        r#"case "$(cat)" in *'"slow"'*) sleep 60 ;; esac; printf '{"ok":true,"result":"%s"}' "$PYTHONPATH""#,
+    );
+    // The Python in PATH, which knows where its namel3ss is.
+    script(&folder.path().join("bin"), "python3", &format!("echo '{root}/root'"));
+    let path = format!("{root}/bin:{}", std::env::var("PATH").unwrap());
+    let (url, seen) = service(|path| match path {
+        "/moved" => {
+            "HTTP/1.1 302 X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned()
+        }
+        _ => ok(r#"{"ok":true,"result":{"n":1}}"#),
+    });
+    let moved = url.replace("/any/path", "/moved");
+    let run = |tool: &str, variables: &[(&str, &str)], more: &[&str]| {
+        let output = Command::new(RIGLINE)
+            .args(["call", &root, tool, "--protocol", "namel3ss"])
+            .args(more)
+            .env("PATH", &path)
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, _, errors) = run("far", &[], &[]);
+    assert!(code == Some(3) && errors.contains("127.0.0.1:9"), "{errors}");
+    let (code, out, errors) = run("far", &[("N3_TOOL_SERVICE_URL", &url)], &[]);
+    assert!(code == Some(0) && out.contains('n'), "{errors}");
+    let (code, out, errors) = run("far", &[("N3_TOOL_SERVICE_URL", &moved)], &[]);
+    assert!(code == Some(0) && out.contains('n'), "{errors}");
+    assert!(!seen.lock().unwrap().is_empty());
+    let (code, out, errors) = run("near", &[], &[]);
+    assert!(code == Some(0) && out.contains(&format!("{root}:{root}/root")), "{out}{errors}");
+    let start = Instant::now();
+    let (code, _, errors) = run("slow", &[("N3_PYTHON_TOOL_TIMEOUT_SECONDS", "0.5")], &[]);
+    assert!(code == Some(124) && start.elapsed() < Duration::from_secs(30), "{errors}");
+    let (code, _, errors) = run("near", &[("N3_PYTHON_TOOL_TIMEOUT_SECONDS", "soon")], &[]);
+    assert!(code == Some(2) && errors.contains("N3_PYTHON_TOOL_TIMEOUT_SECONDS"), "{errors}");
+    for answer in ["[]", "7", "\"ok\"", "null", "nonsense", ""] {
+        let (url, _) = service(move |_| ok(answer));
+        let (code, _, errors) = run("far", &[("N3_TOOL_SERVICE_URL", &url)], &["--handshake"]);
+        assert!(code == Some(3) && errors.contains("handshake"), "{answer}: {code:?} {errors}");
+    }
+}
+
+/// An extension that checks nothing, as the Go kit's: what breaks its schema is refused before it is sent, by all that pass calls on;
+/// and a decimal of a flow, which namel3ss writes as a string, reaches it as a number.
+#[test]
+fn o_03_o_05_a_relay_goes_by_the_schema_of_the_other_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen");
+    let schema = r#"{"type":"object","properties":{"max":{"type":"number"},"name":{"type":"string"},"list":{"type":"array","items":{"type":"integer"}}},"required":["max"]}"#;
+    let text = GEVALS_ONLY
+        .replace(
+            "while read -r line; do",
+            &format!("while read -r line; do printf '%s\\n' \"$line\" >> '{}'", seen.display()),
+        )
+        .replace(r#""look":{"params":{}}"#, &format!(r#""look":{{"params":{schema}}}"#));
+    let kit = script(folder.path(), "kit", &text);
+    let request =
+        |args: &str| format!(r#"{{"protocol_version": 1, "tool": "look", "entry": "a:b", "payload": {args}}}"#);
+    let sent = || {
+        let text = fs::read_to_string(&seen).unwrap_or_default();
+        let _ = fs::remove_file(&seen);
+        text.lines().filter(|line| line.contains("\"execute\"")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let bridge = |protocol: &str, input: &str| rigline(&["bridge", &kit, "--protocol", protocol], input).1;
+    let server = Server::start(&["serve", &kit, "--http", "127.0.0.1:0", "--protocol", "namel3ss"]);
+    let tcp = Server::start(&["serve", &kit, "--tcp", "127.0.0.1:0"]);
+    let post = |args: &str| rigline(&["call", &server.url, "look", "--args", args, "--protocol", "namel3ss"], "");
+    // O 5: digits are kept, and what is to be a text stays one.
+    let flow = r#"{"max": "3.4650", "name": "1.5", "list": ["1", 2]}"#;
+    let wanted = r#"{"max":3.4650,"name":"1.5","list":[1,2]}"#;
+    sent();
+    let out = bridge("namel3ss", &request(flow));
+    assert!(out.contains("\"ok\":true"), "{out}");
+    assert!(sent()[0].contains(wanted), "bridge");
+    assert_eq!(post(flow).0, 0);
+    assert!(sent()[0].contains(wanted), "serve");
+    // O 3.
+    for args in [r#"{"name":"x"}"#, r#"{"max":"high"}"#, r#"{"max":1,"name":7}"#, r#"{"max":1,"list":["a"]}"#] {
+        let out = bridge("namel3ss", &request(args));
+        assert!(out.contains("\"type\":\"ValueError\"") && out.contains("look: "), "{args}: {out}");
+        let out = bridge("amplifier", &format!("{{\"op\":\"look\",\"args\":{args}}}\n"));
+        assert!(out.contains("\"code\":\"bad_request\"") && out.contains("look: "), "{args}: {out}");
+        let line =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"execute","params":{{"operation":"look","args":{args}}}}}"#);
+        let out = bridge("gevals", &line);
+        assert!(out.contains("\"code\":-32602") && out.contains("look: "), "{args}: {out}");
+        assert_eq!(post(args).0, 1, "{args}");
+        let mut stream = std::net::TcpStream::connect(tcp.url.trim_start_matches("tcp:")).unwrap();
+        writeln!(stream, "{line}").unwrap();
+        let mut reply = String::new();
+        BufReader::new(&stream).read_line(&mut reply).unwrap();
+        assert!(reply.contains("\"code\":-32602") && reply.contains("look: "), "{args}: {reply}");
+        assert_eq!(sent(), Vec::<String>::new(), "{args}");
+    }
+    // A number as a string is for namel3ss alone.
+    let out = bridge("amplifier", "{\"op\":\"look\",\"args\":{\"max\":\"3.5\"}}\n");
+    assert!(out.contains("bad_request") && sent().is_empty(), "{out}");
+    // What has an odd level, and what gives null.
+    let odd = script(folder.path(), "odd", &GEVALS_ONLY.replace(r#"*'"fail"'*) result='{"success":false,"error":"no power"}' ;;"#, r#"*'"fail"'*) result=null; for level in fatal '' notice; do echo '{"jsonrpc":"2.0","method":"log","params":{"level":"'$level'","message":"odd"}}'; done ;;"#));
+    let (code, _, errors) = rigline(&["call", &odd, "fail"], "");
+    assert!(code == 1 && errors.matches("odd").count() == 3 && errors.contains("fatal: odd"), "{code} {errors}");
+    assert!(errors.contains("gave no reason"), "{errors}");
+}
+
 #[tokio::test]
 async fn packs_settings_and_traces() {
-    let settings = "[python_tools]\ntimeout_seconds = 20\n\n[capability_overrides.measure]\nno_network = true\n\n[capability_overrides.own]\nno_network = true\n\n[capability_overrides.risky]\nno_network = true\nallow_unsafe_execution = true\n";
+    let settings = "[python_tools]\ntimeout_seconds = 20\n\n[tool_packs]\nenabled_packs = [\"acme.rig\"]\n\n[capability_overrides.measure]\nno_network = true\n\n[capability_overrides.own]\nno_network = true\n\n[capability_overrides.risky]\nno_network = true\nallow_unsafe_execution = true\n";
     let tools = "tools:\n  own:\n    kind: python\n    entry: a:b\n  risky:\n    kind: python\n    entry: a:b\n";
     let folder = project(&[
         ("namel3ss.toml", settings),
         (".namel3ss/tools.yaml", tools),
         (".namel3ss/packs/acme.rig/pack.yaml", PACK),
+        (".namel3ss/packs/acme.rig/verification.json", VERIFICATION),
         ("requirements.txt", ""),
     ]);
     let mut host = Host::new(Project::load(folder.path(), &[]).unwrap());
@@ -306,7 +540,8 @@ async fn packs_settings_and_traces() {
     for (seconds, is_right) in
         [("0", false), ("-1", false), ("nan", false), ("0.5", true), ("inf", true), ("9223372036854775807", true)]
     {
-        let settings = format!("[python_tools]\ntimeout_seconds = {seconds}\n");
+        let settings =
+            format!("[python_tools]\ntimeout_seconds = {seconds}\n[tool_packs]\nenabled_packs = [\"acme.rig\"]\n");
         fs::write(folder.path().join("namel3ss.toml"), settings).unwrap();
         let project = Project::load(folder.path(), &[]);
         assert_eq!(project.is_ok(), is_right, "{seconds}");
@@ -779,8 +1014,8 @@ async fn services_of_all_kinds() {
         (&required, &unkept, ok(text), "does not keep: network"),
         (&required, &secretless, ok(text), "does not keep: secrets"),
         (&required, refused, ok(text), "not today"),
-        (&required, "nonsense", ok(text), "handshake is not JSON"),
-        (&required, "[]", ok(text), "handshake is no object"),
+        (&required, "nonsense", ok(text), "handshake is unusable: it is not JSON"),
+        (&required, "[]", ok(text), "handshake is unusable: expected a JSON object"),
         (&risky, &unenforced, ok(text), "Hello Ada"),
     ] {
         let handshake_answer = handshake.to_owned();
@@ -927,5 +1162,76 @@ fn the_rig_passes_its_checks() {
             assert!(output.status.success(), "{text}");
             assert!(text.trim_end().ends_with(&format!(" 0 failed, {skipped} skipped")), "{text}");
         }
+    }
+}
+
+/// A program that the real gevals host starts without arguments, and today's text with `--config JSON`: a rig, a program with arguments, and
+/// a board behind a bridge.
+#[test]
+fn o_02_a_gevals_host_starts_a_shim_without_arguments() {
+    let Ok(python) = which::which("python3") else {
+        let _ = writeln!(std::io::stderr(), "skipped: there is no python3");
+        return;
+    };
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/peers/gevals_host.py");
+    let folder = tempfile::tempdir().unwrap();
+    let served = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
+    let program = format!("exec:{RIGLINE} rig --seed 7");
+    for (name, target) in [("rig", "sim"), ("program", program.as_str()), ("board", served.url.as_str())] {
+        // NR-36: its folders are made. A path with a space is one path.
+        let shim = folder.path().join("a b").join(name).display().to_string();
+        let (code, _, errors) = rigline(&["gevals-shim", target, "-o", &shim], "");
+        assert_eq!(code, 0, "{target}: {errors}");
+        let output = Command::new(&python)
+            .arg(&host)
+            .args(["power", r#"{"rail":"3V3","on":true}"#, "measure", r#"{"channel":"3V3"}"#, "--", &shim])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{target}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(told[0]["manifest"]["result"]["name"], "rig", "{target}");
+        assert_eq!(told.last().unwrap()["exit"], 0, "{target}");
+        // One shot, with a configuration: what is wrong in it is refused, and what is right in it counts.
+        let request =
+            r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"identify","args":{},"context":{}}}"#;
+        for (config, is_right) in [(r#"{"settle_ms":1}"#, true), (r#"{"settle_ms":60000}"#, false), ("[1]", false)] {
+            let mut child = Command::new(&shim)
+                .args(["--config", config])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let _ = child.stdin.take().unwrap().write_all(request.as_bytes());
+            let output = child.wait_with_output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(text.contains("\"success\":true"), is_right, "{target} {config}: {text}");
+        }
+    }
+}
+
+/// NR-36 and NR-55: folders are made, and a link is replaced and not followed, by both shims.
+#[test]
+fn nr_36_nr_55_shims_make_folders_and_replace_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared-interpreter");
+    fs::write(&shared, "shared").unwrap();
+    for command in ["namel3ss-shim", "gevals-shim"] {
+        let bin = folder.path().join(command).join(".venv/bin");
+        let shim = bin.join("python");
+        let run = || rigline(&[command, "sim", "-o", &shim.display().to_string()], "");
+        assert_eq!(run().0, 0, "{command}");
+        fs::remove_file(&shim).unwrap();
+        std::os::unix::fs::symlink(&shared, &shim).unwrap();
+        let (code, _, errors) = run();
+        assert_eq!(code, 0, "{command}: {errors}");
+        assert_eq!(fs::read_to_string(&shared).unwrap(), "shared", "{command}");
+        let about = fs::symlink_metadata(&shim).unwrap();
+        assert!(about.is_file() && about.permissions().mode() & 0o111 != 0, "{command}");
+        assert!(fs::read_to_string(&shim).unwrap().starts_with("#!"), "{command}");
+        // Nothing else is left there.
+        assert_eq!(fs::read_dir(&bin).unwrap().count(), 1, "{command}");
     }
 }

@@ -209,6 +209,60 @@ fn a_lost_device_is_a_clear_error_and_found_again() {
     assert!(refused["error"]["message"].as_str().unwrap().contains("cannot be opened"), "{refused}");
 }
 
+/// No line of a bridge is longer than the real host reads, unless that is asked for: longer logs are shortened and not dropped, in
+/// place of a longer reply goes an error with the size that it needs.
+#[test]
+fn o_01_a_bridges_lines_fit_the_real_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("wordy");
+    let text = r#"
+words=$(head -c 70000 /dev/zero | tr '\0' w)
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    case "$line" in
+    *'"initialize"'*) result='{"name":"wordy","version":"1.0.0","protocolVersion":"0.0.1","operations":{"log":{"params":true},"say":{"params":true}}}' ;;
+    *'"log"'*) echo '{"jsonrpc":"2.0","method":"log","params":{"level":"fatal","message":"'"$words"'","data":{"a":1}}}'
+        result='{"success":true}' ;;
+    *'"say"'*) result='{"success":true,"outputs":{"words":"'"$words"'"}}' ;;
+    *) result='{}' ;;
+    esac
+    echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$result}"
+    case "$line" in *shutdown*) exit 0 ;; esac
+done
+"#;
+    fs::write(&program, text).unwrap();
+    let target = format!("exec:sh {}", program.display());
+    let call = |id: u32, name: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"execute","params":{{"operation":"{name}","args":{{}},"context":{{}}}}}}"#
+        )
+    };
+    for (more, is_whole) in [(&[][..], false), (&["--reply-limit", "100000"], true)] {
+        let mut bridge = Bridge::start(&target, more);
+        bridge.ask(INITIALIZE);
+        bridge.send(&call(2, "log"));
+        let log = bridge.line();
+        let params = serde_json::from_str::<Value>(&log).unwrap()["params"].clone();
+        assert_eq!(
+            (log.len() <= 65_535, log.len() > 65_000, &params["level"]),
+            (!is_whole, true, &json!("fatal")),
+            "{}",
+            log.len()
+        );
+        assert!(params["message"].as_str().unwrap().starts_with("wwww"), "{params}");
+        assert_eq!(serde_json::from_str::<Value>(&bridge.line()).unwrap()["result"]["success"], true);
+        let reply = bridge.ask(&call(3, "say"));
+        if is_whole {
+            assert_eq!(reply["result"]["outputs"]["words"].as_str().unwrap().len(), 70_000);
+        } else {
+            assert_eq!(reply["error"]["code"], -32603, "{reply}");
+            assert!(reply["error"]["message"].as_str().unwrap().contains("70"), "{reply}");
+        }
+        bridge.ask(r#"{"jsonrpc":"2.0","id":4,"method":"shutdown"}"#);
+        assert_eq!(bridge.exit(), Some(0));
+    }
+}
+
 #[test]
 fn a_bridge_waits_its_turn_for_a_port() {
     let pty = rustix_openpty::openpty(None, None).unwrap();

@@ -106,6 +106,11 @@ impl Bench {
         Err(Stop::Skip(why.into()))
     }
 
+    /// Whether the extension has answered `initialize` in any case so far.
+    pub fn is_reached(&self) -> bool {
+        self.reached.get()
+    }
+
     /// Lines that are no messages, seen in any case so far.
     pub fn noise(&self) -> Vec<String> {
         self.notes.borrow().noise.clone()

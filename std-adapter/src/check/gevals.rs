@@ -4,7 +4,7 @@ use rigline::json::{Json, Kind};
 use serde_json::{Map, Value, json};
 
 use super::bench::{Bench, Peer, Reply, cut};
-use super::{Case, Stop, Verdict};
+use super::{Case, Need, Stop, Verdict};
 use crate::stdio::HOST_LINE_LIMIT;
 
 /// A method that no extension has.
@@ -15,63 +15,64 @@ const NO_OPERATION: &str = "rigline-no-such-operation";
 const OVER_LONG: (usize, usize) = (9 << 20, 256 << 10);
 
 macro_rules! cases {
-    ($($name:literal, $section:literal, $run:expr;)*) => {
-        &[$(Case { name: $name, section: $section, run: |bench| Box::pin($run(bench)) }),*]
+    ($($name:literal, $section:literal, $need:ident, $run:expr;)*) => {
+        &[$(Case { name: $name, section: $section, need: Need::$need, run: |bench| Box::pin($run(bench)) }),*]
     };
 }
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
 pub const CASES: &[Case] = cases! {
-    "handshake", "gevals: Initialize", handshake;
-    "manifest.name", "gevals: Manifest Fields", |bench| manifest_string(bench, "name");
-    "manifest.version", "gevals: Manifest Fields", manifest_version;
-    "manifest.protocol-version", "gevals: Manifest Fields", manifest_protocol_version;
-    "manifest.description", "gevals: Manifest Fields", manifest_description;
-    "manifest.requires", "gevals: Requirement Object", manifest_requires;
-    "manifest.operations", "gevals: Operation Object", manifest_operations;
-    "manifest.schemas", "gevals: Operation Object", manifest_schemas;
-    "manifest.size", "peers: the host reads 65,535 bytes", manifest_size;
-    "initialize.twice", "gevals: Lifecycle", initialize_twice;
-    "initialize.no-version", "gevals: Initialize", initialize_no_version;
-    "id.integer", "JSON-RPC 2.0 §5", |bench| ids(bench, &["1", "0", "-5", "2147483648", "1501691352102"], false);
-    "id.string", "JSON-RPC 2.0 §5", |bench| ids(bench, STRING_IDS, false);
-    "id.large", "JSON-RPC 2.0 §5", |bench| ids(bench, &["9007199254740993", "18446744073709551616", "-9223372036854775809"], true);
-    "id.fraction", "JSON-RPC 2.0 §4", |bench| ids(bench, &["1.5", "1e3", "1.0"], true);
-    "id.null", "JSON-RPC 2.0 §4", |bench| ids(bench, &["null"], false);
-    "id.invalid", "JSON-RPC 2.0 §5.1", invalid_ids;
-    "method.unknown", "gevals: Standard Error Codes", unknown_method;
-    "operation.unknown", "gevals: Error Categories", unknown_operation;
-    "operation.missing", "gevals: Execute", missing_operation;
-    "arguments.missing", "gevals: Error Categories", missing_argument;
-    "arguments.wrong-type", "gevals: Standard Error Codes", wrong_argument;
-    "execute.result", "gevals: Result Fields", results;
-    "execute.as-the-host-sends", "peers: args null, phase empty", as_the_host_sends;
-    "execute.unknown-members", "peers: unknown members are ignored", unknown_members;
-    "execute.before-initialize", "gevals: One-Shot Mode", before_initialize;
-    "notification.silence", "JSON-RPC 2.0 §4.1", notifications;
-    "reply.silence", "peers: the host sends replies", replies;
-    "bad-json", "gevals: Error Categories", bad_json;
-    "bad-json.recovery", "gevals: Transport", recovery;
-    "bad-utf8", "gevals: Transport", bad_utf8;
-    "invalid-request", "JSON-RPC 2.0 §5.1", invalid_requests;
-    "batch", "JSON-RPC 2.0 §6", batch;
-    "line.over-long", "gevals: Transport", over_long;
-    "line.at-the-limit", "rigline: Limits", at_the_limit;
-    "line.crlf", "RFC 8259 §2", crlf;
-    "line.byte-order-mark", "RFC 8259 §8.1", byte_order_mark;
-    "line.blank", "gevals: Transport", blank_lines;
-    "line.split", "gevals: Transport", split;
-    "line.merged", "gevals: Transport", merged;
-    "nesting", "RFC 8259 §9", nesting;
-    "one-shot", "gevals: One-Shot Mode", one_shot;
-    "one-shot.no-newline", "gevals: One-Shot Mode", one_shot_without_newline;
-    "shutdown.reply", "gevals: Shutdown", shutdown_reply;
-    "shutdown.params", "JSON-RPC 2.0 §4", shutdown_params;
-    "shutdown.exit", "gevals: Shutdown", shutdown_exit;
-    "end-of-input", "gevals: One-Shot Mode", end_of_input;
-    "log.form", "gevals: Log", log_form;
-    "stdout.clean", "gevals: Transport", clean;
+    "handshake", "gevals: Initialize", Host, handshake;
+    "manifest.name", "gevals: Manifest Fields", Standard, |bench| manifest_string(bench, "name");
+    "manifest.version", "gevals: Manifest Fields", Standard, manifest_version;
+    "manifest.protocol-version", "gevals: Manifest Fields", Host, manifest_protocol_version;
+    "manifest.description", "gevals: Manifest Fields", Standard, manifest_description;
+    "manifest.requires", "gevals: Requirement Object", Standard, manifest_requires;
+    "manifest.operations", "gevals: Operation Object", Host, manifest_operations;
+    "manifest.schemas", "gevals: Operation Object", Host, manifest_schemas;
+    "manifest.size", "peers: the host reads 65,535 bytes", Host, manifest_size;
+    "initialize.twice", "gevals: Lifecycle", Standard, initialize_twice;
+    "initialize.no-version", "gevals: Initialize", Standard, initialize_no_version;
+    "id.integer", "JSON-RPC 2.0 §5", Host, |bench| ids(bench, &["1", "0", "-5", "2147483648", "1501691352102"], false);
+    "id.string", "JSON-RPC 2.0 §5", Standard, |bench| ids(bench, STRING_IDS, false);
+    "id.large", "JSON-RPC 2.0 §5", Standard, |bench| ids(bench, &["9007199254740993", "18446744073709551616", "-9223372036854775809"], true);
+    "id.fraction", "JSON-RPC 2.0 §4", Standard, |bench| ids(bench, &["1.5", "1e3", "1.0"], true);
+    "id.null", "JSON-RPC 2.0 §4", Standard, |bench| ids(bench, &["null"], false);
+    "id.invalid", "JSON-RPC 2.0 §5.1", Standard, invalid_ids;
+    "method.unknown", "gevals: Standard Error Codes", Standard, unknown_method;
+    "operation.unknown", "gevals: Error Categories", Host, unknown_operation;
+    "operation.missing", "gevals: Execute", Standard, missing_operation;
+    "arguments.missing", "gevals: Error Categories", Standard, missing_argument;
+    "arguments.wrong-type", "gevals: Standard Error Codes", Standard, wrong_argument;
+    "execute.result", "gevals: Result Fields", Host, results;
+    "execute.as-the-host-sends", "peers: args null, phase empty", Host, as_the_host_sends;
+    "execute.unknown-members", "peers: unknown members are ignored", Standard, unknown_members;
+    "execute.before-initialize", "gevals: One-Shot Mode", Standard, before_initialize;
+    "notification.silence", "JSON-RPC 2.0 §4.1", Standard, notifications;
+    "reply.silence", "peers: the host sends replies", Host, replies;
+    "bad-json", "gevals: Error Categories", Standard, bad_json;
+    "bad-json.recovery", "gevals: Transport", Standard, recovery;
+    "bad-utf8", "gevals: Transport", Standard, bad_utf8;
+    "invalid-request", "JSON-RPC 2.0 §5.1", Standard, invalid_requests;
+    "batch", "JSON-RPC 2.0 §6", Standard, batch;
+    "line.over-long", "gevals: Transport", Standard, over_long;
+    "line.at-the-limit", "rigline: Limits", Standard, at_the_limit;
+    "line.crlf", "RFC 8259 §2", Standard, crlf;
+    "line.byte-order-mark", "RFC 8259 §8.1", Standard, byte_order_mark;
+    "line.blank", "gevals: Transport", Standard, blank_lines;
+    "line.split", "gevals: Transport", Host, split;
+    "line.merged", "gevals: Transport", Standard, merged;
+    "nesting", "RFC 8259 §9", Standard, nesting;
+    "one-shot", "gevals: One-Shot Mode", Standard, one_shot;
+    "one-shot.no-newline", "gevals: One-Shot Mode", Standard, one_shot_without_newline;
+    "shutdown.reply", "gevals: Shutdown", Host, shutdown_reply;
+    "shutdown.params", "JSON-RPC 2.0 §4", Standard, shutdown_params;
+    "shutdown.exit", "gevals: Shutdown", Host, shutdown_exit;
+    "end-of-input", "gevals: One-Shot Mode", Standard, end_of_input;
+    "log.form", "gevals: Log", Host, log_form;
+    "log.level", "gevals: Log", Standard, log_level;
+    "stdout.clean", "gevals: Transport", Host, clean;
 };
 
 const STRING_IDS: &[&str] =
@@ -155,7 +156,14 @@ async fn manifest_operations(bench: &mut Bench) -> Verdict {
             return bench.fail(format!("operations.{name}.description must be a string"));
         }
     }
-    Ok(operations.is_empty().then(|| "there are no operations".to_owned()))
+    let is_undescribed = |operation: &Value| operation["description"].as_str().is_none_or(str::is_empty);
+    let undescribed: Vec<&str> =
+        operations.iter().filter(|(_, operation)| is_undescribed(operation)).map(|(name, _)| name.as_str()).collect();
+    Ok(match () {
+        () if operations.is_empty() => Some("there are no operations".to_owned()),
+        () if undescribed.is_empty() => None,
+        () => Some(format!("without a description, by which an agent chooses: {}", undescribed.join(", "))),
+    })
 }
 
 async fn manifest_schemas(bench: &mut Bench) -> Verdict {
@@ -261,11 +269,9 @@ async fn unknown_method(bench: &mut Bench) -> Verdict {
 async fn unknown_operation(bench: &mut Bench) -> Verdict {
     let mut peer = bench.session().await?;
     let reply = peer.ask("execute", &execute(NO_OPERATION, "{}")).await?;
-    // The Go kit does so.
-    if reply.result().is_some_and(|result| result["success"] == false) {
-        return Ok(Some(
-            "it gives a result with success false, as the Go kit does; the text wants error -32601".into(),
-        ));
+    // The Go kit does so, and so does today's text.
+    if reply.result().is_some_and(|result| result.is_null() || result["success"] == false) {
+        return Ok(Some("it gives a result with success false, as the Go kit and today's text do".into()));
     }
     reply.expect_error(&[-32601])?;
     Ok(None)
@@ -349,6 +355,10 @@ async fn results(bench: &mut Bench) -> Verdict {
         let Some(result) = reply.result() else {
             return bench.fail(format!("{name} was refused: {}", reply.error().unwrap_or_default()));
         };
+        if result.is_null() {
+            remark = Some(format!("{name} gives the result null, which the real host takes for a failure"));
+            continue;
+        }
         match &result["success"] {
             Value::Bool(true) => {}
             Value::Bool(false) => remark = Some(format!("{name} failed: {}", result["error"])),
@@ -751,12 +761,35 @@ async fn end_of_input(bench: &mut Bench) -> Verdict {
     }
 }
 
-#[allow(clippy::unused_async, reason = "as all cases")]
-async fn log_form(bench: &mut Bench) -> Verdict {
+/// The logs of all cases so far; without any, those of the calls that may be made.
+async fn logs(bench: &mut Bench) -> Result<Vec<String>, Stop> {
+    if bench.logs().is_empty()
+        && let Ok(calls) = bench.permitted_calls().await
+    {
+        let mut peer = bench.session().await?;
+        for (name, args) in calls {
+            peer.ask("execute", &execute(&name, &args.to_string())).await?;
+        }
+    }
     let logs = bench.logs();
     if logs.is_empty() {
-        return bench.skip("nothing was logged; name an operation that logs by --call");
+        return Err(Stop::Skip("nothing was logged; name an operation that logs by --call".to_owned()));
     }
+    Ok(logs)
+}
+
+async fn log_level(bench: &mut Bench) -> Verdict {
+    for line in logs(bench).await? {
+        let log: Value = serde_json::from_str(&line).unwrap_or_default();
+        if !matches!(log["params"]["level"].as_str(), Some("debug" | "info" | "warn" | "error")) {
+            return bench.fail(format!("a log's level must be debug, info, warn or error: {}", cut(line.as_bytes())));
+        }
+    }
+    Ok(None)
+}
+
+async fn log_form(bench: &mut Bench) -> Verdict {
+    let logs = logs(bench).await?;
     for line in &logs {
         let log: Value = serde_json::from_str(line).unwrap_or_default();
         let params = &log["params"];
@@ -767,8 +800,8 @@ async fn log_form(bench: &mut Bench) -> Verdict {
         if log["jsonrpc"] != "2.0" {
             return bench.fail(format!("a log lacks \"jsonrpc\":\"2.0\": {shown}"));
         }
-        if !matches!(params["level"].as_str(), Some("debug" | "info" | "warn" | "error")) {
-            return bench.fail(format!("a log's level must be debug, info, warn or error: {shown}"));
+        if !matches!(params["level"], Value::String(_) | Value::Null) {
+            return bench.fail(format!("a log's level must be a string, or the real host drops the log: {shown}"));
         }
         if !params["message"].is_string() {
             return bench.fail(format!("a log's message must be a string: {shown}"));
@@ -783,8 +816,10 @@ async fn log_form(bench: &mut Bench) -> Verdict {
     Ok(Some(format!("{} logs", logs.len())))
 }
 
-#[allow(clippy::unused_async, reason = "as all cases")]
 async fn clean(bench: &mut Bench) -> Verdict {
+    if !bench.is_reached() {
+        bench.session().await?;
+    }
     match bench.noise().as_slice() {
         [] => Ok(None),
         [first, rest @ ..] => bench.fail(format!(

@@ -8,7 +8,7 @@
 //! # #[cfg(unix)]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use rigline_std::check::{Bench, Case, Outcome, Verdict, gevals, run};
+//! use rigline_std::check::{Bench, Case, Need, Outcome, Verdict, run};
 //! use rigline_std::host::Options;
 //!
 //! async fn says_hello(bench: &mut Bench) -> Verdict {
@@ -16,7 +16,7 @@
 //!     let line = peer.line().await?;
 //!     if line.as_deref() == Some("hello") { Ok(None) } else { bench.fail(format!("it said {line:?}")) }
 //! }
-//! const CASES: &[Case] = &[Case { name: "hello", section: "Greetings", run: |bench| Box::pin(says_hello(bench)) }];
+//! const CASES: &[Case] = &[Case { name: "hello", section: "Greetings", need: Need::Host, run: |bench| Box::pin(says_hello(bench)) }];
 //!
 //! let bench = Bench::new(&"exec:echo hello".parse()?, &Options::default())?;
 //! let report = run(CASES, bench, |_| {}).await;
@@ -58,8 +58,30 @@ pub struct Case {
     pub name: &'static str,
     /// The section of the text that wants it so.
     pub section: &'static str,
+    /// Who needs it.
+    pub need: Need,
     /// Finds out.
     pub run: Run,
+}
+
+/// Who needs an extension to be so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// The protocol's real host: without it calls fail, or the host itself does. Where there is no real host, the text stands in its
+    /// place.
+    Host,
+    /// A standard, or the text; the real host does without it.
+    Standard,
+}
+
+impl Need {
+    /// `host` or `standard`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Standard => "standard",
+        }
+    }
 }
 
 /// What finds out about one fact.
@@ -114,6 +136,8 @@ pub struct CaseResult {
     pub name: &'static str,
     /// The section of the text.
     pub section: &'static str,
+    /// Who needs it to pass.
+    pub need: Need,
     /// What came of it.
     pub outcome: Outcome,
     /// Why it failed or was skipped, or a remark; empty if there is nothing to say.
@@ -136,6 +160,8 @@ pub struct Report {
     pub results: Vec<CaseResult>,
     /// Why there was nothing to check, if no connection could be opened.
     pub unopened: Option<Arc<HostError>>,
+    /// Why there was nothing to check, if a server or a program for each call was never reached.
+    pub unreached: Option<String>,
 }
 
 impl Report {
@@ -144,8 +170,13 @@ impl Report {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
-    /// The report as JSON: `target`, `passed`, `failed`, `skipped`, and `cases`, each with `name`, `section`, `outcome`,
-    /// `text`, `seconds`, `exchange`, a list of `{"sent":…}` and `{"got":…}`, and `transcript`, the path of
+    /// How many of the failed cases somebody needs.
+    pub fn failed(&self, need: Need) -> usize {
+        self.results.iter().filter(|result| result.outcome == Outcome::Fail && result.need == need).count()
+    }
+
+    /// The report as JSON: `target`, `passed`, `failed`, `failed_by_standard` (how many of the failed cases no real host needs),
+    /// `skipped`, and `cases`, each with `name`, `section`, `needed_by` (`host` or `standard`), `outcome`, `text`, `seconds`, `exchange`, a list of `{"sent":…}` and `{"got":…}`, and `transcript`, the path of
     /// one, if there is one.
     pub fn to_json(&self) -> Value {
         let exchange = |result: &CaseResult| -> Vec<Value> {
@@ -165,6 +196,7 @@ impl Report {
                 let mut case = json!({
                     "name": result.name,
                     "section": result.section,
+                    "needed_by": result.need.name(),
                     "outcome": result.outcome.name(),
                     "text": result.text,
                     "seconds": result.took.as_secs_f64(),
@@ -180,6 +212,7 @@ impl Report {
             "target": self.target,
             "passed": self.count(Outcome::Pass),
             "failed": self.count(Outcome::Fail),
+            "failed_by_standard": self.failed(Need::Standard),
             "skipped": self.count(Outcome::Skip),
             "cases": cases,
         })
@@ -201,6 +234,7 @@ pub async fn run(cases: &[Case], mut bench: Bench, mut told: impl FnMut(&CaseRes
         let result = CaseResult {
             name: case.name,
             section: case.section,
+            need: case.need,
             outcome,
             text,
             exchange: bench.exchange(),
@@ -210,5 +244,5 @@ pub async fn run(cases: &[Case], mut bench: Bench, mut told: impl FnMut(&CaseRes
         told(&result);
         results.push(result);
     }
-    Report { target: bench.target().to_string(), results, unopened: bench.unopened() }
+    Report { target: bench.target().to_string(), results, unopened: bench.unopened(), unreached: None }
 }

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 
 use super::bench::{Bench, Peer, Reply, cut};
-use super::{Case, Stop, Verdict};
+use super::{Case, Need, Stop, Verdict};
 
 macro_rules! cases {
     ($($name:literal, $section:literal, $run:expr;)*) => {
-        &[$(Case { name: $name, section: $section, run: |bench| Box::pin($run(bench)) }),*]
+        &[$(Case { name: $name, section: $section, need: Need::Host, run: |bench| Box::pin($run(bench)) }),*]
     };
 }
 

@@ -685,7 +685,10 @@ impl State {
             }
             Incoming::Log(log) => {
                 let level = log.level();
-                let name = log.level_name().map(|name| name.to_string()).filter(|name| name != level.name());
+                let name = log
+                    .level_name()
+                    .map(|name| name.to_string())
+                    .filter(|name| !name.is_empty() && name != level.name());
                 events.push(EventKind::Log(Log {
                     level,
                     level_name: name,

@@ -72,7 +72,9 @@ impl CallResult {
     }
 
     fn of_result(json: Json<'_>) -> Self {
-        let result = ExecuteResult::new(json);
+        // The Go kit gives null where an operation has returned nothing.
+        let failed = Json::parse(br#"{"success":false}"#).ok().filter(|_| json.is_null());
+        let result = ExecuteResult::new(failed.unwrap_or(json));
         let message = result.message().map(owned);
         let error = result.error().map(owned);
         let outcome = match result.success() {
@@ -310,7 +312,9 @@ mod tests {
             (r#"{"success":false,"error":""}"#, "the operation failed, and gave no reason"),
             (r#"{"message":"m"}"#, "invalid result: the result has no success (its message: m)"),
             (r#"{"error":"e"}"#, "invalid result: the result has no success (its error: e)"),
-            ("null", "invalid result: the result is not an object"),
+            // O 3.
+            ("null", "the operation failed, and gave no reason"),
+            ("[]", "invalid result: the result is not an object"),
         ];
         for (text, failure) in table {
             assert_eq!(of_text(text).failure().as_deref(), Some(failure), "{text}");

@@ -15,7 +15,7 @@ use super::reply::{CapabilityCheck, Reply};
 use super::runners::{Output, Program, RunError};
 use super::trace::Trace;
 use super::{Binding, Runner};
-use crate::http_client::{self, Bounds};
+use crate::http_client::{self, Bounds, HttpError};
 use crate::process;
 use crate::target::Target;
 
@@ -508,7 +508,14 @@ impl Run<'_> {
                 "required_guarantees": self.guarantees.json(),
             });
             let answer = http_client::post_following(&address, token, request.to_string().into_bytes(), bounds).await;
-            if let Some(error) = self.judge_handshake(&answer.map_err(fault)?, trace)? {
+            let answer = answer.map_err(|source| match source {
+                HttpError::Connect { .. }
+                | HttpError::Timeout { .. }
+                | HttpError::Address { .. }
+                | HttpError::Https { .. } => fault(source),
+                source => RunError::Handshake { reason: source.to_string() },
+            })?;
+            if let Some(error) = self.judge_handshake(&answer, trace)? {
                 return Ok(Err(error));
             }
         }

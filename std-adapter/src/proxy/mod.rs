@@ -30,7 +30,8 @@
 //!
 //! # Who gets what
 //! - Calls take turns, in the order in which they came. Logs go to the caller whose call runs, or ran last.
-//! - Ids, arguments and results pass as they are. Faulty requests are answered here.
+//! - Ids, arguments and results pass as they are. Faulty requests are answered here, and so are calls whose arguments break the
+//!   operation's schema (-32602; with the features `amplifier` or `eval`): the real host sends no such call either.
 //! - Every caller has a session of its own: its `shutdown` ends no other's. The extension's session goes on until
 //!   [`Proxy::close`], so that what one caller set up the next one finds.
 //! - The extension has one `config`. A caller that wants another one while somebody else has a session is refused.
@@ -45,7 +46,7 @@
 //! | what | limit |
 //! |---|---|
 //! | a request | [`Limits::request`] |
-//! | a reply or a log | [`Limits::reply`]; in place of a longer reply goes -32603 with its size, longer logs are dropped |
+//! | a reply or a log | [`Limits::reply`]; in place of a longer reply goes -32603 with its size, longer logs are shortened |
 //! | requests that wait | 64 a caller; what is beyond is left unread |
 //! | memory for a line | taken as it comes, and given back |
 //! | lines that wait for a caller who does not read | 16 MiB; then it is dropped, as after 10 s in which it takes nothing |
@@ -72,6 +73,8 @@ use tokio::task::JoinSet;
 
 pub use session::{End, Transport};
 
+#[cfg(any(feature = "amplifier", feature = "eval"))]
+use crate::by_schema::Schemas;
 use crate::host::wire::{self, Dial};
 use crate::host::{Direction, Event, EventKind, Host, HostError, Log, Options};
 use crate::lines::{on_one_line, refusal_body};
@@ -176,6 +179,9 @@ struct Shared {
     /// The manifest's text, while there is a session with the extension.
     manifest: Option<Arc<str>>,
     request_limit: Option<usize>,
+    /// What the extension's operations take.
+    #[cfg(any(feature = "amplifier", feature = "eval"))]
+    schemas: Option<Schemas>,
     /// Callers that have a session.
     sessions: usize,
     /// A caller's session was cut off without anybody to make the hardware safe.
@@ -392,6 +398,12 @@ impl Proxy {
         shared.config = config;
         shared.manifest = Some(raw.to_string().into());
         shared.request_limit = manifest.request_limit;
+        #[cfg(any(feature = "amplifier", feature = "eval"))]
+        {
+            let operations = manifest.operations.iter();
+            shared.schemas =
+                Some(Schemas::new(operations.map(|operation| (operation.name.as_str(), &operation.params))));
+        }
         drop(shared);
         *turn = Some(host);
         Ok(())
@@ -421,6 +433,10 @@ impl Proxy {
             }
         }
         let Some(host) = turn.as_ref() else { return Err(Refusal::internal("there is no connection")) };
+        #[cfg(any(feature = "amplifier", feature = "eval"))]
+        if let Some(message) = misfit(&lock(&self.shared), params) {
+            return Err(Refusal { code: rpc::INVALID_PARAMS, message, data: Value::Null });
+        }
         let mut text = if params.is_null() { "{}".to_owned() } else { on_one_line(params.as_str()).into_owned() };
         let limit = lock(&self.shared).request_limit;
         if let Some(limit) = limit {
@@ -558,6 +574,15 @@ fn without(params: &str, name: &str) -> Option<String> {
     ))
 }
 
+/// Why the arguments of a call break the schema of its operation, if they do.
+#[cfg(any(feature = "amplifier", feature = "eval"))]
+fn misfit(shared: &Shared, params: Json<'_>) -> Option<String> {
+    let name = params.get("operation")?.text()?.to_string();
+    // As the real host has it, absent and null arguments are an empty object.
+    let args = params.get("args").filter(|args| !args.is_null()).map_or("{}", |args| args.as_str());
+    shared.schemas.as_ref()?.refusal(&name, args)
+}
+
 /// A line that is a log as the real host wants it, to be passed as it is.
 fn raw_log(line: &[u8]) -> Option<String> {
     // Replies, most of them, are not looked at any further.
@@ -572,7 +597,7 @@ fn raw_log(line: &[u8]) -> Option<String> {
     let fits = is(json.get("jsonrpc"), "2.0")
         && is(json.get("method"), "log")
         && json.get("id").is_none()
-        && ["debug", "info", "warn", "error"].iter().any(|level| is(params.get("level"), level))
+        && params.get("level").is_some_and(|level| level.kind() == Kind::String)
         && params.get("message").is_some_and(|message| message.kind() == Kind::String)
         && params.get("data").is_none_or(|data| data.kind() == Kind::Object);
     fits.then(|| json.as_str().replace('\r', " "))
@@ -632,9 +657,12 @@ mod tests {
     fn logs_that_the_real_host_would_drop_are_made_anew() {
         let fine = br#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m","data":{"n":1.50}}}"#;
         assert_eq!(raw_log(fine).unwrap().as_bytes(), fine);
+        // O 3: levels that are not in the text occur, and pass.
+        let fatal = br#"{"jsonrpc":"2.0","method":"log","params":{"level":"fatal","message":"m"}}"#;
+        assert_eq!(raw_log(fatal).unwrap().as_bytes(), fatal);
         for odd in [
             &br#"{"method":"log","params":{"level":"info","message":"m"}}"#[..],
-            br#"{"jsonrpc":"2.0","method":"log","params":{"level":"trace","message":"m"}}"#,
+            br#"{"jsonrpc":"2.0","method":"log","params":{"level":3,"message":"m"}}"#,
             br#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m","data":[1]}}"#,
             br#"{"jsonrpc":"2.0","method":"log","params":{"level":"info"}}"#,
             b"nonsense",

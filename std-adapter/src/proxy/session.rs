@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::{Calling, Proxy, Refusal, Seat, lock};
 use crate::lines::{self, Event, Input, NOT_ALLOWED, Request, on_one_line};
+use crate::log;
 use crate::net::{Access, Presence, Stream};
 
 /// How many requests of a caller wait; what it sends beyond is left in the stream.
@@ -368,10 +369,16 @@ impl Out {
         drop(held);
     }
 
-    /// A log, without its newline: one that does not fit is left out, and counted.
+    /// A log, without its newline: one that is too long is shortened. What its caller does not read in time is left out, and counted.
     fn log(&self, line: &str) {
         let mut dropped = lock(&self.state.dropped_logs);
-        if line.len() > self.limit || self.unread() > MAX_UNREAD / 4 {
+        let mut line = format!("{line}\n").into_bytes();
+        if line.len() > self.limit + 1
+            && let Some(short) = log::shortened(&line, self.limit)
+        {
+            line = short;
+        }
+        if line.len() > self.limit + 1 || self.unread() > MAX_UNREAD / 4 {
             *dropped += 1;
             return;
         }
@@ -383,7 +390,7 @@ impl Out {
             self.send(text.into_bytes());
         }
         drop(dropped);
-        self.send(format!("{line}\n").into_bytes());
+        self.send(line);
     }
 
     /// Waits until everything is out; gives whether it is.

@@ -251,8 +251,10 @@ impl Fake {
             "identify" if self.is("execute.as-the-host-sends") && args.is_null() => fail(-32602, "args"),
             "identify" if self.is("execute.unknown-members") && !params["context"]["x"].is_null() => fail(-32602, "x"),
             "identify" | "look" => {
-                let level = if self.is("log.form") { "notice" } else { "info" };
-                say(out, &json!({ "jsonrpc": "2.0", "method": "log", "params": { "level": level, "message": "m" } }));
+                let level = if self.is("log.level") { "notice" } else { "info" };
+                let data = if self.is("log.form") { json!([1]) } else { json!({}) };
+                let params = json!({ "level": level, "message": "m", "data": data });
+                say(out, &json!({ "jsonrpc": "2.0", "method": "log", "params": params }));
                 let count = if self.is("execute.result") { json!(5) } else { json!("5") };
                 json!({ "result": { "success": true, "message": "done", "outputs": { "count": count } } })
             }
@@ -265,6 +267,9 @@ impl Fake {
                 _ => fail(-32602, "args.name must be a string"),
             },
             _ if self.is("execute.before-initialize") && !self.initialized => fail(-32600, "no session"),
+            _ if self.is("unknown-as-the-go-kit") => {
+                json!({ "result": { "success": false, "error": "unknown operation" } })
+            }
             _ => fail(if self.is("operation.unknown") { -32602 } else { -32601 }, "no such operation"),
         }
     }
@@ -283,6 +288,7 @@ impl Fake {
         });
         let mut put = |place: &str, value: Value| manifest[place] = value;
         match self.fault.as_str() {
+            "unknown-as-the-go-kit" => put("requires", Value::Null),
             "tcp" => put("operations", json!({ "look": { "params": true }, "set": { "params": true } })),
             "manifest.name" => put("name", json!("")),
             "manifest.version" => put("version", json!("1.0")),

@@ -29,7 +29,12 @@ fn main() -> ExitCode {
         Trial::test("the_built_in_rig_passes", the_built_in_rig_passes),
         Trial::test("the_report_has_one_shape", the_report_has_one_shape),
         Trial::test("operations_run_on_hardware_only_where_named", operations_run_on_hardware_only_where_named),
-        Trial::test("what_cannot_be_started_fails", what_cannot_be_started_fails),
+        Trial::test("nr_48_what_cannot_be_talked_to", nr_48_what_cannot_be_talked_to),
+        Trial::test("o_03_who_needs_a_case_decides_the_exit_code", o_03_who_needs_a_case_decides_the_exit_code),
+        Trial::test("o_03_log_cases_run_the_calls_that_are_named", o_03_log_cases_run_the_calls_that_are_named),
+        Trial::test("o_03_reports_go_to_files", o_03_reports_go_to_files),
+        Trial::test("o_04_both_answers_to_an_unknown_operation", o_04_both_answers_to_an_unknown_operation),
+        Trial::test("o_07_the_entry_of_a_tool_is_named", o_07_the_entry_of_a_tool_is_named),
     ];
     trials.extend(gevals::CASES.iter().map(|case| Trial::test(case.name, || expect(case.name, &[case.name]))));
     for (protocol, names) in [("amplifier", names(amplifier::CASES)), ("namel3ss", names(namel3ss::CASES))] {
@@ -147,22 +152,22 @@ fn the_report_has_one_shape() -> Result<(), Failed> {
     let file = folder.path().join("report.xml");
     let target = fake("manifest.name").to_string();
     let (code, out, errors) =
-        rigline(&["check", &target, "--case", "manifest", "--json", "--junit", &file.to_string_lossy()]);
+        rigline(&["check", &target, "--case", "manifest", "--json", "--strict", "--junit", &file.to_string_lossy()]);
     assert_eq!(code, Some(1), "{errors}");
     let report: Value = serde_json::from_str(&out)?;
     let names: Vec<_> = report.as_object().unwrap().keys().collect();
-    assert_eq!(names, ["target", "passed", "failed", "skipped", "cases"]);
+    assert_eq!(names, ["target", "passed", "failed", "failed_by_standard", "skipped", "cases"]);
     assert_eq!((report["failed"].as_u64(), report["skipped"].as_u64()), (Some(1), Some(0)));
     let case = &report["cases"][0];
     let names: Vec<_> = case.as_object().unwrap().keys().collect();
-    assert_eq!(names, ["name", "section", "outcome", "text", "seconds", "exchange"]);
+    assert_eq!(names, ["name", "section", "needed_by", "outcome", "text", "seconds", "exchange"]);
     assert_eq!((case["name"].as_str(), case["outcome"].as_str()), (Some("manifest.name"), Some("fail")));
     assert_eq!(case["section"], "gevals: Manifest Fields");
     assert!(case["exchange"][0]["sent"].as_str().unwrap().contains("initialize"));
     assert!(case["exchange"][1]["got"].as_str().unwrap().contains("result"));
     let xml = std::fs::read_to_string(file)?;
     assert!(xml.contains("failures=\"1\"") && xml.contains("name=\"manifest.name\""), "{xml}");
-    let (code, out, _) = rigline(&["check", &target, "--case", "manifest.name"]);
+    let (code, out, _) = rigline(&["check", &target, "--case", "manifest.name", "--strict"]);
     assert_eq!(code, Some(1));
     assert!(out.contains("fail  manifest.name: name must be a string that is not empty"), "{out}");
     assert!(out.contains("      → {\"jsonrpc\"") && out.contains("      ← {\"jsonrpc\""), "{out}");
@@ -190,12 +195,125 @@ fn operations_run_on_hardware_only_where_named() -> Result<(), Failed> {
     Ok(())
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "as all trials")]
-fn what_cannot_be_started_fails() -> Result<(), Failed> {
-    for (target, text) in [("/no/such/program", "there is no program"), ("exec:false", "exit status 1")] {
-        let (code, out, _) = rigline(&["check", target, "--patience", "200ms", "--case", "handshake"]);
-        assert_eq!(code, Some(1), "{out}");
-        assert!(out.contains(text), "{out}");
+/// Exit code 3, and nothing passes that never ran.
+fn nr_48_what_cannot_be_talked_to() -> Result<(), Failed> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let (tcp, http) = (format!("tcp:127.0.0.1:{port}"), format!("http://127.0.0.1:{port}/tools"));
+    for (target, protocol) in [
+        ("/no/such/program", "gevals"),
+        ("/no/such/program", "waza"),
+        ("/no/such/program", "amplifier"),
+        ("/no/such/program", "namel3ss"),
+        (&tcp, "gevals"),
+        (&tcp, "amplifier"),
+        (&http, "amplifier"),
+        (&http, "namel3ss"),
+    ] {
+        let arguments =
+            ["check", target, "--protocol", protocol, "--patience", "500ms", "--call", "look", "{}", "--json"];
+        let (code, out, errors) = rigline(&arguments);
+        assert_eq!(code, Some(3), "{target} {protocol}: {out}{errors}");
+        let report: Value = serde_json::from_str(&out)?;
+        assert_eq!(report["passed"], 0, "{target} {protocol}: {out}");
+        let (code, out, errors) = rigline(&arguments[..arguments.len() - 1]);
+        assert!(code == Some(3) && !out.contains("pass  "), "{target} {protocol}: {out}");
+        assert!(errors.starts_with("rigline: "), "{errors}");
     }
+    // A case that needs a session has one, even if it is the only case.
+    let (code, out, _) = rigline(&["check", "exec:false", "--patience", "200ms", "--case", "stdout.clean"]);
+    assert!(code == Some(1) && !out.contains("pass  "), "{out}");
+    // What starts and does not answer has failed.
+    let (code, out, _) = rigline(&["check", "exec:false", "--patience", "200ms", "--case", "handshake"]);
+    assert!(code == Some(1) && out.contains("exit status 1"), "{out}");
+    Ok(())
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "as all trials")]
+fn o_03_who_needs_a_case_decides_the_exit_code() -> Result<(), Failed> {
+    for (fault, need) in
+        [("manifest.operations", "host"), ("log.form", "host"), ("batch", "standard"), ("log.level", "standard")]
+    {
+        let target = fake(fault).to_string();
+        let strict = rigline(&["check", &target, "--strict"]);
+        let plain = rigline(&["check", &target]);
+        let is_needed = need == "host";
+        assert_eq!((plain.0, strict.0), (Some(i32::from(is_needed)), Some(1)), "{fault}: {}", plain.1);
+        let (note, end) = match is_needed {
+            true => ("[the real host needs this]", " passed, 1 failed, 0 skipped\n"),
+            false => (
+                "[a standard says so; the real host does not need it]",
+                " passed, 1 failed (which no real host needs), 0 skipped\n",
+            ),
+        };
+        assert!(plain.1.contains(note) && plain.1.ends_with(end), "{fault}: {}", plain.1);
+    }
+    Ok(())
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "as all trials")]
+fn o_03_log_cases_run_the_calls_that_are_named() -> Result<(), Failed> {
+    let target = fake("log.form").to_string();
+    let (code, out, _) = rigline(&["check", &target, "--case", "log.form", "--call", "identify"]);
+    assert!(code == Some(1) && out.contains("data must be an object"), "{out}");
+    let (code, out, _) =
+        rigline(&["check", &fake("log.level").to_string(), "--case", "log.level", "--call", "identify"]);
+    assert!(code == Some(0) && out.contains("fail  log.level: a log's level must be"), "{out}");
+    Ok(())
+}
+
+fn o_03_reports_go_to_files() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (json, junit) = (folder.path().join("report.json"), folder.path().join("report.xml"));
+    let target = fake("batch").to_string();
+    let (code, out, errors) = rigline(&[
+        "check",
+        &target,
+        "--case",
+        "batch",
+        "--json-file",
+        &json.to_string_lossy(),
+        "--junit",
+        &junit.to_string_lossy(),
+    ]);
+    assert!(code == Some(0) && out.contains("fail  batch"), "{out}{errors}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(json)?)?;
+    assert_eq!((&report["failed"], &report["failed_by_standard"]), (&Value::from(1), &Value::from(1)));
+    assert_eq!(report["cases"][0]["needed_by"], "standard");
+    assert!(std::fs::read_to_string(junit)?.contains("type=\"needed by standard\""));
+    let (_, out, _) = rigline(&["check", &target, "--case", "batch", "--json-file", "-"]);
+    assert_eq!(serde_json::from_str::<Value>(&out)?["failed"], 1, "{out}");
+    // A folder cannot be made in the place of a file.
+    let wrong = format!("{target_file}/x", target_file = std::env::current_exe()?.display());
+    let (code, _, errors) = rigline(&["check", &target, "--case", "batch", "--junit", &wrong]);
+    assert!(code == Some(2) && errors.contains(&wrong), "{errors}");
+    Ok(())
+}
+
+/// The text's -32601, and the Go kit's `success:false`; a manifest without `requires` is as good as one with it.
+fn o_04_both_answers_to_an_unknown_operation() -> Result<(), Failed> {
+    expect("unknown-as-the-go-kit", &[])?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        for (fault, is_refused) in [("unknown-as-the-go-kit", false), ("", true)] {
+            let host = rigline_std::Host::connect(&fake(fault), Options::default()).await?;
+            let result = host.call_json("no-such", "{}", rigline_std::host::CallContext::default()).await?;
+            assert!(!result.is_success(), "{fault}");
+            assert_eq!(matches!(result.outcome, rigline_std::host::Outcome::Refused(_)), is_refused, "{fault}");
+            host.shutdown().await?;
+        }
+        Ok(())
+    })
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "as all trials")]
+fn o_07_the_entry_of_a_tool_is_named() -> Result<(), Failed> {
+    let target = peer::listen("namel3ss", "entry");
+    let arguments = ["check", &target, "--protocol", "namel3ss", "--call", "look-up", "--case", "success"];
+    assert_eq!(rigline(&arguments).0, Some(1));
+    let with = [&arguments[..], &["--entry", "tools.rig:look_up"]].concat();
+    let (code, out, errors) = rigline(&with);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    let (code, _, errors) = rigline(&["check", "sim", "--entry", "a:b"]);
+    assert!(code == Some(2) && errors.contains("--entry goes with --protocol namel3ss"), "{errors}");
     Ok(())
 }

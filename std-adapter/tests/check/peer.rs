@@ -190,6 +190,7 @@ fn tool(fault: &str, path: &str, text: &str) -> Answer {
         "success" if case == fault => return Some((200, json!({ "ok": true }))),
         "flow-null" if case == fault => return error("TypeError"),
         "timeout" if case == fault => return None,
+        "entry" if request["entry"] != "tools.rig:look_up" => return error("ImportError"),
         _ => {}
     }
     let is_guarded = request["capability_context"]["guarantees"]["no_network"] == true;

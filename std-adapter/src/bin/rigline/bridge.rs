@@ -18,9 +18,13 @@ use crate::serve;
 /// With --protocol amplifier or namel3ss it stands there as an Amplifier module or a namel3ss tool instead, and connects at once; the
 /// device is asked by Amplifier's protocol if it answers that, else by gevals.
 ///
+/// A call whose arguments break the operation's schema is refused here, and not sent.
+///
 /// Exit codes: 0 after shutdown, and at the end of input.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "In an eval file:\n  extensions:\n    rig:\n      command: rigline bridge serial:auto")]
+#[command(
+    after_help = "A gevals host starts an extension without arguments. So let it start a shim that starts the bridge:\n  rigline gevals-shim serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
+)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,

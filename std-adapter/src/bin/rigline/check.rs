@@ -1,15 +1,16 @@
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use rigline_std::cases::{self, Case, Plan, Sample};
-use rigline_std::check::{self, Bench, CaseResult, Outcome, Report, gevals, run, waza};
+use rigline_std::check::{self, Bench, CaseResult, Need, Outcome, Report, gevals, run, waza};
 use rigline_std::host::Direction;
 use rigline_std::target::Target;
 use serde_json::{Map, Value};
 
 use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::files;
 use crate::out::{self, Style, Text};
 use crate::peer::PeerArguments;
 
@@ -19,7 +20,11 @@ use crate::peer::PeerArguments;
 /// the operations run that --call names, and `identify`, if the manifest has it, where nothing is named; cases that need more
 /// are skipped. In a program, operations may also be called with arguments that their own schema refuses.
 ///
-/// Exit codes: 0 all cases passed or were skipped, 1 one failed, or nothing can be started or opened, 2 usage.
+/// A failed case says who needs it to pass: the protocol's real host, or a standard only. The exit code follows the first kind; with
+/// --strict both count.
+///
+/// Exit codes: 0 no case failed that a real host needs (with --strict: none failed), 1 one did, 2 usage, 3 the target cannot be started,
+/// opened or connected to.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'\n  rigline check http://127.0.0.1:8080 --protocol amplifier --json --transcripts transcripts"
@@ -46,13 +51,22 @@ pub(crate) struct Arguments {
     /// How long each answer is waited for
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s")]
     patience: std::time::Duration,
+    /// namel3ss: the tool's entry, as its binding has it
+    #[arg(long, value_name = "MODULE:FUNCTION")]
+    entry: Option<String>,
+    /// Cases that only a standard wants count for the exit code, too
+    #[arg(long)]
+    strict: bool,
     /// Only cases whose name begins so; may be repeated
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Write the report as `JUnit` XML
+    /// Write the report as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json_file: Option<PathBuf>,
+    /// Write the report as `JUnit` XML; `-` is standard output
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }
@@ -72,6 +86,9 @@ impl Arguments {
     }
 
     async fn check(self) -> Result<u8, Failure> {
+        if self.entry.is_some() && !matches!(self.protocol, Protocol::Namel3ss) {
+            return Err(Failure::usage("--entry goes with --protocol namel3ss"));
+        }
         match self.protocol {
             Protocol::Gevals => self.check_lines(gevals::CASES).await,
             Protocol::Waza => self.check_lines(waza::CASES).await,
@@ -97,6 +114,9 @@ impl Arguments {
                     ));
                 }
                 host.project.settings.python_tools.timeout_seconds = Some(self.patience.as_secs_f64());
+                if let (Some(entry), Some(binding)) = (&self.entry, &mut host.project.fallback) {
+                    binding.entry.clone_from(entry);
+                }
                 let plan = self.plan()?;
                 self.check_peer(cases::namel3ss::CASES, host, plan).await
             }
@@ -156,7 +176,7 @@ impl Arguments {
         let is_hopeless = result.outcome == Outcome::Skip && result.text.starts_with(check::NO_SESSION);
         let is_left_out =
             self.connection.quiet && result.outcome != Outcome::Fail || is_hopeless && !self.connection.verbose;
-        if !(self.json || is_left_out) {
+        if !(self.is_quiet() || is_left_out) {
             let style = match result.outcome {
                 Outcome::Pass => Style::Good,
                 Outcome::Fail => Style::Bad,
@@ -169,28 +189,47 @@ impl Arguments {
         }
     }
 
+    /// Whether standard output is a report's alone.
+    fn is_quiet(&self) -> bool {
+        let is_output = |file: &Option<PathBuf>| file.as_deref().is_some_and(|file| file == Path::new("-"));
+        self.json || is_output(&self.json_file) || is_output(&self.junit)
+    }
+
     fn report(&self, report: &Report) -> Result<u8, Failure> {
         if self.json {
             connect::print_json(&format!("{:#}\n", report.to_json()));
-        } else {
+        } else if !self.is_quiet() {
+            let failed = report.count(Outcome::Fail);
+            let by_standard = match report.failed(Need::Standard) {
+                0 => String::new(),
+                count if count == failed => " (which no real host needs)".to_owned(),
+                count => format!(" ({count} of them no real host needs)"),
+            };
             connect::print(&format!(
-                "{}: {} passed, {} failed, {} skipped\n",
+                "{}: {} passed, {failed} failed{by_standard}, {} skipped\n",
                 report.target,
                 report.count(Outcome::Pass),
-                report.count(Outcome::Fail),
                 report.count(Outcome::Skip)
             ));
         }
+        if let Some(file) = &self.json_file {
+            files::write(file, &format!("{:#}\n", report.to_json()))?;
+        }
         if let Some(file) = &self.junit {
-            let failed = |why: String| Failure { code: connect::USAGE, text: format!("{}: {why}", file.display()) };
-            let xml = junit(report).to_string().map_err(|error| failed(error.to_string()))?;
-            std::fs::write(file, xml).map_err(|error| failed(error.to_string()))?;
+            let xml = junit(report).to_string();
+            files::write(file, &xml.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?)?;
         }
-        match &report.unopened {
-            Some(error) => Err(Failure { code: connect::FAILED, ..Failure::of(error) }),
-            None if report.count(Outcome::Fail) == 0 => Ok(connect::SUCCESS),
-            None => Ok(connect::FAILED),
+        if let Some(error) = &report.unopened {
+            let failure = Failure::of(error);
+            // A port that stays busy is no time limit of a case.
+            let code = if failure.code == connect::USAGE { connect::USAGE } else { connect::NO_ANSWER };
+            return Err(Failure { code, ..failure });
         }
+        if let Some(why) = &report.unreached {
+            return Err(Failure { code: connect::NO_ANSWER, text: why.clone() });
+        }
+        let counts = if self.strict { report.count(Outcome::Fail) } else { report.failed(Need::Host) };
+        Ok(if counts == 0 { connect::SUCCESS } else { connect::FAILED })
     }
 
     fn calls(&self) -> Result<Vec<(String, Value)>, Failure> {
@@ -236,6 +275,12 @@ fn as_text(result: &CaseResult, verbose: bool) -> String {
     if !result.text.is_empty() {
         let _ = write!(text, ": {}", result.text);
     }
+    if result.outcome == Outcome::Fail {
+        text.push_str(match result.need {
+            Need::Host => " [the real host needs this]",
+            Need::Standard => " [a standard says so; the real host does not need it]",
+        });
+    }
     text.push('\n');
     if result.outcome == Outcome::Fail || verbose {
         let _ = writeln!(text, "      {}", result.section);
@@ -265,6 +310,9 @@ fn junit(report: &Report) -> quick_junit::Report {
         };
         if !result.text.is_empty() {
             status.set_message(result.text.as_str());
+        }
+        if result.outcome == Outcome::Fail {
+            status.set_type(format!("needed by {}", result.need.name()));
         }
         let mut case = TestCase::new(result.name, status);
         case.set_classname(result.section).set_time(result.took);

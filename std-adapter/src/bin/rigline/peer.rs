@@ -71,6 +71,15 @@ impl PeerArguments {
     }
 }
 
+/// The shape of a trace record.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum TraceFormat {
+    /// As the protocol's text has it
+    Text,
+    /// As namel3ss keeps it in .namel3ss/run/last.json
+    Namel3ss,
+}
+
 /// What only one of these protocols has.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CallArguments {
@@ -83,6 +92,9 @@ pub(crate) struct CallArguments {
     /// namel3ss: add the trace record of the call to this file, as a JSON line
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// namel3ss: the shape of the trace record: the text's, or that of the real program's own records
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text", requires = "trace")]
+    trace_format: TraceFormat,
     /// namel3ss: a service must say first which guarantees it enforces
     #[arg(long)]
     handshake: bool,
@@ -209,13 +221,23 @@ impl Asked<'_> {
         }
         // Before the call, so that what cannot be written is told before anything runs.
         let mut traces = self.more.trace.as_deref().map(files::append).transpose()?;
-        let call = ToolCall { tool: self.operation.to_owned(), payload, timeout: self.timeout, ..ToolCall::default() };
+        let call = ToolCall {
+            tool: self.operation.to_owned(),
+            payload: payload.clone(),
+            timeout: self.timeout,
+            ..ToolCall::default()
+        };
         let (result, trace) = tokio::select! {
             called = host.call(&call) => called,
             interruption = connect::interrupted() => return Err(interruption),
         };
         if let Some(file) = &mut traces {
-            let written = std::io::Write::write_all(file, trace.to_line().as_bytes());
+            let output = result.as_ref().ok().and_then(|called| called.result.as_deref().ok());
+            let line = match self.more.trace_format {
+                TraceFormat::Text => trace.to_line(),
+                TraceFormat::Namel3ss => trace.to_namel3ss_line(&payload, output),
+            };
+            let written = std::io::Write::write_all(file, line.as_bytes());
             written.map_err(|error| Failure { code: connect::FAILED, text: format!("--trace: {error}") })?;
         }
         match result {
@@ -227,7 +249,8 @@ impl Asked<'_> {
                     Ok(result) => (Ok(result), connect::SUCCESS),
                     Err(error) => {
                         let exit = match error.error_type.as_str() {
-                            "ValueError" | "TypeError" | "UnknownTool" | "ProtocolError" => connect::USAGE,
+                            // A ValueError may be the tool's own: it ran.
+                            "UnknownTool" | "ProtocolError" => connect::USAGE,
                             "TimeoutError" => connect::TIMED_OUT,
                             _ => connect::FAILED,
                         };
