@@ -336,7 +336,8 @@ fn g_01_evals_only_below_the_root() {
     assert!(paths.iter().all(|path| path.starts_with("./")) && !listed.to_string().contains("out/"), "{listed}");
     // What is missing inside is missing.
     let missing = ask("eval.get", json!({ "path": "in/missing.yaml" }));
-    assert_eq!(missing["error"]["message"], "Eval not found: in/missing.yaml");
+    assert_eq!(missing["error"]["message"], "Eval not found");
+    assert_eq!(missing["error"]["data"]["path"], "in/missing.yaml", "{missing}");
     drop(input);
     assert!(child.wait().unwrap().success());
     // Another root; and one that is none.

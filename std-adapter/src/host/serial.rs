@@ -86,7 +86,7 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<Wire, HostError> 
     let opened = claim::unprivileged(open).or_else(|error: io::Error| match error.kind() {
         // A pty stays exclusive when the process that made it so was killed, for as long as its other side is open. Root may
         // open it when no process has it open any more.
-        io::ErrorKind::ResourceBusy if roots.rivals(path).is_empty() => open(),
+        io::ErrorKind::ResourceBusy if roots.holders(path).is_empty() => open(),
         _ => Err(error),
     });
     let (claim, port) = opened.map_err(failed)?;
