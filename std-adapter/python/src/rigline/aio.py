@@ -136,9 +136,13 @@ class connect_async:  # noqa: N801 - it is used as a function is
                 raise Cancelled("nobody waits for the rig any more")
             return rig
 
+        def close() -> None:
+            for rig in opened:
+                rig.close()
+
         def give_up() -> None:
             given_up.set()
-            worker.submit(lambda: [rig.close() for rig in opened])
+            worker.submit(close)
             worker.stop()
 
         try:

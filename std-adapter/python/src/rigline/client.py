@@ -224,6 +224,7 @@ class Rig:
         Raises :class:`OperationFailed` where the operation says that it failed, and a :class:`RigError` where it could not be
         asked. Ctrl-C cancels the call: outputs are switched off.
         """
+        __tracebackhide__ = True  # by pytest
         limit = self._timeout if timeout is None else timeout
         shown = _duration.of_seconds(limit)
         with self._turn:
@@ -232,7 +233,8 @@ class Rig:
             text = self._arguments(name, arguments, named)
             surroundings = (context or Context()).text(shown)
             self._check_size(name, text, surroundings)
-            self._logs = logs = []
+            logs: List[Log] = []
+            self._logs = logs
             began = time.monotonic()
             try:
                 future = connection.start(lambda session: session.execute(name, text, surroundings))
@@ -268,7 +270,7 @@ class Rig:
             kind = of_code(answer.code)
             if kind is ProtocolError and answer.code is not None:
                 error_text += f" ({answer.code})"
-            raise kind(error_text, operation=name, code=answer.code, data=answer.data)
+            raise kind(error_text, operation=name, code=answer.code, data=answer.data, refused=True)
         raise ProtocolError(error_text, operation=name)
 
     def __getattr__(self, name: str) -> Callable[..., Result]:
@@ -278,6 +280,7 @@ class Rig:
         operation = self._operation(name)
 
         def method(arguments: Optional[Mapping[str, Any]] = None, /, **named: Any) -> Result:
+            __tracebackhide__ = True
             return self.call(operation, arguments, **named)
 
         method.__name__ = method.__qualname__ = name

@@ -52,7 +52,13 @@ class RiglineError(Exception):
     """Anything that this package raises."""
 
     def __init__(
-        self, message: str, *, operation: Optional[str] = None, code: Optional[int] = None, data: Any = None
+        self,
+        message: str,
+        *,
+        operation: Optional[str] = None,
+        code: Optional[int] = None,
+        data: Any = None,
+        refused: bool = False,
     ) -> None:
         super().__init__(message)
         #: What happened, as one text.
@@ -63,6 +69,8 @@ class RiglineError(Exception):
         self.code = code
         #: The JSON-RPC error's data; ``None`` if there is none.
         self.data = data
+        #: Whether the extension itself said so, in a JSON-RPC error.
+        self.refused = refused
 
     def __str__(self) -> str:
         return self.message if self.operation is None else f"{self.operation}: {self.message}"
