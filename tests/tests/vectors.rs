@@ -95,7 +95,8 @@ async fn call(operation: &str, args: &Value, context: CallContext, lines: &[Valu
         Err(error) => panic!("{error:?}"),
     };
     drop(host);
-    let (params, sent) = peer.join().unwrap();
+    // The connection is let go of by tasks, which need this thread.
+    let (params, sent) = tokio::task::spawn_blocking(|| peer.join().unwrap()).await.unwrap();
     let logs = std::mem::take(&mut *logs.lock().unwrap());
     gives["logs"] = logs.into();
     gives["sends"] = sent.into();

@@ -281,6 +281,9 @@ class Connection:
             self._outgoing.put(None)
             if at_once:
                 self._channel.terminate()
+            else:
+                # What is to be sent goes first.
+                self._threads[1].join(1.0)
             self._channel.close_input()
             self._channel.end(PATIENCE)
         except BaseException:
