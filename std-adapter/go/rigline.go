@@ -1,0 +1,897 @@
+// Package rigline is a client for gevals extensions and hardware-test rigs, of the standard library alone.
+//
+//	rig, err := rigline.Connect(ctx, "tcp:localhost:7000", nil)
+//	if err != nil { … }
+//	defer rig.Close()
+//	result, err := rig.Call(ctx, "measure", map[string]any{"channel": "3V3"}, nil)
+//	fmt.Println(result.Output("volts"))
+//
+// A context that ends cuts a call off: the session ends then, and the rig brings about its safe state.
+package rigline
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// LineLimit is the longest line that is taken from a peer, in bytes.
+	LineLimit = 16 << 20
+	// DefaultTimeout is how long a call may take unless its context or options say otherwise.
+	DefaultTimeout = 30 * time.Second
+
+	version    = "0.0.1"
+	grace      = 2 * time.Second
+	patience   = 5 * time.Second
+	candidates = 8
+)
+
+// Kind says what went wrong.
+type Kind string
+
+// What can go wrong. Failed is the operation's own logic; the others say nothing about what it looked at.
+const (
+	Failed           Kind = "failed"
+	UnknownOperation Kind = "unknown-operation"
+	BadArguments     Kind = "bad-arguments"
+	Unreachable      Kind = "unreachable"
+	Timeout          Kind = "timeout"
+	Requirement      Kind = "requirement"
+	Internal         Kind = "internal"
+	Refused          Kind = "refused"
+	Invalid          Kind = "invalid"
+	Lost             Kind = "lost"
+	Cancelled        Kind = "cancelled"
+	Closed           Kind = "closed"
+	ConnectFailed    Kind = "connect"
+)
+
+// Error is what every function here returns as its error.
+type Error struct {
+	Kind      Kind
+	Message   string
+	Operation string
+	// Code is the JSON-RPC error code; nil if none came.
+	Code *int
+	Data json.RawMessage
+	// Cause is the context's or the system's error, if there is one.
+	Cause error
+}
+
+func (e *Error) Error() string {
+	if e.Operation != "" {
+		return e.Operation + ": " + e.Message
+	}
+	return e.Message
+}
+
+// Unwrap gives the cause, for errors.Is.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Log is a line that the extension logged.
+type Log struct {
+	// Level is debug, info, warn or error.
+	Level   string
+	Message string
+	// Data is JSON; nil if there is none.
+	Data json.RawMessage
+}
+
+// Output is one output of a call.
+type Output struct{ Name, Text string }
+
+// Result is what an operation answered. Of a failed call it comes beside the error.
+type Result struct {
+	Message string
+	// Outputs are in their order. Values that are not strings are there as their JSON text, exactly as it came.
+	Outputs []Output
+	Logs    []Log
+}
+
+// Output is the text of the output of that name; empty if there is none.
+func (r *Result) Output(name string) string {
+	for _, output := range r.Outputs {
+		if output.Name == name {
+			return output.Text
+		}
+	}
+	return ""
+}
+
+// Operation is an operation of an extension.
+type Operation struct {
+	Description string          `json:"description"`
+	Params      json.RawMessage `json:"params"`
+}
+
+// Manifest is what an extension says about itself.
+type Manifest struct {
+	Name        string               `json:"name"`
+	Version     string               `json:"version"`
+	Description string               `json:"description"`
+	Operations  map[string]Operation `json:"operations"`
+}
+
+// Options of a session; the zero value will do.
+type Options struct {
+	// Config is the extension's own settings.
+	Config any
+	// StartTimeout is how long the extension may take to start: 10 s.
+	StartTimeout time.Duration
+	// OnLog gets each log as it comes.
+	OnLog func(Log)
+}
+
+// CallOptions are a call's surroundings; the zero value will do.
+type CallOptions struct {
+	// Timeout is told to the extension. Without it the context's deadline counts, or else DefaultTimeout.
+	Timeout time.Duration
+	// Phase is setup, verify or cleanup.
+	Phase   string
+	Env     map[string]string
+	Workdir string
+}
+
+// Rig is a session with an extension. Its methods may be called from several goroutines; calls take turns.
+type Rig struct {
+	Manifest Manifest
+
+	stream  io.ReadWriteCloser
+	onLog   func(Log)
+	turn    chan struct{}
+	closing sync.Once
+
+	mu      sync.Mutex
+	first   uint32
+	next    uint32
+	pending map[uint32]*call
+	lost    *Error
+	ended   chan struct{}
+}
+
+type call struct {
+	isExecute bool
+	answer    chan answer
+	logs      []Log
+}
+
+type answer struct {
+	kind   Kind // empty for a success
+	text   string
+	code   *int
+	data   json.RawMessage
+	result json.RawMessage
+	Result
+}
+
+// Connect opens a session with tcp:HOST:PORT, or with sim or serial:… by the program rigline, from RIGLINE_BINARY or PATH.
+// Start opens one with any program.
+func Connect(ctx context.Context, target string, options *Options) (*Rig, error) {
+	binary := os.Getenv("RIGLINE_BINARY")
+	if binary == "" {
+		binary = "rigline"
+	}
+	switch {
+	case target == "sim":
+		return Start(ctx, options, binary, "rig")
+	case strings.HasPrefix(target, "tcp:") && !strings.Contains(target, "?"):
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(target, "tcp:"))
+		if err != nil {
+			return nil, &Error{Kind: ConnectFailed, Message: target + " cannot be reached: " + err.Error(), Cause: err}
+		}
+		return Open(ctx, connection, options)
+	case strings.HasPrefix(target, "serial:"), strings.HasPrefix(target, "tcp:"):
+		return Start(ctx, options, binary, "bridge", "--line-limit", "8388608", "--", target)
+	}
+	return nil, &Error{Kind: ConnectFailed, Message: fmt.Sprintf("%q is not a target; there are tcp:HOST:PORT, serial:PORT and sim", target)}
+}
+
+// Start opens a session with a program.
+func Start(ctx context.Context, options *Options, program string, args ...string) (*Rig, error) {
+	command := exec.Command(program, args...)
+	child := &child{command: command, stderr: &tail{}}
+	command.Stderr = child.stderr
+	var err error
+	if child.WriteCloser, err = command.StdinPipe(); err == nil {
+		if child.Reader, err = command.StdoutPipe(); err == nil {
+			err = command.Start()
+		}
+	}
+	if err != nil {
+		return nil, &Error{Kind: ConnectFailed, Message: program + " cannot be started: " + err.Error(), Cause: err}
+	}
+	return Open(ctx, child, options)
+}
+
+// Open opens a session over a stream, which Close closes.
+func Open(ctx context.Context, stream io.ReadWriteCloser, options *Options) (*Rig, error) {
+	if options == nil {
+		options = &Options{}
+	}
+	var seed [4]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return nil, err
+	}
+	// A late reply to an earlier client must match no call of this one.
+	base := binary.LittleEndian.Uint32(seed[:])&0x3fffffff + 1
+	rig := &Rig{
+		stream: stream, onLog: options.OnLog, turn: make(chan struct{}, 1),
+		first: base, next: base, pending: map[uint32]*call{}, ended: make(chan struct{}),
+	}
+	go rig.read()
+	params := map[string]any{"protocolVersion": version}
+	if options.Config != nil {
+		params["config"] = options.Config
+	}
+	start := options.StartTimeout
+	if start <= 0 {
+		start = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, start)
+	defer cancel()
+	got, err := rig.ask(ctx, "initialize", params)
+	if err == nil && got.kind != "" {
+		err = &Error{Kind: got.kind, Message: got.text, Code: got.code, Data: got.data}
+	}
+	if err == nil && json.Unmarshal(got.result, &rig.Manifest) != nil {
+		err = &Error{Kind: Invalid, Message: "the manifest cannot be read"}
+	}
+	if err != nil {
+		rig.Close()
+		return nil, err
+	}
+	return rig, nil
+}
+
+// Call calls an operation. args is anything that encoding/json writes as an object; nil for none. The error is an *Error; of kind
+// Failed the result comes beside it.
+func (r *Rig) Call(ctx context.Context, operation string, args any, options *CallOptions) (*Result, error) {
+	if options == nil {
+		options = &CallOptions{}
+	}
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return nil, &Error{Kind: Cancelled, Message: "the call was cancelled before its turn", Operation: operation, Cause: ctx.Err()}
+	}
+	timeout := options.Timeout
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+		if deadline, has := ctx.Deadline(); has {
+			timeout = time.Until(deadline)
+		}
+	}
+	if timeout <= 0 {
+		return nil, &Error{Kind: Timeout, Message: "the time was over before the call began", Operation: operation, Cause: ctx.Err()}
+	}
+	if args == nil {
+		args = struct{}{}
+	}
+	workdir := options.Workdir
+	if workdir == "" {
+		workdir, _ = os.Getwd()
+	}
+	surroundings := map[string]any{"workdir": workdir, "phase": options.Phase, "timeout": timeout.String()}
+	if len(options.Env) > 0 {
+		surroundings["env"] = options.Env
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout+grace)
+	defer cancel()
+	got, err := r.ask(ctx, "execute", map[string]any{"operation": operation, "args": args, "context": surroundings})
+	if err != nil {
+		var known *Error
+		if errors.As(err, &known) {
+			own := *known
+			own.Operation = operation
+			return nil, &own
+		}
+		return nil, err
+	}
+	if got.kind == "" {
+		return &got.Result, nil
+	}
+	failure := &Error{Kind: got.kind, Message: got.text, Operation: operation, Code: got.code, Data: got.data}
+	if got.kind == Failed {
+		return &got.Result, failure
+	}
+	return nil, failure
+}
+
+// Close ends the session; outputs are switched off. Closing again does nothing.
+func (r *Rig) Close() error {
+	r.end(&Error{Kind: Closed, Message: "the rig was closed"})
+	r.closing.Do(func() { r.stream.Close() })
+	return nil
+}
+
+// Shutdown ends the session, and leaves the hardware as it is.
+func (r *Rig) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := r.ask(ctx, "shutdown", struct{}{})
+	r.Close()
+	return err
+}
+
+func (r *Rig) ask(ctx context.Context, method string, params any) (answer, error) {
+	r.mu.Lock()
+	if r.lost != nil {
+		defer r.mu.Unlock()
+		return answer{}, r.lost
+	}
+	id := r.next
+	r.next++
+	waiting := &call{isExecute: method == "execute", answer: make(chan answer, 1)}
+	r.pending[id] = waiting
+	r.mu.Unlock()
+	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+	if err != nil {
+		r.forget(id)
+		return answer{}, &Error{Kind: BadArguments, Message: err.Error(), Cause: err}
+	}
+	// What is written to a peer that does not read must not outlast the context.
+	go func() {
+		if _, err := r.stream.Write(append(line, '\n')); err != nil && r.stillWaits(id) {
+			// The reader sees the end too, and knows why; it may have an answer yet.
+			time.AfterFunc(time.Second, func() { r.end(&Error{Kind: Lost, Message: err.Error(), Cause: err}) })
+		}
+	}()
+	select {
+	case got := <-waiting.answer:
+		return got, nil
+	case <-r.ended:
+		// The answer may have come first.
+		select {
+		case got := <-waiting.answer:
+			return got, nil
+		default:
+			return answer{}, r.lost
+		}
+	case <-ctx.Done():
+		kind, text := Cancelled, "the call was cancelled"
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			kind, text = Timeout, "no answer in time"
+		}
+		cut := &Error{Kind: kind, Message: text, Cause: ctx.Err()}
+		r.end(cut)
+		r.closing.Do(func() {
+			if program, is := r.stream.(*child); is {
+				program.interrupt()
+			}
+			r.stream.Close()
+		})
+		return answer{}, cut
+	}
+}
+
+func (r *Rig) forget(id uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pending, id)
+}
+
+func (r *Rig) stillWaits(id uint32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pending[id] != nil
+}
+
+func (r *Rig) end(why *Error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost == nil {
+		r.lost = why
+		close(r.ended)
+	}
+}
+
+func (r *Rig) read() {
+	reader := bufio.NewReaderSize(r.stream, 64<<10)
+	var line []byte
+	for {
+		part, err := reader.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > LineLimit {
+			r.end(&Error{Kind: Invalid, Message: fmt.Sprintf("a line is longer than %d bytes", LineLimit)})
+			r.closing.Do(func() { r.stream.Close() })
+			return
+		}
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		r.receive(line)
+		line = line[:0]
+		if err != nil {
+			why := "the connection was closed"
+			if program, is := r.stream.(*child); is {
+				why = program.howItEnded()
+			} else if err != io.EOF {
+				why = err.Error()
+			}
+			r.end(&Error{Kind: Lost, Message: why})
+			return
+		}
+	}
+}
+
+// receive takes a line; several messages may stand on it.
+func (r *Rig) receive(line []byte) {
+	text := trim(bytes.TrimPrefix(trim(line), []byte("\xef\xbb\xbf")))
+	for len(text) > 0 {
+		if utf8.Valid(text) && json.Valid(text) {
+			r.classify(text)
+			return
+		}
+		text = trim(r.recover(text))
+	}
+}
+
+// recover takes a line that is not one JSON text, and gives what is left of it.
+func (r *Rig) recover(text []byte) []byte {
+	damaged := text
+	for place, at := 0, 0; place < candidates; at++ {
+		next := bytes.IndexByte(text[at:], '{')
+		if next < 0 {
+			break
+		}
+		at += next
+		if !bytes.HasPrefix(trim(text[at+1:]), []byte(`"`)) {
+			continue
+		}
+		place++
+		end := endOfObject(text[at:])
+		if end < 0 {
+			if damaged[0] != '{' && bytes.Contains(text[at:], []byte(`"jsonrpc"`)) {
+				damaged = text[at:]
+			}
+			continue
+		}
+		message, rest := text[at:at+end], trim(text[at+end:])
+		// It is part of something larger.
+		if at > 0 && len(rest) > 0 && bytes.IndexByte([]byte(`}],"`), rest[0]) >= 0 {
+			continue
+		}
+		if !utf8.Valid(message) || !json.Valid(message) {
+			if damaged[0] != '{' {
+				damaged = text[at:]
+			}
+			continue
+		}
+		if envelope := membersOf(message); at > 0 && string(envelope.get("jsonrpc")) != `"2.0"` {
+			continue
+		}
+		r.classify(message)
+		return rest
+	}
+	r.damaged(damaged)
+	return nil
+}
+
+// damaged ends the call that a damaged reply names.
+func (r *Rig) damaged(text []byte) {
+	id, hasID := uint32(0), false
+	isMessage := text[0] == '{'
+	topLevel(text, func(key string, value []byte) {
+		// A damaged notification or request fails no call.
+		isMessage = isMessage && key != "method"
+		if key == "id" && !hasID {
+			digits := value
+			for n, b := range value {
+				if b < '0' || b > '9' {
+					digits = value[:n]
+					break
+				}
+			}
+			if number, err := strconv.ParseUint(string(digits), 10, 32); err == nil {
+				id, hasID = uint32(number), true
+			}
+		}
+	})
+	if isMessage && hasID {
+		r.finish(id, answer{kind: Invalid, text: "the answer is not JSON"})
+	}
+}
+
+func (r *Rig) classify(text []byte) {
+	envelope := membersOf(text)
+	versioned := string(envelope.get("jsonrpc")) == `"2.0"`
+	if method := envelope.get("method"); method != nil {
+		r.fromPeer(envelope, method, versioned)
+		return
+	}
+	id, hasID := idOf(envelope.get("id"))
+	if failure := envelope.get("error"); failure != nil && string(failure) != "null" {
+		got := ofError(failure)
+		raw := envelope.get("id")
+		if hasID && r.finish(id, got) {
+			return
+		}
+		// The peer could not read a request (JSON-RPC 2.0, section 5): it must be the one that is out.
+		if (raw == nil || string(raw) == "null") && (versioned || got.code != nil) {
+			r.finishOnly(got)
+		}
+		return
+	}
+	if !hasID {
+		return
+	}
+	result := envelope.get("result")
+	if result == nil {
+		r.finish(id, answer{kind: Invalid, text: "the answer has neither a result nor an error"})
+		return
+	}
+	r.finish(id, answer{result: append(json.RawMessage(nil), result...)})
+}
+
+func (r *Rig) fromPeer(envelope members, method []byte, versioned bool) {
+	var name string
+	if json.Unmarshal(method, &name) != nil {
+		return
+	}
+	params := envelope.get("params")
+	isObject := len(params) > 0 && params[0] == '{'
+	if id := envelope.get("id"); id != nil && versioned {
+		number, is := idOf(id)
+		r.mu.Lock()
+		isOwn := is && number >= r.first && number < r.next
+		r.mu.Unlock()
+		if isOwn && (name == "initialize" || name == "execute" || name == "shutdown") {
+			return
+		}
+		if len(name) > 64 {
+			name = name[:64]
+		}
+		refusal := map[string]any{"code": -32601, "message": "Unknown method: " + name}
+		line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "error": refusal})
+		if err == nil {
+			r.stream.Write(append(line, '\n'))
+		}
+		return
+	}
+	if name != "log" || !(versioned || isObject) {
+		return
+	}
+	log := Log{Level: "info", Message: plain(params)}
+	if isObject {
+		parts := membersOf(params)
+		var level string
+		_ = json.Unmarshal(parts.alike("level"), &level)
+		log = Log{Level: levelOf(level), Message: plain(parts.alike("message"))}
+		if data := parts.alike("data"); data != nil && string(data) != "null" {
+			log.Data = append(json.RawMessage(nil), data...)
+		}
+	}
+	r.mu.Lock()
+	for _, waiting := range r.pending {
+		waiting.logs = append(waiting.logs, log)
+	}
+	r.mu.Unlock()
+	if r.onLog != nil {
+		r.onLog(log)
+	}
+}
+
+// finish gives a call its answer; whether there is such a call.
+func (r *Rig) finish(id uint32, got answer) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waiting := r.pending[id]
+	if waiting == nil {
+		return false
+	}
+	delete(r.pending, id)
+	if got.kind == "" && waiting.isExecute {
+		got = ofResult(got.result)
+	}
+	got.Logs = waiting.logs
+	waiting.answer <- got
+	return true
+}
+
+func (r *Rig) finishOnly(got answer) {
+	r.mu.Lock()
+	only, id := len(r.pending) == 1, uint32(0)
+	for id = range r.pending {
+	}
+	r.mu.Unlock()
+	if only {
+		r.finish(id, got)
+	}
+}
+
+func ofError(failure []byte) answer {
+	got := answer{kind: Refused}
+	code, message := failure, ""
+	if failure[0] == '{' {
+		parts := membersOf(failure)
+		code, message, got.data = parts.get("code"), plain(parts.alike("message")), parts.get("data")
+	}
+	if number, err := strconv.ParseInt(strings.Trim(string(code), `"`), 10, 32); err == nil {
+		value := int(number)
+		got.code = &value
+		kinds := map[int]Kind{
+			-32601: UnknownOperation, -32602: BadArguments, -32603: Internal,
+			-32000: Unreachable, -32001: Timeout, -32002: Requirement,
+		}
+		if kind, known := kinds[value]; known {
+			got.kind = kind
+		}
+	}
+	for _, text := range []string{message, plain(got.data), plain(failure)} {
+		if text != "" {
+			got.text = text
+			break
+		}
+	}
+	return got
+}
+
+func ofResult(result []byte) answer {
+	if len(result) == 0 || result[0] != '{' {
+		return answer{kind: Invalid, text: "the result is not an object"}
+	}
+	parts := membersOf(result)
+	got := answer{Result: Result{Message: plain(parts.alike("message"))}}
+	if outputs := parts.alike("outputs"); len(outputs) > 0 && outputs[0] == '{' {
+		for _, member := range membersOf(outputs) {
+			got.Outputs = append(got.Outputs, Output{member.name, plain(member.value)})
+		}
+	}
+	switch string(parts.alike("success")) {
+	case "true":
+		return got
+	case "false":
+	default:
+		return answer{kind: Invalid, text: "the result's success is not a boolean"}
+	}
+	got.kind = Failed
+	for _, text := range []string{plain(parts.alike("error")), got.Message, "the operation failed, and gave no reason"} {
+		if text != "" {
+			got.text = text
+			break
+		}
+	}
+	return got
+}
+
+func levelOf(name string) string {
+	switch strings.ToLower(name) {
+	case "debug", "trace", "verbose":
+		return "debug"
+	case "warn", "warning":
+		return "warn"
+	case "error", "err", "fatal", "critical", "panic":
+		return "error"
+	}
+	return "info"
+}
+
+// idOf is the value of an id, in whatever spelling.
+func idOf(raw []byte) (uint32, bool) {
+	text := strings.Trim(string(raw), `"`)
+	if number, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return uint32(number), true
+	}
+	if number, err := strconv.ParseFloat(string(raw), 64); err == nil && number == float64(uint32(number)) {
+		return uint32(number), true
+	}
+	return 0, false
+}
+
+// plain is a value as a person reads it: a string without its quotes, null as nothing, others as their JSON text.
+func plain(raw []byte) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	var text string
+	if raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+// members are those of an object, in their order, with values as they came.
+type members []struct {
+	name  string
+	value []byte
+}
+
+func membersOf(object []byte) members {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
+		return nil
+	}
+	var found members
+	for decoder.More() {
+		var value json.RawMessage
+		name, err := decoder.Token()
+		if err != nil || decoder.Decode(&value) != nil {
+			return found
+		}
+		found = append(found, struct {
+			name  string
+			value []byte
+		}{name.(string), value})
+	}
+	return found
+}
+
+// get is the member of that name; the last one if there are several.
+func (m members) get(name string) []byte {
+	for at := len(m) - 1; at >= 0; at-- {
+		if m[at].name == name {
+			return m[at].value
+		}
+	}
+	return nil
+}
+
+// alike is the member of that name, or else one whose name differs in case only.
+func (m members) alike(name string) []byte {
+	if exact := m.get(name); exact != nil {
+		return exact
+	}
+	for at := len(m) - 1; at >= 0; at-- {
+		if strings.ToLower(m[at].name) == name {
+			return m[at].value
+		}
+	}
+	return nil
+}
+
+// endOfString is where the string that begins at the quote `at` ends; -1 if it does not.
+func endOfString(text []byte, at int) int {
+	for at++; at < len(text); at++ {
+		switch text[at] {
+		case '\\':
+			at++
+		case '"':
+			return at + 1
+		}
+	}
+	return -1
+}
+
+// endOfObject is where the object that a text begins with ends; -1 if it does not.
+func endOfObject(text []byte) int {
+	for at, depth := 0, 0; at < len(text); at++ {
+		switch text[at] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return at + 1
+			}
+		case '"':
+			end := endOfString(text, at)
+			if end < 0 {
+				return -1
+			}
+			at = end - 1
+		}
+	}
+	return -1
+}
+
+// topLevel visits the names of a damaged object's members, and what stands behind each colon.
+func topLevel(text []byte, visit func(key string, value []byte)) {
+	for at, depth := 0, 0; at < len(text); at++ {
+		switch text[at] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth <= 0 {
+				return
+			}
+		case '"':
+			end := endOfString(text, at)
+			if end < 0 {
+				return
+			}
+			if rest := trim(text[end:]); depth == 1 && bytes.HasPrefix(rest, []byte(":")) {
+				visit(string(text[at+1:end-1]), trim(rest[1:]))
+			}
+			at = end - 1
+		}
+	}
+}
+
+func trim(text []byte) []byte {
+	return bytes.TrimFunc(text, func(char rune) bool { return char == 0 || (char < 128 && unicode.IsSpace(char)) })
+}
+
+// child is a program's standard input and output.
+type child struct {
+	io.WriteCloser
+	io.Reader
+	command *exec.Cmd
+	stderr  *tail
+	once    sync.Once
+	done    chan struct{}
+}
+
+// wait waits for the program's end, once its output has been read.
+func (c *child) wait() chan struct{} {
+	c.once.Do(func() {
+		c.done = make(chan struct{})
+		go func() {
+			_ = c.command.Wait()
+			close(c.done)
+		}()
+	})
+	return c.done
+}
+
+// interrupt asks the program to end at once, whatever it does.
+func (c *child) interrupt() { _ = c.command.Process.Signal(terminate) }
+
+// Close closes the program's input, which a rig takes for a loss, and waits for its end.
+func (c *child) Close() error {
+	_ = c.WriteCloser.Close()
+	done := c.wait()
+	for _, step := range []func(){c.interrupt, func() { _ = c.command.Process.Kill() }} {
+		select {
+		case <-done:
+			return nil
+		case <-time.After(patience):
+			step()
+		}
+	}
+	<-done
+	return nil
+}
+
+func (c *child) howItEnded() string {
+	select {
+	case <-c.wait():
+	case <-time.After(time.Second):
+		return c.command.Path + " closed its output"
+	}
+	text := c.command.Path + " has ended: " + c.command.ProcessState.String()
+	if end := strings.TrimSpace(c.stderr.String()); end != "" {
+		text += "; its standard error ends with:\n" + end
+	}
+	return text
+}
+
+// terminate is what a program can catch where the system has such a thing.
+var terminate os.Signal = os.Interrupt
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(data []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, data...)
+	if len(t.text) > 4000 {
+		t.text = append([]byte(nil), t.text[len(t.text)-4000:]...)
+	}
+	return len(data), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}

@@ -1,0 +1,340 @@
+package rigline
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The client against the vectors that every client is held to: tests/vectors.
+func vectors(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile("../../tests/vectors/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lineBytes(t *testing.T, raw json.RawMessage, id string) []byte {
+	t.Helper()
+	line := struct {
+		Hex, Text string
+		Newline   *bool
+	}{}
+	if raw[0] == '"' {
+		_ = json.Unmarshal(raw, &line.Text)
+	} else if err := json.Unmarshal(raw, &line); err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := hex.DecodeString(line.Hex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes = append(bytes, strings.ReplaceAll(line.Text, "$ID", id)...)
+	if line.Newline == nil || *line.Newline {
+		bytes = append(bytes, '\n')
+	}
+	return bytes
+}
+
+type seen struct {
+	params any
+	sent   []any
+}
+
+// peer answers `initialize`, and one call with these lines.
+func peer(t *testing.T, lines []json.RawMessage) (string, chan seen) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan seen, 1)
+	go func() {
+		var found seen
+		defer func() { done <- found }()
+		stream, err := listener.Accept()
+		listener.Close()
+		if err != nil {
+			return
+		}
+		defer stream.Close()
+		reader := bufio.NewReader(stream)
+		read := func() (message struct {
+			ID     json.RawMessage
+			Params any
+		}, err error) {
+			line, err := reader.ReadBytes('\n')
+			if err == nil {
+				err = json.Unmarshal(line, &message)
+			}
+			return message, err
+		}
+		opening, err := read()
+		if err != nil {
+			return
+		}
+		fmt.Fprintf(stream, `{"jsonrpc":"2.0","id":%s,"result":{"name":"peer","version":"1.0.0","operations":{}}}`+"\n", opening.ID)
+		call, err := read()
+		if err != nil {
+			return
+		}
+		found.params = call.Params
+		for _, line := range lines {
+			stream.Write(lineBytes(t, line, string(call.ID)))
+		}
+		stream.(*net.TCPConn).CloseWrite()
+		rest, _ := io.ReadAll(reader)
+		for _, line := range strings.Split(strings.TrimSpace(string(rest)), "\n") {
+			var message any
+			if json.Unmarshal([]byte(line), &message) == nil {
+				found.sent = append(found.sent, message)
+			}
+		}
+	}()
+	return "tcp:" + listener.Addr().String(), done
+}
+
+// value is what JSON has for a value.
+func value(t *testing.T, from any) (into any) {
+	t.Helper()
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(text, &into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return into
+}
+
+func TestACallGivesWhatTheVectorsSay(t *testing.T) {
+	var cases []struct {
+		Name  string
+		Lines []json.RawMessage
+		Gives map[string]any
+	}
+	vectors(t, "calls.json", &cases)
+	if len(cases) < 50 {
+		t.Fatal("there are too few cases")
+	}
+	for _, one := range cases {
+		t.Run(one.Name, func(t *testing.T) {
+			target, done := peer(t, one.Lines)
+			logs := []any{}
+			ctx := context.Background()
+			rig, err := Connect(ctx, target, &Options{OnLog: func(log Log) {
+				logs = append(logs, map[string]any{"level": log.Level, "message": log.Message, "data": log.Data})
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := rig.Call(ctx, "op", nil, nil)
+			gives := map[string]any{"kind": "success"}
+			var failure *Error
+			switch {
+			case err == nil:
+				gives["message"] = result.Message
+			case !errors.As(err, &failure):
+				t.Fatal(err)
+			case failure.Kind == Failed:
+				gives["kind"], gives["error"] = "failed", failure.Message
+			case failure.Kind == Lost || failure.Kind == Invalid:
+				gives["kind"] = string(failure.Kind)
+			default:
+				gives["kind"], gives["error"], gives["code"] = "refused", failure.Message, failure.Code
+			}
+			if result != nil {
+				outputs, order := map[string]any{}, []string{}
+				for _, output := range result.Outputs {
+					outputs[output.Name] = output.Text
+					order = append(order, output.Name)
+				}
+				gives["outputs"] = outputs
+				if one.Name == "outputs keep their order" && !reflect.DeepEqual(order, []string{"b", "a", "10", "9"}) {
+					t.Errorf("the order is %v", order)
+				}
+			}
+			rig.Close()
+			sent := (<-done).sent
+			if sent == nil {
+				sent = []any{}
+			}
+			gives["logs"], gives["sends"] = logs, sent
+			if got := value(t, gives); !reflect.DeepEqual(got, any(one.Gives)) {
+				t.Errorf("gives\n%v, not\n%v", got, one.Gives)
+			}
+		})
+	}
+}
+
+func TestARequestIsWhatTheVectorsSay(t *testing.T) {
+	var cases []struct {
+		Name string
+		Call struct {
+			Operation, Workdir, Phase string
+			Args                      json.RawMessage
+			Env                       map[string]string
+			Timeout                   float64
+		}
+		Params any
+	}
+	vectors(t, "requests.json", &cases)
+	for _, one := range cases {
+		target, done := peer(t, []json.RawMessage{json.RawMessage(strconv.Quote(`{"jsonrpc":"2.0","id":$ID,"result":{"success":true}}`))})
+		ctx := context.Background()
+		rig, err := Connect(ctx, target, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := one.Call
+		timeout := time.Duration(call.Timeout * float64(time.Second))
+		if _, err := rig.Call(ctx, call.Operation, call.Args, &CallOptions{timeout, call.Phase, call.Env, call.Workdir}); err != nil {
+			t.Error(one.Name, err)
+		}
+		rig.Close()
+		if got := (<-done).params; !reflect.DeepEqual(got, one.Params) {
+			t.Errorf("%s: %v, not %v", one.Name, got, one.Params)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	var cases [][2]any
+	vectors(t, "durations.json", &cases)
+	for _, one := range cases {
+		// Rounded: 2.001 s is not a whole number of nanoseconds as a float64.
+		span := time.Duration(one[0].(float64)*1e9 + 0.5)
+		if span.String() != one[1] {
+			t.Errorf("%v is %s, not %v", one[0], span, one[1])
+		}
+	}
+}
+
+func riglineBinary(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("RIGLINE_BINARY")
+	if path == "" {
+		t.Skip("RIGLINE_BINARY names no program")
+	}
+	return path
+}
+
+func kindOf(err error) Kind {
+	var failure *Error
+	if errors.As(err, &failure) {
+		return failure.Kind
+	}
+	return ""
+}
+
+func TestAProgram(t *testing.T) {
+	riglineBinary(t)
+	ctx := context.Background()
+	rig, err := Connect(ctx, "sim", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rig.Call(ctx, "power", map[string]any{"rail": "3V3", "on": true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	result, err := rig.Call(ctx, "measure", map[string]any{"channel": "3V3"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if volts, _ := strconv.ParseFloat(result.Output("volts"), 64); volts < 3.2 || volts > 3.4 {
+		t.Errorf("%v V", volts)
+	}
+	never := map[string]any{"channel": "3V3", "min": 9, "max": 10, "within_ms": 5}
+	for _, one := range []struct {
+		operation string
+		args      any
+		kind      Kind
+	}{
+		{"fly", nil, UnknownOperation},
+		{"measure", map[string]any{"channel": "X"}, BadArguments},
+		{"measure", func() {}, BadArguments},
+		{"wait-for", never, Failed},
+	} {
+		if _, err := rig.Call(ctx, one.operation, one.args, nil); kindOf(err) != one.kind {
+			t.Errorf("%s: %v", one.operation, err)
+		}
+	}
+	rig.Close()
+	if _, err := rig.Call(ctx, "identify", nil, nil); kindOf(err) != Closed {
+		t.Error(err)
+	}
+}
+
+func TestCuttingACallOffSwitchesOutputsOff(t *testing.T) {
+	server := exec.Command(riglineBinary(t), "serve", "sim", "--tcp", "127.0.0.1:0")
+	output, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Wait()
+	defer server.Process.Kill()
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Fields(line)
+	address := words[len(words)-1]
+	ctx := context.Background()
+	first, err := Connect(ctx, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Call(ctx, "power", map[string]any{"rail": "3V3", "on": true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithCancel(ctx)
+	time.AfterFunc(100*time.Millisecond, cancel)
+	never := map[string]any{"channel": "3V3", "min": 9, "max": 10, "within_ms": 60000}
+	_, err = first.Call(short, "wait-for", never, &CallOptions{Timeout: 90 * time.Second})
+	if kindOf(err) != Cancelled || !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	second, err := Connect(ctx, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	// It waits until the call that was cut off has ended.
+	result, err := second.Call(ctx, "measure", map[string]any{"channel": "3V3"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if volts, _ := strconv.ParseFloat(result.Output("volts"), 64); volts > 0.5 {
+		t.Errorf("the rail is at %v V", volts)
+	}
+}
+
+func TestAProgramThatDies(t *testing.T) {
+	ctx := context.Background()
+	if _, err := Start(ctx, nil, "/nonexistent/program"); kindOf(err) != ConnectFailed {
+		t.Error(err)
+	}
+	_, err := Start(ctx, nil, "sh", "-c", "echo oops >&2; exit 3")
+	if kindOf(err) != Lost || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "oops") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,166 @@
+"""JSON as the protocols need it: strict, with exact numbers, and never deeper than the stack allows."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+#: Containers that may be open at once, as rigline's own parser has it.
+MAX_DEPTH = 128
+
+Number = Union[int, float, Decimal]
+
+# The second alternative is a string that does not end.
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\],:]', re.S)
+_BLANK = " \t\r\n"
+
+
+def number(text: str) -> Number:
+    """A JSON number with its exact value: an int, a float if that has it, else a Decimal."""
+    try:
+        if not any(mark in text for mark in ".eE"):
+            return int(text)
+        exact = Decimal(text)
+        near = float(text)
+        return near if math.isfinite(near) and Decimal(repr(near)) == exact else exact
+    except ArithmeticError as error:
+        raise ValueError(f"the number {shorten(text, 40)} is out of range") from error
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_int=number, parse_float=number, parse_constant=_no_constant)
+
+
+def loads(text: str) -> Any:
+    """Reads a JSON text. Raises ValueError, whatever is wrong with it."""
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def dumps(value: Any, where: str = "value") -> str:
+    """Writes JSON on one line and in ASCII. Raises TypeError or ValueError, which name the place that cannot be written."""
+    parts: List[str] = []
+    _write(value, where, parts, 0)
+    return "".join(parts)
+
+
+def _write(value: Any, where: str, parts: List[str], depth: int) -> None:
+    if depth > MAX_DEPTH - 8:
+        raise ValueError(f"{shorten(where, 60)}: nested too deeply, more than {MAX_DEPTH - 8} levels")
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or value is True or value is False:
+        parts.append({None: "null", True: "true", False: "false"}[value])
+    elif isinstance(value, str):
+        parts.append(json.dumps(str(value)))
+    elif isinstance(value, int):
+        parts.append(int.__repr__(value))
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{where}: {value!r} is not a JSON number")
+        parts.append(float.__repr__(value))
+    elif isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"{where}: {value} is not a JSON number")
+        parts.append(str(value))
+    elif isinstance(value, os.PathLike):
+        _write(os.fsdecode(value), where, parts, depth)
+    elif isinstance(value, Mapping):
+        parts.append("{")
+        for place, (key, member) in enumerate(value.items()):
+            if not isinstance(key, str):
+                raise TypeError(f"{where}: the key {key!r} is not a string")
+            parts.append("," if place else "")
+            parts.append(json.dumps(str(key)) + ":")
+            _write(member, f"{where}.{key}", parts, depth + 1)
+        parts.append("}")
+    elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+        parts.append("[")
+        for place, element in enumerate(value):
+            parts.append("," if place else "")
+            _write(element, f"{where}[{place}]", parts, depth + 1)
+        parts.append("]")
+    elif hasattr(value, "__float__") and hasattr(value, "dtype"):
+        # numpy's scalars, without importing numpy.
+        _write(value.item(), where, parts, depth)
+    else:
+        raise TypeError(f"{where}: {type(value).__name__} is not a type that JSON has")
+
+
+def members(text: str) -> Iterator[Tuple[str, str]]:
+    """The members of an object: names, and values as their JSON text. The text has been read before, so it is an object."""
+    depth = 0
+    key: Optional[str] = None
+    start = 0
+    for token in _TOKEN.finditer(text):
+        mark = token.group()[0]
+        if mark in "{[":
+            depth += 1
+        elif depth == 1 and mark == '"' and key is None:
+            key = json.loads(token.group())
+        elif depth == 1 and mark == ":":
+            start = token.end()
+        elif (depth == 1 and mark == ",") or (mark in "}]" and depth == 1):
+            if key is not None:
+                yield key, text[start : token.start()].strip(_BLANK)
+            key = None
+        if mark in "}]":
+            depth -= 1
+
+
+def top_level(text: str) -> Iterator[Tuple[str, str]]:
+    """The names of a damaged object's members, as they are written, and what stands behind each colon."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        if mark in ("{", "["):
+            depth += 1
+        elif mark in ("}", "]"):
+            depth -= 1
+            if depth <= 0:
+                return
+        elif mark == '"':
+            return
+        elif mark[0] == '"' and depth == 1:
+            rest = text[token.end() : token.end() + 64].lstrip(_BLANK)
+            if rest.startswith(":"):
+                yield mark[1:-1], rest[1:].lstrip(_BLANK)
+
+
+def end_of_object(text: str, start: int) -> Optional[int]:
+    """Where the object that begins at `start` ends; None if it does not."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        mark = token.group()
+        if mark in ("{", "["):
+            depth += 1
+        elif mark in ("}", "]"):
+            depth -= 1
+            if depth == 0:
+                return token.end()
+        elif mark == '"':
+            return None
+    return None
+
+
+def shorten(text: str, length: int) -> str:
+    """At most so many characters of a text."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """A text from a peer, fit for a terminal: without escape sequences and what no encoding has."""
+    return _UNPRINTABLE.sub(lambda found: found.group().encode("unicode_escape", "surrogatepass").decode("ascii"), text)

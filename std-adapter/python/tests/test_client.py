@@ -1,0 +1,471 @@
+"""The client against the simulated rig, and against extensions that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pytest
+
+import rigline
+from conftest import Script, volts
+from rigline import _json
+
+is_posix = pytest.mark.skipif(os.name != "posix", reason="signals and fork are POSIX's")
+NEVER: Dict[str, Any] = {"channel": "3V3", "min": 9, "max": 10, "within_ms": 60000}
+
+
+def test_operations_are_methods_and_results_are_typed() -> None:
+    @dataclass
+    class Reading:
+        volts: float
+        samples: int
+        note: Optional[str] = "none"
+
+    with rigline.connect("sim") as rig:
+        assert rig.manifest.name == "rig"
+        assert {"measure", "self_test", "gpio_read"} <= set(dir(rig))
+        assert rig.measure.__doc__ == "Measure a channel"
+        rig.power(rail="3V3", on=True)
+        result = rig.call("measure", channel="3V3", samples=4)
+        assert result["volts"] == pytest.approx(3.3, abs=0.05)
+        assert result.text("volts") == result.outputs["volts"]
+        assert result.integer("samples") == 4
+        reading = result.read(Reading)
+        assert (reading.samples, reading.note) == (4, "none")
+        assert rig.self_test().message == "all 6 checks passed"
+        assert "LED" in rig.identify()["inputs"]
+    assert rig.closed
+
+
+def test_each_kind_of_failure_has_its_class(script: Script) -> None:
+    body = """
+code = args["code"]
+if code:
+    say({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": "so", "data": [1]}})
+else:
+    reply(request, success=False, error="not ready", outputs={"n": "1"})
+"""
+    table = {
+        -32601: rigline.UnknownOperation,
+        -32602: rigline.BadArguments,
+        -32603: rigline.InternalError,
+        -32000: rigline.Unreachable,
+        -32001: rigline.CallTimeout,
+        -32002: rigline.RequirementNotMet,
+        -32700: rigline.ProtocolError,
+    }
+    with rigline.connect(script.target(body)) as rig:
+        for code, kind in table.items():
+            with pytest.raises(kind) as raised:
+                rig.op(code=code)
+            assert (raised.value.code, raised.value.data, raised.value.operation) == (code, [1], "op")
+            assert isinstance(raised.value, rigline.RigError)
+        with pytest.raises(rigline.OperationFailed) as failed:
+            rig.op(code=0)
+        assert failed.value.result["n"] == 1
+        assert not isinstance(failed.value, rigline.RigError)
+
+
+def test_errors_survive_another_process() -> None:
+    with rigline.connect("sim") as rig:
+        for call in (lambda: rig.measure(channel="X"), lambda: rig.wait_for(channel="3V3", min=9, max=10, within_ms=5)):
+            with pytest.raises(rigline.RiglineError) as raised:
+                call()
+            again = pickle.loads(pickle.dumps(raised.value))
+            assert (type(again), str(again), again.code) == (raised.type, str(raised.value), raised.value.code)
+
+
+def test_wrong_names_and_arguments_are_named_before_anything_is_sent() -> None:
+    with rigline.connect("sim") as rig:
+        sent = len(rig.traffic)
+        for call, text in [
+            (lambda: rig.mesure(channel="3V3"), "no operation 'mesure'; did you mean 'measure'?"),
+            (lambda: rig.call("fly"), "no operation 'fly'"),
+            (lambda: rig.measure(chanel="3V3"), "no argument 'chanel'; did you mean 'channel'?"),
+            (lambda: rig.measure(), "missing argument: channel"),
+            (lambda: rig.power(), "missing arguments: rail, on"),
+            (lambda: rig.measure("3V3"), "this is a str"),
+            (lambda: rig.measure({"channel": "3V3"}, channel="3V3"), "given twice"),
+            (lambda: rig.measure(channel={1}), "args.channel: set"),
+            (lambda: rig.measure(channel=float("nan")), "args.channel: nan"),
+        ]:
+            with pytest.raises(rigline.RigError) as raised:
+                call()
+            assert text in str(raised.value)
+        for bad in (0, -1, float("inf"), float("nan")):
+            with pytest.raises(ValueError, match="timeout"):
+                rig.measure(channel="3V3", timeout=bad)
+        assert len(rig.traffic) == sent
+        assert not hasattr(rig, "fly")
+
+
+@pytest.mark.parametrize(
+    "target, kind, text",
+    [
+        ("", rigline.TargetError, "the target is empty"),
+        ("foo:bar", rigline.TargetError, "`foo:` is not a kind of target"),
+        ("serial:", rigline.TargetError, "names no port"),
+        ("tcp:7000", rigline.TargetError, "is not an address"),
+        ("tcp:localhost:70000", rigline.TargetError, "is not an address"),
+        ("exec:", rigline.TargetError, "names no program"),
+        ("exec:a 'b", rigline.TargetError, "cannot be told apart"),
+        ("http://localhost", rigline.TargetError, "not HTTP"),
+        ("serial:/dev/null?speed=9", rigline.TargetError, "there is no option `speed`"),
+        ("/dev/null", rigline.TargetError, "write serial:/dev/null"),
+        ("/", rigline.TargetError, "it is a folder"),
+        ("exec:no-such-program", rigline.ConnectFailed, "no program `no-such-program` in PATH"),
+        ("no-such-program", rigline.ConnectFailed, "other targets are: sim, serial:PORT"),
+        ("serial:/dev/no-such-port", rigline.ConnectFailed, "No such file"),
+        ("serial:auto/no-such-device", rigline.ConnectFailed, "plugged in"),
+        ("tcp:127.0.0.1:1", rigline.ConnectFailed, "Connection refused"),
+    ],
+)
+@is_posix
+def test_a_wrong_target_is_explained(target: str, kind: Any, text: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(kind) as raised:
+        rigline.connect(target)
+    assert text in str(raised.value)
+    assert time.monotonic() - began < 8
+
+
+def test_a_program_that_is_no_extension_is_explained() -> None:
+    with pytest.raises(rigline.ConnectFailed, match="exit status 3\nits standard error ends with:\n  oops"):
+        rigline.connect(f"exec:{sys.executable} -c \"import sys; sys.exit(print('oops', file=sys.stderr) or 3)\"")
+    mute = f"exec:{sys.executable} -c \"print('Hello'); import time; time.sleep(60)\" -u"
+    with pytest.raises(rigline.ConnectFailed, match="did not answer within"):
+        rigline.connect(mute, start_timeout=0.5)
+
+
+def test_a_missing_command_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RIGLINE_BINARY", str(tmp_path / "nothing"))
+    with pytest.raises(rigline.ConnectFailed, match="RIGLINE_BINARY names"):
+        rigline.connect("sim")
+
+
+def test_logs_go_to_logging_and_to_the_result(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "rigline")
+    with rigline.connect("sim") as rig:
+        result = rig.power(rail="3V3", on=True)
+    assert [log.message for log in result.logs] == ["switching 3V3 on"]
+    assert ("rigline.rig", logging.INFO, "switching 3V3 on") in caplog.record_tuples
+
+
+def test_noise_unicode_numbers_and_size(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    body = r"""
+say("booting \x1b[31m")
+say('{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"\\u001b]0;x\\u0007 \\ud800"}}')
+size = args.get("size", 0)
+say('{"jsonrpc":"2.0","id":%d,"result":{"success":true,"message":"\u00b0C \U0001F600","outputs":{"big":"12345678901234567890","exact":"0.1000000000000000055","plain":"1.50","word":"true story","huge":"%s"}}}' % (request["id"], "x" * size))
+"""
+    caplog.set_level(logging.DEBUG, "rigline")
+    with rigline.connect(script.target(body)) as rig:
+        result = rig.op(size=9_000_000, number=2**80, exact=Decimal("0.10000000000000000555"))
+        assert result.message == "°C 😀"
+        assert result["big"] == result.integer("big") == 12345678901234567890
+        assert result["exact"] == Decimal("0.1000000000000000055")
+        assert (result["plain"], result.text("plain"), result["word"]) == (1.5, "1.50", "true story")
+        assert result.decimal("plain") == Decimal("1.50")
+        assert len(result["huge"]) == 9_000_000
+        sent = next(line.text for line in rig.traffic if "execute" in line.text)
+        assert f'"number":{2**80},"exact":0.10000000000000000555' in sent
+        with pytest.raises(ValueError, match="the output word is not a number"):
+            result.number("word")
+        with pytest.raises(KeyError, match="there are: big"):
+            result["volts"]
+    # No escape sequence reaches a terminal.
+    assert "\x1b" not in caplog.text and "\\x1b" in caplog.text
+
+
+def test_a_line_without_end_ends_the_connection(script: Script) -> None:
+    with rigline.connect(script.target('sys.stdout.write("x" * (18 << 20)); sys.stdout.flush(); time.sleep(60)')) as rig:
+        with pytest.raises(rigline.ProtocolError, match="longer than 16777216 bytes"):
+            rig.op()
+
+
+def test_a_program_that_dies_in_mid_call_and_the_call_after_it(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    body = """
+if args.get("die"):
+    print("panic: no clock", file=sys.stderr, flush=True)
+    os._exit(7)
+reply(request)
+"""
+    with rigline.connect(script.target(body)) as rig:
+        with pytest.raises(rigline.ConnectionLost, match="(?s)exit status 7.*panic: no clock"):
+            rig.op(die=True)
+        assert rig.op().operation == "op"
+    assert "connecting anew" in caplog.text
+
+
+def test_a_program_that_does_not_answer_in_time_is_cut_off(script: Script) -> None:
+    with rigline.connect(script.target("time.sleep(60)")) as rig:
+        began = time.monotonic()
+        with pytest.raises(rigline.CallTimeout, match="no answer within 2.2 s"):
+            rig.op(timeout=0.2)
+        assert time.monotonic() - began < 15
+
+
+def test_the_extension_keeps_the_time_limit_itself() -> None:
+    with rigline.connect("sim") as rig:
+        with pytest.raises(rigline.CallTimeout, match="the operation did not end before its timeout"):
+            rig.wait_for(NEVER, timeout=0.2)
+        # The session goes on.
+        assert rig.measure(channel="3V3")
+
+
+def test_threads_take_turns() -> None:
+    with rigline.connect("sim") as rig:
+        wrong: List[str] = []
+
+        def work(channel: str, low: float) -> None:
+            for _ in range(20):
+                if rig.measure(channel=channel).number("volts") < low:
+                    wrong.append(channel)
+
+        rig.power(rail="3V3", on=True)
+        rig.power(rail="5V0", on=True)
+        threads = [threading.Thread(target=work, args=pair) for pair in [("3V3", 3.0), ("5V0", 4.5)] * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert wrong == []
+
+
+def test_cancel_from_another_thread_switches_outputs_off(served: str) -> None:
+    with rigline.connect(served) as rig:
+        rig.power(rail="3V3", on=True)
+        threading.Timer(0.3, rig.cancel).start()
+        with pytest.raises(rigline.Cancelled):
+            rig.wait_for(NEVER, timeout=90)
+        assert volts(served) < 0.5
+        assert rig.measure(channel="3V3").number("volts") < 0.5
+
+
+def test_close_switches_outputs_off_and_keep_does_not(served: str) -> None:
+    with rigline.connect(served) as watch:
+        rig = rigline.connect(served)
+        rig.power(rail="3V3", on=True)
+        rig.close(keep=True)
+        assert watch.measure(channel="3V3").number("volts") > 3
+    # It was the last one.
+    assert volts(served) < 0.5
+    rig.close()
+    with pytest.raises(rigline.RigClosed):
+        rig.measure(channel="3V3")
+
+
+def test_a_rig_that_is_forgotten_is_closed(served: str) -> None:
+    rig = rigline.connect(served)
+    rig.power(rail="3V3", on=True)
+    del rig
+    gc.collect()
+    assert volts(served) < 0.5
+
+
+PROGRAM = """
+import os, sys, rigline
+rig = rigline.connect({target!r})
+rig.power(rail="3V3", on=True)
+print("on", flush=True)
+{then}
+"""
+
+
+@is_posix
+@pytest.mark.parametrize(
+    "then, signals, code",
+    [
+        ("", [], 0),
+        ("raise SystemExit(5)", [], 5),
+        ("os._exit(6)", [], 6),
+        ("rig.wait_for(channel='3V3', min=9, max=10, within_ms=60000, timeout=90)", [signal.SIGKILL], -signal.SIGKILL),
+        ("rig.wait_for(channel='3V3', min=9, max=10, within_ms=60000, timeout=90)", [signal.SIGTERM], -signal.SIGTERM),
+        ("rig.wait_for(channel='3V3', min=9, max=10, within_ms=60000, timeout=90)", [signal.SIGINT], -signal.SIGINT),
+        ("import time; time.sleep(60)", [signal.SIGKILL], -signal.SIGKILL),
+    ],
+    ids=["end", "SystemExit", "_exit", "SIGKILL", "SIGTERM", "SIGINT", "SIGKILL idle"],
+)
+def test_however_a_program_ends_outputs_are_off(served: str, then: str, signals: List[int], code: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(target=served, then=then)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "on\n"
+    time.sleep(0.3)
+    for number in signals:
+        process.send_signal(number)
+    assert process.wait(20) in (code, 130 if code == -signal.SIGINT else code)
+    process.communicate()
+    assert volts(served) < 0.5
+
+
+@is_posix
+def test_a_child_process_of_ours_goes_when_we_are_killed() -> None:
+    then = "print(rig._box[0]._channel.process.pid, flush=True); import time; time.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(target="sim", then=then)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    child = int(process.stdout.readline())
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("the rig's process still runs")
+
+
+@is_posix
+def test_a_forked_child_neither_uses_nor_ends_the_session(served: str) -> None:
+    rig = rigline.connect(served)
+    rig.power(rail="3V3", on=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            rig.measure(channel="3V3")
+        except rigline.RigClosed:
+            rig.close()
+            del rig
+            gc.collect()
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert rig.measure(channel="3V3").number("volts") > 3
+    # A child that lives on does not keep the connection open.
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        rig.close()
+        assert volts(served) < 0.5
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_rig_cannot_be_pickled() -> None:
+    with rigline.connect("sim") as rig, pytest.raises(TypeError, match="another process"):
+        pickle.dumps(rig)
+
+
+def test_asyncio_calls_cancel_and_time_out(served: str) -> None:
+    async def main() -> None:
+        async with rigline.connect_async(served) as rig:
+            assert rig.manifest.name == "rig"
+            await rig.power(rail="3V3", on=True)
+            readings = await asyncio.gather(*(rig.measure(channel="3V3") for _ in range(10)))
+            assert all(reading.number("volts") > 3 for reading in readings)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(rig.wait_for(NEVER, timeout=90), 0.3)
+            assert (await rig.measure(channel="3V3")).number("volts") < 0.5
+            await rig.power(rail="3V3", on=True)
+            running = asyncio.create_task(rig.call("wait-for", NEVER, timeout=90))
+            queued = asyncio.create_task(rig.measure(channel="3V3"))
+            await asyncio.sleep(0.3)
+            # What has not begun is left out, and does not cut off what runs.
+            queued.cancel()
+            await asyncio.sleep(0.1)
+            assert not running.done()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            with pytest.raises(rigline.UnknownOperation):
+                await rig.fly()
+        with pytest.raises(rigline.RigClosed):
+            await rig.measure(channel="3V3")
+        with pytest.raises(rigline.ConnectFailed):
+            await rigline.connect_async("exec:no-such-program")
+
+    asyncio.run(main())
+    assert volts(served) < 0.5
+
+
+def test_the_event_loop_goes_on_during_a_call(script: Script) -> None:
+    async def main() -> int:
+        ticks = 0
+        async with rigline.connect_async(script.target("time.sleep(0.5); reply(request)")) as rig:
+            call = asyncio.ensure_future(rig.op())
+            while not call.done():
+                await asyncio.sleep(0.01)
+                ticks += 1
+            await call
+        return ticks
+
+    assert asyncio.run(main()) > 10
+
+
+def test_numbers_keep_their_value() -> None:
+    table = [("1", 1), ("-0", 0), ("1.5", 1.5), ("1e3", 1000.0), ("12345678901234567890123", 12345678901234567890123)]
+    for text, value in table:
+        assert _json.loads(text) == value
+    assert isinstance(_json.loads("1e400"), Decimal)
+    assert isinstance(_json.loads("0.10000000000000000555"), Decimal)
+    for bad in ("NaN", "[1,]", "Infinity", "[" * 100_000):
+        with pytest.raises(ValueError):
+            _json.loads(bad)
+    deep: Any = []
+    for _ in range(200):
+        deep = [deep]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        _json.dumps(deep)
+
+
+def test_stubs_name_the_operations_and_their_types(tmp_path: Path) -> None:
+    path = tmp_path / "bench_rig.pyi"
+    done = subprocess.run([sys.executable, "-m", "rigline.stubs", "sim", "-o", str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = path.read_text(encoding="utf-8")
+    assert "    def measure(\n        self,\n        *,\n        channel: str,\n        samples: int = ...,\n" in text
+    assert "class AsyncRig(rigline.AsyncRig):" in text
+    wrong = subprocess.run([sys.executable, "-m", "rigline.stubs", "nowhere"], capture_output=True, text=True)
+    assert wrong.returncode == 3
+    assert wrong.stderr.startswith("rigline: there is no program `nowhere`")
+
+
+def test_the_command_comes_with_the_package() -> None:
+    done = subprocess.run([sys.executable, "-m", "rigline", "--version"], capture_output=True, text=True)
+    assert done.stdout.startswith("rigline ")
+
+
+def test_a_manifest_with_odd_names_and_schemas(script: Script, tmp_path: Path) -> None:
+    operations = """{
+        "close": {"params": {"type": "object"}},
+        "import": {"params": {"type": "object", "properties": {"from": {"type": "string"}, "timeout": {"type": "string"}}, "required": ["timeout"]}},
+        "a b/c": {"description": 'quotes \\"\\"\\" and \\\\', "params": {"type": "object", "properties": {"x-y": {"enum": ["a", "b"]}, "n": {"type": ["integer", "null"]}}}},
+        "odd": {"params": None}, "none": None,
+    }"""
+    with rigline.connect(script.target('reply(request, message=json.dumps([operation, args, context["timeout"]]))', operations)) as rig:
+        assert json.loads(rig.import_({"timeout": "60s"}, from_="here", timeout=5).message) == [
+            "import",
+            {"timeout": "60s", "from": "here"},
+            "5s",
+        ]
+        assert json.loads(rig.a_b_c(x_y="a").message)[:2] == ["a b/c", {"x-y": "a"}]
+        assert json.loads(rig.call("close").message)[0] == "close"
+        from rigline.stubs import stubs
+
+        text = stubs(rig.manifest, "a target")
+    compile(text, "stub", "exec")
+    assert "x_y: Literal['a', 'b'] = ..." in text and "n: Union[int, None] = ..." in text
+    assert '# close: only by call("close", ...)' in text
