@@ -493,11 +493,19 @@ impl Validator {
                 return Checked { misfits: Vec::new(), unchecked: Some(why) };
             }
         };
-        let misfits = validator.iter_errors(&value).map(|error| Misfit {
-            path: error.instance_path().to_string().trim_start_matches('/').replace('/', "."),
-            text: error.to_string(),
-        });
-        Checked { misfits: misfits.collect(), unchecked: None }
+        let mut checked = Checked::default();
+        let mut given_up = None;
+        for error in validator.iter_errors(&value) {
+            let path = error.instance_path().to_string().trim_start_matches('/').replace('/', ".");
+            // The pattern may fit: its search was given up.
+            if matches!(error.kind(), jsonschema::error::ValidationErrorKind::BacktrackLimitExceeded { .. }) {
+                given_up = Some(format!("the value cannot be checked here: {path}: {error}"));
+            } else {
+                checked.misfits.push(Misfit { path, text: error.to_string() });
+            }
+        }
+        checked.unchecked = given_up.filter(|_| checked.misfits.is_empty());
+        checked
     }
 }
 
@@ -553,6 +561,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// The pattern has a back reference, so its search takes exponential time, and ends at a limit.
+    #[test]
+    fn g_05_a_pattern_whose_search_is_given_up_refuses_nothing() {
+        let schema = json!({ "properties": {
+            "s": { "type": "string", "pattern": "^(?=a)(a|aa)+\\1$" }, "n": { "type": "integer" },
+        } });
+        let text = "a".repeat(40) + "b";
+        let checked = check(&json!({ "s": text }).to_string(), &schema);
+        assert!(checked.misfits.is_empty(), "{checked:?}");
+        assert!(checked.unchecked.is_some_and(|why| why.contains("cannot be checked here: s: ")));
+        let checked = check(&json!({ "s": text, "n": "x" }).to_string(), &schema);
+        assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n"]);
+    }
 
     #[test]
     fn nr_06_and_nr_26_a_text_is_what_the_whole_schema_wants() {

@@ -118,7 +118,7 @@ pub(crate) async fn post_following(
                 Some(path) => with_path(&at, &format!("/{path}"))?,
                 None => location.clone(),
             };
-            let same_server = parse(&next)?.authority() == parse(&at)?.authority();
+            let same_server = parse(&next)?.authority() == parse(url)?.authority();
             answer = exchange(&next, token.filter(|_| same_server), None, bounds.limit).await;
             at = next;
         }
@@ -232,4 +232,53 @@ fn broken(error: &hyper::Error) -> HttpError {
     use std::error::Error as _;
     let reason = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
     HttpError::Broken { reason }
+}
+
+#[cfg(all(test, feature = "namel3ss"))]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The first server sends the client to the second, which sends it to itself. Only the first is trusted.
+    #[test]
+    fn g_01_no_redirect_takes_the_token_to_another_server() {
+        let [first, second] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let url = |listener: &TcpListener, path: &str| format!("http://{}{path}", listener.local_addr().unwrap());
+        let start = url(&first, "/a");
+        let elsewhere = url(&second, "/b");
+        let head = |listener: &TcpListener, reply: &str| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                let line = line.trim().to_lowercase();
+                if line.is_empty() {
+                    break;
+                }
+                length = line.strip_prefix("content-length:").map_or(length, |text| text.trim().parse().unwrap());
+                head += &(line + "\n");
+            }
+            reader.read_exact(&mut vec![0; length]).unwrap();
+            write!(stream, "HTTP/1.1 {reply}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}").unwrap();
+            head
+        };
+        let servers = thread::spawn(move || {
+            let at_first = head(&first, &format!("302 Found\r\nLocation: {elsewhere}"));
+            let at_second = head(&second, "302 Found\r\nLocation: /c");
+            (at_first, at_second, head(&second, "200 OK"))
+        });
+        let bounds = Bounds { timeout: Duration::from_secs(30), limit: 1024 };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answer = runtime.block_on(post_following(&start, Some("s3cret"), b"{}".to_vec(), bounds));
+        assert_eq!(answer.unwrap(), b"{}");
+        let (at_first, at_second, then) = servers.join().unwrap();
+        assert!(at_first.contains("bearer s3cret"), "{at_first}");
+        assert!(!at_second.contains("s3cret") && !then.contains("s3cret"), "{at_second}{then}");
+    }
 }

@@ -392,6 +392,28 @@ fn nr_26_nr_27_a_call_by_the_whole_schema_of_a_real_extension() {
         assert_eq!(args, r#"{"x":"a"}"#);
         assert!(errors.contains("the extension judges"), "{errors}");
     }
+    let value = format!("x={}b", "a".repeat(40));
+    let (_, errors) = sent(r#"{"properties":{"x":{"type":"string","pattern":"^(?=a)(a|aa)+\\1$"}}}"#, &[&value]);
+    assert!(errors.contains("the extension judges"), "{errors}");
+}
+
+/// Which of the two values would be sent is nobody's to guess.
+#[test]
+fn g_05_a_name_twice_is_refused_also_in_args() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = echo(folder.path(), "{}");
+    for arguments in [
+        &["x=1", "x=2"][..],
+        &["--args", r#"{"x":1,"y":2,"x":1}"#],
+        &["--args", r#"{"x":1,"\u0078":2}"#],
+        &["--args", r#"{"y":[0,{"x":1,"x":2}]}"#],
+    ] {
+        let output = rigline(&[&["call", &target, "op"], arguments].concat());
+        let (_, errors) = texts(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains("`x` is given more than once"), "{errors}");
+    }
+    assert!(!folder.path().join("request").exists(), "nothing was sent");
 }
 
 #[test]

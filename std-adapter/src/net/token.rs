@@ -39,7 +39,8 @@ impl Token {
         }
         let mut text = String::new();
         std::fs::File::open(path)?.take(LONGEST + 64).read_to_string(&mut text)?;
-        Self::new(text.trim())
+        // Editors on Windows begin a file with a byte order mark.
+        Self::new(text.trim_start_matches('\u{FEFF}').trim())
     }
 
     /// A new random token, of 32 hexadecimal digits.
@@ -62,5 +63,24 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g_01_a_token_file_as_editors_write_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for text in ["s3cret", "s3cret\n", "s3cret\r\n", "\u{FEFF}s3cret\r\n", " s3cret \n\n"] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(Token::from_file(&file).unwrap().reveal(), "s3cret", "{text:?}");
+        }
+        for text in ["", "\n", "\u{FEFF}\n", "two words", "two\nlines", "nul\0", "ümlaut"] {
+            std::fs::write(&file, text).unwrap();
+            let error = Token::from_file(&file).unwrap_err().to_string();
+            assert!(error.contains("visible ASCII"), "{text:?}: {error}");
+        }
     }
 }

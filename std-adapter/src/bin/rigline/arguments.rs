@@ -1,6 +1,6 @@
 //! The arguments of an operation, from `NAME=VALUE` and `--args`, as its schema wants them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rigline::json::{Json, Kind};
 use rigline_std::by_schema::{Draft, Misfit, Settled, settle};
@@ -48,7 +48,7 @@ impl Given<'_> {
             };
             let path = path(&root, name);
             if paths.contains(&path) {
-                return Err(self.fault(name, "is given more than once"));
+                return Err(self.twice(name));
             }
             tree.put(&root, &path, written(value)).map_err(|why| self.fault(name, &why))?;
             paths.push(path);
@@ -71,13 +71,18 @@ impl Given<'_> {
     fn object(&self) -> Result<Vec<(String, Node)>, Failure> {
         let Some(text) = self.args else { return Ok(Vec::new()) };
         match Json::parse(text.as_bytes()) {
-            Ok(json) if json.kind() == Kind::Object => match Node::of(json) {
+            Ok(json) if json.kind() == Kind::Object => match Node::of(json).map_err(|name| self.twice(&name))? {
                 Node::Object(members) => Ok(members),
                 _ => Ok(Vec::new()),
             },
             Ok(_) => Err(Failure::usage("--args: expected a JSON object")),
             Err(error) => Err(Failure::usage(format!("--args: not JSON: {error}"))),
         }
+    }
+
+    /// Of two values for one name, one would be lost.
+    fn twice(&self, name: &str) -> Failure {
+        self.fault(name, "is given more than once")
     }
 
     /// Says of names that the schema does not have what was probably meant, in every object that it knows.
@@ -234,22 +239,27 @@ fn value<'j>(json: Json<'j>, path: &[String]) -> Option<Json<'j>> {
 }
 
 impl Node {
-    fn of(json: Json<'_>) -> Self {
-        match json.kind() {
+    /// The error is the name of a member that an object has twice.
+    fn of(json: Json<'_>) -> Result<Self, String> {
+        Ok(match json.kind() {
             Kind::Object => {
+                let mut known = HashSet::new();
                 let mut members: Vec<(String, Self)> = Vec::new();
                 for (name, value) in json.members() {
-                    let (name, value) = (name.to_string(), Self::of(value));
-                    match members.iter_mut().find(|(known, _)| *known == name) {
-                        Some((_, place)) => *place = value,
-                        None => members.push((name, value)),
+                    let name = name.to_string();
+                    if !known.insert(name.clone()) {
+                        return Err(name);
                     }
+                    members.push((name, Self::of(value)?));
                 }
                 Self::Object(members)
             }
-            Kind::Array => Self::Array(json.elements().map(Self::of).enumerate().collect()),
+            Kind::Array => {
+                let elements: Result<Vec<Self>, String> = json.elements().map(Self::of).collect();
+                Self::Array(elements?.into_iter().enumerate().collect())
+            }
             _ => Self::Leaf(Draft::json(json.as_str())),
-        }
+        })
     }
 
     /// Puts a draft where the path leads, and makes the objects and lists on the way.
