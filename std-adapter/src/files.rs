@@ -67,7 +67,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// It cannot be written. What was there before is still there. A folder, a device or a FIFO is refused.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mode = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|about| about.permissions());
-    write_as(path, bytes, mode)
+    write_as(path, bytes, None, mode)
 }
 
 /// As [`write()`], a file that can be executed by everybody who can read it.
@@ -75,7 +75,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write()`].
 pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_as(path, bytes, permissions(0o777))
+    write_as(path, bytes, permissions(0o777), None)
 }
 
 /// Makes the folders that `path` needs, and finds out whether a file can be written there.
@@ -86,11 +86,12 @@ pub fn ensure_writable(path: &Path) -> io::Result<()> {
     beside(path, None).map(drop)
 }
 
-fn write_as(path: &Path, bytes: &[u8], mode: Option<fs::Permissions>) -> io::Result<()> {
-    let mut file = beside(path, mode.clone())?;
+/// Writes a file with the permissions `new`, to which the umask applies, or exactly `old`.
+fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option<fs::Permissions>) -> io::Result<()> {
+    let mut file = beside(path, old.clone().or(new))?;
     file.write_all(bytes)?;
     file.flush()?;
-    if let Some(mode) = mode.filter(|_| path.exists()) {
+    if let Some(mode) = old {
         // As it was, whatever the umask is now.
         let _ = fs::set_permissions(file.path(), mode);
     }
@@ -199,5 +200,24 @@ mod tests {
         }
         let error = write(&folder.path().join("fifo/x"), b"x").unwrap_err().to_string();
         assert!(error.contains("is not a folder"), "{error}");
+    }
+
+    /// What is written over another file, or over a link, is no more open to others than a new file is.
+    #[test]
+    fn g_02_an_executable_keeps_to_the_umask() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o7777;
+        let path = |name: &str| folder.path().join(name);
+        write_executable(&path("new"), b"x").unwrap();
+        fs::write(path("old"), "x").unwrap();
+        std::os::unix::fs::symlink("old", path("link")).unwrap();
+        for name in ["old", "link"] {
+            write_executable(&path(name), b"y").unwrap();
+            assert_eq!(mode(name), mode("new"), "{name}");
+        }
+        fs::set_permissions(path("new"), fs::Permissions::from_mode(0o600)).unwrap();
+        write(&path("new"), b"z").unwrap();
+        assert_eq!(mode("new"), 0o600);
     }
 }

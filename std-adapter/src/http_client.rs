@@ -114,10 +114,7 @@ pub(crate) async fn post_following(
         let mut at = url.to_owned();
         for _ in 0..MAX_REDIRECTS {
             let Err(HttpError::Redirect { status: 301..=303, location }) = &answer else { break };
-            let next = match location.strip_prefix('/') {
-                Some(path) => with_path(&at, &format!("/{path}"))?,
-                None => location.clone(),
-            };
+            let next = resolve(&at, location)?;
             let same_server = parse(&next)?.authority() == parse(url)?.authority();
             answer = exchange(&next, token.filter(|_| same_server), None, bounds.limit).await;
             at = next;
@@ -125,6 +122,23 @@ pub(crate) async fn post_following(
         answer
     };
     timeout(bounds.timeout, following).await.unwrap_or(Err(HttpError::Timeout { limit: bounds.timeout }))
+}
+
+/// Where a `Location` leads that came from `base` (RFC 3986 §5.2, without dot segments).
+#[cfg(feature = "namel3ss")]
+fn resolve(base: &str, location: &str) -> Result<String, HttpError> {
+    if location.contains("://") {
+        return Ok(location.to_owned());
+    }
+    if location.starts_with("//") {
+        return Ok(format!("http:{location}"));
+    }
+    if location.starts_with('/') {
+        return with_path(base, location);
+    }
+    let uri = parse(base)?;
+    let folder = uri.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+    with_path(base, &format!("{folder}/{location}"))
 }
 
 /// The same server's address with another path.
@@ -280,5 +294,18 @@ mod tests {
         let (at_first, at_second, then) = servers.join().unwrap();
         assert!(at_first.contains("bearer s3cret"), "{at_first}");
         assert!(!at_second.contains("s3cret") && !then.contains("s3cret"), "{at_second}{then}");
+    }
+
+    #[cfg(feature = "namel3ss")]
+    #[test]
+    fn o_07_where_a_redirect_leads() {
+        for (location, to) in [
+            ("http://b:2/x", "http://b:2/x"),
+            ("//b:2/x", "http://b:2/x"),
+            ("/x?y", "http://a:1/x?y"),
+            ("x", "http://a:1/t/x"),
+        ] {
+            assert_eq!(super::resolve("http://a:1/t/tools", location).unwrap(), to);
+        }
     }
 }
