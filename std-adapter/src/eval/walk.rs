@@ -41,8 +41,11 @@ pub(super) fn walk(
         let mut folders = vec![(path, level)];
         while let Some((path, level)) = folders.pop() {
             match identity(&path) {
-                Ok(id) if seen.insert(id) => {}
-                Ok(_) => continue,
+                Ok(id) => {
+                    if !seen.insert(id) {
+                        continue;
+                    }
+                }
                 Err(error) => {
                     found.errors.push(format!("{}: {error}", path.display()));
                     continue;
