@@ -29,7 +29,7 @@ unset PYTHONPATH RIGLINE_BINARY RIGLINE_TARGET
 MYPYPATH=$package/src "$target/python-tools/bin/mypy" --strict "$target/bench_rig.pyi"
 # The oldest syntax and library that is promised, where it is here.
 for old in python3.9 "$HOME"/.pyenv/versions/3.9.*/bin/python; do
-  if command -v "$old" >/dev/null 2>&1; then
+  if "$old" -c "" 2>/dev/null; then
     echo "the client on $("$old" --version)"
     PYTHONPATH=$package/src RIGLINE_BINARY=$target/python-fresh/bin/rigline "$old" -c '
 import rigline, rigline.stubs
