@@ -221,7 +221,8 @@ def test_endless(rig):
 def test_a_killed_run_ends_safe(pytester: pytest.Pytester, request: pytest.FixtureRequest, number: int, where: str) -> None:
     target = request.getfixturevalue(where)
     pytester.makepyfile(ENDLESS)
-    process = pytester.popen([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--rigline-target={target}"])
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--rigline-target={target}"]
+    process = subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 30
     while not (pytester.path / "on").exists():
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()

@@ -143,7 +143,6 @@ class connect_async:  # noqa: N801 - it is used as a function is
         def give_up() -> None:
             given_up.set()
             worker.submit(close)
-            worker.stop()
 
         try:
             return AsyncRig(await worker.run(connect, give_up), worker)
@@ -157,12 +156,14 @@ class _Worker:
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Optional[Callable[[], None]]] = queue.SimpleQueue()
+        self._stopped = False
         threading.Thread(target=_work, args=(self._jobs,), name="rigline asyncio", daemon=True).start()
 
     def __del__(self) -> None:
         self.stop()
 
     def stop(self) -> None:
+        self._stopped = True
         self._jobs.put(None)
 
     def submit(self, action: Callable[[], T]) -> Future[T]:
@@ -176,7 +177,11 @@ class _Worker:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._jobs.put(job)
+        if self._stopped:
+            # The rig is closed, and says so at once.
+            job()
+        else:
+            self._jobs.put(job)
         return future
 
     async def run(self, action: Callable[[], T], cancel: Callable[[], None]) -> T:

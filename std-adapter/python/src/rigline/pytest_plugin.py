@@ -107,7 +107,9 @@ class _Bench:
         target = self.target
         if not target.startswith(("serial:", "tcp:")):
             return None
-        return RigLock(target, os.environ.get("PYTEST_XDIST_TESTRUNUID", ""))
+        # Not from the environment, which a run that a test starts inherits.
+        workers = getattr(self.config, "workerinput", {})
+        return RigLock(target, str(workers.get("testrunuid", "")))
 
     def open(self, wait: float) -> Rig:
         options: Dict[str, Any] = {"wait": wait, "timeout": float(self.config.getoption("rigline_timeout"))}
