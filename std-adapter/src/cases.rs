@@ -135,7 +135,8 @@ pub async fn run<H>(
         let transcript = match &plan.transcripts {
             Some(folder) => {
                 let path = folder.join(format!("{}.jsonl", case.name));
-                std::fs::write(&path, exchanges.iter().map(|exchange| exchange.event(target)).collect::<String>())?;
+                let text: String = exchanges.iter().map(|exchange| exchange.event(target)).collect();
+                crate::files::write(&path, text.as_bytes())?;
                 Some(path)
             }
             None => None,
