@@ -58,7 +58,8 @@ fn peer(stream: TcpStream, lines: &[Value]) -> (Value, Vec<Value>) {
     }
     // A peer that asks something stays to read the answer.
     if !lines.iter().any(is_request) {
-        writer.shutdown(std::net::Shutdown::Write).unwrap();
+        // The client may have closed the connection already, which is an error here.
+        let _ = writer.shutdown(std::net::Shutdown::Write);
     }
     let mut rest = String::new();
     let _ = reader.read_to_string(&mut rest);
