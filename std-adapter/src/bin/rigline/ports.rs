@@ -7,7 +7,7 @@ use rigline_std::host::ports::{PortInfo, Roots};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
 
-use crate::connect;
+use crate::connect::{self, Failure};
 use crate::out::Table;
 
 /// List serial ports, what is plugged into them, and who holds them
@@ -27,6 +27,7 @@ impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         connect::run(async move {
             let roots = Roots::of_environment();
+            roots.check().map_err(|error| Failure::of(&error))?;
             let mut found = Vec::new();
             for port in roots.ports() {
                 let holders: Vec<String> = roots.holders(&port.path).iter().map(ToString::to_string).collect();
