@@ -5,15 +5,18 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
+use std::fs::File;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rigline::FailureKind;
 use rigline::manifest::Kind as ModuleKind;
 use serde_json::Value;
 
+use crate::files;
 use crate::host::{HostError, Manifest, Options};
 use crate::target::Target;
 
@@ -34,6 +37,11 @@ pub trait Client {
 
     /// Runs an operation. The operation's own failure is an [`Answer`].
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>>;
+
+    /// Why the record of the call that the caller asked for is not whole, if it is not.
+    fn record_fault(&mut self) -> Option<String> {
+        None
+    }
 
     /// Cancels a call that was dropped. The next call connects again.
     fn cancel(&mut self) -> Pending<'_, ()>;
@@ -91,8 +99,8 @@ pub enum Description {
 /// A manifest, and the form in which it came.
 #[derive(Debug, Clone)]
 pub struct Described {
-    /// The JSON value that the protocol has for it.
-    pub raw: Value,
+    /// The JSON text that the protocol has for it; numbers have all their digits.
+    pub text: String,
     /// The manifest, in the form of a gevals manifest.
     pub manifest: Manifest,
     /// What kind of module it is, where the protocol says.
@@ -104,8 +112,8 @@ pub struct Described {
 /// A description for people and for programs.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// For programs.
-    pub json: Value,
+    /// For programs: JSON text.
+    pub json: String,
     /// For people: lines of text.
     pub text: String,
     /// A table below it: its heads.
@@ -181,6 +189,8 @@ pub enum Cause {
     Timeout,
     /// The other end refused.
     Refused,
+    /// A process between this one and the other end failed, with this exit code.
+    Bridge(u8),
 }
 
 impl ClientError {
@@ -197,7 +207,7 @@ impl ClientError {
     /// Transcripts cannot be written.
     #[cfg(feature = "check")]
     pub(crate) fn transcripts(error: io::Error) -> Self {
-        Self::usage(format!("the transcripts: {error}"))
+        Self::usage(format!("--transcripts {error}"))
     }
 
     /// Whether there was no answer in time.
@@ -230,6 +240,41 @@ impl Error for ClientError {
 impl From<HostError> for ClientError {
     fn from(error: HostError) -> Self {
         Self::Host(error)
+    }
+}
+
+/// A file that the record of a call is added to. A fault of the file is kept, and does not take the result of the call with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    option: &'static str,
+    file: Arc<File>,
+    fault: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl Record {
+    /// Opens the file that an option names.
+    pub(crate) fn append(option: &'static str, path: &str) -> Result<Self, ClientError> {
+        let file = files::append_json_lines(path.as_ref()).map_err(|error| ClientError::usage(error.to_string()))?;
+        Ok(Self { option, file: Arc::new(file), fault: Arc::default() })
+    }
+
+    /// Why not everything was written, if it was not.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+        fault.map(|error| format!("--{}: cannot be written: {error}", self.option))
+    }
+}
+
+impl Write for Record {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Err(error) = (&*self.file).write_all(bytes) {
+            self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -361,15 +361,18 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
 /// The description as a manifest, which lasts as long as the process: a relay has one.
 fn lasting(described: Described) -> &'static Manifest {
     let schema = |schema: &Value| Schema::text(leak(schema.to_string()));
-    let declared = described.raw.get("outputs").filter(|_| described.has_typed_outputs);
-    let Described { manifest, kind, .. } = &described;
+    let Described { manifest, kind, has_typed_outputs, .. } = &described;
+    let outputs_of = |name: &str| {
+        let outputs = manifest.raw.get("operations")?.get(name)?.get("outputs")?;
+        Some(outputs).filter(|outputs| *has_typed_outputs && !outputs.is_null()).map(schema)
+    };
     let operations: Vec<Operation> = manifest
         .operations
         .iter()
         .map(|operation| {
             // Arguments are an object anyway.
             let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params) };
-            let outputs = declared.and_then(|declared| declared.get(&operation.name)).map(schema);
+            let outputs = outputs_of(&operation.name);
             Operation::new(leak(operation.name.clone()), params).optional_outputs(outputs)
         })
         .collect();

@@ -36,7 +36,7 @@ pub const CASES: &[Case<Recorded<Host>>] = cases! {
 
 /// The suite, for the registry of protocols.
 pub(super) const SUITE: Suite =
-    Suite { names: || names(CASES), run: |settings, report| Box::pin(check(settings, report)) };
+    Suite { names: || names(CASES), has_transcripts: true, run: |settings, report| Box::pin(check(settings, report)) };
 
 async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Result<Report, ClientError> {
     let cases = settings.chosen(CASES)?;
@@ -55,7 +55,7 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
             plan.samples = vec![Sample { operation: identify, args: "{}".into() }];
         }
     }
-    let host = Recorded::new(host, settings.target.to_string(), plan).map_err(ClientError::transcripts)?;
+    let host = Recorded::new(host, settings.target.to_string(), plan);
     run(cases, host, report).await.map_err(ClientError::transcripts)
 }
 

@@ -5,20 +5,23 @@ use std::time::Duration;
 
 use rigline::FailureKind;
 use rigline::json::Json;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{CallError, EventLog, Host, HttpError, ModuleError};
 use crate::client::{
     Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
+    Record,
 };
-use crate::files;
 use crate::host::Manifest;
 use crate::target::Target;
 
 /// Longer than any call takes.
 const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-struct AmplifierClient(Host);
+struct AmplifierClient {
+    host: Host,
+    events: Option<Record>,
+}
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
@@ -26,12 +29,10 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         if let Some(token) = &options.token {
             host = host.with_token(token);
         }
-        if let Some(path) = options.own.one("events") {
-            let log = files::append_json_lines(path.as_ref()).map_err(|error| ClientError::usage(error.to_string()))?;
-            host.events = Some(Arc::new(EventLog::new(log)));
-        }
+        let events = options.own.one("events").map(|path| Record::append("events", path)).transpose()?;
+        host.events = events.clone().map(|events| Arc::new(EventLog::new(events)));
         host.session_id = options.own.one("session").map(str::to_owned);
-        Ok(Box::new(AmplifierClient(host)) as Box<dyn Client>)
+        Ok(Box::new(AmplifierClient { host, events }) as Box<dyn Client>)
     })
 }
 
@@ -42,28 +43,30 @@ impl Client for AmplifierClient {
         limit: Duration,
     ) -> Pending<'a, Result<Description, ClientError>> {
         Box::pin(async move {
-            self.0.timeout = limit;
-            let description = self.0.describe().await?;
-            let operations: Map<String, Value> = description
+            self.host.timeout = limit;
+            let (description, text) = self.host.describe_as_text().await?;
+            let json = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
+            let schema =
+                |kind: &str, name: &str| json.get(kind).and_then(|schemas| schemas.get(name)).map(|json| json.as_str());
+            let operations: Vec<String> = description
                 .capabilities
                 .iter()
                 .map(|name| {
-                    let params = description.inputs.get(name).unwrap_or(&Value::Bool(true));
-                    (name.clone(), json!({ "params": params, "outputs": description.outputs.get(name) }))
+                    let params = schema("inputs", name).unwrap_or("true");
+                    let outputs = schema("outputs", name).unwrap_or("null");
+                    format!("{}:{{\"params\":{params},\"outputs\":{outputs}}}", json!(name))
                 })
                 .collect();
             let kind = description.kind;
-            let raw = json!(description);
-            let manifest = json!({
-                "name": description.name,
-                "version": description.version,
-                "protocolVersion": "1",
-                "description": format!("an Amplifier module of the kind {}", kind.name()),
-                "operations": operations,
-            });
-            let manifest = Manifest::read(&manifest.to_string());
+            let manifest = Manifest::read(&format!(
+                "{{\"name\":{},\"version\":{},\"protocolVersion\":\"1\",\"description\":{},\"operations\":{{{}}}}}",
+                json!(description.name),
+                json!(description.version),
+                json!(format!("an Amplifier module of the kind {}", kind.name())),
+                operations.join(",")
+            ));
             let manifest = manifest.map_err(|text| ClientError::new(Cause::NoAnswer, text))?;
-            let described = Described { raw, manifest, kind: Some(kind), has_typed_outputs: true };
+            let described = Described { text, manifest, kind: Some(kind), has_typed_outputs: true };
             Ok(Description::Manifest(Box::new(described)))
         })
     }
@@ -71,27 +74,31 @@ impl Client for AmplifierClient {
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
         Box::pin(async move {
             if request.session_id.is_some() {
-                self.0.session_id.clone_from(&request.session_id);
+                self.host.session_id.clone_from(&request.session_id);
             }
-            self.0.timeout = match request.timeout {
+            self.host.timeout = match request.timeout {
                 Some(Duration::ZERO) => NO_LIMIT,
                 Some(limit) => limit,
                 None => rigline::protocol::amplifier::TIMEOUT,
             };
-            match self.0.invoke(&request.operation, &request.args).await? {
+            match self.host.invoke(&request.operation, &request.args).await? {
                 Ok(result) => Ok(success(result)),
                 Err(error) => Ok(failure(error)),
             }
         })
     }
 
+    fn record_fault(&mut self) -> Option<String> {
+        self.events.as_ref().and_then(Record::fault)
+    }
+
     fn cancel(&mut self) -> Pending<'_, ()> {
-        Box::pin(self.0.cancel())
+        Box::pin(self.host.cancel())
     }
 
     fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {
         Box::pin(async move {
-            self.0.close().await;
+            self.host.close().await;
             Ok(None)
         })
     }

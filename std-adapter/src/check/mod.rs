@@ -47,7 +47,7 @@ use serde_json::{Value, json};
 
 pub(crate) use bench::cut;
 pub use bench::{Bench, Peer, Reply};
-pub use recorded::{Plan, Recorded, Sample};
+pub use recorded::{Plan, Recorded, Sample, ensure_transcripts};
 pub(crate) use recorded::{Unreached, fail, is_success, json, start};
 
 use crate::client::{ClientError, OptionValues};
@@ -123,6 +123,8 @@ pub(crate) use cases;
 pub struct Suite {
     /// The names of all cases, in the order in which they run.
     pub names: fn() -> Vec<&'static str>,
+    /// Whether transcripts can be written.
+    pub has_transcripts: bool,
     /// Runs those that are chosen. The function gets each result as soon as it is there.
     pub run: for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) -> Checking<'a>,
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
@@ -91,7 +91,7 @@ impl<H> Fixture for Recorded<H> {
 
     fn write_transcript(&self) -> io::Result<Option<PathBuf>> {
         let Some(folder) = &self.plan.transcripts else { return Ok(None) };
-        let path = folder.join(format!("{}.jsonl", self.case));
+        let path = transcript(folder, self.case);
         let text: String = self.exchanges.iter().map(|exchange| exchange.event(&self.target)).collect();
         crate::files::write(&path, text.as_bytes())?;
         Ok(Some(path))
@@ -103,6 +103,23 @@ impl<H> Fixture for Recorded<H> {
             _ => None,
         }
     }
+}
+
+/// Finds out whether the transcripts of cases of these names can be written.
+///
+/// # Errors
+/// One cannot.
+pub fn ensure_transcripts<'c>(names: impl Iterator<Item = &'c str>, folder: &Path) -> io::Result<()> {
+    for name in names {
+        let path = transcript(folder, name);
+        crate::files::ensure_writable(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn transcript(folder: &Path, case: &str) -> PathBuf {
+    folder.join(format!("{case}.jsonl"))
 }
 
 impl Exchange {
@@ -146,16 +163,10 @@ fn cut(text: &str, length: usize) -> String {
 }
 
 impl<H> Recorded<H> {
-    /// A host for cases. The folder for transcripts is made.
-    ///
-    /// # Errors
-    /// The folder cannot be made.
-    pub fn new(host: H, target: impl Into<String>, plan: Plan) -> io::Result<Self> {
-        if let Some(folder) = &plan.transcripts {
-            std::fs::create_dir_all(folder)?;
-        }
+    /// A host for cases.
+    pub fn new(host: H, target: impl Into<String>, plan: Plan) -> Self {
         let reach = Reach::default();
-        Ok(Self { host, plan, target: target.into(), case: "", exchanges: Vec::new(), reach })
+        Self { host, plan, target: target.into(), case: "", exchanges: Vec::new(), reach }
     }
 
     pub(crate) fn note<E: Unreached>(

@@ -69,8 +69,11 @@ pub const CASES: &[Case] = cases! {
 };
 
 /// The suite, for the registry of protocols.
-pub(super) const SUITE: Suite =
-    Suite { names: || names(CASES), run: |settings, report| Box::pin(run_on_bench(CASES, settings, report)) };
+pub(super) const SUITE: Suite = Suite {
+    names: || names(CASES),
+    has_transcripts: false,
+    run: |settings, report| Box::pin(run_on_bench(CASES, settings, report)),
+};
 
 const STRING_IDS: &[&str] =
     &["\"1\"", "\"abc-123\"", r#""a\"b\\c""#, r#""\u00e9\n""#, "\"7b9e2d4a-0c1f-4e5d-9a8b-112233445566\"", "\"\""];

@@ -68,7 +68,7 @@ impl Client for GevalsClient {
     ) -> Pending<'a, Result<Description, ClientError>> {
         let manifest = self.host.describe();
         Box::pin(std::future::ready(Ok(Description::Manifest(Box::new(Described {
-            raw: with_requirements(&manifest),
+            text: with_requirements(&manifest),
             manifest: (*manifest).clone(),
             kind: None,
             has_typed_outputs: false,
@@ -106,14 +106,15 @@ impl Client for GevalsClient {
     }
 }
 
-/// The manifest as it came, and which of the commands it requires are found.
-fn with_requirements(manifest: &Manifest) -> Value {
+/// The manifest as it came, and which of the commands it requires are found, as JSON text.
+fn with_requirements(manifest: &Manifest) -> String {
     let requires: Vec<Value> = manifest
         .requires
         .iter()
         .map(|command| json!({ "command": command, "found": which::which(command).ok() }))
         .collect();
-    json!({ "manifest": manifest.raw, "requires": requires, "faults": manifest.faults })
+    let (requires, faults) = (json!(requires), json!(manifest.faults));
+    format!("{{\"manifest\":{},\"requires\":{requires},\"faults\":{faults}}}", manifest.text)
 }
 
 fn unclean(end: &Shutdown) -> String {

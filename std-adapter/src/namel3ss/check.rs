@@ -33,7 +33,7 @@ pub const CASES: &[Case<Recorded<Host>>] = cases! {
 
 /// The suite, for the registry of protocols.
 pub(super) const SUITE: Suite =
-    Suite { names: || names(CASES), run: |settings, report| Box::pin(check(settings, report)) };
+    Suite { names: || names(CASES), has_transcripts: true, run: |settings, report| Box::pin(check(settings, report)) };
 
 async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Result<Report, ClientError> {
     let cases = settings.chosen(CASES)?;
@@ -45,7 +45,7 @@ async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Resul
     if let (Some(entry), Some(binding)) = (settings.own.one("entry"), &mut host.project.fallback) {
         entry.clone_into(&mut binding.entry);
     }
-    let host = Recorded::new(host, settings.target.to_string(), settings.plan).map_err(ClientError::transcripts)?;
+    let host = Recorded::new(host, settings.target.to_string(), settings.plan);
     run(cases, host, report).await.map_err(ClientError::transcripts)
 }
 
@@ -53,7 +53,10 @@ type On<'a> = &'a mut Recorded<Host>;
 
 impl Unreached for RunError {
     fn is_unreached(&self) -> bool {
-        matches!(self, Self::Start { .. } | Self::Service { source: HttpError::Connect { .. }, .. })
+        matches!(
+            self,
+            Self::Start { .. } | Self::Device { .. } | Self::Service { source: HttpError::Connect { .. }, .. }
+        )
     }
 }
 

@@ -1,6 +1,5 @@
 //! namel3ss's protocol as a [`Client`].
 
-use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -11,17 +10,17 @@ use serde_json::{Value, json};
 
 use super::{Host, HttpError, Project, RunError, Runner, ToolCall, ToolError};
 use crate::client::{
-    Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Pending,
+    Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Description, Page, Pending, Record,
 };
+use crate::process;
 use crate::target::{Exec, Target};
-use crate::{files, process};
 
 struct Namel3ssClient {
     host: Host,
     /// The tool that a service is asked about.
     tool: Option<String>,
     required: Vec<Guarantee>,
-    traces: Option<File>,
+    traces: Option<Record>,
     /// Whether trace records have the shape of namel3ss's own.
     has_real_traces: bool,
 }
@@ -40,8 +39,10 @@ pub(super) fn host(target: &Target, token: Option<String>) -> Result<Host, Clien
                 let this = process::this().map_err(|error| ClientError::usage(error.to_string()))?;
                 let words = ["bridge", &target.to_string(), "--protocol", "namel3ss"].map(str::to_owned);
                 let bridge = Exec { program: this.to_string_lossy().into_owned(), args: words.to_vec() };
-                Host::of_target(&Target::Exec(bridge))
-                    .ok_or_else(|| ClientError::usage(format!("{target}: no namel3ss tool can be there")))?
+                let mut host = Host::of_target(&Target::Exec(bridge))
+                    .ok_or_else(|| ClientError::usage(format!("{target}: no namel3ss tool can be there")))?;
+                host.is_bridge = true;
+                host
             }
         },
     };
@@ -58,8 +59,7 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
         }
         let required = own.all("require").iter().map(|name| guarantee(name)).collect::<Result<Vec<_>, _>>()?;
         // Before the call, so that nothing runs if the record of it cannot be written.
-        let traces = own.one("trace").map(|path| files::append_json_lines(path.as_ref())).transpose();
-        let traces = traces.map_err(|error| ClientError::usage(error.to_string()))?;
+        let traces = own.one("trace").map(|path| Record::append("trace", path)).transpose()?;
         let tool = own.one("tool").map(str::to_owned);
         let has_real_traces = own.one("trace-format") == Some("namel3ss");
         Ok(Box::new(Namel3ssClient { host, tool, required, traces, has_real_traces }) as Box<dyn Client>)
@@ -111,8 +111,7 @@ impl Client for Namel3ssClient {
                     true => trace.to_namel3ss_line(&call.payload, output),
                     false => trace.to_line(),
                 };
-                let written = file.write_all(line.as_bytes());
-                written.map_err(|error| ClientError::new(Cause::Refused, format!("--trace: {error}")))?;
+                let _ = file.write_all(line.as_bytes());
             }
             let called = result?;
             Ok(match called.result {
@@ -120,6 +119,10 @@ impl Client for Namel3ssClient {
                 Err(error) => failure(error, called.stderr),
             })
         })
+    }
+
+    fn record_fault(&mut self) -> Option<String> {
+        self.traces.as_ref().and_then(Record::fault)
     }
 
     fn cancel(&mut self) -> Pending<'_, ()> {
@@ -161,6 +164,7 @@ impl From<RunError> for ClientError {
             | RunError::UnavailablePack { .. }
             | RunError::BuiltIn { .. }
             | RunError::Binding(_) => Cause::Usage,
+            RunError::Device { code, .. } => Cause::Bridge(*code),
             _ => Cause::NoAnswer,
         };
         Self::new(cause, error)
@@ -194,7 +198,7 @@ async fn shake_hands(host: &Host, tool: Option<&str>) -> Result<Page, ClientErro
     for (name, kept) in value["supported_guarantees"].as_object().into_iter().flatten() {
         text.push_str(&format!("{name}: {kept}\n"));
     }
-    Ok(Page { json: value, text, ..Page::default() })
+    Ok(Page { json: answer, text, ..Page::default() })
 }
 
 /// The tools of a project.
@@ -226,7 +230,7 @@ fn tools(project: &Project) -> Page {
         vec![tool.tool.to_owned(), tool.runner.name().to_owned(), from, runs]
     };
     Page {
-        json: json!({ "app_root": project.app_root, "tools": tools }),
+        json: json!({ "app_root": project.app_root, "tools": tools }).to_string(),
         text: format!("{}\n", project.app_root.display()),
         heads: &["tool", "runner", "from", "runs"],
         rows: resolved.iter().map(row).collect(),

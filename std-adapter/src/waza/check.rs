@@ -41,8 +41,11 @@ pub const CASES: &[Case] = cases! {
 };
 
 /// The suite, for the registry of protocols.
-pub(super) const SUITE: Suite =
-    Suite { names: || names(CASES), run: |settings, report| Box::pin(run_on_bench(CASES, settings, report)) };
+pub(super) const SUITE: Suite = Suite {
+    names: || names(CASES),
+    has_transcripts: false,
+    run: |settings, report| Box::pin(run_on_bench(CASES, settings, report)),
+};
 
 /// Evals to ask about. They go when this does.
 struct Evals(PathBuf);

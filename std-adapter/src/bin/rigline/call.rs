@@ -122,6 +122,10 @@ impl Arguments {
             }
         };
         spinner.bar.finish_and_clear();
+        let record_fault = client.record_fault();
+        if let Some(fault) = &record_fault {
+            connect::complain(format_args!("rigline: {fault}"));
+        }
         let answer = match called {
             Ok(answer) => answer,
             Err(error) => {
@@ -151,7 +155,8 @@ impl Arguments {
             Ok(None) => {}
             Err(error) => connect::complain(format_args!("rigline: shutdown: {error}")),
         }
-        Ok(exit_code(answer.failure.as_ref()))
+        let code = exit_code(answer.failure.as_ref());
+        Ok(if record_fault.is_some() { code.max(connect::FAILED) } else { code })
     }
 
     /// The arguments, by what the extension says about itself.
@@ -224,12 +229,10 @@ fn as_json_of_failure(failure: &Failure) -> String {
 /// Outputs keep their digits, which a number of `serde_json` may not.
 fn to_json(success: bool, message: Option<&str>, error: Option<&str>, code: Option<Value>, outputs: &str) -> String {
     let (message, error, code) = (Value::from(message), Value::from(error), code.unwrap_or_default());
-    let value = serde_json::from_str::<Value>(outputs).ok();
-    let value = value.filter(|value| serde_json::to_string(value).is_ok_and(|text| text == outputs));
-    let outputs = value.map_or_else(|| outputs.to_owned(), |value| format!("{value:#}").replace('\n', "\n  "));
-    format!(
-        "{{\n  \"success\": {success},\n  \"message\": {message},\n  \"error\": {error},\n  \"code\": {code},\n  \"outputs\": {outputs}\n}}\n"
-    )
+    let text = format!(
+        "{{\"success\":{success},\"message\":{message},\"error\":{error},\"code\":{code},\"outputs\":{outputs}}}"
+    );
+    Json::parse(text.as_bytes()).map_or_else(|_| text.clone(), out::indented)
 }
 
 /// An answer for people: its message, and a table of the outputs.

@@ -84,10 +84,22 @@ impl Arguments {
     }
 
     async fn check(self) -> Result<u8, Failure> {
+        files::ensure_reports(
+            &[("--json-file", self.json_file.as_deref()), ("--junit", self.junit.as_deref())],
+            self.json.then_some("--json"),
+        )?;
         self.own.check(self.protocol)?;
         let Some(suite) = self.protocol.check else {
             return Err(Failure::usage(format!("--protocol {}: there are no cases for it", self.protocol.name)));
         };
+        if let Some(folder) = &self.transcripts {
+            if !suite.has_transcripts {
+                let names = protocol::names(|protocol| protocol.check.is_some_and(|suite| suite.has_transcripts));
+                return Err(Failure::usage(format!("--transcripts goes with --protocol {names}")));
+            }
+            check::ensure_transcripts((suite.names)().into_iter(), folder)
+                .map_err(|error| Failure::usage(format!("--transcripts {error}")))?;
+        }
         let settings = Settings {
             target: self.connection.target.clone(),
             options: self.connection.options(),

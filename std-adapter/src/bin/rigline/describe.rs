@@ -1,5 +1,6 @@
 use std::process::ExitCode;
 
+use rigline::json::{Json, Kind};
 use rigline_std::client::{Command, Description, Page};
 use rigline_std::host::{HostError, Manifest, Operation};
 use rigline_std::target::{Port, Serial, Target};
@@ -65,7 +66,7 @@ impl Arguments {
 
     fn show_page(&self, page: Page) {
         if self.json {
-            connect::print_json(&format!("{:#}\n", page.json));
+            connect::print_json(&indented(&page.json));
             return;
         }
         let mut table = Table::new(page.heads);
@@ -73,10 +74,11 @@ impl Arguments {
         connect::print(&if table.is_empty() { page.text } else { format!("{}{table}", page.text) });
     }
 
-    fn show(&self, raw: &Value, manifest: &Manifest) -> Result<(), Failure> {
+    /// `text` is the JSON text of all.
+    fn show(&self, text: &str, manifest: &Manifest) -> Result<(), Failure> {
         let Some(name) = &self.operation else {
             if self.json {
-                connect::print_json(&format!("{raw:#}\n"));
+                connect::print_json(&indented(text));
             } else {
                 connect::print(&as_text(manifest));
             }
@@ -90,11 +92,19 @@ impl Arguments {
         let protocol = protocol::option_of(self.peer.protocol);
         let example = format!("{}{protocol}", example(&self.connection.target, operation));
         if self.json {
-            let value = json!({
-                "operation": operation.name, "description": operation.description, "params": operation.params,
-                "outputs": outputs, "example": example,
-            });
-            connect::print_json(&format!("{value:#}\n"));
+            let written = Json::parse(manifest.text.as_bytes()).ok();
+            let written = written.and_then(|json| json.get("operations")?.get(name));
+            let member = |name: &str| written.and_then(|json| json.get(name)).filter(|value| !value.is_null());
+            let outputs = member("outputs").filter(|outputs| outputs.kind() == Kind::Object).unwrap_or(Json::NULL);
+            let value = format!(
+                "{{\"operation\":{},\"description\":{},\"params\":{},\"outputs\":{},\"example\":{}}}",
+                json!(operation.name),
+                json!(operation.description),
+                member("params").map_or("true", |params| params.as_str()),
+                outputs.as_str(),
+                json!(example)
+            );
+            connect::print_json(&indented(&value));
         } else {
             let text = describe(operation, outputs);
             connect::print(&format!("{}\nExample:\n  {example}\n", text.trim_start_matches('\n')));
@@ -137,6 +147,10 @@ pub(crate) fn the_only_one() -> ExitCode {
         }
         Err(error) => Failure::usage(error.to_string()).tell(),
     }
+}
+
+fn indented(text: &str) -> String {
+    Json::parse(text.as_bytes()).map_or_else(|_| text.to_owned(), out::indented)
 }
 
 fn as_text(manifest: &Manifest) -> String {

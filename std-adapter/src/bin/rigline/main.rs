@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use rigline_std::process;
 
 mod arguments;
 mod bridge;
@@ -32,6 +33,7 @@ mod rig;
 mod schema;
 mod serve;
 mod transcript;
+mod web;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -56,6 +58,7 @@ enum Command {
     Jsonrpc(jsonrpc::Arguments),
     Rig(rig::Arguments),
     Serve(serve::Arguments),
+    Web(Box<web::Arguments>),
     Ports(ports::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
@@ -77,6 +80,7 @@ impl Command {
             Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
+            Self::Web(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
@@ -88,7 +92,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    rigline_std::process::is_rigline();
+    process::is_rigline();
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
         let text =
@@ -97,6 +101,10 @@ fn main() -> ExitCode {
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         out::complain_of_failure(&format!("internal error{place}: {text}"));
     }));
+    if let Err(why) = process::ensure_descriptors() {
+        return out::finish(connect::Failure::usage(why).tell());
+    }
+    process::write_errors_instead_of_signals();
     complete::answer();
     let words: Vec<OsString> = std::env::args_os().collect();
     out::expect_json(words.iter().map(OsString::as_os_str));
