@@ -2,8 +2,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rigline_std::Host;
-use rigline_std::host::{Holder, Options};
 use rigline_std::host::ports::{PortInfo, Roots};
+use rigline_std::host::{Holder, Options};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::Value;
 
