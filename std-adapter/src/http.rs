@@ -83,7 +83,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use rigline::engine::LEAST_REPLY;
-use rigline::protocol::Protocol;
+use rigline::protocol::{AMPLIFIER, NAMEL3SS, Protocol};
 use rigline::{Extension, Manifest};
 use tokio::sync::Semaphore;
 
@@ -107,7 +107,7 @@ mod worker;
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
-    protocol: Protocol,
+    protocol: &'static Protocol,
     path: String,
     request_limit: usize,
     reply_limit: usize,
@@ -123,15 +123,15 @@ pub struct Options {
 impl Options {
     /// For Amplifier's hosts.
     pub fn amplifier() -> Self {
-        Self::new(Protocol::Amplifier)
+        Self::new(AMPLIFIER)
     }
 
     /// For namel3ss's service runner.
     pub fn namel3ss() -> Self {
-        Self::new(Protocol::Namel3ss)
+        Self::new(NAMEL3SS)
     }
 
-    fn new(protocol: Protocol) -> Self {
+    fn new(protocol: &'static Protocol) -> Self {
         Self {
             protocol,
             path: "/tools".into(),
@@ -362,16 +362,17 @@ struct Service {
 }
 
 fn router(service: &Arc<Service>) -> Router {
-    let router = match service.options.protocol {
+    let router = if service.options.protocol == NAMEL3SS {
         // A `*` or `:` in a path of the user's choice means nothing else.
-        Protocol::Namel3ss => Router::new()
+        Router::new()
             .without_v07_checks()
             .route(&service.options.path, post(invoke).fallback(not_allowed))
-            .route(handshake::PATH, post(handshake).fallback(not_allowed)),
-        _ => Router::new()
+            .route(handshake::PATH, post(handshake).fallback(not_allowed))
+    } else {
+        Router::new()
             .route("/health", post(health).fallback(not_allowed))
             .route("/describe", post(describe).fallback(not_allowed))
-            .route("/invoke", post(invoke).fallback(not_allowed)),
+            .route("/invoke", post(invoke).fallback(not_allowed))
     };
     router
         .fallback(not_found)
@@ -430,9 +431,10 @@ async fn handshake(State(service): State<Arc<Service>>, request: Request) -> Res
 }
 
 async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
-    let paths = match service.options.protocol {
-        Protocol::Namel3ss => format!("{} and {}", service.options.path, handshake::PATH),
-        _ => "/health, /describe and /invoke".into(),
+    let paths = if service.options.protocol == NAMEL3SS {
+        format!("{} and {}", service.options.path, handshake::PATH)
+    } else {
+        "/health, /describe and /invoke".into()
     };
     let path = request.uri().path();
     service.refuse(StatusCode::NOT_FOUND, format!("nothing is at {path}; there are {paths}"))
@@ -497,7 +499,7 @@ impl Service {
 
     /// An error that has to do with HTTP, in the protocol's own form.
     fn refuse(&self, status: StatusCode, text: String) -> Response {
-        let is_namel3ss = self.options.protocol == Protocol::Namel3ss;
+        let is_namel3ss = self.options.protocol == NAMEL3SS;
         let (code, error_type) = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ("forbidden", "CapabilityViolation"),
             StatusCode::REQUEST_TIMEOUT => ("timeout", "TimeoutError"),

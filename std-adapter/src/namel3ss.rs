@@ -5,7 +5,7 @@
 //! program `rigline namel3ss-shim` writes a wrapper.
 //!
 //! # What `sandbox: true` does
-//! Nothing, but that the handler is told (`call.context.namel3ss.sandbox`). The sandbox of namel3ss is one for Python code in
+//! Nothing, but that the handler is told ([`Invocation::sandbox`](rigline::protocol::namel3ss::Invocation::sandbox)). The sandbox of namel3ss is one for Python code in
 //! its own interpreter; no native program runs in it. What an extension does keep it says in
 //! [`Manifest::guarantees`](rigline::Manifest::guarantees), and a call that requires more is refused before it runs
 //! (`CapabilityViolation`, `guarantee_blocked`).
@@ -13,7 +13,7 @@
 use std::process::ExitCode;
 
 use rigline::Extension;
-use rigline::protocol::Protocol;
+use rigline::protocol::NAMEL3SS;
 
 use crate::stdio::Stdio;
 
@@ -60,5 +60,5 @@ pub use trace::Trace;
 /// }
 /// ```
 pub fn main<E: Extension>(extension: E) -> ExitCode {
-    Stdio::new().protocol(Protocol::Namel3ss).one_text().serve(extension)
+    Stdio::new().protocol(NAMEL3SS).one_text().serve(extension)
 }

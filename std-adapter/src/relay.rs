@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use rigline::event::Event;
 use rigline::json::{Json, Kind, RawJson};
+use rigline::protocol::amplifier::session_id;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -205,7 +206,7 @@ impl Extension for Relay {
         let request = Request {
             op: call.operation().to_owned(),
             args,
-            session_id: call.context.session_id.map(|id| id.to_string()),
+            session_id: session_id(&call.context).map(|id| id.to_string()),
             // A little less, so that the other end's own word for it wins, and it need not be cut off.
             limit: left.map_or(Duration::ZERO, |left| {
                 left.saturating_sub((left / 10).min(Duration::from_millis(250))).max(Duration::from_millis(1))

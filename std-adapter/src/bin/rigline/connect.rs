@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rigline::protocol::Protocol;
+use rigline::protocol::{AMPLIFIER, GEVALS, NAMEL3SS, Protocol};
 use rigline::{GoDuration, Level};
 use rigline_std::host::{Event, EventKind, Host, HostError, Options};
 use rigline_std::net::Token;
@@ -29,12 +29,12 @@ pub(crate) enum ProtocolName {
     Namel3ss,
 }
 
-impl From<ProtocolName> for Protocol {
+impl From<ProtocolName> for &'static Protocol {
     fn from(name: ProtocolName) -> Self {
         match name {
-            ProtocolName::Gevals => Self::Gevals,
-            ProtocolName::Amplifier => Self::Amplifier,
-            ProtocolName::Namel3ss => Self::Namel3ss,
+            ProtocolName::Gevals => GEVALS,
+            ProtocolName::Amplifier => AMPLIFIER,
+            ProtocolName::Namel3ss => NAMEL3SS,
         }
     }
 }
