@@ -94,7 +94,9 @@ impl Arguments {
             let names: Vec<&str> = match self.protocol {
                 Protocol::Amplifier => cases::amplifier::CASES.iter().map(|case| case.name).collect(),
                 Protocol::Namel3ss => cases::namel3ss::CASES.iter().map(|case| case.name).collect(),
-                _ => return Err(Failure::usage("--transcripts goes with --protocol amplifier and --protocol namel3ss")),
+                _ => {
+                    return Err(Failure::usage("--transcripts goes with --protocol amplifier and --protocol namel3ss"));
+                }
             };
             cases::ensure_transcripts(names.into_iter(), folder).map_err(|error| no_transcripts(&error))?;
         }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use rigline_std::process;
 use rigline_std::target::{Exec, Target};
-use rigline_std::{files, process};
 
 use crate::connect::{self, Failure};
+use crate::files;
 
 /// Write a program that a gevals host can start without arguments, and that runs TARGET
 ///
@@ -112,8 +113,7 @@ fn put(output: &Path, comment: &str, command: &str) -> Result<(), Failure> {
         connect::print(&script);
         return Ok(());
     }
-    files::write_executable(output, script.as_bytes())
-        .map_err(|error| Failure::usage(format!("{}: {error}", output.display())))
+    rigline_std::files::write_executable(output, script.as_bytes()).map_err(|error| files::failed(output, &error))
 }
 
 fn finish(result: Result<(), Failure>) -> ExitCode {
