@@ -1,3 +1,4 @@
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -146,9 +147,12 @@ impl Arguments {
             let bar = spinner.bar.clone();
             options.listener = Some(std::sync::Arc::new(move |event| bar.suspend(|| listener(event))));
         }
+        // One for all of the call: a signal between two steps is none that is lost.
+        let mut interruption = pin!(connect::interrupted());
         let host = tokio::select! {
+            biased;
+            interruption = &mut interruption => return Err(interruption),
             host = self.connection.open(options) => host?,
-            interruption = connect::interrupted() => return Err(interruption),
         };
         let manifest = host.describe();
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
@@ -164,8 +168,8 @@ impl Arguments {
             }
         };
         let called = tokio::select! {
-            called = host.call_json(&self.operation, &args, context) => called,
-            interruption = connect::interrupted() => {
+            biased;
+            interruption = &mut interruption => {
                 spinner.bar.finish_and_clear();
                 // A program may put its hardware into the safe state first. A port or a socket that is closed says as much.
                 if let Some(child) = host.child() {
@@ -174,6 +178,7 @@ impl Arguments {
                 }
                 return Err(interruption);
             }
+            called = host.call_json(&self.operation, &args, context) => called,
         };
         spinner.bar.finish_and_clear();
         let result = match called {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -165,12 +166,22 @@ impl Asked<'_> {
         host.events = events.clone().map(|events| Arc::new(EventLog::new(events)));
         host.session_id.clone_from(&self.more.session);
         host.timeout = self.connection.start_timeout;
-        let described = host.describe().await;
+        // One for all of the call: a signal between two steps is none that is lost.
+        let mut interruption = pin!(connect::interrupted());
+        let described = tokio::select! {
+            biased;
+            interruption = &mut interruption => Err(interruption),
+            described = host.describe() => described.map_err(|error| failure_of(&error)),
+        };
         let description = match described {
             Ok(description) => description,
-            Err(error) => {
+            Err(failure) if failure.code > 128 => {
+                host.cancel().await;
+                return Err(failure);
+            }
+            Err(failure) => {
                 host.close().await;
-                return Err(failure_of(&error));
+                return Err(failure);
             }
         };
         host.timeout = self.timeout.unwrap_or(rigline::protocol::amplifier::TIMEOUT);
@@ -186,11 +197,12 @@ impl Asked<'_> {
             }
         };
         let invoked = tokio::select! {
-            invoked = host.invoke(self.operation, &args) => invoked,
-            interruption = connect::interrupted() => {
+            biased;
+            interruption = &mut interruption => {
                 host.cancel().await;
                 return Err(interruption);
             }
+            invoked = host.invoke(self.operation, &args) => invoked,
         };
         let told = match invoked {
             Ok(Ok(result)) => Ok((Ok(result), connect::SUCCESS)),
@@ -232,8 +244,9 @@ impl Asked<'_> {
             ..ToolCall::default()
         };
         let (result, trace) = tokio::select! {
-            called = host.call(&call) => called,
+            biased;
             interruption = connect::interrupted() => return Err(interruption),
+            called = host.call(&call) => called,
         };
         let mut least = connect::SUCCESS;
         if let Some(mut file) = traces {
