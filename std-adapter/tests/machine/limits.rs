@@ -276,8 +276,18 @@ fn g_13_a_descriptor_names_its_program_by_an_absolute_path() {
     script(folder.path(), "ext", &format!("{EXTENSION}say null\n"));
     let (code, out, errors) = run(rigline(&["descriptor", "./ext"]).current_dir(folder.path()));
     assert_eq!(code, Some(0), "{errors}");
-    let path = fs::canonicalize(folder.path().join("ext")).unwrap();
+    let path = fs::canonicalize(folder.path()).unwrap().join("ext");
     assert!(out.contains(&format!("\"{}\"", path.display())), "{out}");
+    // A link keeps its name: Python finds its virtual environment by it. And a shim's words are not changed on their way.
+    symlink("ext", folder.path().join("link")).unwrap();
+    let link = path.with_file_name("link");
+    let link = link.to_str().unwrap();
+    for arguments in [&["descriptor", "./link"][..], &["gevals-shim", "./link"], &["namel3ss-shim", "./link"]] {
+        let (code, out, errors) = run(rigline(arguments).current_dir(folder.path()));
+        assert!(code == Some(0) && out.contains(link), "{arguments:?}: {out}{errors}");
+    }
+    let (_, out, _) = run(&mut rigline(&["gevals-shim", "exec:sh -c 'printf \u{1b}[0m\u{202e}'"]));
+    assert!(out.contains("printf \u{1b}[0m\u{202e}"), "{out:?}");
 }
 
 /// The host's own answers to a peer's requests precede what it does next, whatever the peer closes.

@@ -1,6 +1,5 @@
 //! `rigline gevals-shim` and `rigline namel3ss-shim`: programs that a host can start, and that run a target.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,8 +7,9 @@ use clap::Args;
 use rigline_std::process;
 use rigline_std::target::{Exec, Target};
 
-use crate::connect::{self, Failure};
+use crate::connect::Failure;
 use crate::files;
+use crate::out;
 
 /// Write a program that a gevals host can start without arguments, and that runs TARGET
 ///
@@ -100,7 +100,8 @@ fn this() -> Result<String, Failure> {
 /// A program, by its absolute path, and its arguments: a relative path means another file in another folder.
 pub(crate) fn program(exec: &Exec) -> Result<Vec<String>, Failure> {
     let program = which::which(&exec.program).unwrap_or_else(|_| exec.program.clone().into());
-    let program = fs::canonicalize(&program).unwrap_or(program);
+    // A link stays: a program may go by the name that it is started with, as Python does in a virtual environment.
+    let program = std::path::absolute(&program).unwrap_or(program);
     let Some(program) = program.to_str() else {
         return Err(Failure::usage(format!("{}: the path must be UTF-8", program.display())));
     };
@@ -110,7 +111,7 @@ pub(crate) fn program(exec: &Exec) -> Result<Vec<String>, Failure> {
 fn put(output: &Path, comment: &str, command: &str) -> Result<(), Failure> {
     let script = format!("#!/bin/sh\n# {comment}\n{command}\n");
     if output == Path::new("-") {
-        connect::print(&script);
+        out::print_file(&script);
         return Ok(());
     }
     rigline_std::files::write_executable(output, script.as_bytes()).map_err(|error| files::failed(output, &error))
