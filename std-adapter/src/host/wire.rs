@@ -128,7 +128,7 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
         Target::Http(url) => {
             return Err(HostError::Unsupported(format!(
-                "gevals is not spoken over HTTP: {url} (--protocol amplifier or namel3ss is)"
+                "{url}: this protocol has no HTTP transport; --protocol names one that has"
             )));
         }
     };
