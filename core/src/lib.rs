@@ -86,6 +86,7 @@ mod call;
 pub mod client;
 pub mod clock;
 pub mod context;
+mod definition;
 pub mod duration;
 pub mod engine;
 pub mod event;
@@ -100,18 +101,21 @@ pub mod manifest;
 pub mod params;
 mod phrases;
 pub mod protocol;
+mod received;
 mod reply;
 pub mod rpc;
 mod schema;
 pub mod serve;
+pub mod service;
 
 pub use clock::{Clock, Instant};
 pub use context::{Context, Level};
 pub use duration::GoDuration;
 pub use event::Event;
-pub use extension::{Call, CallContext, Config, Extension, Failure, FailureKind, Outcome, Phase};
+pub use extension::{Call, CallContext, Config, Extension, Failure, FailureKind, Outcome};
 pub use manifest::{Manifest, Operation, Schema};
 pub use params::{Outputs, Params};
+pub use protocol::gevals::Phase;
 #[cfg(feature = "macros")]
 pub use rigline_macros::{Outputs, Params, extension};
 #[cfg(feature = "macros")]

@@ -14,74 +14,19 @@
 //! | `TooLarge`: does not fit a buffer | -32603, with the size needed | `oom` | `MemoryError` |
 //! | `Internal` | -32603 | `internal` | `InternalError` |
 
-#[cfg(feature = "amplifier")]
 pub mod amplifier;
 pub mod gevals;
-#[cfg(feature = "namel3ss")]
 pub mod namel3ss;
-#[cfg(feature = "waza")]
 pub mod waza;
 
-use crate::json::check::Span;
-use crate::phrases::Phrases;
+pub use amplifier::AMPLIFIER;
+pub use gevals::GEVALS;
+pub use namel3ss::NAMEL3SS;
 
-/// A protocol that an engine speaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum Protocol {
-    /// gevals 0.0.1, over JSON-RPC 2.0.
-    #[default]
-    Gevals,
-    /// Amplifier Module Protocol v1. Feature `amplifier`.
-    Amplifier,
-    /// namel3ss tool protocol 1. Feature `namel3ss`.
-    Namel3ss,
-}
+pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
+pub use crate::json::check::{Member, Members, SLOTS, Span};
+pub use crate::phrases::{Closing, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two};
+pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 
-/// What a request asks for, in whatever words.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Request {
-    /// To begin a session, with a configuration if there is one.
-    Initialize { config: Span },
-    /// To run an operation.
-    Execute { index: usize, args: Span },
-    /// To end the session.
-    Shutdown,
-    /// Whether anybody is there.
-    #[cfg(feature = "amplifier")]
-    Health,
-    /// What there is.
-    #[cfg(feature = "amplifier")]
-    Describe,
-    /// To take note of an event: acknowledged first, worked on then.
-    #[cfg(feature = "amplifier")]
-    Event { event: Span },
-}
-
-impl Protocol {
-    /// The protocol itself if it is compiled in, else gevals: the compiler sees by it that the words of the others are not
-    /// needed.
-    #[inline(always)]
-    pub(crate) fn spoken(self) -> Self {
-        match self {
-            #[cfg(feature = "amplifier")]
-            Self::Amplifier => self,
-            #[cfg(feature = "namel3ss")]
-            Self::Namel3ss => self,
-            _ => Self::Gevals,
-        }
-    }
-
-    /// The fixed parts of its replies.
-    #[inline(always)]
-    pub(crate) fn phrases(self) -> &'static Phrases {
-        match self.spoken() {
-            #[cfg(feature = "amplifier")]
-            Self::Amplifier => &amplifier::PHRASES,
-            #[cfg(feature = "namel3ss")]
-            Self::Namel3ss => &namel3ss::PHRASES,
-            _ => &gevals::PHRASES,
-        }
-    }
-}
+/// All protocols, in the order in which they claim a message that has the markers of several.
+pub const ALL: &[&Protocol] = &[GEVALS, AMPLIFIER, NAMEL3SS];
