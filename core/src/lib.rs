@@ -51,7 +51,8 @@
 //! # Features
 //! - `macros`, on by default: [`macro@extension`], [`macro@Params`], [`macro@Outputs`].
 //! - `async`: the shell over `embedded-io-async`.
-//! - `amplifier`, `namel3ss`, `waza`: these protocols besides gevals.
+//! - `amplifier`, `namel3ss`, `waza`: nothing any more. An engine is given its protocols in a list, and what is not listed is
+//!   not linked. The names go with version 0.2.
 //! - `alloc`: `String`, `Vec` and `Cow` in arguments and outputs, and serde's other enum tags and flatten.
 //! - `std`, which brings `alloc`: `HashMap` in arguments and outputs.
 //! - `postcard`: the binary link, for wires that lose bits.

@@ -19,7 +19,7 @@
 //! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
 //! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
 
-use crate::definition::{Action, Busy, CallAction, Facts, Protocol, number};
+use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
 use crate::json::check::{Member, Members, Span};
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::Writer;
@@ -192,13 +192,13 @@ const META_REQUIRED: &str = "required in every request, but missing";
 const STRING: &str = "expected a string";
 const OBJECT: &str = "expected an object";
 const REQUIRED: &str = "required, but missing";
-const UNSUPPORTED: &Refusal = &Refusal::new(number(UNSUPPORTED_VERSION), "Unsupported protocol version", "");
-const UNKNOWN_METHOD: &Refusal = &Refusal::quoting(number(rpc::METHOD_NOT_FOUND), "Method not found: ", rpc::METHOD);
-const UNKNOWN_TOOL: &Refusal = &Refusal::quoting(number(rpc::INVALID_PARAMS), "Unknown tool: ", NAME);
+const UNSUPPORTED: &Refusal = &Refusal::new(Code::Number(UNSUPPORTED_VERSION), "Unsupported protocol version", "");
+const UNKNOWN_METHOD: &Refusal = &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Method not found: ", rpc::METHOD);
+const UNKNOWN_TOOL: &Refusal = &Refusal::quoting(Code::Number(rpc::INVALID_PARAMS), "Unknown tool: ", NAME);
 
 /// -32602 on a member of `params`.
 const fn invalid(member: &'static str, fault: &'static str) -> Refusal {
-    Refusal::new(number(rpc::INVALID_PARAMS), member, fault)
+    Refusal::new(Code::Number(rpc::INVALID_PARAMS), member, fault)
 }
 
 /// Reads a request.

@@ -16,11 +16,13 @@
 
 pub mod amplifier;
 pub mod gevals;
+pub mod mcp;
 pub mod namel3ss;
 pub mod waza;
 
 pub use amplifier::AMPLIFIER;
 pub use gevals::GEVALS;
+pub use mcp::MCP;
 pub use namel3ss::NAMEL3SS;
 
 pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
@@ -29,4 +31,4 @@ pub use crate::phrases::{Closing, Failed, Log, Logs, MessagePlace, Outputs, Phra
 pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 
 /// All protocols, in the order in which they claim a message that has the markers of several.
-pub const ALL: &[&Protocol] = &[GEVALS, AMPLIFIER, NAMEL3SS];
+pub const ALL: &[&Protocol] = &[GEVALS, MCP, AMPLIFIER, NAMEL3SS];
