@@ -47,10 +47,22 @@
 #[cfg(any(feature = "amplifier", feature = "http"))]
 pub mod amplifier;
 #[cfg(feature = "schemas")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
+)]
 pub mod by_schema;
 #[cfg(feature = "check")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
+)]
 pub mod check;
 #[cfg(feature = "host")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
+)]
 pub mod client;
 pub mod clock;
 #[cfg(feature = "eval")]
@@ -95,6 +107,10 @@ pub mod target;
 pub mod tcp;
 pub mod terminal;
 #[cfg(feature = "host")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
+)]
 pub mod traffic;
 #[cfg(feature = "host")]
 pub mod waza;

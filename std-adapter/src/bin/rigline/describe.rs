@@ -51,7 +51,7 @@ impl Arguments {
             let mut client = self.peer.client(&self.connection, options, own).await?;
             let described = client.describe(self.operation.as_deref(), self.connection.start_timeout).await;
             let shown = match described {
-                Ok(Description::Manifest(described)) => self.show(&described.raw, &described.manifest),
+                Ok(Description::Manifest(described)) => self.show(&described.text, &described.manifest),
                 Ok(Description::Page(page)) => {
                     self.show_page(page);
                     Ok(())
