@@ -5,6 +5,7 @@ use core::time::Duration;
 use serde::Serialize;
 
 use crate::call::Outcome;
+use crate::content::Content;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::failure::{Failure, FailureKind};
 use crate::json::ser::{self, SerError};
@@ -77,6 +78,15 @@ impl<'a> Context<'a> {
     /// As [`output`](Self::output).
     pub fn outputs<T: Outputs>(&mut self, value: &T) -> Result<(), Failure> {
         value.write(self)
+    }
+
+    /// Adds content to the result, behind all outputs: an image, a sound, a resource, a text. Protocols that have no such content
+    /// get it as an output of this name, bytes as a `data:` URI.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output); and an output cannot follow content.
+    pub fn content(&mut self, name: &str, content: &Content<'_>) -> Result<(), Failure> {
+        self.reply.content(self.memory, name, content)
     }
 
     /// Sums up what was done, and ends the outputs: success.

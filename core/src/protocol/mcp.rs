@@ -19,13 +19,14 @@
 //! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
 //! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
 
+use crate::content::{Content, write_base64};
 use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
 use crate::json::check::{Member, Members, Span};
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::Writer;
 use crate::level::Level;
 use crate::manifest::{Manifest, Operation, Schema};
-use crate::phrases::{Closing, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress};
+use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress};
 use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 use crate::rpc;
 
@@ -165,6 +166,12 @@ static PHRASES: Phrases = Phrases {
         end: b"\"}",
         is_beside_outputs: false,
     },
+    content: Some(ContentPlace {
+        after_outputs: b"},\"content\":[",
+        alone: b"\"content\":[",
+        write: write_content,
+        before_text: b",{\"type\":\"text\",\"text\":\"",
+    }),
     failed: Failed::Result {
         success: b",\"result\":{",
         after_outputs: b"},\"content\":[{\"type\":\"text\",\"text\":\"",
@@ -469,6 +476,43 @@ fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &Fact
     out.raw(b"},\"notifications\":{}}}");
 }
 
+/// Writes a content block (Tools, Tool Result).
+fn write_content(out: &mut Writer<'_>, content: &Content<'_>) {
+    let bytes = |out: &mut Writer<'_>, kind: &[u8], mime_type: &str, data: &[u8]| {
+        out.raw(kind);
+        out.text_part(mime_type);
+        out.raw(b"\",\"data\":\"");
+        write_base64(out, data);
+        out.raw(b"\"}");
+    };
+    let resource = |out: &mut Writer<'_>, uri: &str, mime_type: &str, member: &[u8]| {
+        out.raw(b"{\"type\":\"resource\",\"resource\":{\"uri\":");
+        out.str(uri);
+        out.raw(b",\"mimeType\":");
+        out.str(mime_type);
+        out.raw(member);
+    };
+    match *content {
+        Content::Text(text) => {
+            out.raw(b"{\"type\":\"text\",\"text\":");
+            out.str(text);
+            out.byte(b'}');
+        }
+        Content::Image { mime_type, data } => bytes(out, b"{\"type\":\"image\",\"mimeType\":\"", mime_type, data),
+        Content::Audio { mime_type, data } => bytes(out, b"{\"type\":\"audio\",\"mimeType\":\"", mime_type, data),
+        Content::TextResource { uri, mime_type, text } => {
+            resource(out, uri, mime_type, b",\"text\":");
+            out.str(text);
+            out.raw(b"}}");
+        }
+        Content::BlobResource { uri, mime_type, data } => {
+            resource(out, uri, mime_type, b",\"blob\":\"");
+            write_base64(out, data);
+            out.raw(b"\"}}");
+        }
+    }
+}
+
 /// Writes the end of a call's result: what is not there yet of its content, and what its era adds.
 fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let (start, end) = closing.outputs;
@@ -507,11 +551,11 @@ fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, fact
     refusal.write_text(out, received);
     out.raw(b"\",\"data\":{\"supported\":");
     write_versions(out);
-    out.raw(b",\"requested\":\"");
+    out.raw(b",\"requested\":");
     if let Some(version) = received.string(META_VERSION) {
         out.message(&Quoted(version));
     }
-    out.raw(b"\"}}}");
+    out.raw(b"}}}");
 }
 
 /// The level of this name, in syslog's order: what is between two of ours is the lower.

@@ -27,7 +27,7 @@ pub use namel3ss::NAMEL3SS;
 
 pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
 pub use crate::json::check::{Member, Members, SLOTS, Span};
-pub use crate::phrases::{Closing, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two};
+pub use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two};
 pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 
 /// All protocols, in the order in which they claim a message that has the markers of several.
