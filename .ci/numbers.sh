@@ -11,7 +11,7 @@ build() { cargo build -q -p rigline-rig --profile firmware --target thumbv6m-non
 build --no-default-features --features bench-images --bin echo-bare --bin echo --bin engine --bin cycles
 cp "$built"/{echo-bare,echo,engine,cycles} "$images"
 for protocol in amplifier namel3ss waza; do
-  build --no-default-features --features "bench-images,rigline/$protocol" --bin engine
+  build --no-default-features --features "bench-images,$protocol" --bin engine
   cp "$built/engine" "$images/engine-$protocol"
 done
 build --features firmware --bin rig

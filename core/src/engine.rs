@@ -63,7 +63,7 @@ impl core::error::Error for TooSmall {}
 /// Who may start a session, where several connections lead to one extension.
 ///
 /// It is asked about `initialize` only. A request in one-shot use, and any call, is the extension's to refuse.
-pub trait Gate: fmt::Debug {
+pub trait Gate {
     /// A host asks to start a session.
     ///
     /// # Errors
@@ -91,7 +91,6 @@ pub trait Gate: fmt::Debug {
 /// assert!(matches!(engine.step(), Step::Shutdown));
 /// # Ok::<(), rigline::engine::TooSmall>(())
 /// ```
-#[derive(Debug)]
 pub struct Engine<'m> {
     manifest: &'static Manifest,
     framer: Framer<'m>,
@@ -176,10 +175,16 @@ pub enum Work<'s> {
 }
 
 /// A job whose turn has come.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct JobRun<'s> {
     pub(crate) service: &'s dyn Service,
     pub(crate) job: Job,
+}
+
+impl fmt::Debug for JobRun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
 }
 
 impl Work<'_> {
@@ -262,6 +267,12 @@ enum Done {
     /// A reply stands in the reply region, up to here.
     Reply(usize),
     Run,
+}
+
+impl fmt::Debug for Engine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("protocol", &self.protocol).field("session", &self.session).finish_non_exhaustive()
+    }
 }
 
 impl<'m> Engine<'m> {
@@ -934,7 +945,6 @@ fn empty_object(text: &mut [u8], Span { start, end }: Span) -> Option<Span> {
 
 /// What goes on behind the line of a [`Run`]: later lines come in, and faults among them are answered at once. All else
 /// waits its turn.
-#[derive(Debug)]
 pub struct Background<'s> {
     tail: Tail<'s>,
     /// As the engine's own, but of the lines that were looked at here.
@@ -946,6 +956,12 @@ pub struct Background<'s> {
     /// The id of the call that is out; empty if it has none.
     id: &'s [u8],
     cancelled: &'s mut bool,
+}
+
+impl fmt::Debug for Background<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Background").field("cancelled", &self.cancelled).finish_non_exhaustive()
+    }
 }
 
 impl Background<'_> {

@@ -1,7 +1,5 @@
 //! Requests that an engine answers from something beside the extension, and jobs that such requests start.
 
-use core::fmt;
-
 use crate::failure::Failure;
 use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
@@ -12,7 +10,7 @@ use crate::level::Level;
 ///
 /// What it answers takes no time. A request may start a *job*: tasks that the extension runs one after the other,
 /// [`Extension::run_task`](crate::Extension::run_task), when nothing else is out; the service reports each of them.
-pub trait Service: fmt::Debug {
+pub trait Service {
     /// Whether requests of this method are the service's own.
     fn owns(&self, method: Text<'_>) -> bool;
 
