@@ -1,3 +1,4 @@
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -93,16 +94,20 @@ impl Arguments {
             options.listener = Some(std::sync::Arc::new(move |event| bar.suspend(|| listener(event))));
         }
         let own = std::mem::take(&mut self.own.values);
+        // Made once: a signal between two steps must not be lost.
+        let mut interrupted = pin!(connect::interrupted());
         let mut client = tokio::select! {
+            biased;
+            interruption = &mut interrupted => return Err(interruption),
             client = self.peer.client(&self.connection, options, own) => client?,
-            interruption = connect::interrupted() => return Err(interruption),
         };
         let prepared = tokio::select! {
-            prepared = self.prepare(&mut *client) => prepared,
-            interruption = connect::interrupted() => {
+            biased;
+            interruption = &mut interrupted => {
                 client.interrupt().await;
                 return Err(interruption);
             }
+            prepared = self.prepare(&mut *client) => prepared,
         };
         let args = match prepared {
             Ok(args) => args,
@@ -114,12 +119,13 @@ impl Arguments {
         let request =
             CallRequest { operation: self.operation.clone(), args, timeout: self.timeout, ..CallRequest::default() };
         let called = tokio::select! {
-            called = client.call(&request) => called,
-            interruption = connect::interrupted() => {
+            biased;
+            interruption = &mut interrupted => {
                 spinner.bar.finish_and_clear();
                 client.interrupt().await;
                 return Err(interruption);
             }
+            called = client.call(&request) => called,
         };
         spinner.bar.finish_and_clear();
         let record_fault = client.record_fault();

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches};
-use rigline_std::client::{Client, ClientOptions, Command, Form, OptionValues, ProtocolOption};
-use rigline_std::host::Options;
+use rigline_std::client::{Client, ClientError, ClientOptions, Command, Form, OptionValues, ProtocolOption};
+use rigline_std::host::{HostError, Options};
 use rigline_std::http::Token;
 use rigline_std::protocol::Protocol;
 use rigline_std::protocols;
+use rigline_std::target::Target;
 
 use crate::connect::{self, Connection, Failure};
 use crate::files;
@@ -72,7 +73,13 @@ impl PeerArguments {
         let mut client = ClientOptions::new(options);
         client.token = self.token_file.as_ref().map(bearer).transpose()?;
         client.own = own;
-        Ok(connect(&connection.target, client).await?)
+        connect(&connection.target, client).await.map_err(|error| match &error {
+            ClientError::Host(HostError::Unsupported(_)) if matches!(connection.target, Target::Http(_)) => {
+                let others = names(|protocol| protocol.http.is_some());
+                Failure::usage(format!("{error}: use --protocol {others}"))
+            }
+            _ => error.into(),
+        })
     }
 }
 
