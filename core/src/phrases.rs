@@ -156,8 +156,11 @@ pub struct Log<'l> {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Progress<'p> {
-    /// What is done, more than last time.
+    /// What is done, more than last time, unless [`beat`](Self::beat) is.
     pub done: u32,
+    /// How often this was reported again since, while the handler waited: one more than last time. A caller that gives up where
+    /// it hears nothing goes on waiting. It counts as millionths of `done`.
+    pub beat: u32,
     /// What there is to do, if that is known.
     pub total: Option<u32>,
     /// What it is at.

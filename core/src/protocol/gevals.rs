@@ -125,8 +125,10 @@ const AFTER_SHUTDOWN: &Refusal = &Refusal::new(
     "Invalid Request",
     "the session was shut down; initialize starts another",
 );
-const UNKNOWN_METHOD: &Refusal = &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown method: ", rpc::METHOD);
-const UNKNOWN_OPERATION: &Refusal = &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown operation: ", OPERATION);
+const UNKNOWN_METHOD: &Refusal =
+    &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown method: ", rpc::METHOD);
+const UNKNOWN_OPERATION: &Refusal =
+    &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown operation: ", OPERATION);
 const REQUIRED: &str = "required, but missing";
 const OBJECT: &str = "expected an object";
 const STRING: &str = "expected a string";
@@ -453,7 +455,10 @@ mod tests {
             ("null", Phase::Unknown),
             ("", Phase::Unknown),
         ] {
-            let line = std::format!("{{\"params\":{{\"context\":{{\"phase\":{}}}}}}}", if value.is_empty() { "1" } else { value });
+            let line = std::format!(
+                "{{\"params\":{{\"context\":{{\"phase\":{}}}}}}}",
+                if value.is_empty() { "1" } else { value }
+            );
             let mut spans = crate::json::check::NO_SPANS;
             crate::json::check::scan(line.as_bytes(), &PROTOCOL.members, &mut spans).unwrap();
             assert_eq!(phase(&Received::whole(line.as_bytes(), &spans)), expected, "{value}");

@@ -32,13 +32,9 @@ use crate::rpc;
 
 /// Model Context Protocol, both eras.
 pub const MCP: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol {
-    envelope,
-    refuse,
-    ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read)
-}
-.recognise(recognise)
-.busy(busy);
+static PROTOCOL: Protocol = Protocol { refuse, envelope, ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read) }
+    .recognise(recognise)
+    .busy(busy);
 
 /// The revision of the modern era that is spoken.
 pub const MODERN: &str = "2026-07-28";
@@ -200,7 +196,8 @@ const STRING: &str = "expected a string";
 const OBJECT: &str = "expected an object";
 const REQUIRED: &str = "required, but missing";
 const UNSUPPORTED: &Refusal = &Refusal::new(Code::Number(UNSUPPORTED_VERSION), "Unsupported protocol version", "");
-const UNKNOWN_METHOD: &Refusal = &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Method not found: ", rpc::METHOD);
+const UNKNOWN_METHOD: &Refusal =
+    &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Method not found: ", rpc::METHOD);
 const UNKNOWN_TOOL: &Refusal = &Refusal::quoting(Code::Number(rpc::INVALID_PARAMS), "Unknown tool: ", NAME);
 
 /// -32602 on a member of `params`.
@@ -233,8 +230,10 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
         }
         if is("logging/setLevel") {
             return match received.string(LEVEL).and_then(level) {
-                Some(_) => Ok(Action::Answer(|out, _, _| out.raw(b",\"result\":{}}"))),
-                None => Err(const { &invalid("level", "expected one of debug, info, notice, warning, error, critical, alert, emergency") }),
+                Some(least) => Ok(Action::LimitLogs { least, answer: |out, _, _| out.raw(b",\"result\":{}}") }),
+                None => Err(const {
+                    &invalid("level", "expected one of debug, info, notice, warning, error, critical, alert, emergency")
+                }),
             };
         }
     }
@@ -390,7 +389,9 @@ fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
             return;
         }
         let json = Json::of_checked(written);
-        if json.kind() == Kind::Object && json.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == "object") {
+        if json.kind() == Kind::Object
+            && json.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == "object")
+        {
             return;
         }
         out.truncate(start);
@@ -603,6 +604,15 @@ fn write_progress(out: &mut Writer<'_>, progress: &Progress<'_>) -> bool {
     out.raw(token);
     out.raw(b",\"progress\":");
     out.u32(progress.done);
+    if progress.beat > 0 {
+        // Progress must increase with each notification.
+        out.byte(b'.');
+        let mut unit = 100_000;
+        while unit > 0 {
+            out.u32(progress.beat / unit % 10);
+            unit /= 10;
+        }
+    }
     if let Some(total) = progress.total {
         out.raw(b",\"total\":");
         out.u32(total);

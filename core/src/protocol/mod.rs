@@ -33,6 +33,7 @@
 //!         end: b"\"",
 //!         is_beside_outputs: true,
 //!     },
+//!     content: None,
 //!     failed: Failed::Dropped,
 //!     error: |out, _kind, _code| out.raw(b"\"pang\":\""),
 //!     error_end: |_, _| {},
@@ -85,7 +86,9 @@ pub use namel3ss::NAMEL3SS;
 
 pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
 pub use crate::json::check::{Member, Members, SLOTS, Span};
-pub use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two};
+pub use crate::phrases::{
+    Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two,
+};
 pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 
 /// All protocols, in the order in which they claim a message that has the markers of several.

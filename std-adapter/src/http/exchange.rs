@@ -326,7 +326,9 @@ mod tests {
         exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"method\":\"progress\",\"params\":{\"token\":1,\"x\":1}}");
         exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"method\":\"log\"}");
         exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}");
-        assert!(matches!(second.lines.try_recv(), Ok(Line::Reply(line)) if line == b"{\"jsonrpc\":\"2.0\",\"id\":\"7\",\"result\":{}}"));
+        assert!(
+            matches!(second.lines.try_recv(), Ok(Line::Reply(line)) if line == b"{\"jsonrpc\":\"2.0\",\"id\":\"7\",\"result\":{}}")
+        );
         assert!(
             matches!(first.lines.try_recv(), Ok(Line::Notification(line)) if line == b"{\"jsonrpc\":\"2.0\",\"method\":\"progress\",\"params\":{\"token\":\"a\",\"x\":1}}")
         );

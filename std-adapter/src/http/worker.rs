@@ -210,7 +210,14 @@ impl Worker {
                 Ok(extension) => {
                     let _ = tell_manifest.send(extension.manifest());
                     if options.requires {
-                        run(&runtime, &options, &surroundings.clock, RequirePath::new(extension), &jobs.0, for_extension)
+                        run(
+                            &runtime,
+                            &options,
+                            &surroundings.clock,
+                            RequirePath::new(extension),
+                            &jobs.0,
+                            for_extension,
+                        )
                     } else {
                         run(&runtime, &options, &surroundings.clock, extension, &jobs.0, for_extension)
                     }

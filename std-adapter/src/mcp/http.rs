@@ -159,7 +159,11 @@ impl<'t> Message<'t> {
                 // Nothing was asked of the client.
                 return Ok(Self::Notification);
             }
-            return Err(Refused::new(id, rpc::INVALID_REQUEST, "Invalid Request: expected an object with the member method"));
+            return Err(Refused::new(
+                id,
+                rpc::INVALID_REQUEST,
+                "Invalid Request: expected an object with the member method",
+            ));
         };
         let Some(id) = id else {
             return Ok(match params.get("requestId") {
@@ -168,20 +172,35 @@ impl<'t> Message<'t> {
             });
         };
         if !matches!(json.get("id").map(|id| id.kind()), Some(Kind::String | Kind::Number)) {
-            return Err(Refused::new(None, rpc::INVALID_REQUEST, "Invalid Request: the id must be a string or an integer"));
+            return Err(Refused::new(
+                None,
+                rpc::INVALID_REQUEST,
+                "Invalid Request: the id must be a string or an integer",
+            ));
         }
         let version = header_text(headers, "mcp-protocol-version", id)?;
         let own = |name: &str| meta.get(&format!("io.modelcontextprotocol/{name}"));
-        let says_modern = ["protocolVersion", "clientCapabilities", "clientInfo"].into_iter().any(|name| own(name).is_some());
+        let says_modern =
+            ["protocolVersion", "clientCapabilities", "clientInfo"].into_iter().any(|name| own(name).is_some());
         let is_initialize = method == "initialize";
-        let is_modern = says_modern || !is_initialize && version.as_deref().is_some_and(|version| version > mcp::LEGACY[0]);
+        let is_modern =
+            says_modern || !is_initialize && version.as_deref().is_some_and(|version| version > mcp::LEGACY[0]);
         if is_modern {
-            check_modern(id, &method.to_string(), params, own("protocolVersion"), own("clientCapabilities"), version, headers)?;
+            check_modern(
+                id,
+                &method.to_string(),
+                params,
+                own("protocolVersion"),
+                own("clientCapabilities"),
+                version,
+                headers,
+            )?;
         } else if let Some(version) = version
             && !is_initialize
             && !mcp::LEGACY.contains(&version.as_str())
         {
-            let text = format!("MCP-Protocol-Version: {version} is not supported; supported are {}", mcp::LEGACY.join(", "));
+            let text =
+                format!("MCP-Protocol-Version: {version} is not supported; supported are {}", mcp::LEGACY.join(", "));
             return Err(Refused::new(Some(id), rpc::INVALID_REQUEST, text));
         }
         let token = meta.get("progressToken").filter(|token| matches!(token.kind(), Kind::String | Kind::Number));
@@ -218,7 +237,11 @@ fn check_modern<'t>(
     let mismatch = |text: String| Refused::new(Some(id), HEADER_MISMATCH, text);
     let version = version.ok_or_else(|| missing("protocolVersion"))?;
     let Some(version) = version.text().map(|version| version.to_string()) else {
-        return Err(Refused::new(Some(id), rpc::INVALID_PARAMS, "_meta: io.modelcontextprotocol/protocolVersion: expected a string"));
+        return Err(Refused::new(
+            Some(id),
+            rpc::INVALID_PARAMS,
+            "_meta: io.modelcontextprotocol/protocolVersion: expected a string",
+        ));
     };
     if capabilities.ok_or_else(|| missing("clientCapabilities"))?.kind() != Kind::Object {
         let text = "_meta: io.modelcontextprotocol/clientCapabilities: expected an object";
@@ -263,7 +286,9 @@ fn header_text<'t>(headers: &HeaderMap, name: &str, id: &'t str) -> Result<Optio
     match value.to_str() {
         Ok(text) if values.next().is_none() => Ok(Some(text.trim().to_owned())),
         Ok(_) => Err(Refused::new(Some(id), HEADER_MISMATCH, format!("Header mismatch: {name} occurs twice"))),
-        Err(_) => Err(Refused::new(Some(id), HEADER_MISMATCH, format!("Header mismatch: {name} has invalid characters"))),
+        Err(_) => {
+            Err(Refused::new(Some(id), HEADER_MISMATCH, format!("Header mismatch: {name} has invalid characters")))
+        }
     }
 }
 
@@ -351,13 +376,17 @@ async fn respond(
         };
         return match line {
             Some(Line::Notification(_)) if !accepts_events => continue,
-            Some(Line::Notification(line)) => events(Events { first: Some(event(&line)), ..Events::new(incoming, client, is_modern) }),
+            Some(Line::Notification(line)) => {
+                events(Events { first: Some(event(&line)), ..Events::new(incoming, client, is_modern) })
+            }
             Some(Line::Reply(reply)) => {
                 let status = if is_modern { status_of(&reply) } else { StatusCode::OK };
                 whole(status, reply)
             }
             // It was cancelled, or the extension has ended.
-            None if service.exchange().is_some_and(|exchange| exchange.is_alive()) => StatusCode::ACCEPTED.into_response(),
+            None if service.exchange().is_some_and(|exchange| exchange.is_alive()) => {
+                StatusCode::ACCEPTED.into_response()
+            }
             None => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer"),
         };
     }

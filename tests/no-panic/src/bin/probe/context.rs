@@ -9,8 +9,8 @@ use rigline::event::Event;
 use rigline::json::de;
 use rigline::json::write::Writer;
 use rigline::manifest::{Guarantee, Kind};
-use rigline::protocol::gevals::TaskContext;
 use rigline::protocol::Protocol;
+use rigline::protocol::gevals::TaskContext;
 use rigline::{
     Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Phase,
     Schema,
