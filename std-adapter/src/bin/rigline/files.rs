@@ -8,7 +8,7 @@ use std::path::Path;
 use rigline::json::Json;
 use rigline_std::files;
 
-use crate::connect::Failure;
+use crate::failure::Failure;
 use crate::out;
 
 /// The longest file that is read as a whole, in bytes.
