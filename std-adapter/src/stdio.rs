@@ -131,7 +131,7 @@ pub struct Stdio {
     log_region: usize,
     requires: bool,
     clock: TokioClock,
-    protocol: Option<Protocol>,
+    protocol: Option<&'static Protocol>,
     is_one_text: bool,
     config: Option<String>,
 }
@@ -154,7 +154,7 @@ impl Stdio {
 
     /// Takes every line as one of this protocol. If unsaid, each line tells its own: by `jsonrpc` gevals, then by `op`
     /// Amplifier, then by `protocol_version` namel3ss.
-    pub fn protocol(self, protocol: Protocol) -> Self {
+    pub fn protocol(self, protocol: &'static Protocol) -> Self {
         Self { protocol: Some(protocol), ..self }
     }
 

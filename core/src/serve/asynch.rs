@@ -14,6 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::engine::{Background, Engine, Next, Run};
 use crate::failure::Failure;
+use crate::phrases::Logs;
 
 /// Serves one connection until it ends, or until `stop` is ready ([`core::future::pending`] for never).
 ///
@@ -110,6 +111,7 @@ enum Safety {
 enum Ran {
     Ended,
     Late,
+    Cancelled,
     Stopped,
 }
 
@@ -188,12 +190,14 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         let clock = *clock;
         let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
+        queue.logs.set(scratch.reply.phrases().logs);
         let mut sink = QueueSink { queue, send_log: *send_log, held: None };
         let mut cx = Context::new(scratch, &mut sink, clock, deadline);
         let around = Around {
             over: Cell::new(false),
             ended: Cell::new(false),
             nudged: Cell::new(false),
+            cancelled: Cell::new(false),
             carry: Cell::new(*carry),
         };
         let mut ran = Ran::Stopped;
@@ -222,7 +226,12 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         }
                     }
                 }
-                around.poll(outside.as_mut(), task).map(|end| lost = Some(end))
+                let polled = around.poll(outside.as_mut(), task).map(|end| lost = Some(end));
+                if polled.is_pending() && around.cancelled.get() {
+                    ran = Ran::Cancelled;
+                    return Poll::Ready(());
+                }
+                polled
             })
             .await;
         }
@@ -258,6 +267,8 @@ struct Around {
     ended: Cell<bool>,
     /// Something was answered.
     nudged: Cell<bool>,
+    /// The caller has cancelled the call.
+    cancelled: Cell<bool>,
     /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
     /// byte is read when the request region is full.
     carry: Cell<Option<u8>>,
@@ -343,6 +354,10 @@ impl Around {
         }
         let mut spare = queue.spare.take()?;
         spare.length = background.answer(spare.memory).map_or(0, <[u8]>::len);
+        if background.is_cancelled() {
+            self.cancelled.set(true);
+            self.nudged.set(true);
+        }
         if spare.length == 0 {
             queue.put_back(spare);
             return None;
@@ -398,6 +413,8 @@ struct Queue<'m> {
     sending: Cell<bool>,
     /// The size of each buffer.
     half: usize,
+    /// How the call in hand writes logs.
+    logs: Cell<Logs>,
 }
 
 struct Buffer<'m> {
@@ -423,6 +440,7 @@ impl<'m> Queue<'m> {
             dropped: Cell::new(0),
             sending: Cell::new(false),
             half,
+            logs: Cell::new(Logs::OutOfBand),
         }
     }
 
@@ -452,7 +470,7 @@ impl<'m> Queue<'m> {
     fn write_dropped(&self, memory: &mut [u8]) -> usize {
         match self.dropped.take() {
             0 => 0,
-            dropped => write_dropped(memory, dropped).unwrap_or_default(),
+            dropped => write_dropped(memory, dropped, self.logs.get()).unwrap_or_default(),
         }
     }
 }

@@ -544,13 +544,16 @@ impl Open {
 
     async fn gone(&mut self) -> CallError {
         let exit = match &self.child {
-            Some(child) => timeout(Duration::from_millis(500), child.ended()).await.ok().map(|exit| exit.to_string()),
-            None => None,
+            Some(child) => match timeout(Duration::from_millis(500), child.ended()).await {
+                Ok(exit) => exit.to_string(),
+                Err(_) => "it closed its output, and still runs".to_owned(),
+            },
+            None => "the connection was closed".to_owned(),
         };
         if let Some(task) = &mut self.stderr {
             let _ = timeout(Duration::from_millis(200), task).await;
         }
-        CallError::Gone { exit, odd: self.odd.take(), stderr: self.stderr() }
+        CallError::Gone { exit: Some(exit), odd: self.odd.take(), stderr: self.stderr() }
     }
 
     fn stderr(&self) -> String {

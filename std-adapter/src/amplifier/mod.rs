@@ -44,7 +44,7 @@ use crate::protocol::{Protocol, Relaying};
 /// The entry in the registry.
 #[cfg(feature = "amplifier")]
 pub(crate) const PROTOCOL: Protocol = Protocol {
-    lines: Some(rigline::protocol::Protocol::Amplifier),
+    lines: Some(rigline::protocol::AMPLIFIER),
     has_manifest: true,
     client: Some(client::connect),
     relay: Relaying::First,

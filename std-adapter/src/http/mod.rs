@@ -105,7 +105,7 @@ mod worker;
 #[derive(Debug)]
 pub struct Routes {
     /// What requests become.
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: &'static Protocol,
     /// The paths that are answered, by `POST` only.
     pub(crate) routes: &'static [Route],
     /// The body of an error that has to do with HTTP.

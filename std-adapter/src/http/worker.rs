@@ -360,7 +360,6 @@ impl<E: Extension> Extension for Observed<E> {
         self.inner.on_event(event, cx).await;
     }
 
-    #[cfg(feature = "eval")]
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let _working = Working::new(&self.pending);
         self.inner.run_task(eval, task, cx).await

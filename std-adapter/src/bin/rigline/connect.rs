@@ -64,8 +64,9 @@ pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCo
     run_alone(async {
         tokio::select! {
             biased;
-            result = command => result,
+            // First, so that signals are waited for before the command starts a program.
             interruption = interrupted() => Err(interruption),
+            result = command => result,
         }
     })
 }
