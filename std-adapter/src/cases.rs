@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -46,7 +47,7 @@ pub struct Plan {
     /// A call that takes longer than its time limit.
     pub slow: Option<Sample>,
     /// The folder that a transcript of each case is written to.
-    pub transcripts: Option<std::path::PathBuf>,
+    pub transcripts: Option<PathBuf>,
 }
 
 /// A case's surroundings.
@@ -119,7 +120,7 @@ pub async fn run<H>(
     mut told: impl FnMut(&CaseResult),
 ) -> std::io::Result<Report> {
     if let Some(folder) = &plan.transcripts {
-        std::fs::create_dir_all(folder)?;
+        ensure_transcripts(cases.iter().map(|case| case.name), folder)?;
     }
     let mut results = Vec::with_capacity(cases.len());
     let mut reach = Reach::default();
@@ -134,7 +135,7 @@ pub async fn run<H>(
         reach = trial.reach;
         let transcript = match &plan.transcripts {
             Some(folder) => {
-                let path = folder.join(format!("{}.jsonl", case.name));
+                let path = transcript(folder, case.name);
                 let text: String = exchanges.iter().map(|exchange| exchange.event(target)).collect();
                 crate::files::write(&path, text.as_bytes())?;
                 Some(path)
@@ -164,6 +165,23 @@ pub async fn run<H>(
         _ => None,
     };
     Ok(Report { target: target.into(), results, unopened: None, unreached })
+}
+
+/// Finds out whether the transcripts of cases of these names can be written.
+///
+/// # Errors
+/// One cannot.
+pub fn ensure_transcripts<'c>(names: impl Iterator<Item = &'c str>, folder: &Path) -> std::io::Result<()> {
+    for name in names {
+        let path = transcript(folder, name);
+        crate::files::ensure_writable(&path)
+            .map_err(|error| std::io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn transcript(folder: &Path, case: &str) -> PathBuf {
+    folder.join(format!("{case}.jsonl"))
 }
 
 impl Exchange {
@@ -537,7 +555,10 @@ pub mod namel3ss {
 
     impl Unreached for RunError {
         fn is_unreached(&self) -> bool {
-            matches!(self, Self::Start { .. } | Self::Service { source: HttpError::Connect { .. }, .. })
+            matches!(
+                self,
+                Self::Start { .. } | Self::Device { .. } | Self::Service { source: HttpError::Connect { .. }, .. }
+            )
         }
     }
 

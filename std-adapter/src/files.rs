@@ -89,8 +89,8 @@ pub fn ensure_writable(path: &Path) -> io::Result<()> {
 /// Writes a file with the permissions `new`, to which the umask applies, or exactly `old`.
 fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option<fs::Permissions>) -> io::Result<()> {
     let mut file = beside(path, old.clone().or(new))?;
-    file.write_all(bytes)?;
-    file.flush()?;
+    // Not through tempfile's own writer, whose errors name the new file beside this one.
+    file.as_file_mut().write_all(bytes)?;
     if let Some(mode) = old {
         // As it was, whatever the umask is now.
         let _ = fs::set_permissions(file.path(), mode);

@@ -39,6 +39,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, Request, State};
@@ -46,7 +47,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::Router;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -58,9 +58,9 @@ use crate::eval::Root;
 use crate::eval::history;
 use crate::eval::runs::Runs;
 use crate::eval::server::Server as EvalServer;
+use crate::host;
 use crate::host::local::InProcess;
 use crate::host::ports::Roots;
-use crate::host;
 use crate::http::Front;
 use crate::http::guard::Guard;
 use crate::net::{ListenAddress, Listeners, Token};
@@ -121,14 +121,7 @@ impl fmt::Debug for Options {
 impl Options {
     /// For clients that send this token: they choose among the serial ports that are plugged in.
     pub fn new(token: Token) -> Self {
-        Self {
-            target: None,
-            host: host::Options::default(),
-            sim: None,
-            evals: None,
-            token,
-            guard: Guard::default(),
-        }
+        Self { target: None, host: host::Options::default(), sim: None, evals: None, token, guard: Guard::default() }
     }
 
     /// This target only.
@@ -200,7 +193,8 @@ impl Server {
     /// The system does not say where it listens.
     pub fn url(&self) -> io::Result<String> {
         let address = *self.addresses()?.first().ok_or(io::ErrorKind::NotFound)?;
-        let host = if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() };
+        let host =
+            if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() };
         Ok(format!("http://{host}/#token={}", self.options.token.reveal()))
     }
 
@@ -380,7 +374,9 @@ impl Service {
                 let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
                 // RFC 9110 §11.1: the scheme's case does not matter.
                 match given.split_at_checked(7) {
-                    Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => self.token.is(token.trim_ascii()),
+                    Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
+                        self.token.is(token.trim_ascii())
+                    }
                     _ => false,
                 }
             }
@@ -389,7 +385,12 @@ impl Service {
 
     fn refusal(&self, said: &Said, headers: &HeaderMap) -> Option<Response> {
         let has_token = self.has_token(said, headers);
-        (!has_token).then(|| refuse(StatusCode::UNAUTHORIZED, "the token of this server is required: it is part of the URL that rigline web prints"))
+        (!has_token).then(|| {
+            refuse(
+                StatusCode::UNAUTHORIZED,
+                "the token of this server is required: it is part of the URL that rigline web prints",
+            )
+        })
     }
 
     fn answer(&self, said: &Said, headers: &HeaderMap, answer: impl FnOnce() -> Value) -> Response {

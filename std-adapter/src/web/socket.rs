@@ -216,9 +216,8 @@ impl Carrier {
             Some(Err(error)) => {
                 let is_too_long = error.into_inner().downcast::<SocketError>();
                 let is_too_long = is_too_long.is_ok_and(|error| matches!(*error, SocketError::Capacity(_)));
-                Err(is_too_long.then(|| {
-                    Closing::new(1009, format!("the frame is too long: the limit is {FRAME_LIMIT} bytes"))
-                }))
+                Err(is_too_long
+                    .then(|| Closing::new(1009, format!("the frame is too long: the limit is {FRAME_LIMIT} bytes"))))
             }
             Some(Ok(Message::Close(_))) | None => Err(None),
         }

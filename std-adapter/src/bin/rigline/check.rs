@@ -86,6 +86,20 @@ impl Arguments {
     }
 
     async fn check(self) -> Result<u8, Failure> {
+        files::ensure_reports(
+            &[("--json-file", self.json_file.as_deref()), ("--junit", self.junit.as_deref())],
+            self.json.then_some("--json"),
+        )?;
+        if let Some(folder) = &self.transcripts {
+            let names: Vec<&str> = match self.protocol {
+                Protocol::Amplifier => cases::amplifier::CASES.iter().map(|case| case.name).collect(),
+                Protocol::Namel3ss => cases::namel3ss::CASES.iter().map(|case| case.name).collect(),
+                _ => {
+                    return Err(Failure::usage("--transcripts goes with --protocol amplifier and --protocol namel3ss"));
+                }
+            };
+            cases::ensure_transcripts(names.into_iter(), folder).map_err(|error| no_transcripts(&error))?;
+        }
         if self.entry.is_some() && !matches!(self.protocol, Protocol::Namel3ss) {
             return Err(Failure::usage("--entry goes with --protocol namel3ss"));
         }
@@ -149,9 +163,7 @@ impl Arguments {
         }
         let target = self.connection.target.to_string();
         let report = cases::run(&cases, &mut host, &target, &plan, |result| self.tell(result)).await;
-        let report =
-            report.map_err(|error| Failure { code: connect::USAGE, text: format!("the transcripts: {error}") })?;
-        self.report(&report)
+        self.report(&report.map_err(|error| no_transcripts(&error))?)
     }
 
     async fn check_lines(self, all: &[check::Case]) -> Result<u8, Failure> {
@@ -258,6 +270,10 @@ fn pairs(option: &str, texts: &[String]) -> Result<Vec<(String, Value)>, Failure
         }
     }
     Ok(calls)
+}
+
+fn no_transcripts(error: &std::io::Error) -> Failure {
+    Failure::usage(format!("--transcripts {error}"))
 }
 
 fn no_such_case<'c>(names: impl Iterator<Item = &'c str>) -> Failure {

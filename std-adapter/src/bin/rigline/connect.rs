@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use rigline::protocol::Protocol;
 use rigline::{GoDuration, Level};
-use rigline_std::host::{Event, EventKind, Host, HostError, Options};
+use rigline_std::host::{Event, EventKind, Host, HostError, JsonObject, Options};
 use rigline_std::net::Token;
 use rigline_std::signals::Signals;
 use rigline_std::target::Target;
@@ -18,7 +18,7 @@ use crate::out::{self, Style};
 pub(crate) use crate::out::{complain, print, print_json};
 
 /// For whoever has no board at hand.
-const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; with --wait 60s a device is waited for";
+const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; use --wait 60s to wait for a device";
 
 /// The protocols, by their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub(crate) start_timeout: Duration,
     /// The extension's own settings: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE", value_parser = config)]
-    pub(crate) config: Option<Value>,
+    pub(crate) config: Option<JsonObject>,
     /// Show debug logs, standard error and what was skipped
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
@@ -194,9 +194,8 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
 }
 
 /// An extension's settings, which are an object.
-pub(crate) fn config(text: &str) -> Result<Value, String> {
-    json(text)
-        .and_then(|value| if value.is_object() { Ok(value) } else { Err("config: expected an object".to_owned()) })
+pub(crate) fn config(text: &str) -> Result<JsonObject, String> {
+    json_text(text)?.parse().map_err(|error: HostError| error.to_string())
 }
 
 /// As [`json`], and leaves the text as it is, the digits of its numbers too.

@@ -1,5 +1,6 @@
 use std::process::ExitCode;
 
+use rigline::json::{Json, Kind};
 use rigline_std::host::{HostError, Manifest, Operation};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
@@ -39,8 +40,8 @@ impl Arguments {
         connect::run(async move {
             match self.peer.protocol {
                 ProtocolName::Amplifier => {
-                    let (raw, manifest) = peer::describe_amplifier(&self.connection, &self.peer).await?;
-                    self.show(&raw, &manifest)?;
+                    let (text, manifest) = peer::describe_amplifier(&self.connection, &self.peer).await?;
+                    self.show(&text, &manifest)?;
                 }
                 ProtocolName::Namel3ss => {
                     let tool = self.tool.as_deref().or(self.operation.as_deref());
@@ -63,10 +64,11 @@ impl Arguments {
         })
     }
 
-    fn show(&self, raw: &Value, manifest: &Manifest) -> Result<(), Failure> {
+    /// `text` is the JSON text of all.
+    fn show(&self, text: &str, manifest: &Manifest) -> Result<(), Failure> {
         let Some(name) = &self.operation else {
             if self.json {
-                connect::print_json(&format!("{raw:#}\n"));
+                connect::print_json(&indented(text));
             } else {
                 connect::print(&as_text(manifest));
             }
@@ -84,11 +86,19 @@ impl Arguments {
         };
         let example = format!("{}{protocol}", example(&self.connection.target, operation));
         if self.json {
-            let value = json!({
-                "operation": operation.name, "description": operation.description, "params": operation.params,
-                "outputs": outputs, "example": example,
-            });
-            connect::print_json(&format!("{value:#}\n"));
+            let written = Json::parse(manifest.text.as_bytes()).ok();
+            let written = written.and_then(|json| json.get("operations")?.get(name));
+            let member = |name: &str| written.and_then(|json| json.get(name)).filter(|value| !value.is_null());
+            let outputs = member("outputs").filter(|outputs| outputs.kind() == Kind::Object).unwrap_or(Json::NULL);
+            let value = format!(
+                "{{\"operation\":{},\"description\":{},\"params\":{},\"outputs\":{},\"example\":{}}}",
+                json!(operation.name),
+                json!(operation.description),
+                member("params").map_or("true", |params| params.as_str()),
+                outputs.as_str(),
+                json!(example)
+            );
+            connect::print_json(&indented(&value));
         } else {
             let text = describe(operation, outputs);
             connect::print(&format!("{}\nExample:\n  {example}\n", text.trim_start_matches('\n')));
@@ -126,14 +136,19 @@ pub(crate) fn the_only_one() -> ExitCode {
     }
 }
 
-/// The manifest as it came, and which of the commands it requires are there.
-fn with_requirements(manifest: &Manifest) -> Value {
+fn indented(text: &str) -> String {
+    Json::parse(text.as_bytes()).map_or_else(|_| text.to_owned(), out::indented)
+}
+
+/// The manifest as it came, and which of the commands it requires are there, as JSON text.
+fn with_requirements(manifest: &Manifest) -> String {
     let requires: Vec<Value> = manifest
         .requires
         .iter()
         .map(|command| json!({ "command": command, "found": which::which(command).ok() }))
         .collect();
-    json!({ "manifest": manifest.raw, "requires": requires, "faults": manifest.faults })
+    let (requires, faults) = (json!(requires), json!(manifest.faults));
+    format!("{{\"manifest\":{},\"requires\":{requires},\"faults\":{faults}}}", manifest.text)
 }
 
 fn as_text(manifest: &Manifest) -> String {

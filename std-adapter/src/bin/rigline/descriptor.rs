@@ -12,6 +12,7 @@ use rigline_std::target::Target;
 use crate::connect::{self, Failure, ProtocolName};
 use crate::files;
 use crate::peer;
+use crate::shim;
 
 /// Write the Amplifier module descriptor of an extension, or check one
 #[derive(Debug, Args)]
@@ -43,7 +44,8 @@ impl Arguments {
                 Err(failure) => failure.tell(),
             };
         }
-        let told = self.describe().and_then(|text| match &self.output {
+        let told = files::ensure_reports(&[("--output", self.output.as_deref())], None);
+        let told = told.and_then(|()| self.describe()).and_then(|text| match &self.output {
             Some(path) => files::write(path, &text),
             None => {
                 connect::print_json(&text);
@@ -72,8 +74,8 @@ impl Arguments {
             self.target.parse().map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
         let transport = match &target {
             Target::Exec(exec) => {
-                let command = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
-                Transport::Stdio { command: Some(command) }
+                // The host that reads the descriptor may have another working folder.
+                Transport::Stdio { command: Some(shim::program(exec)?) }
             }
             Target::Sim => Transport::Stdio { command: Some(["rigline", "rig"].map(str::to_owned).to_vec()) },
             Target::Http(url) => Transport::Http { url: Some(url.clone()) },

@@ -33,6 +33,25 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     files::write(path, text.as_bytes()).map_err(|error| failed(path, &error))
 }
 
+/// Finds out before a command does its work whether it can write its reports: pairs of an option and the file that it names.
+/// At most one of them may be standard output, which has `other_output` already if the command prints its result there.
+pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Option<&str>) -> Result<(), Failure> {
+    let is_stdout = |path: &Path| path == Path::new("-") || path == Path::new("/dev/stdout");
+    let mut on_stdout: Vec<&str> = other_output.into_iter().collect();
+    for (option, path) in reports {
+        match path {
+            Some(path) if is_stdout(path) => on_stdout.push(option),
+            Some(path) => files::ensure_writable(path)
+                .map_err(|error| Failure::usage(format!("{option} {}: cannot be written: {error}", path.display())))?,
+            None => {}
+        }
+    }
+    if on_stdout.len() > 1 {
+        return Err(Failure::usage(format!("only one of {} can go to standard output", on_stdout.join(", "))));
+    }
+    Ok(())
+}
+
 /// Begins a file that lines are written to for long; it is in its place at once. A file that is there already is replaced if
 /// `is_ours` knows its first line, else left as it is.
 pub(crate) fn record(path: &Path, header: &str, is_ours: impl Fn(Json<'_>) -> bool) -> Result<File, Failure> {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use rigline_std::process;
 
 mod arguments;
 mod bridge;
@@ -100,7 +101,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    rigline_std::process::is_rigline();
+    process::is_rigline();
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
         let text =
@@ -109,6 +110,10 @@ fn main() -> ExitCode {
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         out::complain_of_failure(&format!("internal error{place}: {text}"));
     }));
+    if let Err(why) = process::ensure_descriptors() {
+        return out::finish(connect::Failure::usage(why).tell());
+    }
+    process::write_errors_instead_of_signals();
     complete::answer();
     let words: Vec<OsString> = std::env::args_os().collect();
     out::expect_json(words.iter().map(OsString::as_os_str));

@@ -1,7 +1,9 @@
 //! `call` and `describe` by Amplifier's protocol and by namel3ss's.
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rigline::json::{Json, Kind};
@@ -11,11 +13,11 @@ use rigline_std::host;
 use rigline_std::http::Token;
 use rigline_std::namel3ss::{self, Project, RunError, Runner, ToolCall};
 use rigline_std::target::{Exec, Target};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::connect::{self, Connection, Failure, ProtocolName};
 use crate::files;
-use crate::out::Table;
+use crate::out::{self, Table};
 
 /// How a peer that does not speak gevals is reached.
 #[derive(Debug, Default, clap::Args)]
@@ -61,8 +63,10 @@ impl PeerArguments {
                     let this = rigline_std::process::this().map_err(|error| Failure::usage(error.to_string()))?;
                     let words = ["bridge", &target.to_string(), "--protocol", "namel3ss"].map(str::to_owned);
                     let bridge = Exec { program: this.to_string_lossy().into_owned(), args: words.to_vec() };
-                    namel3ss::Host::of_target(&Target::Exec(bridge))
-                        .ok_or_else(|| Failure::usage(format!("{target}: no namel3ss tool can be there")))?
+                    let mut host = namel3ss::Host::of_target(&Target::Exec(bridge))
+                        .ok_or_else(|| Failure::usage(format!("{target}: no namel3ss tool can be there")))?;
+                    host.is_bridge = true;
+                    host
                 }
             },
         };
@@ -157,9 +161,8 @@ impl Asked<'_> {
         args: impl FnOnce(&[&str], Option<&Value>, (&str, &str)) -> Result<String, Failure>,
     ) -> Result<Told, Failure> {
         let mut host = self.peer.amplifier(self.connection)?;
-        if let Some(path) = &self.more.events {
-            host.events = Some(Arc::new(EventLog::new(files::append(path)?)));
-        }
+        let events = self.more.events.as_deref().map(Recording::append).transpose()?;
+        host.events = events.clone().map(|events| Arc::new(EventLog::new(events)));
         host.session_id.clone_from(&self.more.session);
         host.timeout = self.connection.start_timeout;
         let described = host.describe().await;
@@ -202,7 +205,8 @@ impl Asked<'_> {
             Err(error) => Err(failure_of(&error)),
         };
         host.close().await;
-        told
+        let is_written = events.is_none_or(|events| events.is_written("--events"));
+        told.map(|(result, code)| (result, if is_written { code } else { code.max(connect::FAILED) }))
     }
 
     /// Calls a namel3ss tool.
@@ -220,7 +224,7 @@ impl Asked<'_> {
             }
         }
         // Before the call, so that what cannot be written is told before anything runs.
-        let mut traces = self.more.trace.as_deref().map(files::append).transpose()?;
+        let traces = self.more.trace.as_deref().map(Recording::append).transpose()?;
         let call = ToolCall {
             tool: self.operation.to_owned(),
             payload: payload.clone(),
@@ -231,14 +235,17 @@ impl Asked<'_> {
             called = host.call(&call) => called,
             interruption = connect::interrupted() => return Err(interruption),
         };
-        if let Some(file) = &mut traces {
+        let mut least = connect::SUCCESS;
+        if let Some(mut file) = traces {
             let output = result.as_ref().ok().and_then(|called| called.result.as_deref().ok());
             let line = match self.more.trace_format {
                 TraceFormat::Text => trace.to_line(),
                 TraceFormat::Namel3ss => trace.to_namel3ss_line(&payload, output),
             };
-            let written = std::io::Write::write_all(file, line.as_bytes());
-            written.map_err(|error| Failure { code: connect::FAILED, text: format!("--trace: {error}") })?;
+            let _ = file.write_all(line.as_bytes());
+            if !file.is_written("--trace") {
+                least = connect::FAILED;
+            }
         }
         match result {
             Ok(called) => {
@@ -246,7 +253,7 @@ impl Asked<'_> {
                     connect::complain(called.stderr.trim_end());
                 }
                 Ok(match called.result {
-                    Ok(result) => (Ok(result), connect::SUCCESS),
+                    Ok(result) => (Ok(result), least),
                     Err(error) => {
                         let exit = match error.error_type.as_str() {
                             // A ValueError may be the tool's own: it ran.
@@ -268,11 +275,47 @@ impl Asked<'_> {
                     | RunError::UnavailablePack { .. }
                     | RunError::BuiltIn { .. }
                     | RunError::Binding(_) => connect::USAGE,
+                    RunError::Device { code, .. } => *code,
                     _ => connect::NO_ANSWER,
                 };
                 Err(Failure { code, text: error.to_string() })
             }
         }
+    }
+}
+
+/// A file that a call's record is added to. Its own failure does not take the call's result with it.
+#[derive(Clone)]
+struct Recording {
+    file: Arc<File>,
+    fault: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl Recording {
+    fn append(path: &Path) -> Result<Self, Failure> {
+        Ok(Self { file: Arc::new(files::append(path)?), fault: Arc::default() })
+    }
+
+    /// Whether all of it was written; complains if not.
+    fn is_written(&self, option: &str) -> bool {
+        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(error) = &fault {
+            connect::complain(format_args!("rigline: {option}: cannot be written: {error}"));
+        }
+        fault.is_none()
+    }
+}
+
+impl Write for Recording {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Err(error) = (&*self.file).write_all(bytes) {
+            self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -329,30 +372,35 @@ pub(crate) fn as_text(result: &str) -> String {
 pub(crate) async fn describe_amplifier(
     connection: &Connection,
     peer: &PeerArguments,
-) -> Result<(Value, host::Manifest), Failure> {
+) -> Result<(String, host::Manifest), Failure> {
     let mut host = peer.amplifier(connection)?;
     host.timeout = connection.start_timeout;
-    let described = host.describe().await;
+    let described = host.describe_as_text().await;
     host.close().await;
-    let description = described.map_err(|error| failure_of(&error))?;
-    let operations: Map<String, Value> = description
+    let (description, text) = described.map_err(|error| failure_of(&error))?;
+    let json = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
+    let schema =
+        |kind: &str, name: &str| json.get(kind).and_then(|schemas| schemas.get(name)).map(|json| json.as_str());
+    let operations: Vec<String> = description
         .capabilities
         .iter()
         .map(|name| {
-            let params = description.inputs.get(name).unwrap_or(&Value::Bool(true));
-            (name.clone(), json!({ "params": params, "outputs": description.outputs.get(name) }))
+            let params = schema("inputs", name).unwrap_or("true");
+            let outputs = schema("outputs", name).unwrap_or("null");
+            format!("{}:{{\"params\":{params},\"outputs\":{outputs}}}", json!(name))
         })
         .collect();
-    let raw = json!(description);
-    let manifest = json!({
-        "name": description.name,
-        "version": description.version,
-        "protocolVersion": "1",
-        "description": format!("an Amplifier module of the kind {}", raw["kind"].as_str().unwrap_or_default()),
-        "operations": operations,
-    });
-    let manifest = host::Manifest::read(&manifest.to_string());
-    Ok((raw, manifest.map_err(|text| Failure { code: connect::NO_ANSWER, text })?))
+    let kind = json!(description.kind);
+    let about = format!("an Amplifier module of the kind {}", kind.as_str().unwrap_or_default());
+    let manifest = host::Manifest::read(&format!(
+        "{{\"name\":{},\"version\":{},\"protocolVersion\":\"1\",\"description\":{},\"operations\":{{{}}}}}",
+        json!(description.name),
+        json!(description.version),
+        json!(about),
+        operations.join(",")
+    ));
+    let manifest = manifest.map_err(|text| Failure { code: connect::NO_ANSWER, text })?;
+    Ok((text, manifest))
 }
 
 /// What there is to know of namel3ss tools: a project's tools, or what a service says when hands are shaken.
@@ -387,7 +435,7 @@ pub(crate) async fn describe_namel3ss(
         return Err(Failure { code: connect::FAILED, text: why.to_owned() });
     }
     if as_json {
-        return Ok(format!("{value:#}\n"));
+        return Ok(Json::parse(answer.as_bytes()).map_or_else(|_| answer.clone(), out::indented));
     }
     let mut text = format!("{tool} {}\n", value["service_version"].as_str().unwrap_or("of no version"));
     text.push_str(&format!("enforcement: {}\n", value["enforcement"].as_str().unwrap_or("none")));

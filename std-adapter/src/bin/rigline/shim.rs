@@ -96,12 +96,12 @@ fn this() -> Result<String, Failure> {
     Ok(this.to_string_lossy().into_owned())
 }
 
-/// A program and its arguments. A relative path means another file in the folder that the shim runs in.
-fn program(exec: &Exec) -> Result<Vec<String>, Failure> {
+/// A program, by its absolute path, and its arguments: a relative path means another file in another folder.
+pub(crate) fn program(exec: &Exec) -> Result<Vec<String>, Failure> {
     let program = which::which(&exec.program).unwrap_or_else(|_| exec.program.clone().into());
     let program = fs::canonicalize(&program).unwrap_or(program);
     let Some(program) = program.to_str() else {
-        return Err(Failure::usage(format!("{}: a shim needs a path that is UTF-8", program.display())));
+        return Err(Failure::usage(format!("{}: the path must be UTF-8", program.display())));
     };
     Ok([vec![program.to_owned()], exec.args.clone()].concat())
 }
