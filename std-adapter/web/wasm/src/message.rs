@@ -203,8 +203,7 @@ impl Reader {
         if line.has(slot::JSONRPC) || line.has(slot::METHOD) && !line.has(slot::OP) {
             self.read_json_rpc(&line, &mut reading);
         } else if line.has(slot::OP) && !line.has(slot::OK) {
-            let invoked =
-                if line.is(slot::OP, "invoke") { line.string_in(slot::ARGS, "op") } else { Span::default() };
+            let invoked = if line.is(slot::OP, "invoke") { line.string_in(slot::ARGS, "op") } else { Span::default() };
             let is_own = ["health", "describe", "event"].iter().any(|own| line.is(slot::OP, own));
             (reading.kind, reading.protocol) = (Kind::Request, Protocol::Amplifier);
             reading.method = line.string(slot::OP);
@@ -292,8 +291,8 @@ fn protocol_of(method: &[u8], line: &Line<'_>, last: Protocol) -> Protocol {
         (b"eval" | b"task" | b"run" | b"results", Some(b'.')) => Protocol::Waza,
         (b"authenticate", None) if last == Protocol::Waza => Protocol::Waza,
         (
-            b"tools" | b"resources" | b"prompts" | b"notifications" | b"logging" | b"completion" | b"sampling" | b"roots"
-            | b"elicitation" | b"server",
+            b"tools" | b"resources" | b"prompts" | b"notifications" | b"logging" | b"completion" | b"sampling"
+            | b"roots" | b"elicitation" | b"server",
             Some(b'/'),
         )
         | (b"ping", None) => Protocol::Mcp,
@@ -301,9 +300,8 @@ fn protocol_of(method: &[u8], line: &Line<'_>, last: Protocol) -> Protocol {
             let params = line.json(slot::PARAMS);
             let version = params.get("protocolVersion").and_then(|version| version.text());
             // MCP's versions are dates.
-            let is_date = version.is_some_and(|version| {
-                matches!(version.raw().as_bytes(), [_, _, _, _, b'-', _, _, b'-', _, _])
-            });
+            let is_date =
+                version.is_some_and(|version| matches!(version.raw().as_bytes(), [_, _, _, _, b'-', _, _, b'-', _, _]));
             if params.get("clientInfo").is_some() || is_date { Protocol::Mcp } else { Protocol::Gevals }
         }
         (b"execute" | b"shutdown" | b"log", None) => Protocol::Gevals,
@@ -338,16 +336,58 @@ mod tests {
         use Kind::{Batch, Error, Event, Json as Plain, Log, Notification, Reply, Request};
         use Protocol::{Amplifier, Gevals, Mcp, Namel3ss, None as Nobody, Waza};
         let table: &[(&str, Kind, Protocol, &str, &str, &str)] = &[
-            (r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","args":{}}}"#, Request, Gevals, r#""execute""#, r#""go""#, "1"),
-            (r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#, Log, Gevals, r#""log""#, "", ""),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","args":{}}}"#,
+                Request,
+                Gevals,
+                r#""execute""#,
+                r#""go""#,
+                "1",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#,
+                Log,
+                Gevals,
+                r#""log""#,
+                "",
+                "",
+            ),
             (r#"{"jsonrpc":"2.0","id":1,"result":{"success":false}}"#, Error, Gevals, "", "", "1"),
             (r#"{"jsonrpc":"2.0","id":"a","method":"eval.list"}"#, Request, Waza, r#""eval.list""#, "", r#""a""#),
-            (r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#, Request, Mcp, r#""tools/call""#, r#""t""#, "2"),
+            (
+                r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#,
+                Request,
+                Mcp,
+                r#""tools/call""#,
+                r#""t""#,
+                "2",
+            ),
             (r#"{"jsonrpc":"2.0","id":"a","result":{"evals":[]}}"#, Reply, Waza, "", "", r#""a""#),
             (r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"m"}}"#, Error, Mcp, "", "", "2"),
-            (r#"{"jsonrpc":"2.0","method":"eval.progress","params":{}}"#, Notification, Waza, r#""eval.progress""#, "", ""),
-            (r#"{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#, Request, Gevals, r#""initialize""#, "", "3"),
-            (r#"{"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#, Request, Mcp, r#""initialize""#, "", "4"),
+            (
+                r#"{"jsonrpc":"2.0","method":"eval.progress","params":{}}"#,
+                Notification,
+                Waza,
+                r#""eval.progress""#,
+                "",
+                "",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#,
+                Request,
+                Gevals,
+                r#""initialize""#,
+                "",
+                "3",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#,
+                Request,
+                Mcp,
+                r#""initialize""#,
+                "",
+                "4",
+            ),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"m"}]"#, Batch, Mcp, "", "", ""),
             (r#"{"op":"health"}"#, Request, Amplifier, r#""health""#, "", ""),
             (r#"{"op":"invoke","args":{"op":"go"}}"#, Request, Amplifier, r#""invoke""#, r#""go""#, ""),
@@ -357,7 +397,14 @@ mod tests {
             (r#"{"protocol_version":1,"tool":"t","payload":{}}"#, Request, Namel3ss, r#""t""#, r#""t""#, ""),
             (r#"{"ok":true,"result":1}"#, Reply, Namel3ss, "", "", ""),
             (r#"{"ok":false,"error":{"code":"oom","message":"m"}}"#, Error, Amplifier, "", "", ""),
-            (r#"{"id":"1","ts":1,"event":"session:end","component":"k"}"#, Event, Amplifier, r#""session:end""#, "", r#""1""#),
+            (
+                r#"{"id":"1","ts":1,"event":"session:end","component":"k"}"#,
+                Event,
+                Amplifier,
+                r#""session:end""#,
+                "",
+                r#""1""#,
+            ),
             (r#"{"\u006dethod":"execute","jsonrpc":"2.0","id":1,"id":9}"#, Request, Gevals, r#""execute""#, "", "9"),
             ("7", Plain, Nobody, "", "", ""),
             ("{}", Plain, Nobody, "", "", ""),
