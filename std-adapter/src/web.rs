@@ -25,7 +25,7 @@
 //! | code | why |
 //! |---|---|
 //! | 1001 | the server stops |
-//! | 1003 | a binary frame |
+//! | 1002, 1003, 1007 | frames that break the WebSocket protocol; a binary frame; text that is not UTF-8 |
 //! | 1009 | a frame over [`FRAME_LIMIT`] |
 //! | 4401 | the token is missing or wrong |
 //! | 4404 | there is no such target, it may not be chosen, or there are no evals |
@@ -49,7 +49,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::socket::Closing;
@@ -338,7 +338,8 @@ async fn session(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    socket::limited(upgrade).on_upgrade(async move |socket| service.session(socket, &said, &headers).await)
+    let is_known = service.has_token(&said, &headers);
+    socket::limited(upgrade, is_known).on_upgrade(async move |socket| service.session(socket, &said, is_known).await)
 }
 
 async fn evals(
@@ -347,7 +348,8 @@ async fn evals(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    socket::limited(upgrade).on_upgrade(async move |socket| service.evals(socket, &said, &headers).await)
+    let is_known = service.has_token(&said, &headers);
+    socket::limited(upgrade, is_known).on_upgrade(async move |socket| service.evals(socket, is_known).await)
 }
 
 async fn file(method: Method, uri: Uri) -> Response {
@@ -397,8 +399,8 @@ impl Service {
         self.refusal(said, headers).unwrap_or_else(|| json_response(StatusCode::OK, &answer()))
     }
 
-    async fn session(&self, socket: WebSocket, said: &Said, headers: &HeaderMap) {
-        let Some((socket, _place)) = self.admit(socket, said, headers).await else { return };
+    async fn session(&self, socket: WebSocket, said: &Said, is_known: bool) {
+        let Some((socket, _place)) = self.admit(socket, is_known).await else { return };
         let lease = match self.targets.lease(said.target.as_deref()).await {
             Ok(lease) => lease,
             Err(why) => return socket::close(socket, &Closing::new(4404, why)).await,
@@ -411,25 +413,22 @@ impl Service {
         lease.end().await;
     }
 
-    async fn evals(&self, socket: WebSocket, said: &Said, headers: &HeaderMap) {
-        let Some((socket, _place)) = self.admit(socket, said, headers).await else { return };
+    async fn evals(&self, socket: WebSocket, is_known: bool) {
+        let Some((socket, _place)) = self.admit(socket, is_known).await else { return };
         let Some(server) = self.evals.clone() else {
             return socket::close(socket, &Closing::new(4404, NO_EVALS)).await;
         };
-        socket::carry(socket, std::future::pending(), self.stop.clone(), async move |reader, writer, lost| {
+        // Each run reaches its own target.
+        let nothing_to_lose = watch::Sender::new(String::new());
+        socket::carry(socket, nothing_to_lose.subscribe(), self.stop.clone(), async move |reader, writer, lost| {
             server.serve(reader, writer, lost.cancelled_owned()).await;
         })
         .await;
     }
 
     /// Gives the client a place, if it may ask and there is one.
-    async fn admit(
-        &self,
-        socket: WebSocket,
-        said: &Said,
-        headers: &HeaderMap,
-    ) -> Option<(WebSocket, tokio::sync::OwnedSemaphorePermit)> {
-        let closing = if self.has_token(said, headers) {
+    async fn admit(&self, socket: WebSocket, is_known: bool) -> Option<(WebSocket, OwnedSemaphorePermit)> {
+        let closing = if is_known {
             match self.places.clone().try_acquire_owned() {
                 Ok(place) => return Some((socket, place)),
                 Err(_) => Closing::new(4429, format!("too many clients: {CLIENTS} are connected already")),

@@ -399,6 +399,17 @@ fn j_frames_of_every_kind() {
     let (code, reason, _) = page.closed();
     assert!(code == 1009 && reason.contains("16777216"), "{code} {reason}");
 
+    // Text that is not UTF-8, whole and as the end of a message; and a piece of nothing.
+    for (frame, wanted) in [
+        (Frame::message(vec![0x22, 0xFF, 0x22], OpCode::Data(Data::Text), true), 1007),
+        (Frame::message("x", OpCode::Data(Data::Continue), true), 1002),
+    ] {
+        let mut page = server.page();
+        page.socket.send(Message::Frame(frame)).unwrap();
+        let (code, reason, _) = page.closed();
+        assert!(code == wanted && !reason.is_empty(), "{code} {reason}");
+    }
+
     let mut page = server.page();
     page.socket.send(Message::binary(request.as_bytes().to_vec())).unwrap();
     let (code, reason, _) = page.closed();
@@ -499,7 +510,7 @@ fn j_a_flood_of_logs_is_dropped_and_counted_and_the_result_arrives() {
     );
     // It reads nothing for a while, but not for as long as a client that is given up.
     let mut most = before;
-    for _ in 0..40 {
+    for _ in 0..60 {
         thread::sleep(Duration::from_millis(100));
         most = most.max(server.memory());
     }
@@ -509,8 +520,7 @@ fn j_a_flood_of_logs_is_dropped_and_counted_and_the_result_arrives() {
     let dropped: u64 = page.logs.iter().filter_map(|log| log["params"]["data"]["dropped"].as_u64()).sum();
     let came = page.logs.iter().filter(|log| log["params"]["data"]["dropped"].is_null()).count() as u64;
     assert!(dropped > 0 && came > 0, "{dropped} dropped, {came} came");
-    // Those behind the last that came are told of with the next log.
-    assert!(dropped + came <= LOGS, "{dropped} + {came}");
+    assert_eq!(dropped + came, LOGS);
 }
 
 #[test]
@@ -595,6 +605,16 @@ fn j_a_device_that_is_gone_closes_the_connection_behind_its_last_replies() {
         let reply = lines.iter().find(|line| line["id"] == id).unwrap_or_else(|| panic!("{lines:?}"));
         assert_eq!(reply["error"]["code"], -32000, "{reply}");
     }
+    // A page that has asked for nothing yet is not closed, however often that happens, and may begin a session later.
+    let mut early = server.page();
+    for _ in 0..2 {
+        let mut page = server.page();
+        page.initialize();
+        page.begin("execute", json!({ "operation": "go", "args": {} }));
+        assert_eq!(page.closed().0, 4410);
+    }
+    assert_eq!(early.initialize()["result"]["name"], "shell");
+    drop(server);
     // A session that is idle is told as well.
     let folder = tempfile::tempdir().unwrap();
     let target = shell_extension(
