@@ -80,25 +80,24 @@ use axum::routing::post;
 use axum::{Extension as Extend, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use rigline::engine::LEAST_REPLY;
 use rigline::protocol::Protocol;
 use rigline::{Extension, Manifest};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use self::body::Fault;
 use self::guard::Guard;
 use self::stream::Client;
 use self::worker::{Refused, Worker};
-use crate::net::{ListenAddress, Listeners};
+use crate::net::{Access, ListenAddress, Listeners};
 use crate::signals::Signals;
 
 pub use self::worker::Surroundings;
 pub use crate::net::Token;
 
 mod body;
-mod guard;
+pub(crate) mod guard;
 mod handshake;
 mod stream;
 mod worker;
@@ -281,46 +280,19 @@ impl Server {
             options,
         });
         let options = &state.options;
-        let router = router(&state);
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(options.read_timeout).max_header_size(64 << 10);
-        builder.half_close(true);
-
-        let graceful = GracefulShutdown::new();
-        let connections = Arc::new(Semaphore::new(options.connections));
-        let mut stop = pin!(stop);
-        let result = loop {
-            let accepted = async {
-                let place = connections.clone().acquire_owned().await;
-                (place, listeners.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                accepted = accepted => accepted,
-                () = &mut stop => break Ok(()),
-                result = &mut ended => break result.unwrap_or(Ok(())),
-            };
-            let Ok(stream) = accepted else {
-                // No descriptors left, or a peer that is gone already: others will go too.
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            };
-            let ambiguous = Arc::new(AtomicBool::new(false));
-            let refusal = options.guard.access.refusal(stream.ends());
-            let io = TokioIo::new(stream::Watched::new(stream.clone(), options.read_timeout, ambiguous.clone()));
-            let router = router
-                .clone()
-                .layer(Extend(stream::Ambiguous(ambiguous)))
-                .layer(Extend(stream::Client(stream)))
-                .layer(Extend(guard::Foreign(refusal)));
-            let connection = graceful.watch(builder.serve_connection(io, TowerToHyperService::new(router)));
-            tokio::spawn(async move {
-                // What goes wrong with a connection is its peer's to see.
-                let _ = connection.await;
-                drop(place);
-            });
+        let front = Front {
+            access: options.guard.access.clone(),
+            read_timeout: options.read_timeout,
+            connections: options.connections,
         };
-        drop(listeners);
-        let _ = tokio::time::timeout(options.stop_timeout, graceful.shutdown()).await;
+        let ending = async {
+            tokio::select! {
+                () = stop => Ok(()),
+                result = &mut ended => result.unwrap_or(Ok(())),
+            }
+        };
+        let (result, finish) = front.serve(listeners, router(&state), ending).await;
+        let _ = tokio::time::timeout(options.stop_timeout, finish).await;
         state.worker.close();
         if result.is_ok() {
             return tokio::time::timeout(options.stop_timeout, ended)
@@ -328,6 +300,76 @@ impl Server {
                 .map_or(Ok(()), |ended| ended.unwrap_or(Ok(())));
         }
         result
+    }
+}
+
+/// How connections are taken.
+pub(crate) struct Front {
+    pub(crate) access: Access,
+    /// As [`Options::read_timeout`].
+    pub(crate) read_timeout: Duration,
+    /// As [`Options::connections`].
+    pub(crate) connections: usize,
+}
+
+impl Front {
+    /// Answers everybody who connects, until `stop` gives something. What comes with it finishes the connections that are left.
+    pub(crate) async fn serve<T>(
+        &self,
+        listeners: Listeners,
+        router: Router,
+        stop: impl Future<Output = T>,
+    ) -> (T, impl Future<Output = ()>) {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.read_timeout).max_header_size(64 << 10);
+        builder.half_close(true);
+        let (open, _) = watch::channel(true);
+        let connections = Arc::new(Semaphore::new(self.connections));
+        let mut stop = pin!(stop);
+        loop {
+            let accepted = async {
+                let place = connections.clone().acquire_owned().await;
+                (place, listeners.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                accepted = accepted => accepted,
+                end = &mut stop => {
+                    let finish = async move {
+                        open.send_replace(false);
+                        open.closed().await;
+                    };
+                    return (end, finish);
+                }
+            };
+            let Ok(stream) = accepted else {
+                // No descriptors left, or a peer that is gone already: others will go too.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            let ambiguous = Arc::new(AtomicBool::new(false));
+            let refusal = self.access.refusal(stream.ends());
+            let io = TokioIo::new(stream::Watched::new(stream.clone(), self.read_timeout, ambiguous.clone()));
+            let router = router
+                .clone()
+                .layer(Extend(stream::Ambiguous(ambiguous)))
+                .layer(Extend(stream::Client(stream)))
+                .layer(Extend(guard::Foreign(refusal)));
+            let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
+            let mut is_open = open.subscribe();
+            tokio::spawn(async move {
+                let mut connection = pin!(connection);
+                // What goes wrong with a connection is its peer's to see.
+                tokio::select! {
+                    _ = connection.as_mut() => {}
+                    () = async { drop(is_open.wait_for(|is_open| !is_open).await) } => {
+                        connection.as_mut().graceful_shutdown();
+                        let _ = connection.await;
+                    }
+                }
+                drop(place);
+                drop(is_open);
+            });
+        }
     }
 }
 

@@ -39,6 +39,7 @@
 //! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP; and [`tcp`], an extension behind a
 //!   TCP port.
 //! - `check`: conformance cases for anybody's extension ([`check`]).
+//! - `web`: [`web`], a target's page in a browser, and the server behind it.
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
 #![forbid(unsafe_code)]
@@ -89,6 +90,8 @@ pub mod target;
 #[cfg(feature = "host")]
 pub mod tcp;
 pub mod terminal;
+#[cfg(feature = "web")]
+pub mod web;
 
 pub use clock::TokioClock;
 #[cfg(feature = "host")]

@@ -285,6 +285,11 @@ impl Runs {
         self.inner.store.all()
     }
 
+    /// What was noted of a run: the lines of its file that are whole.
+    pub(super) fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
+        self.inner.store.records(id)
+    }
+
     /// Cancels a run; one that has ended stays as it is. Gives its state then.
     ///
     /// # Errors

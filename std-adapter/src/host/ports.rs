@@ -6,6 +6,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use super::error::{Holder, HostError};
 use crate::target::Port;
 use crate::terminal;
@@ -46,6 +48,27 @@ impl PortInfo {
     pub fn is_rigline(&self) -> bool {
         self.usb.as_ref().is_some_and(|usb| {
             [&usb.manufacturer, &usb.product].iter().any(|name| name.to_lowercase().contains(USB_NAME))
+        })
+    }
+}
+
+impl PortInfo {
+    /// It as JSON, as `rigline ports --json` lists it, with those who have it open.
+    pub fn to_json(&self, holders: &[Holder]) -> Value {
+        let usb = self.usb.as_ref().map(|usb| {
+            json!({
+                "vendor_id": format!("{:04x}", usb.vendor_id),
+                "product_id": format!("{:04x}", usb.product_id),
+                "manufacturer": usb.manufacturer,
+                "product": usb.product,
+                "serial_number": usb.serial_number,
+                "place": usb.place,
+            })
+        });
+        let held_by: Vec<String> = holders.iter().map(ToString::to_string).collect();
+        json!({
+            "port": self.path, "rigline": self.is_rigline(), "usb": usb, "held_by": held_by,
+            "extension": null, "error": null,
         })
     }
 }

@@ -280,6 +280,18 @@ impl Proxy {
         }
     }
 
+    /// As [`close`](Self::close), unless a caller has a session: for an extension that nobody uses at the moment.
+    pub async fn close_if_idle(&self) {
+        let mut turn = self.turn.lock().await;
+        if lock(&self.shared).sessions > 0 {
+            return;
+        }
+        self.forget();
+        if let Some(host) = turn.take() {
+            let _ = host.shutdown().await;
+        }
+    }
+
     /// Ends the session with the extension at once, whatever runs. If a caller had a session, hardware goes into its safe
     /// state.
     pub async fn abandon(&self) {

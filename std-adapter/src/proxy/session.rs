@@ -54,7 +54,23 @@ pub enum End {
 
 impl Proxy {
     /// Serves a caller until its end. See the [module](super) for what becomes of its session.
-    pub async fn serve<R, W>(self: &Arc<Self>, mut reader: R, writer: W, transport: Transport) -> End
+    pub async fn serve<R, W>(self: &Arc<Self>, reader: R, writer: W, transport: Transport) -> End
+    where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        self.serve_until(reader, writer, transport, std::future::pending()).await
+    }
+
+    /// As [`serve`](Self::serve), for streams that do not tell a caller that is lost from one that has closed its sending half:
+    /// `lost` tells it.
+    pub async fn serve_until<R, W>(
+        self: &Arc<Self>,
+        mut reader: R,
+        writer: W,
+        transport: Transport,
+        lost: impl Future<Output = ()> + Send,
+    ) -> End
     where
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
@@ -64,7 +80,16 @@ impl Proxy {
             Transport::Socket => Input::of_socket(self.limits.request, None).with_telnet(),
         };
         let out = Out::new(writer, self.limits.reply, transport);
-        self.serve_with(&mut reader, input, out, transport, None).await
+        let watched = out.clone();
+        let losing = async {
+            lost.await;
+            watched.lose();
+            std::future::pending().await
+        };
+        tokio::select! {
+            end = self.serve_with(&mut reader, input, out, transport, None) => end,
+            end = losing => end,
+        }
     }
 
     /// Serves a caller that has connected, if it may ask.
@@ -383,9 +408,10 @@ impl Out {
             return;
         }
         if *dropped > 0 {
+            let count = std::mem::take(&mut *dropped);
             let text = format!(
-                "{{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{{\"level\":\"warn\",\"message\":\"{} logs were dropped\"}}}}\n",
-                std::mem::take(&mut *dropped)
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{{\"level\":\"warn\",\
+                 \"message\":\"{count} logs were dropped\",\"data\":{{\"dropped\":{count}}}}}}}\n"
             );
             self.send(text.into_bytes());
         }

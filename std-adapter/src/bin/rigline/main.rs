@@ -34,6 +34,7 @@ mod schema;
 mod serve;
 mod shim;
 mod transcript;
+mod web;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -62,6 +63,7 @@ enum Command {
     Jsonrpc(jsonrpc::Arguments),
     Rig(rig::Arguments),
     Serve(serve::Arguments),
+    Web(Box<web::Arguments>),
     Ports(ports::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
@@ -86,6 +88,7 @@ impl Command {
             Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
+            Self::Web(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
