@@ -88,7 +88,7 @@ export function Connection() {
             Choose another connection
           </button>
         </div>
-        {current.place.kind === 'socket' && <Ports />}
+        {current.place.kind === 'socket' && targetName(current.place).startsWith('serial:') && <Ports only={targetName(current.place)} />}
       </section>
     );
   }
@@ -343,6 +343,7 @@ function OperationForm({ operation }: { operation: Operation }) {
     <section class="panel form" aria-labelledby={`${id}-name`}>
       <h2 id={`${id}-name`}>{shown(operation.name)}</h2>
       {operation.description && <p>{shown(operation.description)}</p>}
+      <div class="sides">
       <form ref={form} onSubmit={submit} noValidate>
         <Arguments id={id} schema={operation.params} draft={draft} errors={all} onChange={(next) => (drafts.value = { ...drafts.value, [operation.name]: next })} />
         <div class="field short">
@@ -378,7 +379,8 @@ function OperationForm({ operation }: { operation: Operation }) {
           <CopyAs operation={operation} said={checked} />
         </div>
       </form>
-      {call && <Result call={call} />}
+        {call && <Result call={call} />}
+      </div>
     </section>
   );
 }
@@ -438,7 +440,7 @@ function Result({ call }: { call: Call }) {
   void traffic.value;
   const own = [...logs].filter((entry) => entry.call === call.number);
   return (
-    <div class="result" aria-label={`Call ${call.number}`} role="group">
+    <div class="result" aria-label={`Result of call ${call.number}`} role="group">
       <h3>
         <Badge call={call} /> {call.milliseconds !== null && <span class="quiet">after {milliseconds(call.milliseconds)}</span>}
       </h3>
