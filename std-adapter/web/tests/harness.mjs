@@ -14,7 +14,7 @@ export const ROOT = resolve(HERE, '../../..');
 export const PATIENCE = Number(process.env.PATIENCE ?? 30_000);
 /** Where the pictures go; beside the target folder's other results. */
 export const PICTURES = resolve(process.env.RIGLINE_PICTURES ?? join(ROOT, 'target/web-pictures'));
-const RIGLINE = process.env.RIGLINE_BINARY ?? join(ROOT, 'target/debug/rigline');
+export const RIGLINE = process.env.RIGLINE_BINARY ?? join(ROOT, 'target/debug/rigline');
 /** For work on the page: its files come from here instead of from the command. */
 const PAGE = process.env.RIGLINE_PAGE;
 
@@ -60,7 +60,7 @@ export async function start(program, args, options = {}) {
           child.once('error', fail);
           void ended.then((code) => fail(new Error(`${program} ${args.join(' ')} ended with ${code}: ${stderr}`)));
         });
-  return { child, next, ended };
+  return { child, next, ended, stderr: () => stderr };
 }
 
 /** Runs `rigline web`; gives its address, which has the token. */
@@ -91,11 +91,12 @@ export async function launch(env = {}) {
 }
 
 /**
- * A page of its own context, at an address. What goes to the console as an error, is not caught, or breaks the Content-Security-Policy
+ * A page of its own context, at an address, until the test's end. What goes to the console as an error, is not caught, or breaks the Content-Security-Policy
  * fails the test at `sound`.
  */
-export async function open(browser, url, { width = 1280, height = 900, dark = false, ...more } = {}) {
+export async function open(t, browser, url, { width = 1280, height = 900, dark = false, ...more } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce', ...more });
+  t.after(() => context.close());
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   page.faults = [];

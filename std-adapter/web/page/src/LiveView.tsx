@@ -88,7 +88,7 @@ export function Connection() {
             Choose another connection
           </button>
         </div>
-        {current.place.kind === 'socket' && targetName(current.place).startsWith('serial:') && <Ports only={targetName(current.place)} />}
+        {targetName(current.place).startsWith('serial:') && !current.unplugged && <Ports only={targetName(current.place)} />}
       </section>
     );
   }

@@ -161,7 +161,7 @@ export async function connect(place: Place): Promise<void> {
     if (mine !== attempt) return;
     link = null;
     await opened?.close().catch(() => {});
-    ended(place, whyNot(place, error));
+    ended(place, messageOf(error));
   }
 }
 
@@ -174,17 +174,6 @@ function ended(place: Place, why: string): void {
 
 function isConnected(port: SerialPort & { connected?: boolean }): boolean {
   return port.connected !== false;
-}
-
-function whyNot(place: Place, error: unknown): string {
-  const why = messageOf(error);
-  if (place.kind === 'serial' && error instanceof Error && error.name === 'NetworkError') {
-    return 'the port cannot be opened; another program, or another tab, probably holds it';
-  }
-  if (place.kind === 'serial' && error instanceof Error && error.name === 'InvalidStateError') {
-    return 'the port is open in this page already';
-  }
-  return why;
 }
 
 /** Ends the session. `keep` leaves outputs as they are; else the rig switches them off. */
