@@ -29,6 +29,7 @@ const operations = {
   flood: { description: 'Logs', params: { type: 'object', properties: { count: { type: 'integer', default: 1000 } } } },
   noise: { description: 'Writes lines that are no messages', params: { type: 'object' } },
   long: { description: 'Answers with a long text', params: { type: 'object' } },
+  '=formula': { description: 'A name that a spreadsheet would run', params: { type: 'object' } },
   refuse: { description: 'Refuses a nested argument', params: operationParams() },
   [HOSTILE]: { description: HOSTILE, params: { type: 'object', properties: { [HOSTILE]: { type: 'string', description: HOSTILE, default: HOSTILE } } } },
 };
@@ -58,6 +59,10 @@ for await (const line of createInterface({ input: process.stdin })) {
       process.stdout.write('BOOT \u001b[2J\u001b]0;title\u0007 <script>globalThis.hacked=1</script>\n');
     } else if (operation === 'refuse') {
       send({ id, error: { code: -32602, message: 'args.list[1]: must not be there' } });
+      continue;
+    }
+    if (operation === '=formula') {
+      send({ id, result: { success: true, outputs: { '=1+1': '5' } } });
       continue;
     }
     const outputs = operation === 'long' ? { text: 'y'.repeat(300_000) } : { args: raw, [HOSTILE]: HOSTILE };

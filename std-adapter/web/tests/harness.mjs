@@ -15,6 +15,7 @@ export const PATIENCE = Number(process.env.PATIENCE ?? 30_000);
 /** Where the pictures go; beside the target folder's other results. */
 export const PICTURES = resolve(process.env.RIGLINE_PICTURES ?? join(ROOT, 'target/web-pictures'));
 export const RIGLINE = process.env.RIGLINE_BINARY ?? join(ROOT, 'target/debug/rigline');
+export const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 /** For work on the page: its files come from here instead of from the command. */
 const PAGE = process.env.RIGLINE_PAGE;
 
@@ -23,8 +24,9 @@ mkdirSync(PICTURES, { recursive: true });
 /** What is to be undone when the tests have ended: the last first, as it may use what was begun before. */
 const undone = [];
 after(async () => {
-  for (const undo of undone.reverse()) await undo();
+  for (const act of undone.reverse()) await act();
 });
+export const undo = (act) => undone.push(act);
 
 async function end(child, ended) {
   child.stdin.end();
@@ -83,9 +85,8 @@ export async function run(args, input = '', options = {}) {
 }
 
 export async function launch(env = {}) {
-  const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
-  assert.ok(existsSync(executablePath), `${executablePath}: .ci/web-tests.sh installs it`);
-  const browser = await chromium.launch({ executablePath, headless: true, args: ['--no-sandbox', '--force-color-profile=srgb', ...(PAGE ? ['--disable-features=LocalNetworkAccessChecks'] : [])], env: { ...process.env, ...env } });
+  assert.ok(existsSync(CHROMIUM), `${CHROMIUM}: .ci/web-tests.sh installs it`);
+  const browser = await chromium.launch({ executablePath: CHROMIUM, headless: true, args: ['--no-sandbox', '--force-color-profile=srgb', ...(PAGE ? ['--disable-features=LocalNetworkAccessChecks'] : [])], env: { ...process.env, ...env } });
   undone.push(() => browser.close());
   return browser;
 }

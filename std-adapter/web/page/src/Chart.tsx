@@ -1,6 +1,7 @@
 import 'uplot/dist/uPlot.min.css';
 import uPlot from 'uplot';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
+import { clock } from './text';
 import { theme } from './theme';
 
 export interface Series {
@@ -27,6 +28,11 @@ const DARK = ['#7ab7ff', '#ff8a80', '#5ad17a', '#f0b64a', '#d3a6ff', '#4dd0e1'];
 export function colorOf(index: number): string {
   const colors = theme.isDark.value ? DARK : LIGHT;
   return colors[index % colors.length] as string;
+}
+
+/** A time of day, as exact as the steps of the axis need. */
+function timeLabel(seconds: number, step: number): string {
+  return clock(seconds * 1000).slice(0, step < 0.1 ? 12 : step < 1 ? 10 : 8);
 }
 
 /** A line chart. A missing value is a gap in its line. Zoom by dragging, or with the buttons. */
@@ -57,7 +63,7 @@ export function Chart({ label, x, isTime, xLabel, series, version, height = 300 
         },
       },
       axes: [
-        { ...axis, space: 70, ...(xLabel && { values: (_: uPlot, splits: number[]) => splits.map((split) => (Number.isInteger(split) ? xLabel(split) : '')) }) },
+        { ...axis, space: 70, values: (_: uPlot, splits: number[], __: number, ___: number, step: number) => splits.map((split) => (xLabel ? (Number.isInteger(split) ? xLabel(split) : '') : timeLabel(split, step))) },
         { ...axis, size: 64 },
       ],
       series: [{}, ...series.map((one, index) => ({ label: one.label, stroke: colorOf(index), width: 2, spanGaps: false, points: { show: undefined as unknown as boolean } }))],

@@ -345,7 +345,7 @@ function OperationForm({ operation }: { operation: Operation }) {
       {operation.description && <p>{shown(operation.description)}</p>}
       <div class="sides">
       <form ref={form} onSubmit={submit} noValidate>
-        <Arguments id={id} schema={operation.params} draft={draft} errors={all} onChange={(next) => (drafts.value = { ...drafts.value, [operation.name]: next })} />
+        <Arguments id={`${id}-of`} schema={operation.params} draft={draft} errors={all} onChange={(next) => (drafts.value = { ...drafts.value, [operation.name]: next })} />
         <div class="field short">
           <label for={`${id}-timeout`}>
             Timeout <span class="kind">seconds, optional</span>

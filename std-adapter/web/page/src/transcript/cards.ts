@@ -4,15 +4,18 @@ import { Table } from './table';
 
 export const NONE = -1;
 
-/** The names of the messages' kinds, and of protocols, by their numbers in the table. */
+/** The names of messages' kinds, directions and protocols, by their numbers in the table. */
 export const KINDS = ['request', 'notification', 'log', 'reply', 'error', 'event', 'batch', 'json', 'fault'];
+export const DIRECTIONS = ['', 'sent', 'received'];
 export const PROTOCOLS = ['', 'gevals', 'amplifier', 'namel3ss', 'waza', 'mcp'];
 
 /** Puts the lines of a transcript together to calls. Of a line it keeps where it is, not what it says. */
 export class Cards {
-  readonly lines = new Table({ offset: Float64Array, length: Uint32Array, number: Uint32Array, kind: Uint8Array, next: Int32Array, card: Int32Array, time: Float64Array });
+  readonly lines = new Table({ offset: Float64Array, length: Uint32Array, number: Uint32Array, kind: Uint8Array, next: Int32Array, card: Int32Array, time: Float64Array, direction: Uint8Array, fault: Uint8Array, position: Uint32Array });
   readonly cards = new Table({ first: Int32Array, last: Int32Array, name: Uint32Array, state: Uint8Array, protocol: Uint8Array, logs: Uint32Array, faults: Uint32Array, duration: Float64Array });
   readonly names: string[] = [];
+  /** What is wrong with lines, by its number in the table; 0 is nothing. */
+  readonly reasons: string[] = [''];
   faults = 0;
   /** The target that the transcript's head names. */
   target: string | null = null;
@@ -38,6 +41,9 @@ export class Cards {
       next: NONE,
       card: NONE,
       time,
+      direction: message.recorded === null ? 0 : DIRECTIONS.indexOf(message.recorded.direction),
+      fault: message.fault === null ? 0 : this.#reasonNumber(message.fault.reason),
+      position: message.fault?.position ?? 0,
     });
     if (message.fault !== null) {
       this.faults += 1;
@@ -163,6 +169,12 @@ export class Cards {
     if (event?.status === 'ok' && this.stateOf(card) !== 'error') this.cards.set('state', card, STATES.indexOf('ok'));
     else if (typeof event?.status === 'string' && event.status !== 'ok') this.cards.set('state', card, STATES.indexOf('error'));
     if (typeof event?.duration_ms === 'number') this.cards.set('duration', card, event.duration_ms);
+  }
+
+  #reasonNumber(reason: string): number {
+    const known = this.reasons.indexOf(reason, 1);
+    if (known > 0) return known;
+    return this.reasons.length > 255 ? 255 : this.reasons.push(reason) - 1;
   }
 
   #nameNumber(name: string): number {

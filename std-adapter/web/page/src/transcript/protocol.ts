@@ -29,11 +29,10 @@ export interface Row {
 export interface Part {
   line: number;
   kind: string;
-  protocol: string | null;
   direction: string | null;
   time: number | null;
   raw: string;
-  /** How many characters of it are left out here. */
+  /** How many bytes or characters of it are left out here. */
   cut: number;
   fault: { position: number; reason: string } | null;
 }

@@ -75,10 +75,10 @@ export function look(from: number, to: number): void {
   fetchRows();
 }
 
-function fetchRows(): void {
+function fetchRows(again = false): void {
   const [from, to] = range;
   for (let at = from; at < Math.min(to, count.value); at++) {
-    if (!rows.value.has(at)) {
+    if (again || !rows.value.has(at)) {
 
       return tell({ do: 'rows', from, to, turn });
     }
@@ -104,8 +104,7 @@ function hear(told: Tell): void {
       progress.value = rest;
       if (filter.value.text === '' && filter.value.state === 'all' && filter.value.name === null) count.value = told.cards;
       // An answer may have come to a card on the screen.
-      rows.value = new Map();
-      fetchRows();
+      fetchRows(true);
     } else if (told.said === 'filtered') {
       isSearching.value = told.isSearching;
       if (told.isSearching) return;

@@ -1,10 +1,12 @@
 // Reads a transcript of any size, piece by piece, and answers what the page asks about it.
-import { Decoder, type Message, load } from '../rigline';
-import { Cards, KINDS, NONE, PROTOCOLS } from './cards';
+import { Decoder, load } from '../rigline';
+import { Cards, DIRECTIONS, KINDS, NONE, PROTOCOLS } from './cards';
 import type { Ask, CardState, Detail, Filter, Part, Row, Tell } from './protocol';
 
 /** How much of a line is shown. */
 const SHOWN = 200_000;
+/** How much of a line is read to be shown, in bytes. */
+const READ = 1 << 20;
 /** How many lines of one card are listed. */
 const LISTED = 500;
 /** How much is read at a time for a search. */
@@ -119,22 +121,28 @@ async function found(text: string, own: Cards, mine: number): Promise<Uint8Array
 
 /** What stands in a line of a recording. */
 function inner(text: string): string {
-  if (!/^\s*\{"ms":/.test(text)) return text;
+  if (!RECORDED.test(text)) return text;
   try {
-    const { sent, got } = JSON.parse(text) as { sent?: unknown; got?: unknown };
-    const own = sent ?? got;
-    return typeof own === 'string' ? own : text;
+    const entry = JSON.parse(text) as Record<string, unknown>;
+    const own = entry.sent ?? entry.got;
+    if (typeof own === 'string') return own;
+    const hex = entry.sent_hex ?? entry.got_hex;
+    return typeof hex === 'string' ? new TextDecoder().decode(Uint8Array.from(hex.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16))) : text;
   } catch {
     return text;
   }
 }
 
-/** A line is read again when it is looked at. */
-async function messageAt(line: number): Promise<Message | undefined> {
+const RECORDED = /^\s*\{"ms":[0-9]+,"(?:sent|got)(?:_hex)?":"/;
+
+/** The first bytes of a line, which may be long. */
+async function beginning(line: number, most: number): Promise<string> {
   const from = cards.lines.get('offset', line);
-  const bytes = new Uint8Array(await file.slice(from, from + cards.lines.get('length', line)).arrayBuffer());
-  const decoder = new Decoder();
-  return [...decoder.push(bytes), ...decoder.end()][0];
+  const length = cards.lines.get('length', line);
+  const text = new TextDecoder().decode(await file.slice(from, from + Math.min(length, most)).arrayBuffer());
+  if (length <= most) return inner(text);
+  // The end of an entry of a recording is missing: it is closed where it was cut.
+  return RECORDED.test(text) ? inner(`${text.replace(/\\(?:u[0-9a-fA-F]{0,3})?$/, '').replace(/[\ud800-\udbff\ufffd]$/, '')}"}`) : text;
 }
 
 async function rows(from: number, to: number): Promise<Row[]> {
@@ -147,8 +155,7 @@ async function rowOf(card: number): Promise<Row> {
   const table = cards.cards;
   const first = table.get('first', card);
   const duration = table.get('duration', card);
-  const message = await messageAt(first);
-  const fault = message?.fault ?? null;
+  const [text, fault] = [await beginning(first, 1200), cards.reasons[cards.lines.get('fault', first)] ?? ''];
   return {
     card,
     line: cards.lines.get('number', first),
@@ -158,7 +165,7 @@ async function rowOf(card: number): Promise<Row> {
     logs: table.get('logs', card),
     faults: table.get('faults', card),
     duration: Number.isNaN(duration) ? null : duration,
-    text: fault === null ? (message?.raw.slice(0, 300) ?? '') : `${fault.reason}, at byte ${fault.position + 1} of the line: ${message?.raw.slice(0, 200)}`,
+    text: fault === '' ? text.slice(0, 300) : `${fault}, at byte ${cards.lines.get('position', first) + 1} of the line: ${text.slice(0, 200)}`,
   };
 }
 
@@ -178,17 +185,18 @@ async function detail(at: number): Promise<Detail | null> {
 }
 
 async function partOf(line: number): Promise<Part> {
-  const message = await messageAt(line);
-  const raw = message?.raw ?? '';
+  const length = cards.lines.get('length', line);
+  // A character has one byte at least, so what is shown is not cut here.
+  const raw = await beginning(line, READ);
   const time = cards.lines.get('time', line);
+  const fault = cards.reasons[cards.lines.get('fault', line)] ?? '';
   return {
     line: cards.lines.get('number', line),
     kind: KINDS[cards.lines.get('kind', line)] ?? '',
-    protocol: message?.protocol ?? null,
-    direction: message?.recorded?.direction ?? null,
+    direction: DIRECTIONS[cards.lines.get('direction', line)] || null,
     time: Number.isNaN(time) ? null : time,
     raw: raw.slice(0, SHOWN),
-    cut: Math.max(0, raw.length - SHOWN),
-    fault: message?.fault ? { position: message.fault.position, reason: message.fault.reason } : null,
+    cut: Math.max(0, raw.length - SHOWN) + Math.max(0, length - READ),
+    fault: fault === '' ? null : { position: cards.lines.get('position', line), reason: fault },
   };
 }
