@@ -20,7 +20,7 @@ pub const FRAME_LIMIT: usize = 16 << 20;
 pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// What is on the way between socket and server, in bytes.
-const IN_FLIGHT: usize = 64 << 10;
+pub(super) const IN_FLIGHT: usize = 64 << 10;
 /// How long a client has to take the frame that closes the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The longest reason that fits a closing frame (RFC 6455 §5.5: 125 bytes, two of them the code).

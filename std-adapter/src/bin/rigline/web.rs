@@ -5,6 +5,7 @@ use std::time::Duration;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::eval::Root;
+use rigline_std::eval::session::Hosts;
 use rigline_std::host::local::in_process;
 use rigline_std::net::{ListenAddress, Token};
 use rigline_std::target::Target;
@@ -96,8 +97,8 @@ impl Arguments {
         if let Some(folder) = &self.evals {
             let root = Root::new(folder);
             let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
-            let target = self.target.as_ref().map(ToString::to_string);
-            options = options.evals(jsonrpc::runs(self.runs.clone(), target).map_err(Failure::usage)?, root);
+            let store = jsonrpc::store(self.runs.clone()).map_err(Failure::usage)?;
+            options = options.evals(root, store, Hosts::default());
         }
         let address = &self.listen;
         let failed = |error: std::io::Error| Failure {
@@ -117,6 +118,8 @@ impl Arguments {
         let served = local
             .run_until(server.run_until(async {
                 connect::interrupted().await;
+                // Evals may have cleanup steps to run. A second signal ends at once.
+                tokio::spawn(async { std::process::exit(connect::interrupted().await.code.into()) });
             }))
             .await;
         // A rig that nobody can reach any more ends, in its safe state.
