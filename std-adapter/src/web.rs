@@ -25,7 +25,7 @@
 //! | code | why |
 //! |---|---|
 //! | 1001 | the server stops |
-//! | 1003 | a binary frame |
+//! | 1002, 1003, 1007 | frames that break the WebSocket protocol; a binary frame; text that is not UTF-8 |
 //! | 1009 | a frame over [`FRAME_LIMIT`] |
 //! | 4401 | the token is missing or wrong |
 //! | 4404 | there is no such target, it may not be chosen, or there are no evals |
@@ -39,6 +39,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, Request, State};
@@ -46,10 +47,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::Router;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::socket::Closing;
@@ -58,9 +58,9 @@ use crate::eval::Root;
 use crate::eval::history;
 use crate::eval::runs::Runs;
 use crate::eval::server::Server as EvalServer;
+use crate::host;
 use crate::host::local::InProcess;
 use crate::host::ports::Roots;
-use crate::host;
 use crate::http::Front;
 use crate::http::guard::Guard;
 use crate::net::{ListenAddress, Listeners, Token};
@@ -121,14 +121,7 @@ impl fmt::Debug for Options {
 impl Options {
     /// For clients that send this token: they choose among the serial ports that are plugged in.
     pub fn new(token: Token) -> Self {
-        Self {
-            target: None,
-            host: host::Options::default(),
-            sim: None,
-            evals: None,
-            token,
-            guard: Guard::default(),
-        }
+        Self { target: None, host: host::Options::default(), sim: None, evals: None, token, guard: Guard::default() }
     }
 
     /// This target only.
@@ -200,7 +193,8 @@ impl Server {
     /// The system does not say where it listens.
     pub fn url(&self) -> io::Result<String> {
         let address = *self.addresses()?.first().ok_or(io::ErrorKind::NotFound)?;
-        let host = if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() };
+        let host =
+            if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() };
         Ok(format!("http://{host}/#token={}", self.options.token.reveal()))
     }
 
@@ -344,7 +338,8 @@ async fn session(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    socket::limited(upgrade).on_upgrade(async move |socket| service.session(socket, &said, &headers).await)
+    let is_known = service.has_token(&said, &headers);
+    socket::limited(upgrade, is_known).on_upgrade(async move |socket| service.session(socket, &said, is_known).await)
 }
 
 async fn evals(
@@ -353,7 +348,8 @@ async fn evals(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    socket::limited(upgrade).on_upgrade(async move |socket| service.evals(socket, &said, &headers).await)
+    let is_known = service.has_token(&said, &headers);
+    socket::limited(upgrade, is_known).on_upgrade(async move |socket| service.evals(socket, is_known).await)
 }
 
 async fn file(method: Method, uri: Uri) -> Response {
@@ -380,7 +376,9 @@ impl Service {
                 let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
                 // RFC 9110 §11.1: the scheme's case does not matter.
                 match given.split_at_checked(7) {
-                    Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => self.token.is(token.trim_ascii()),
+                    Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
+                        self.token.is(token.trim_ascii())
+                    }
                     _ => false,
                 }
             }
@@ -389,15 +387,20 @@ impl Service {
 
     fn refusal(&self, said: &Said, headers: &HeaderMap) -> Option<Response> {
         let has_token = self.has_token(said, headers);
-        (!has_token).then(|| refuse(StatusCode::UNAUTHORIZED, "the token of this server is required: it is part of the URL that rigline web prints"))
+        (!has_token).then(|| {
+            refuse(
+                StatusCode::UNAUTHORIZED,
+                "the token of this server is required: it is part of the URL that rigline web prints",
+            )
+        })
     }
 
     fn answer(&self, said: &Said, headers: &HeaderMap, answer: impl FnOnce() -> Value) -> Response {
         self.refusal(said, headers).unwrap_or_else(|| json_response(StatusCode::OK, &answer()))
     }
 
-    async fn session(&self, socket: WebSocket, said: &Said, headers: &HeaderMap) {
-        let Some((socket, _place)) = self.admit(socket, said, headers).await else { return };
+    async fn session(&self, socket: WebSocket, said: &Said, is_known: bool) {
+        let Some((socket, _place)) = self.admit(socket, is_known).await else { return };
         let lease = match self.targets.lease(said.target.as_deref()).await {
             Ok(lease) => lease,
             Err(why) => return socket::close(socket, &Closing::new(4404, why)).await,
@@ -410,25 +413,22 @@ impl Service {
         lease.end().await;
     }
 
-    async fn evals(&self, socket: WebSocket, said: &Said, headers: &HeaderMap) {
-        let Some((socket, _place)) = self.admit(socket, said, headers).await else { return };
+    async fn evals(&self, socket: WebSocket, is_known: bool) {
+        let Some((socket, _place)) = self.admit(socket, is_known).await else { return };
         let Some(server) = self.evals.clone() else {
             return socket::close(socket, &Closing::new(4404, NO_EVALS)).await;
         };
-        socket::carry(socket, std::future::pending(), self.stop.clone(), async move |reader, writer, lost| {
+        // Each run reaches its own target.
+        let nothing_to_lose = watch::Sender::new(String::new());
+        socket::carry(socket, nothing_to_lose.subscribe(), self.stop.clone(), async move |reader, writer, lost| {
             server.serve(reader, writer, lost.cancelled_owned()).await;
         })
         .await;
     }
 
     /// Gives the client a place, if it may ask and there is one.
-    async fn admit(
-        &self,
-        socket: WebSocket,
-        said: &Said,
-        headers: &HeaderMap,
-    ) -> Option<(WebSocket, tokio::sync::OwnedSemaphorePermit)> {
-        let closing = if self.has_token(said, headers) {
+    async fn admit(&self, socket: WebSocket, is_known: bool) -> Option<(WebSocket, OwnedSemaphorePermit)> {
+        let closing = if is_known {
             match self.places.clone().try_acquire_owned() {
                 Ok(place) => return Some((socket, place)),
                 Err(_) => Closing::new(4429, format!("too many clients: {CLIENTS} are connected already")),

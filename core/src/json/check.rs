@@ -123,14 +123,20 @@ impl core::error::Error for SyntaxError {}
 /// Where a member's value stands in its line: `start..end` in bytes. A value never starts at offset 0 of a line that has
 /// members, so the empty span at 0 stands for an absent member, and takes nothing from the line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Span {
+pub struct Span {
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
 
 impl Span {
-    pub(crate) fn is_absent(self) -> bool {
+    /// Whether the member is absent.
+    pub fn is_absent(self) -> bool {
         self.end == 0
+    }
+
+    /// The offsets of the value's first byte and of the byte behind its last; both are 0 for an absent member.
+    pub fn range(self) -> core::ops::Range<usize> {
+        self.start as usize..self.end as usize
     }
 
     /// The value's first byte, which tells its type; 0 for an absent member.
@@ -175,7 +181,8 @@ impl<'t> Parts<'t> {
 }
 
 /// What is wanted of one object.
-pub(crate) struct Level {
+#[derive(Debug)]
+pub struct Level {
     /// The members whose values are wanted, in the order a peer is likely to send them.
     keys: &'static [Key],
     /// Where to put the last value of the other members that is no string.
@@ -184,7 +191,7 @@ pub(crate) struct Level {
 
 impl Level {
     /// Wants these members.
-    pub(crate) const fn of(keys: &'static [Key]) -> Self {
+    pub const fn of(keys: &'static [Key]) -> Self {
         Self { keys, no_string: None }
     }
 
@@ -196,7 +203,8 @@ impl Level {
 }
 
 /// One wanted member.
-pub(crate) struct Key {
+#[derive(Debug)]
+pub struct Key {
     name: &'static [u8],
     /// The name, its closing quote and the colon behind it as a little-endian word, and which of its bytes count: none if
     /// they do not fit.
@@ -209,7 +217,7 @@ pub(crate) struct Key {
 impl Key {
     /// `slot` is where the span of the member's value goes.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
-    pub(crate) const fn new(name: &'static str, slot: usize, child: Option<&'static Level>) -> Self {
+    pub const fn new(name: &'static str, slot: usize, child: Option<&'static Level>) -> Self {
         Self {
             name: name.as_bytes(),
             #[cfg(target_pointer_width = "64")]
@@ -260,8 +268,22 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 }
 
 /// Checks a whole line and notes where the members of `level`, and of the levels below it, stand. Of a name that occurs
-/// twice the last counts, as in the views.
-pub(crate) fn scan(text: &[u8], level: &'static Level, slots: &mut [Span]) -> Result<(), SyntaxError> {
+/// twice the last counts, as in the views. `slots` must be absent before.
+///
+/// ```
+/// use rigline::json::check::{Key, Level, Span, scan};
+///
+/// static NAME: Level = Level::of(&[Key::new("name", 1, None)]);
+/// static MESSAGE: Level = Level::of(&[Key::new("id", 0, None), Key::new("params", 2, Some(&NAME))]);
+///
+/// let text = br#"{"id": 7, "params": {"name": "x"}}"#;
+/// let mut slots = [Span::default(); 3];
+/// scan(text, &MESSAGE, &mut slots)?;
+/// assert_eq!(&text[slots[0].range()], b"7");
+/// assert_eq!(&text[slots[1].range()], b"\"x\"");
+/// # Ok::<(), rigline::json::SyntaxError>(())
+/// ```
+pub fn scan(text: &[u8], level: &'static Level, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut stack = [0; DEPTH_WORDS];
     let mut scanner = Scanner::new(text, &mut stack);
     let end = match space(text) {

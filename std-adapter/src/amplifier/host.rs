@@ -215,11 +215,16 @@ impl Host {
 
     /// Asks the module what it is.
     pub async fn describe(&mut self) -> Result<Description, CallError> {
+        self.describe_as_text().await.map(|(description, _)| description)
+    }
+
+    /// As [`describe`](Self::describe), with the JSON text of the answer, in which numbers have all their digits.
+    pub async fn describe_as_text(&mut self) -> Result<(Description, String), CallError> {
         let answer = self.ask("describe", None, self.timeout).await?;
         let description: Description =
             serde_json::from_str(&answer).map_err(|error| bad(error.to_string(), &answer))?;
         self.module = Some(description.name.clone());
-        Ok(description)
+        Ok((description, answer))
     }
 
     /// Has the module run an operation; `args` is the JSON text of an object.

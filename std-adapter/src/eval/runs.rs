@@ -562,7 +562,7 @@ mod tests {
             &'a self,
             _: &'a str,
             _: Option<&'a Path>,
-            _: Option<Value>,
+            _: Option<crate::host::JsonObject>,
             _: OnLog,
         ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
             self.0.fetch_add(1, Ordering::Relaxed);

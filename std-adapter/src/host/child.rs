@@ -173,6 +173,8 @@ mod sys {
         };
         if let Some(group) = pid(id) {
             let _ = process::kill_process_group(group, signal);
+            // One that has stopped gets its signal only when it goes on.
+            let _ = process::kill_process_group(group, process::Signal::CONT);
         }
     }
 

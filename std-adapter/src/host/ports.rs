@@ -118,6 +118,20 @@ impl Roots {
         Self { sys: root.join("sys"), dev: root.join("dev"), proc }
     }
 
+    /// That the folder which `RIGLINE_ROOT` names is there.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check(&self) -> Result<(), HostError> {
+        match self.sys.parent() {
+            Some(root) if *self != Self::default() && !root.is_dir() => Err(HostError::Unsupported(format!(
+                "{} is not a folder; the variable RIGLINE_ROOT names it",
+                root.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// The file that a port's path means. A name without a folder is one in `/dev`, or in `/dev/serial`, where udev keeps lasting ones.
     fn file(&self, path: &Path) -> PathBuf {
         if cfg!(windows) || fs::symlink_metadata(path).is_ok() {
@@ -168,6 +182,7 @@ impl Roots {
 
     /// The one port that a target means. No byte is written to find it.
     pub fn find(&self, wanted: &Port) -> Result<PortInfo, HostError> {
+        self.check()?;
         let ports = self.ports();
         let (fitting, name): (Vec<PortInfo>, String) = match wanted {
             Port::Path(path) => {

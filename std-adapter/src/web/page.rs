@@ -35,7 +35,9 @@ mod tests {
     fn only_the_pages_own_files_are_there() {
         assert_eq!(file("/rigline_web.wasm").unwrap().0, "application/wasm");
         assert_eq!(file("/rigline.js").unwrap().0, "text/javascript; charset=utf-8");
-        for path in ["", "/nothing", "//rigline.js", "/../dist/rigline.js", "/./rigline.js", "/rigline.js/", "/%2e", "/assets"] {
+        for path in
+            ["", "/nothing", "//rigline.js", "/../dist/rigline.js", "/./rigline.js", "/rigline.js/", "/%2e", "/assets"]
+        {
             assert!(file(path).is_none(), "{path}");
         }
     }

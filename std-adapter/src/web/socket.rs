@@ -8,6 +8,7 @@ use rigline::json::check::check;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_util::sync::CancellationToken;
@@ -45,9 +46,10 @@ impl Closing {
     }
 }
 
-/// A handshake with our limits.
-pub(super) fn limited(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
-    upgrade.max_message_size(FRAME_LIMIT).max_frame_size(FRAME_LIMIT).write_buffer_size(0)
+/// A handshake with our limits. A client that will be refused is not read from for long.
+pub(super) fn limited(upgrade: WebSocketUpgrade, is_known: bool) -> WebSocketUpgrade {
+    let limit = if is_known { FRAME_LIMIT } else { 4 << 10 };
+    upgrade.max_message_size(limit).max_frame_size(limit).write_buffer_size(0)
 }
 
 /// Says why, and closes the connection.
@@ -66,7 +68,7 @@ pub(super) async fn close(mut socket: WebSocket, closing: &Closing) {
 /// pair of streams, and what tells that the client is lost.
 pub(super) async fn carry<F>(
     socket: WebSocket,
-    gone: impl Future<Output = String>,
+    gone: watch::Receiver<String>,
     stop: CancellationToken,
     serve: impl FnOnce(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>, CancellationToken) -> F,
 ) where
@@ -123,11 +125,10 @@ impl Carrier {
     /// Carries lines both ways, and gives why the connection is to be closed; nothing if it is closed.
     async fn run(
         &mut self,
-        gone: impl Future<Output = String>,
+        mut gone: watch::Receiver<String>,
         stop: CancellationToken,
         ended: &CancellationToken,
     ) -> Option<Closing> {
-        let mut gone = std::pin::pin!(gone);
         let mut loss: Option<String> = None;
         let mut ticks = interval(SILENCE / 3);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -136,11 +137,12 @@ impl Carrier {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Some(Closing::new(1001, "the server stops")),
-                // Replies to the calls that were out, with their errors, come before the end.
-                why = &mut gone, if loss.is_none() => {
+                // Replies to the calls that were out, with their errors, come before the end. A client that was told nothing yet has
+                // no session: it will be told when it asks for one.
+                Ok(()) = gone.changed(), if loss.is_none() => {
                     if self.has_answered {
                         let _ = self.to_server.shutdown().await;
-                        loss = Some(why);
+                        loss = Some(gone.borrow_and_update().clone());
                         self.arrived.clear();
                         self.taken = 0;
                     }
@@ -213,13 +215,15 @@ impl Carrier {
                 Err(Some(Closing::new(1003, "binary frames are not understood: send one line of JSON as a text frame")))
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
-            Some(Err(error)) => {
-                let is_too_long = error.into_inner().downcast::<SocketError>();
-                let is_too_long = is_too_long.is_ok_and(|error| matches!(*error, SocketError::Capacity(_)));
-                Err(is_too_long.then(|| {
-                    Closing::new(1009, format!("the frame is too long: the limit is {FRAME_LIMIT} bytes"))
-                }))
-            }
+            // RFC 6455 §7.4.1 has these codes.
+            Some(Err(error)) => Err(match error.into_inner().downcast::<SocketError>().as_deref() {
+                Ok(SocketError::Capacity(_)) => {
+                    Some(Closing::new(1009, format!("the frame is too long: the limit is {FRAME_LIMIT} bytes")))
+                }
+                Ok(SocketError::Utf8(_)) => Some(Closing::new(1007, "the frame is not UTF-8")),
+                Ok(SocketError::Protocol(fault)) => Some(Closing::new(1002, fault.to_string())),
+                _ => None,
+            }),
             Some(Ok(Message::Close(_))) | None => Err(None),
         }
     }

@@ -144,15 +144,9 @@ impl Lease {
         Arc::clone(&self.proxy)
     }
 
-    /// Ready when the device is gone, with the reason.
-    pub(super) fn gone(&self) -> impl Future<Output = String> + use<> {
-        let mut gone = self.gone.clone();
-        async move {
-            match gone.changed().await {
-                Ok(()) => gone.borrow().clone(),
-                Err(_) => std::future::pending().await,
-            }
-        }
+    /// Changes when the device is gone, to the reason.
+    pub(super) fn gone(&self) -> watch::Receiver<String> {
+        self.gone.clone()
     }
 
     /// The client is gone. The last one leaves the device to others: what it switched on stays on if it ended its session.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use rigline_std::process;
 
 mod arguments;
 mod bridge;
@@ -16,9 +17,7 @@ mod check;
 mod complete;
 mod connect;
 mod describe;
-mod descriptor;
 mod eval;
-mod events;
 mod exit;
 mod files;
 mod jsonrpc;
@@ -26,13 +25,13 @@ mod junit;
 mod monitor;
 mod new;
 mod out;
-mod peer;
 mod ports;
+mod protocol;
+mod protocols;
 mod replay;
 mod rig;
 mod schema;
 mod serve;
-mod shim;
 mod transcript;
 mod web;
 
@@ -52,12 +51,8 @@ enum Command {
     Call(Box<call::Arguments>),
     Check(check::Arguments),
     Bridge(bridge::Arguments),
-    Descriptor(descriptor::Arguments),
-    Events(events::Arguments),
-    #[command(name = "gevals-shim")]
-    GevalsShim(shim::GevalsArguments),
-    #[command(name = "namel3ss-shim")]
-    Namel3ssShim(shim::Namel3ssArguments),
+    #[command(flatten)]
+    OfProtocol(protocols::Command),
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
@@ -79,10 +74,7 @@ impl Command {
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
             Self::Bridge(arguments) => arguments.run(),
-            Self::Descriptor(arguments) => arguments.run(),
-            Self::Events(arguments) => arguments.run(),
-            Self::GevalsShim(arguments) => arguments.run(),
-            Self::Namel3ssShim(arguments) => arguments.run(),
+            Self::OfProtocol(command) => command.run(),
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
@@ -100,7 +92,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    rigline_std::process::is_rigline();
+    process::is_rigline();
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
         let text =
@@ -109,6 +101,10 @@ fn main() -> ExitCode {
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         out::complain_of_failure(&format!("internal error{place}: {text}"));
     }));
+    if let Err(why) = process::ensure_descriptors() {
+        return out::finish(connect::Failure::usage(why).tell());
+    }
+    process::write_errors_instead_of_signals();
     complete::answer();
     let words: Vec<OsString> = std::env::args_os().collect();
     out::expect_json(words.iter().map(OsString::as_os_str));

@@ -2,12 +2,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rigline_std::Host;
-use rigline_std::host::{Holder, Options};
 use rigline_std::host::ports::{PortInfo, Roots};
+use rigline_std::host::{Holder, Options};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::Value;
 
-use crate::connect;
+use crate::connect::{self, Failure};
 use crate::out::Table;
 
 /// List serial ports, what is plugged into them, and who holds them
@@ -27,6 +27,7 @@ impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         connect::run(async move {
             let roots = Roots::of_environment();
+            roots.check().map_err(|error| Failure::of(&error))?;
             let mut found = Vec::new();
             for port in roots.ports() {
                 let holders = roots.holders(&port.path);

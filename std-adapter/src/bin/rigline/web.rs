@@ -100,8 +100,10 @@ impl Arguments {
             options = options.evals(jsonrpc::runs(self.runs.clone(), target).map_err(Failure::usage)?, root);
         }
         let address = &self.listen;
-        let failed =
-            |error: std::io::Error| Failure { code: connect::NO_ANSWER, text: format!("cannot listen on {address}: {error}") };
+        let failed = |error: std::io::Error| Failure {
+            code: connect::NO_ANSWER,
+            text: format!("cannot listen on {address}: {error}"),
+        };
         let server = Server::bind(address, options).map_err(failed)?;
         let what = self.target.as_ref().map_or_else(|| "what is plugged in".to_owned(), ToString::to_string);
         connect::print(&format!("serving {what} at {}\n", server.url().map_err(failed)?));

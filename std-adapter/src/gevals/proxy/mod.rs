@@ -73,10 +73,10 @@ use tokio::task::JoinSet;
 
 pub use session::{End, Transport};
 
-#[cfg(any(feature = "amplifier", feature = "eval"))]
+#[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Dial};
-use crate::host::{Direction, Event, EventKind, Host, HostError, Log, Options};
+use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, Options};
 use crate::lines::{on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
 use crate::target::Target;
@@ -175,12 +175,12 @@ impl Drop for Seat {
 
 #[derive(Default)]
 struct Shared {
-    config: Option<Value>,
+    config: Option<JsonObject>,
     /// The manifest's text, while there is a session with the extension.
     manifest: Option<Arc<str>>,
     request_limit: Option<usize>,
     /// What the extension's operations take.
-    #[cfg(any(feature = "amplifier", feature = "eval"))]
+    #[cfg(feature = "schemas")]
     schemas: Option<Schemas>,
     /// Callers that have a session.
     sessions: usize,
@@ -341,8 +341,8 @@ impl Proxy {
         if config.is_some_and(|config| config.kind() != Kind::Object) {
             return Err(bad("params.config: expected an object"));
         }
-        let config: Option<Value> = match config {
-            Some(config) => Some(serde_json::from_str(config.as_str()).map_err(|error| bad(&error.to_string()))?),
+        let config: Option<JsonObject> = match config {
+            Some(config) => Some(config.as_str().parse().map_err(|error: HostError| bad(&error.to_string()))?),
             None => self.options.config.clone(),
         };
         // Whoever has a call running keeps nobody from a session.
@@ -367,7 +367,7 @@ impl Proxy {
     }
 
     /// Takes part in the extension's session as it is, if that will do.
-    fn join(&self, config: Option<&Value>, seat: &Seat) -> Result<Option<Arc<str>>, Refusal> {
+    fn join(&self, config: Option<&JsonObject>, seat: &Seat) -> Result<Option<Arc<str>>, Refusal> {
         let mut shared = lock(&self.shared);
         let Some(manifest) = shared.manifest.clone() else { return Ok(None) };
         // Who brings no config takes what is there.
@@ -386,7 +386,7 @@ impl Proxy {
     }
 
     /// Connects to the extension.
-    async fn connect(&self, turn: &mut Option<Host>, config: Option<Value>) -> Result<(), Refusal> {
+    async fn connect(&self, turn: &mut Option<Host>, config: Option<JsonObject>) -> Result<(), Refusal> {
         let mut options = self.options.clone();
         options.config.clone_from(&config);
         let mut at_once = options.clone();
@@ -401,16 +401,12 @@ impl Proxy {
         }
         .map_err(|error| Refusal::of(&error))?;
         let manifest = host.describe();
-        let mut raw = manifest.raw.clone();
-        if let Value::Object(members) = &mut raw {
-            // What is too long for the extension may fit without what it can do without.
-            members.insert("limits".into(), json!({ "request": self.limits.request, "reply": self.limits.reply }));
-        }
+        let limits = json!({ "request": self.limits.request, "reply": self.limits.reply });
         let mut shared = lock(&self.shared);
         shared.config = config;
-        shared.manifest = Some(raw.to_string().into());
+        shared.manifest = Some(with_limits(&manifest.text, &limits).into());
         shared.request_limit = manifest.request_limit;
-        #[cfg(any(feature = "amplifier", feature = "eval"))]
+        #[cfg(feature = "schemas")]
         {
             let operations = manifest.operations.iter();
             shared.schemas =
@@ -445,7 +441,7 @@ impl Proxy {
             }
         }
         let Some(host) = turn.as_ref() else { return Err(Refusal::internal("there is no connection")) };
-        #[cfg(any(feature = "amplifier", feature = "eval"))]
+        #[cfg(feature = "schemas")]
         if let Some(message) = misfit(&lock(&self.shared), params) {
             return Err(Refusal { code: rpc::INVALID_PARAMS, message, data: Value::Null });
         }
@@ -587,7 +583,7 @@ fn without(params: &str, name: &str) -> Option<String> {
 }
 
 /// Why the arguments of a call break the schema of its operation, if they do.
-#[cfg(any(feature = "amplifier", feature = "eval"))]
+#[cfg(feature = "schemas")]
 fn misfit(shared: &Shared, params: Json<'_>) -> Option<String> {
     let name = params.get("operation")?.text()?.to_string();
     // As the real host has it, absent and null arguments are an empty object.
@@ -641,6 +637,19 @@ fn log_line(log: &Log) -> String {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A manifest's text with other limits; everything else as it came, digits and all.
+fn with_limits(manifest: &str, limits: &Value) -> String {
+    let json = Json::parse(manifest.as_bytes()).unwrap_or(Json::NULL);
+    let mut text = String::from("{");
+    for (name, value) in json.members() {
+        let name = name.to_string();
+        if name != "limits" {
+            text.push_str(&format!("{}:{},", Value::from(name), on_one_line(value.as_str())));
+        }
+    }
+    text + &format!("\"limits\":{limits}}}")
 }
 
 #[cfg(test)]
