@@ -191,7 +191,7 @@ function Ports({ choose = false, only }: { choose?: boolean; only?: string }) {
             <tr>
               <td>sim</td>
               <td>The simulated rig</td>
-              <td>nobody</td>
+              <td data-name="Held by">nobody</td>
               <td>
                 <button type="button" class="small primary" onClick={() => connect({ kind: 'socket', target: 'sim', label: 'sim' })}>
                   Connect to sim
@@ -203,7 +203,7 @@ function Ports({ choose = false, only }: { choose?: boolean; only?: string }) {
             <tr key={port.port}>
               <td>{shown(port.port)}</td>
               <td>{port.usb ? shown([port.usb.manufacturer, port.usb.product, port.usb.serial_number].filter(Boolean).join(' ')) : 'unknown'}</td>
-              <td>{holders(port)}</td>
+              <td data-name="Held by">{holders(port)}</td>
               {choose && (
                 <td>
                   <button type="button" class="small" onClick={() => connect({ kind: 'socket', target: `serial:${port.port}`, label: port.port })}>
