@@ -128,9 +128,9 @@ test('j_02_the_history_keeps_calls_and_runs_them_again', async (t) => {
   await choose(page, 'measure');
   await page.getByLabel('channel').fill('5V0');
   await page.getByRole('button', { name: 'Run measure' }).click();
-  await page.getByRole('button', { name: 'Run call 2 again: measure' }).waitFor();
+  await page.getByRole('button', { name: 'Run again: call 2, measure' }).waitFor();
   await choose(page, 'identify');
-  await page.getByRole('button', { name: 'Run call 2 again: measure' }).click();
+  await page.getByRole('button', { name: 'Run again: call 2, measure' }).click();
   await page.getByRole('rowheader', { name: '3. measure' }).waitFor();
   // Its form is there again, as it was filled in.
   assert.equal(await page.getByLabel('channel').inputValue(), '5V0');
@@ -231,7 +231,7 @@ test('j_02_forms_for_everything_that_a_schema_says', async (t) => {
   );
   // The whole draft comes back from the history.
   await choose(page, 'flood');
-  await page.getByRole('button', { name: /^Run call 1 again/ }).click();
+  await page.getByRole('button', { name: /^Run again: call 1,/ }).click();
   assert.equal(await field('city').inputValue(), '""');
   assert.equal(await field('days 1').inputValue(), '2');
   // The place of a refusal within a list.

@@ -75,6 +75,8 @@ test('j_02_numeric_outputs_are_polled_drawn_paused_zoomed_and_saved', async (t) 
   await page.mouse.move(box.x + box.width * 0.3, box.y + 50);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.5, box.y + 60, { steps: 5 });
+  // The selection follows the mouse with the next frame.
+  await until(async () => (await page.locator('.u-select').boundingBox())?.width > 50, 'a selection');
   await page.mouse.up();
   await until(async () => (await extent()) !== whole, 'a part');
   const part = await extent();

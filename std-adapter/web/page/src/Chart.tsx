@@ -63,7 +63,7 @@ export function Chart({ label, x, isTime, xLabel, series, version, height = 300 
         },
       },
       axes: [
-        { ...axis, space: 70, values: (_: uPlot, splits: number[], __: number, ___: number, step: number) => splits.map((split) => (xLabel ? (Number.isInteger(split) ? xLabel(split) : '') : timeLabel(split, step))) },
+        { ...axis, space: isTime ? 105 : 70, values: (_: uPlot, splits: number[], __: number, ___: number, step: number) => splits.map((split) => (xLabel ? (Number.isInteger(split) ? xLabel(split) : '') : timeLabel(split, step))) },
         { ...axis, size: 64 },
       ],
       series: [{}, ...series.map((one, index) => ({ label: one.label, stroke: colorOf(index), width: 2, spanGaps: false, points: { show: undefined as unknown as boolean } }))],

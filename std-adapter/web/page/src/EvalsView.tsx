@@ -166,7 +166,7 @@ function Trend({ runs }: { runs: evals.Run[] }) {
           />
           <details>
             <summary>The values as a table</summary>
-            <div class="scroll">
+            <div class="scroll" tabIndex={0} role="group" aria-label="Values">
               <table>
                 <thead>
                   <tr>
@@ -216,7 +216,7 @@ function Runs({ runs }: { runs: evals.Run[] }) {
       <h2 id="runs-title">Earlier runs</h2>
       {runs.length === 0 && <p>There are none yet.</p>}
       {runs.length > 0 && (
-        <div class="scroll history">
+        <div class="scroll history" tabIndex={0} role="group" aria-label="Runs">
           <table>
             <thead>
               <tr>

@@ -135,7 +135,7 @@ function Field(given: Inner & { name: string; required: boolean }) {
 function Kind({ schema, required }: { schema: Schema; required: boolean }) {
   return (
     <span class="kind">
-      {formOf(schema) === 'json' ? `JSON, ${typeName(schema)}` : typeName(schema)}, {required ? 'required' : 'optional'}
+      {{ json: `JSON, ${typeName(schema)}`, choice: `one of ${schema.enum?.length}` }[formOf(schema) as string] ?? typeName(schema)}, {required ? 'required' : 'optional'}
     </span>
   );
 }

@@ -191,7 +191,7 @@ function Ports({ choose = false, only }: { choose?: boolean; only?: string }) {
             <tr>
               <td>sim</td>
               <td>The simulated rig</td>
-              <td>nobody</td>
+              <td data-name="Held by">nobody</td>
               <td>
                 <button type="button" class="small primary" onClick={() => connect({ kind: 'socket', target: 'sim', label: 'sim' })}>
                   Connect to sim
@@ -203,7 +203,7 @@ function Ports({ choose = false, only }: { choose?: boolean; only?: string }) {
             <tr key={port.port}>
               <td>{shown(port.port)}</td>
               <td>{port.usb ? shown([port.usb.manufacturer, port.usb.product, port.usb.serial_number].filter(Boolean).join(' ')) : 'unknown'}</td>
-              <td>{holders(port)}</td>
+              <td data-name="Held by">{holders(port)}</td>
               {choose && (
                 <td>
                   <button type="button" class="small" onClick={() => connect({ kind: 'socket', target: `serial:${port.port}`, label: port.port })}>
@@ -446,7 +446,7 @@ function Result({ call }: { call: Call }) {
       </h3>
       {call.message && <p class={call.status === 'done' ? 'message' : 'message error'}>{shown(call.message)}</p>}
       {call.outputs.length > 0 && (
-        <div class="scroll">
+        <div class="scroll" tabIndex={0} role="group" aria-label="Outputs">
           <table class="outputs">
             <caption class="sr">Outputs</caption>
             <thead>
@@ -502,7 +502,7 @@ function History() {
   return (
     <section class="panel" aria-labelledby="history-title">
       <h2 id="history-title">History</h2>
-      <div class="scroll history">
+      <div class="scroll history" tabIndex={0} role="group" aria-label="Calls">
         <table>
           <thead>
             <tr>
@@ -525,7 +525,7 @@ function History() {
                 </td>
                 <td class="number">{call.milliseconds === null ? '' : milliseconds(call.milliseconds)}</td>
                 <td>
-                  <button type="button" class="small" disabled={!ready.value} onClick={() => again(call)} aria-label={`Run call ${call.number} again: ${oneLine(call.operation, 60)}`}>
+                  <button type="button" class="small" disabled={!ready.value} onClick={() => again(call)} aria-label={`Run again: call ${call.number}, ${oneLine(call.operation, 60)}`}>
                     Run again
                   </button>
                 </td>

@@ -101,7 +101,7 @@ function Legend() {
   void poll.version.value;
   let color = 0;
   return (
-    <div class="scroll">
+    <div class="scroll" tabIndex={0} role="group" aria-label="Series">
       <table>
         <caption class="sr">Series and their values</caption>
         <thead>

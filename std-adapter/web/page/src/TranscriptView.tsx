@@ -194,7 +194,7 @@ const KINDS: Record<string, string> = { request: 'Request', notification: 'Notif
 function PartView({ part, view }: { part: Part; view: 'tree' | 'raw' }) {
   const isLog = part.kind === 'log';
   return (
-    <div class={`part ${part.kind}`}>
+    <div class="part">
       <h4>
         {KINDS[part.kind] ?? 'Line'}{' '}
         <span class="quiet">

@@ -1,6 +1,7 @@
 import { batch, signal } from '@preact/signals';
 import { ask, socketAddress } from './address';
 import { isObject } from './schema';
+import { disconnect, notice, placeOf, state, targetName } from './session';
 import { messageOf } from './text';
 
 export interface Eval {
@@ -102,8 +103,14 @@ function hear(line: string): void {
   const asked = typeof message.id === 'number' ? waiting.get(message.id) : undefined;
   if (!asked) return;
   waiting.delete(message.id as number);
-  if (isObject(message.error)) asked.reject(new Error(typeof message.error.message === 'string' ? message.error.message : 'the server refused'));
+  if (isObject(message.error)) asked.reject(new Error(refusal(message.error)));
   else asked.resolve(isObject(message.result) ? message.result : {});
+}
+
+function refusal(error: Record<string, unknown>): string {
+  const message = typeof error.message === 'string' ? error.message : 'the server refused';
+  const details = isObject(error.data) && Array.isArray(error.data.errors) ? error.data.errors.filter((one) => typeof one === 'string') : [];
+  return [message, ...details.slice(0, 20)].join('\n');
 }
 
 function told(method: string, params: Record<string, unknown>): void {
@@ -166,6 +173,12 @@ export async function loadRuns(): Promise<void> {
 export async function run(one: Eval): Promise<void> {
   current.value = { path: one.path, name: one.name, runId: null, status: 'starting', tasks: [], logs: [], droppedLogs: 0, summary: null, error: null };
   try {
+    // An eval opens the board by itself, which it cannot while this page holds it.
+    const place = placeOf(state.value);
+    if (place && targetName(place).startsWith('serial:')) {
+      await disconnect(true);
+      notice.value = 'The live session was ended, so that the eval can open the board.';
+    }
     const listed = await request('task.list', { path: one.path });
     const tasks = Array.isArray(listed.tasks) ? (listed.tasks as { id: string; name?: string }[]) : [];
     current.value = { ...(current.value as Running), tasks: tasks.map((task) => ({ id: task.id, name: task.name ?? task.id, status: 'waiting', milliseconds: null, trials: '' })) };

@@ -3,6 +3,8 @@ import { type CardState, STATES } from './protocol';
 import { Table } from './table';
 
 export const NONE = -1;
+/** How many names of operations and events are told apart. */
+const NAMES = 2000;
 
 /** The names of messages' kinds, directions and protocols, by their numbers in the table. */
 export const KINDS = ['request', 'notification', 'log', 'reply', 'error', 'event', 'batch', 'json', 'fault'];
@@ -178,13 +180,13 @@ export class Cards {
   }
 
   #nameNumber(name: string): number {
-    const short = name.slice(0, 200);
-    let number = this.#numbers.get(short);
+    // A hostile file could have a new name in each line.
+    const isKnown = this.#numbers.has(name.slice(0, 200));
+    const kept = isKnown || this.names.length < NAMES ? name.slice(0, 200) : '(other names)';
+    let number = this.#numbers.get(kept);
     if (number === undefined) {
-      // A hostile file could have a new name in each line.
-      if (this.names.length >= 2000) return this.#nameNumber('(other names)');
-      number = this.names.push(short) - 1;
-      this.#numbers.set(short, number);
+      number = this.names.push(kept) - 1;
+      this.#numbers.set(kept, number);
     }
     return number;
   }

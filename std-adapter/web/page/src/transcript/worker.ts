@@ -151,6 +151,9 @@ async function rows(from: number, to: number): Promise<Row[]> {
   return Promise.all(wanted);
 }
 
+/** What a request says besides its envelope. */
+const ARGUMENTS = /"(?:args|payload|arguments)":(\{[^]*)/;
+
 async function rowOf(card: number): Promise<Row> {
   const table = cards.cards;
   const first = table.get('first', card);
@@ -165,7 +168,7 @@ async function rowOf(card: number): Promise<Row> {
     logs: table.get('logs', card),
     faults: table.get('faults', card),
     duration: Number.isNaN(duration) ? null : duration,
-    text: fault === '' ? text.slice(0, 300) : `${fault}, at byte ${cards.lines.get('position', first) + 1} of the line: ${text.slice(0, 200)}`,
+    text: fault === '' ? (ARGUMENTS.exec(text)?.[1] ?? text).slice(0, 300) : `${fault}, at byte ${cards.lines.get('position', first) + 1} of the line: ${text.slice(0, 200)}`,
   };
 }
 
