@@ -780,6 +780,22 @@ fn j_a_server_that_stops_says_so() {
 }
 
 #[test]
+fn j_settings_of_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let say = "echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":{\\\"success\\\":true}}\"";
+    let target = shell_extension(folder.path(), say);
+    let script = folder.path().join("extension.sh");
+    let text = fs::read_to_string(&script)
+        .unwrap()
+        .replace("*'\"initialize\"'*)", "*'\"initialize\"'*) echo \"$line\" > seen;");
+    fs::write(&script, text).unwrap();
+    let server = Server::start_in(folder, &[&target, "--config", r#"{"volts":1.50}"#]);
+    server.page().initialize();
+    let seen = fs::read_to_string(server.folder.path().join("seen")).unwrap();
+    assert!(seen.contains(r#""config":{"volts":1.50}"#), "{seen}");
+}
+
+#[test]
 fn j_addresses_and_tokens_of_the_users_choice() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("token"), "s3cret\n").unwrap();
@@ -790,6 +806,8 @@ fn j_addresses_and_tokens_of_the_users_choice() {
         (&["sim", "--listen", "nonsense"][..], "nonsense"),
         (&["sim", "--evals", "missing"], "missing"),
         (&["sim", "--runs", "x"], "--evals"),
+        (&["sim", "--config", "[1]"], "object"),
+        (&["http://127.0.0.1:1/x"], "http"),
         (&["sim", "--token-file", "missing"], "missing"),
     ] {
         let output = Command::new(RIGLINE).arg("web").args(arguments).output().unwrap();

@@ -9,7 +9,7 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_util::sync::CancellationToken;
 
@@ -130,7 +130,7 @@ impl Carrier {
         ended: &CancellationToken,
     ) -> Option<Closing> {
         let mut loss: Option<String> = None;
-        let mut ticks = interval(SILENCE / 3);
+        let mut ticks = interval_at(Instant::now() + SILENCE / 3, SILENCE / 3);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_waiting = self.taken < self.arrived.len();
