@@ -440,6 +440,21 @@ fn j_a_browser_that_is_gone_in_a_call_leaves_the_rails_off() {
         assert!(since.elapsed() < Duration::from_secs(30), "the call was not cancelled: {:?}", since.elapsed());
         second.ask("shutdown", json!({}));
     }
+    // One that has asked for a lot more than is looked at at a time.
+    let mut page = server.page();
+    page.initialize();
+    page.power_on();
+    page.begin_long_call();
+    for _ in 0..2000 {
+        page.begin("execute", json!({ "operation": "measure", "args": { "channel": "3V3" }, "context": {} }));
+    }
+    page.vanish();
+    let since = Instant::now();
+    let mut second = server.page();
+    second.initialize();
+    assert!(second.volts() < 0.5);
+    assert!(since.elapsed() < Duration::from_secs(8), "the call was not cancelled: {:?}", since.elapsed());
+    second.ask("shutdown", json!({}));
     // One that ended its session leaves the hardware as it is, while somebody else is there.
     let mut first = server.page();
     let mut second = server.page();
