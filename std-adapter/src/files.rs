@@ -6,8 +6,10 @@
 //! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
+
+use rigline::json::{Json, Kind};
 
 /// Opens a regular file for reading.
 ///
@@ -76,6 +78,45 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// As [`write()`].
 pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, permissions(0o777), None)
+}
+
+/// Opens a log of JSON lines to append lines to it. Its folder is made. A link is not followed, and a file that is not such a log
+/// stays as it is.
+///
+/// # Errors
+/// The file cannot be opened, or is not such a log. The text names the file.
+pub fn append_json_lines(path: &Path) -> io::Result<File> {
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match first_line(path)? {
+        Some(first) if !Json::parse(first.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) => {
+            let text = format!("{} exists, and is not a log of JSON lines; nothing was changed", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        Some(_) => {}
+        None => write(path, b"").map_err(with_path)?,
+    }
+    open_with(OpenOptions::new().append(true), path).map_err(with_path)
+}
+
+/// The first line of a file, if there is a file with one. A link is refused: what it leads to may be somebody else's.
+///
+/// # Errors
+/// The file cannot be read, or is a link. The text names the file.
+pub fn first_line(path: &Path) -> io::Result<Option<String>> {
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match fs::symlink_metadata(path) {
+        Err(_) => return Ok(None),
+        Ok(found) if found.is_symlink() => {
+            let text = format!("{} is a link, which is not followed: name the file", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(_) => {}
+    }
+    let mut line = Vec::new();
+    let file = open(path).map_err(with_path)?;
+    BufReader::new(file).take(16 << 20).read_until(b'\n', &mut line).map_err(with_path)?;
+    let line = String::from_utf8_lossy(&line);
+    Ok((!line.is_empty()).then(|| line.trim_start_matches('\u{FEFF}').trim().to_owned()))
 }
 
 /// Makes the folders that `path` needs, and finds out whether a file can be written there.

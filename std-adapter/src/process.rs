@@ -177,7 +177,7 @@ impl NotStarted {
     }
 
     /// The same as an error of the system's.
-    #[cfg(any(feature = "eval", feature = "namel3ss"))]
+    #[allow(dead_code, reason = "not every protocol starts programs itself")]
     pub(crate) fn into_io(self) -> io::Error {
         match self {
             Self::Missing(hint) => {

@@ -41,7 +41,7 @@ fn exit_codes() {
         (&["call", "sim", "measure", "--args", "@/no/such/file"], 2, "/no/such/file"),
         (&["call", "sim", "measure", "--timeout", "soon"], 2, "1m30s"),
         (&["call", "sim", "measure", "channel=3V3", "--env", "X"], 2, "--env `X`: expected NAME=VALUE"),
-        (&["call", "sim", "measure", "channel=3V3", "--phase", "later"], 2, "setup, verify or cleanup"),
+        (&["call", "sim", "measure", "channel=3V3", "--phase", "later"], 2, "setup, verify, cleanup"),
         (&["call", "seriel:auto", "x"], 2, "no kind of target"),
         (&["call", "sim", "wait-for", "channel=3V3", "min=9", "max=10", "--timeout", "100ms"], 124, ""),
         (&["call", &failed, "go"], 1, "no luck"),

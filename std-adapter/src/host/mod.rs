@@ -85,7 +85,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use child::Child;
-#[cfg(feature = "amplifier")]
+#[allow(unused_imports, reason = "only protocols without ids report who else has a port open")]
 pub(crate) use error::also_open;
 pub use error::{Details, Exit, Holder, HostError, RpcFailure};
 pub use event::{Event, EventKind, Log};

@@ -127,9 +127,7 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         Target::Serial(serial) => Box::new(SerialDialer::new(serial.clone(), options.roots.clone())),
         Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
         Target::Http(url) => {
-            return Err(HostError::Unsupported(format!(
-                "gevals is not spoken over HTTP: {url} (--protocol amplifier or namel3ss is)"
-            )));
+            return Err(HostError::Unsupported(format!("{url}: the protocol has no HTTP transport")));
         }
     };
     Ok(match link {

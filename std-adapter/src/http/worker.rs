@@ -274,7 +274,7 @@ fn run<E: Extension>(
     let mut reply = vec![0; options.reply_limit.saturating_add(1)];
     let memory = Memory { request: &mut request, reply: &mut reply };
     let engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
-    let mut engine = engine.with_protocol(options.protocol);
+    let mut engine = engine.with_protocol(options.routes.protocol);
     let mut reader = Lines { shared, line: Vec::new(), given: 0, pending: pending.clone() };
     let mut writer = Replies { shared, pending, reply: Vec::new() };
     let mut log = [0; 16 << 10];

@@ -15,7 +15,7 @@ use super::project::{Project, Resolved, Source};
 use super::reply::{CapabilityCheck, Reply};
 use super::runners::{Output, Program, RunError};
 use super::trace::Trace;
-use super::{Binding, Runner};
+use super::{Binding, Runner, redirects};
 use crate::http_client::{self, Bounds, HttpError};
 use crate::process;
 use crate::target::Target;
@@ -193,7 +193,7 @@ impl Host {
     /// [`raw`](Self::raw), for a service's handshake; none if it is no service.
     pub async fn raw_handshake(&self, text: &str) -> Option<Result<String, RunError>> {
         let url = self.project.fallback.as_ref()?.url.as_ref()?;
-        let address = match http_client::with_path(url, "/capabilities/handshake") {
+        let address = match redirects::with_path(url, "/capabilities/handshake") {
             Ok(address) => address,
             Err(source) => return Some(Err(RunError::Service { url: url.clone(), source })),
         };
@@ -513,14 +513,14 @@ impl Run<'_> {
         let wants_handshake = settings.service_handshake_required == Some(true);
         trace.service_handshake = Some(wants_handshake);
         if wants_handshake {
-            let address = http_client::with_path(url, "/capabilities/handshake").map_err(fault)?;
+            let address = redirects::with_path(url, "/capabilities/handshake").map_err(fault)?;
             let request = json!({
                 "protocol_version": PROTOCOL_VERSION,
                 "tool_name": self.resolved.tool,
                 "runner": "service",
                 "required_guarantees": self.guarantees.json(),
             });
-            let answer = http_client::post_following(&address, token, request.to_string().into_bytes(), bounds).await;
+            let answer = redirects::post_following(&address, token, request.to_string().into_bytes(), bounds).await;
             let answer = answer.map_err(|source| match source {
                 HttpError::Connect { .. }
                 | HttpError::Timeout { .. }
@@ -539,7 +539,7 @@ impl Run<'_> {
             ("project", json!({ "app_root": self.host.project.app_root, "flow": self.flow })),
         ];
         let body = self.request("tool_name", members);
-        let answer = http_client::post_following(url, token, body, bounds).await.map_err(fault)?;
+        let answer = redirects::post_following(url, token, body, bounds).await.map_err(fault)?;
         let reply = Reply::parse(&answer).map_err(|source| RunError::Reply { source, stderr: String::new() })?;
         trace.capability_checks.extend(reply.capability_checks.unwrap_or_default());
         Ok(reply.result)

@@ -253,8 +253,6 @@ impl Write for Lines {
 fn warn_if_long(line: &[u8]) {
     let length = line.len().saturating_sub(1);
     if length > HOST_LINE_LIMIT {
-        complain(format_args!(
-            "a line of {length} bytes: the gevals host stops reading at lines over {HOST_LINE_LIMIT} bytes"
-        ));
+        complain(format_args!("a line of {length} bytes: hosts stop reading at lines over {HOST_LINE_LIMIT} bytes"));
     }
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rigline::protocol::Protocol;
 use rigline::{GoDuration, Level};
-use rigline_std::host::{Event, EventKind, Host, HostError, JsonObject, Options};
+use rigline_std::client::{Cause, ClientError};
+use rigline_std::host::{Event, EventKind, HostError, JsonObject, Options};
 use rigline_std::net::Token;
 use rigline_std::signals::Signals;
 use rigline_std::target::Target;
@@ -19,25 +19,6 @@ pub(crate) use crate::out::{complain, print, print_json};
 
 /// For whoever has no board at hand.
 const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; use --wait 60s to wait for a device";
-
-/// The protocols, by their names.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ProtocolName {
-    #[default]
-    Gevals,
-    Amplifier,
-    Namel3ss,
-}
-
-impl From<ProtocolName> for Protocol {
-    fn from(name: ProtocolName) -> Self {
-        match name {
-            ProtocolName::Gevals => Self::Gevals,
-            ProtocolName::Amplifier => Self::Amplifier,
-            ProtocolName::Namel3ss => Self::Namel3ss,
-        }
-    }
-}
 
 /// How to reach a target.
 #[derive(Debug, Clone, clap::Args)]
@@ -79,16 +60,6 @@ impl Connection {
         options.listener = Some(Arc::new(move |event| show(event, verbose, quiet)));
         options
     }
-
-    pub(crate) async fn open(&self, options: Options) -> Result<Host, Failure> {
-        Host::connect(&self.target, options).await.map_err(|error| match &error {
-            // Its settings are arguments too.
-            HostError::Refused { error: why, .. } if self.config.is_some() && why.code == Some(-32602) => {
-                Failure::usage(error.to_string())
-            }
-            error => Failure::of(error),
-        })
-    }
 }
 
 /// Why a command ends with a code other than 0, said on standard error.
@@ -119,6 +90,20 @@ impl Failure {
             _ => NO_ANSWER,
         };
         Self { code, text: format!("{error}{advice}") }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let code = match &error {
+            ClientError::Host(error) => return Self::of(error),
+            ClientError::Other { cause: Cause::Usage, .. } => USAGE,
+            ClientError::Other { cause: Cause::Timeout, .. } => TIMED_OUT,
+            ClientError::Other { cause: Cause::Refused, .. } => FAILED,
+            ClientError::Other { cause: Cause::Bridge(code), .. } => *code,
+            _ => NO_ANSWER,
+        };
+        Self { code, text: error.to_string() }
     }
 }
 

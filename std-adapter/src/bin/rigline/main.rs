@@ -17,9 +17,7 @@ mod check;
 mod complete;
 mod connect;
 mod describe;
-mod descriptor;
 mod eval;
-mod events;
 mod exit;
 mod files;
 mod jsonrpc;
@@ -27,13 +25,13 @@ mod junit;
 mod monitor;
 mod new;
 mod out;
-mod peer;
 mod ports;
+mod protocol;
+mod protocols;
 mod replay;
 mod rig;
 mod schema;
 mod serve;
-mod shim;
 mod transcript;
 mod web;
 
@@ -53,12 +51,8 @@ enum Command {
     Call(Box<call::Arguments>),
     Check(check::Arguments),
     Bridge(bridge::Arguments),
-    Descriptor(descriptor::Arguments),
-    Events(events::Arguments),
-    #[command(name = "gevals-shim")]
-    GevalsShim(shim::GevalsArguments),
-    #[command(name = "namel3ss-shim")]
-    Namel3ssShim(shim::Namel3ssArguments),
+    #[command(flatten)]
+    OfProtocol(protocols::Command),
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
@@ -80,10 +74,7 @@ impl Command {
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
             Self::Bridge(arguments) => arguments.run(),
-            Self::Descriptor(arguments) => arguments.run(),
-            Self::Events(arguments) => arguments.run(),
-            Self::GevalsShim(arguments) => arguments.run(),
-            Self::Namel3ssShim(arguments) => arguments.run(),
+            Self::OfProtocol(command) => command.run(),
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),

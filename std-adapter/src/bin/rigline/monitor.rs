@@ -7,17 +7,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rigline::json::Json;
 use rigline_std::host::{Direction, EventKind, Exit, wire};
+use rigline_std::protocols;
 use rigline_std::stdio;
 use rigline_std::target::Target;
+use rigline_std::traffic::Decoder;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::connect::{self, Connection, Failure};
 use crate::files;
 use crate::out::{self, Style};
 use crate::transcript;
-use decode::Decoder;
-
-mod decode;
 
 /// Show the traffic with an extension, decoded
 ///
@@ -213,7 +212,8 @@ impl View {
             files::record(path, &transcript::header(&arguments.connection.target.to_string()), is_transcript)
         });
         let record = record.transpose()?;
-        Ok(Self { started: Instant::now(), record, decoder: Decoder::default() })
+        let decoder = Decoder::new(protocols::ALL.iter().filter_map(|protocol| protocol.reading));
+        Ok(Self { started: Instant::now(), record, decoder })
     }
 
     fn line(&mut self, direction: Direction, bytes: &[u8]) {

@@ -98,15 +98,53 @@ pub use crate::net::Token;
 
 mod body;
 pub(crate) mod guard;
-mod handshake;
 mod stream;
 mod worker;
+
+/// How a protocol is spoken over HTTP.
+#[derive(Debug)]
+pub struct Routes {
+    /// What requests become.
+    pub(crate) protocol: Protocol,
+    /// The paths that are answered, by `POST` only.
+    pub(crate) routes: &'static [Route],
+    /// The body of an error that has to do with HTTP.
+    pub(crate) refusal: fn(StatusCode, &str) -> serde_json::Value,
+}
+
+impl Routes {
+    /// Whether the path of requests is the user's choice ([`Options::path`]).
+    pub fn has_free_path(&self) -> bool {
+        self.routes.iter().any(|route| route.path.is_none())
+    }
+}
+
+/// A path, and how it is answered.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// The path; none is [`Options::path`].
+    pub(crate) path: Option<&'static str>,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// How a path is answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Endpoint {
+    /// With this text, as long as the extension lives.
+    Health(&'static str),
+    /// As the extension answers this line.
+    Line(&'static str),
+    /// As the extension answers the body.
+    Request,
+    /// By a function of the body and the manifest.
+    Answer(fn(&[u8], &Manifest) -> String),
+}
 
 /// How a server behaves.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
-    protocol: Protocol,
+    routes: &'static Routes,
     path: String,
     request_limit: usize,
     reply_limit: usize,
@@ -120,19 +158,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// For Amplifier's hosts.
-    pub fn amplifier() -> Self {
-        Self::new(Protocol::Amplifier)
-    }
-
-    /// For namel3ss's service runner.
-    pub fn namel3ss() -> Self {
-        Self::new(Protocol::Namel3ss)
-    }
-
-    fn new(protocol: Protocol) -> Self {
+    /// For the hosts of a protocol, as its entry in the registry has it.
+    pub fn new(routes: &'static Routes) -> Self {
         Self {
-            protocol,
+            routes,
             path: "/tools".into(),
             request_limit: 8 << 20,
             reply_limit: 8 << 20,
@@ -146,7 +175,7 @@ impl Options {
         }
     }
 
-    /// Where namel3ss tools are called: `/tools` if unsaid.
+    /// The path of requests, for protocols that leave it to the user [default: `/tools`].
     pub fn path(self, path: impl Into<String>) -> Self {
         Self { path: path.into(), ..self }
     }
@@ -210,6 +239,10 @@ impl Options {
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.guard.hosts.push(name.into().to_ascii_lowercase());
         self
+    }
+
+    fn path_of<'o>(&'o self, route: &Route) -> &'o str {
+        route.path.unwrap_or(&self.path)
     }
 
     /// Web pages of this origin, such as `https://bench.example.org`, may call.
@@ -377,7 +410,8 @@ impl Front {
 fn check_path(options: &Options) -> io::Result<()> {
     let path = &options.path;
     let is_of_url = path.is_ascii() && path.parse::<PathAndQuery>().is_ok();
-    if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || !is_of_url || path == handshake::PATH {
+    let is_taken = options.routes.routes.iter().any(|route| route.path == Some(path));
+    if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || !is_of_url || is_taken {
         let text = format!(
             "{path:?} cannot be the path of tools: it must begin with a slash, be as URLs have it, and not be the handshake's"
         );
@@ -404,17 +438,15 @@ struct Service {
 }
 
 fn router(service: &Arc<Service>) -> Router {
-    let router = match service.options.protocol {
-        // A `*` or `:` in a path of the user's choice means nothing else.
-        Protocol::Namel3ss => Router::new()
-            .without_v07_checks()
-            .route(&service.options.path, post(invoke).fallback(not_allowed))
-            .route(handshake::PATH, post(handshake).fallback(not_allowed)),
-        _ => Router::new()
-            .route("/health", post(health).fallback(not_allowed))
-            .route("/describe", post(describe).fallback(not_allowed))
-            .route("/invoke", post(invoke).fallback(not_allowed)),
-    };
+    // A `*` or `:` in a path of the user's choice means nothing else.
+    let mut router = Router::new().without_v07_checks();
+    for route in service.options.routes.routes {
+        let endpoint = route.endpoint;
+        let answer = move |State(service): State<Arc<Service>>, client: Extend<Client>, request: Request| async move {
+            service.answer(endpoint, client.0, request).await
+        };
+        router = router.route(service.options.path_of(route), post(answer).fallback(not_allowed));
+    }
     router
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(service.clone(), guarded))
@@ -425,7 +457,7 @@ async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Ne
     match service.options.guard.check(&request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
-            let mut response = service.refuse(refusal.status, refusal.text);
+            let mut response = service.refuse(refusal.status, &refusal.text);
             if refusal.status == StatusCode::UNAUTHORIZED {
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
@@ -438,55 +470,55 @@ async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Ne
     }
 }
 
-async fn health(State(service): State<Arc<Service>>, request: Request) -> Response {
-    match body::read(request, &service.options, &service.memory).await.and_then(|(text, _)| match text.is_empty() {
-        true => Ok(()),
-        false => body::check(&text),
-    }) {
-        // At once, even while a call is out.
-        Ok(()) if service.worker.is_alive() => json(StatusCode::OK, "{\"status\":\"ok\"}\n"),
-        Ok(()) => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended".into()),
-        Err(fault) => service.fault(&fault),
-    }
-}
-
-async fn describe(State(service): State<Arc<Service>>, client: Extend<Client>, request: Request) -> Response {
-    service.fixed(request, client.0, "{\"op\":\"describe\"}\n").await
-}
-
-async fn invoke(State(service): State<Arc<Service>>, client: Extend<Client>, request: Request) -> Response {
-    match service.body(request).await {
-        Ok((mut line, _permit)) => {
-            body::on_one_line(&mut line);
-            service.ask(line, client.0).await
-        }
-        Err(fault) => service.fault(&fault),
-    }
-}
-
-async fn handshake(State(service): State<Arc<Service>>, request: Request) -> Response {
-    match service.body(request).await {
-        Ok((text, _permit)) => json(StatusCode::OK, handshake::answer(&text, service.manifest)),
-        Err(fault) => service.fault(&fault),
-    }
-}
-
 async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
-    let paths = match service.options.protocol {
-        Protocol::Namel3ss => format!("{} and {}", service.options.path, handshake::PATH),
-        _ => "/health, /describe and /invoke".into(),
+    let options = &service.options;
+    let paths: Vec<&str> = options.routes.routes.iter().map(|route| options.path_of(route)).collect();
+    let paths = match paths.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
     };
     let path = request.uri().path();
-    service.refuse(StatusCode::NOT_FOUND, format!("nothing is at {path}; there are {paths}"))
+    service.refuse(StatusCode::NOT_FOUND, &format!("nothing is at {path}; there are {paths}"))
 }
 
 async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
-    let mut response = service.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here".into());
+    let mut response = service.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
     response
 }
 
 impl Service {
+    async fn answer(&self, endpoint: Endpoint, client: Client, request: Request) -> Response {
+        match endpoint {
+            Endpoint::Health(reply) => self.health(reply, request).await,
+            Endpoint::Line(line) => self.fixed(request, client, line).await,
+            Endpoint::Request => match self.body(request).await {
+                Ok((mut line, _permit)) => {
+                    body::on_one_line(&mut line);
+                    self.ask(line, client).await
+                }
+                Err(fault) => self.fault(&fault),
+            },
+            Endpoint::Answer(answer) => match self.body(request).await {
+                Ok((text, _permit)) => json(StatusCode::OK, answer(&text, self.manifest)),
+                Err(fault) => self.fault(&fault),
+            },
+        }
+    }
+
+    /// Answers at once, even while a call runs.
+    async fn health(&self, reply: &'static str, request: Request) -> Response {
+        match body::read(request, &self.options, &self.memory).await.and_then(|(text, _)| match text.is_empty() {
+            true => Ok(()),
+            false => body::check(&text),
+        }) {
+            Ok(()) if self.worker.is_alive() => json(StatusCode::OK, reply),
+            Ok(()) => self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended"),
+            Err(fault) => self.fault(&fault),
+        }
+    }
+
     async fn body(&self, request: Request) -> Result<(Vec<u8>, body::Permit), Fault> {
         let text = body::read(request, &self.options, &self.memory).await?;
         if text.0.is_empty() {
@@ -512,25 +544,24 @@ impl Service {
         match self.worker.ask(line, client).await {
             Ok(reply) => json(StatusCode::OK, reply),
             Err(Refused::Full) => {
-                let mut response =
-                    self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already".into());
+                let mut response = self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
                 response
             }
             Err(Refused::Abandoned) => {
                 let text = "the connection was closed while the request waited: it was not begun";
-                self.refuse(StatusCode::REQUEST_TIMEOUT, text.into())
+                self.refuse(StatusCode::REQUEST_TIMEOUT, text)
             }
             // It was JSON, and no request: an answer, such as a mirror would send.
-            Err(Refused::Silent) => self.refuse(StatusCode::OK, "the body is not a request".into()),
+            Err(Refused::Silent) => self.refuse(StatusCode::OK, "the body is not a request"),
             Err(Refused::Gone) => {
-                self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer".into())
+                self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer")
             }
         }
     }
 
     fn fault(&self, fault: &Fault) -> Response {
-        let mut response = self.refuse(fault.status(), fault.to_string());
+        let mut response = self.refuse(fault.status(), &fault.to_string());
         if fault.ends_connection() {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -538,26 +569,8 @@ impl Service {
     }
 
     /// An error that has to do with HTTP, in the protocol's own form.
-    fn refuse(&self, status: StatusCode, text: String) -> Response {
-        let is_namel3ss = self.options.protocol == Protocol::Namel3ss;
-        let (code, error_type) = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ("forbidden", "CapabilityViolation"),
-            StatusCode::REQUEST_TIMEOUT => ("timeout", "TimeoutError"),
-            StatusCode::PAYLOAD_TOO_LARGE => ("oom", "MemoryError"),
-            StatusCode::SERVICE_UNAVAILABLE => ("unreachable", "OperationFailed"),
-            StatusCode::INTERNAL_SERVER_ERROR => ("internal", "InternalError"),
-            _ => ("bad_request", "ProtocolError"),
-        };
-        let refusal = if is_namel3ss {
-            serde_json::json!({
-                "ok": false,
-                "protocol_version": 1,
-                "error": { "type": error_type, "message": text },
-            })
-        } else {
-            serde_json::json!({ "ok": false, "error": { "code": code, "message": text } })
-        };
-        json(status, format!("{refusal}\n"))
+    fn refuse(&self, status: StatusCode, text: &str) -> Response {
+        json(status, format!("{}\n", (self.options.routes.refusal)(status, text)))
     }
 }
 

@@ -9,42 +9,42 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Peer, Reply, cut};
-use super::{Case, Need, Stop, Verdict};
-
-macro_rules! cases {
-    ($($name:literal, $section:literal, $run:expr;)*) => {
-        &[$(Case { name: $name, section: $section, need: Need::Host, run: |bench| Box::pin($run(bench)) }),*]
-    };
-}
+use crate::check::{Bench, Case, Peer, Reply, Stop, Suite, Verdict, cases, cut, names, run_on_bench};
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
 pub const CASES: &[Case] = cases! {
-    "eval.list", "waza: eval.list", eval_list;
-    "eval.list.dir", "peers: directory and dir", eval_list_dir;
-    "eval.get", "waza: eval.get", eval_get;
-    "eval.validate.valid", "waza: eval.validate", valid;
-    "eval.validate.invalid", "waza: eval.validate", invalid;
-    "task.list", "waza: task.list", task_list;
-    "task.get", "waza: task.get", task_get;
-    "run.events", "waza: eval.run, eval.progress", run_events;
-    "run.reply-first", "waza: Example Client", reply_first;
-    "run.status", "waza: run.status", run_status;
-    "run.cancel", "waza: run.cancel", run_cancel;
-    "run.end-of-input", "waza: Stdio", end_of_input;
-    "error.method", "waza: Error Codes", |bench| refused(bench, "eval.no-such-method", json!({}), -32601);
-    "error.params", "waza: Error Codes", |bench| refused(bench, "eval.get", json!({}), -32602);
-    "error.not-found", "waza: Error Codes", |bench| refused(bench, "eval.get", json!({ "path": "/no/such/eval.yaml" }), -32000);
-    "error.run-not-found", "waza: Error Codes", |bench| refused(bench, "eval.run", json!({ "path": "/no/such/eval.yaml" }), -32000);
-    "error.validation", "waza: Error Codes", validation_failed;
-    "error.run", "waza: Error Codes", |bench| refused(bench, "run.status", json!({ "runId": "no-such-run" }), -32602);
-    "bad-json", "waza: Error Codes", bad_json;
-    "invalid-request", "JSON-RPC 2.0 §5.1", invalid_request;
-    "notification.silence", "JSON-RPC 2.0 §4.1", notification;
-    "id.echo", "JSON-RPC 2.0 §5", ids;
-    "line.crlf", "waza: JetBrains Plugin", crlf;
-    "one-shot.no-newline", "waza: Testing", no_newline;
+    "eval.list", "waza: eval.list", Host, eval_list;
+    "eval.list.dir", "peers: directory and dir", Host, eval_list_dir;
+    "eval.get", "waza: eval.get", Host, eval_get;
+    "eval.validate.valid", "waza: eval.validate", Host, valid;
+    "eval.validate.invalid", "waza: eval.validate", Host, invalid;
+    "task.list", "waza: task.list", Host, task_list;
+    "task.get", "waza: task.get", Host, task_get;
+    "run.events", "waza: eval.run, eval.progress", Host, run_events;
+    "run.reply-first", "waza: Example Client", Host, reply_first;
+    "run.status", "waza: run.status", Host, run_status;
+    "run.cancel", "waza: run.cancel", Host, run_cancel;
+    "run.end-of-input", "waza: Stdio", Host, end_of_input;
+    "error.method", "waza: Error Codes", Host, |bench| refused(bench, "eval.no-such-method", json!({}), -32601);
+    "error.params", "waza: Error Codes", Host, |bench| refused(bench, "eval.get", json!({}), -32602);
+    "error.not-found", "waza: Error Codes", Host, |bench| refused(bench, "eval.get", json!({ "path": "/no/such/eval.yaml" }), -32000);
+    "error.run-not-found", "waza: Error Codes", Host, |bench| refused(bench, "eval.run", json!({ "path": "/no/such/eval.yaml" }), -32000);
+    "error.validation", "waza: Error Codes", Host, validation_failed;
+    "error.run", "waza: Error Codes", Host, |bench| refused(bench, "run.status", json!({ "runId": "no-such-run" }), -32602);
+    "bad-json", "waza: Error Codes", Host, bad_json;
+    "invalid-request", "JSON-RPC 2.0 §5.1", Host, invalid_request;
+    "notification.silence", "JSON-RPC 2.0 §4.1", Host, notification;
+    "id.echo", "JSON-RPC 2.0 §5", Host, ids;
+    "line.crlf", "waza: JetBrains Plugin", Host, crlf;
+    "one-shot.no-newline", "waza: Testing", Host, no_newline;
+};
+
+/// The suite, for the registry of protocols.
+pub(super) const SUITE: Suite = Suite {
+    names: || names(CASES),
+    has_transcripts: false,
+    run: |settings, report| Box::pin(run_on_bench(CASES, settings, report)),
 };
 
 /// Evals to ask about. They go when this does.

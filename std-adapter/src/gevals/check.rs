@@ -3,8 +3,7 @@
 use rigline::json::{Json, Kind};
 use serde_json::{Map, Value, json};
 
-use super::bench::{Bench, Peer, Reply, cut};
-use super::{Case, Need, Stop, Verdict};
+use crate::check::{Bench, Case, Peer, Reply, Stop, Suite, Verdict, cases, cut, names, run_on_bench};
 use crate::stdio::HOST_LINE_LIMIT;
 
 /// A method that no extension has.
@@ -13,12 +12,6 @@ const NO_METHOD: &str = "rigline/no-such-method";
 const NO_OPERATION: &str = "rigline-no-such-operation";
 /// How long a line is that is over any sensible limit, where the manifest names none: in a program, and on a wire.
 const OVER_LONG: (usize, usize) = (9 << 20, 256 << 10);
-
-macro_rules! cases {
-    ($($name:literal, $section:literal, $need:ident, $run:expr;)*) => {
-        &[$(Case { name: $name, section: $section, need: Need::$need, run: |bench| Box::pin($run(bench)) }),*]
-    };
-}
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
@@ -73,6 +66,13 @@ pub const CASES: &[Case] = cases! {
     "log.form", "gevals: Log", Host, log_form;
     "log.level", "gevals: Log", Standard, log_level;
     "stdout.clean", "gevals: Transport", Host, clean;
+};
+
+/// The suite, for the registry of protocols.
+pub(super) const SUITE: Suite = Suite {
+    names: || names(CASES),
+    has_transcripts: false,
+    run: |settings, report| Box::pin(run_on_bench(CASES, settings, report)),
 };
 
 const STRING_IDS: &[&str] =

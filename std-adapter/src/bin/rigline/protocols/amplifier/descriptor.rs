@@ -5,14 +5,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use rigline_std::amplifier::{self, Descriptor, ModuleKind, Transport};
-use rigline_std::host::{Host, Options};
+use rigline_std::amplifier::{Descriptor, ModuleKind, Transport};
+use rigline_std::client::{ClientOptions, Described, Description};
+use rigline_std::host::Options;
+use rigline_std::protocol::Protocol;
+use rigline_std::protocols;
 use rigline_std::target::Target;
 
-use crate::connect::{self, Failure, ProtocolName};
+use crate::connect::{self, Failure};
 use crate::files;
-use crate::peer;
-use crate::shim;
+use crate::protocol::{self, DEFAULT};
+use crate::protocols::shim;
 
 /// Write the Amplifier module descriptor of an extension, or check one
 #[derive(Debug, Args)]
@@ -23,8 +26,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = kinds())]
     kind: Option<ModuleKind>,
     /// What it is asked by; over HTTP it is amplifier
-    #[arg(long, value_enum, default_value = "gevals")]
-    protocol: ProtocolName,
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_manifest), default_value = DEFAULT)]
+    protocol: &'static Protocol,
     /// Check a descriptor that stands in the file TARGET
     #[arg(long, conflicts_with = "kind")]
     check: bool,
@@ -67,9 +70,6 @@ impl Arguments {
     }
 
     fn describe(&self) -> Result<String, Failure> {
-        if self.protocol == ProtocolName::Namel3ss {
-            return Err(Failure::usage("a namel3ss tool does not say what it is: ask by gevals or amplifier"));
-        }
         let target: Target =
             self.target.parse().map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
         let transport = match &target {
@@ -86,22 +86,26 @@ impl Arguments {
                 ),
             },
         };
+        let over_http = protocols::named("amplifier").filter(|_| matches!(target, Target::Http(_)));
+        let Some(connect) = over_http.unwrap_or(self.protocol).client else {
+            return Err(Failure::usage("no extension is asked by this protocol"));
+        };
         let options = Options::default();
+        let limit = options.call_timeout;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })?;
-        let (name, version, kind, capabilities) = runtime.block_on(async {
-            if self.protocol == ProtocolName::Amplifier || matches!(target, Target::Http(_)) {
-                let mut host = amplifier::Host::new(&target, &options).map_err(|error| peer::failure_of(&error))?;
-                let description = host.describe().await.map_err(|error| peer::failure_of(&error))?;
-                host.close().await;
-                return Ok((description.name, description.version, Some(description.kind), description.capabilities));
-            }
-            let host = Host::connect(&target, options).await.map_err(|error| Failure::of(&error))?;
-            let manifest = host.describe();
-            let _ = host.shutdown().await;
-            let names = manifest.operations.iter().map(|operation| operation.name.clone()).collect();
-            Ok::<_, Failure>((manifest.name.clone(), manifest.version.clone(), None, names))
+        let described = runtime.block_on(async {
+            let mut client = connect(&target, ClientOptions::new(options)).await?;
+            let described = client.describe(None, limit).await;
+            let _ = client.close().await;
+            described
         })?;
+        let Description::Manifest(described) = described else {
+            return Err(Failure::usage(format!("{target} does not say which operations it has")));
+        };
+        let Described { manifest, kind, .. } = *described;
+        let capabilities = manifest.operations.into_iter().map(|operation| operation.name).collect();
+        let (name, version) = (manifest.name, manifest.version);
         let kind = self.kind.or(kind).unwrap_or_default();
         let version = Some(version).filter(|version| !version.is_empty());
         Ok(Descriptor { name, kind, transport, capabilities, version, more: serde_json::Map::new() }.to_json())

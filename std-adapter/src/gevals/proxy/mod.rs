@@ -73,7 +73,7 @@ use tokio::task::JoinSet;
 
 pub use session::{End, Transport};
 
-#[cfg(any(feature = "amplifier", feature = "eval"))]
+#[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Dial};
 use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, Options};
@@ -180,7 +180,7 @@ struct Shared {
     manifest: Option<Arc<str>>,
     request_limit: Option<usize>,
     /// What the extension's operations take.
-    #[cfg(any(feature = "amplifier", feature = "eval"))]
+    #[cfg(feature = "schemas")]
     schemas: Option<Schemas>,
     /// Callers that have a session.
     sessions: usize,
@@ -406,7 +406,7 @@ impl Proxy {
         shared.config = config;
         shared.manifest = Some(with_limits(&manifest.text, &limits).into());
         shared.request_limit = manifest.request_limit;
-        #[cfg(any(feature = "amplifier", feature = "eval"))]
+        #[cfg(feature = "schemas")]
         {
             let operations = manifest.operations.iter();
             shared.schemas =
@@ -441,7 +441,7 @@ impl Proxy {
             }
         }
         let Some(host) = turn.as_ref() else { return Err(Refusal::internal("there is no connection")) };
-        #[cfg(any(feature = "amplifier", feature = "eval"))]
+        #[cfg(feature = "schemas")]
         if let Some(message) = misfit(&lock(&self.shared), params) {
             return Err(Refusal { code: rpc::INVALID_PARAMS, message, data: Value::Null });
         }
@@ -583,7 +583,7 @@ fn without(params: &str, name: &str) -> Option<String> {
 }
 
 /// Why the arguments of a call break the schema of its operation, if they do.
-#[cfg(any(feature = "amplifier", feature = "eval"))]
+#[cfg(feature = "schemas")]
 fn misfit(shared: &Shared, params: Json<'_>) -> Option<String> {
     let name = params.get("operation")?.text()?.to_string();
     // As the real host has it, absent and null arguments are an empty object.
