@@ -16,7 +16,7 @@ if command -v node >/dev/null 2>&1; then
   build --no-default-features --features bench-images --bin echo-bare --bin echo --bin engine --bin cycles
   cp "$built"/{echo-bare,echo,engine,cycles} "$images"
   for protocol in amplifier namel3ss waza; do
-    build --no-default-features --features "bench-images,rigline/$protocol" --bin engine
+    build --no-default-features --features "bench-images,$protocol" --bin engine
     cp "$built/engine" "$images/engine-$protocol"
   done
   build --features firmware --bin rig

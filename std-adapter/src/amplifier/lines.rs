@@ -20,7 +20,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::host::{CallError, bad};
+use super::error::{CallError, bad};
 use crate::host::wire::{self, Control, Dial, Reader, Writer};
 use crate::host::{Child, DTR_LOW, Options, also_open, deadline, random};
 

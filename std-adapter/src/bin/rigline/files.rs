@@ -8,7 +8,8 @@ use std::path::Path;
 use rigline::json::Json;
 use rigline_std::files;
 
-use crate::connect::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, USAGE};
+use crate::failure::Failure;
 use crate::out;
 
 /// The longest file that is read as a whole, in bytes.

@@ -60,7 +60,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Entry>, String> {
 }
 
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {
-    if hex.len() % 2 != 0 {
+    if !hex.len().is_multiple_of(2) {
         return None;
     }
     let pairs = hex.as_bytes().chunks(2);

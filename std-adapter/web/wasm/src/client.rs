@@ -93,7 +93,14 @@ impl Session {
                 let start = (part.as_ptr() as usize).wrapping_sub(line.as_ptr() as usize);
                 let place = words.len();
                 words.push_str(said);
-                self.records.extend([what as u32, id, small(start), small(part.len()), small(place), small(said.len())]);
+                self.records.extend([
+                    what as u32,
+                    id,
+                    small(start),
+                    small(part.len()),
+                    small(place),
+                    small(said.len()),
+                ]);
             };
             if !received.before.trim_ascii().is_empty() {
                 put(What::Noise, 0, received.before, "");

@@ -344,7 +344,10 @@ impl FaultKind {
     pub fn reason(self, dropped: usize, limit: usize) -> String {
         match self {
             Self::TooLong => TooLong { limit, dropped }.to_string(),
-            _ => ALL.iter().find(|(own, ..)| *own == self).map_or_else(|| "not JSON".into(), |(_, kind, _)| kind.to_string()),
+            _ => ALL
+                .iter()
+                .find(|(own, ..)| *own == self)
+                .map_or_else(|| "not JSON".into(), |(_, kind, _)| kind.to_string()),
         }
     }
 }
@@ -376,7 +379,8 @@ mod tests {
 
     #[test]
     fn places_do_not_depend_on_how_the_bytes_were_cut() {
-        let stream = b"\xEF\xBB\xBF{\"a\":1}\r\n\n  \n{\"b\":\"a line that is longer than thirty\"}\n[1,\r2]\r\n\xEF\xBB\xBF[3]";
+        let stream =
+            b"\xEF\xBB\xBF{\"a\":1}\r\n\n  \n{\"b\":\"a line that is longer than thirty\"}\n[1,\r2]\r\n\xEF\xBB\xBF[3]";
         for step in 1..stream.len() + 1 {
             let found = lines(stream, step, LineEnds::Lf);
             let wanted: [(u32, u64, u32, &[u8]); 4] =

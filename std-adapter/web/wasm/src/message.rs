@@ -260,15 +260,16 @@ fn protocol_of(method: &str, params: Json<'_>, last: Protocol) -> Protocol {
         ("eval" | "task" | "run" | "results", true) => Protocol::Waza,
         ("authenticate", false) if last == Protocol::Waza => Protocol::Waza,
         (
-            "tools" | "resources" | "prompts" | "notifications" | "logging" | "completion" | "sampling" | "roots" | "elicitation"
-            | "server",
+            "tools" | "resources" | "prompts" | "notifications" | "logging" | "completion" | "sampling" | "roots"
+            | "elicitation" | "server",
             false,
         ) => Protocol::Mcp,
         ("ping", false) => Protocol::Mcp,
         ("initialize", false) => {
             let version = params.get("protocolVersion").and_then(|version| version.text());
             // MCP's versions are dates.
-            let is_date = version.is_some_and(|version| matches!(version.raw().as_bytes(), [_, _, _, _, b'-', _, _, b'-', _, _]));
+            let is_date =
+                version.is_some_and(|version| matches!(version.raw().as_bytes(), [_, _, _, _, b'-', _, _, b'-', _, _]));
             if params.get("clientInfo").is_some() || is_date { Protocol::Mcp } else { Protocol::Gevals }
         }
         _ if params.get("_meta").is_some_and(has_mcp_names) => Protocol::Mcp,
@@ -279,7 +280,8 @@ fn protocol_of(method: &str, params: Json<'_>, last: Protocol) -> Protocol {
 fn has_mcp_names(meta: Json<'_>) -> bool {
     // Names with a prefix are `io.modelcontextprotocol/…`, or a domain that ends so.
     const ITS: &[u8] = b"modelcontextprotocol";
-    meta.members().any(|(name, _)| name == "progressToken" || name.raw().as_bytes().windows(ITS.len()).any(|part| part == ITS))
+    meta.members()
+        .any(|(name, _)| name == "progressToken" || name.raw().as_bytes().windows(ITS.len()).any(|part| part == ITS))
 }
 
 fn is(value: Option<Json<'_>>, text: &str) -> bool {
@@ -308,16 +310,58 @@ mod tests {
         use Kind::{Batch, Error, Event, Json as Plain, Log, Notification, Reply, Request};
         use Protocol::{Amplifier, Gevals, Mcp, Namel3ss, None as Nobody, Waza};
         let table: &[(&str, Kind, Protocol, &str, &str, &str)] = &[
-            (r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","args":{}}}"#, Request, Gevals, r#""execute""#, r#""go""#, "1"),
-            (r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#, Log, Gevals, r#""log""#, "", ""),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","args":{}}}"#,
+                Request,
+                Gevals,
+                r#""execute""#,
+                r#""go""#,
+                "1",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m"}}"#,
+                Log,
+                Gevals,
+                r#""log""#,
+                "",
+                "",
+            ),
             (r#"{"jsonrpc":"2.0","id":1,"result":{"success":false}}"#, Error, Gevals, "", "", "1"),
             (r#"{"jsonrpc":"2.0","id":"a","method":"eval.list"}"#, Request, Waza, r#""eval.list""#, "", r#""a""#),
-            (r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#, Request, Mcp, r#""tools/call""#, r#""t""#, "2"),
+            (
+                r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#,
+                Request,
+                Mcp,
+                r#""tools/call""#,
+                r#""t""#,
+                "2",
+            ),
             (r#"{"jsonrpc":"2.0","id":"a","result":{"evals":[]}}"#, Reply, Waza, "", "", r#""a""#),
             (r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"m"}}"#, Error, Mcp, "", "", "2"),
-            (r#"{"jsonrpc":"2.0","method":"eval.progress","params":{}}"#, Notification, Waza, r#""eval.progress""#, "", ""),
-            (r#"{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#, Request, Gevals, r#""initialize""#, "", "3"),
-            (r#"{"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#, Request, Mcp, r#""initialize""#, "", "4"),
+            (
+                r#"{"jsonrpc":"2.0","method":"eval.progress","params":{}}"#,
+                Notification,
+                Waza,
+                r#""eval.progress""#,
+                "",
+                "",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"0.0.1"}}"#,
+                Request,
+                Gevals,
+                r#""initialize""#,
+                "",
+                "3",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":4,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#,
+                Request,
+                Mcp,
+                r#""initialize""#,
+                "",
+                "4",
+            ),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"m"}]"#, Batch, Mcp, "", "", ""),
             (r#"{"op":"health"}"#, Request, Amplifier, r#""health""#, "", ""),
             (r#"{"op":"invoke","args":{"op":"go"}}"#, Request, Amplifier, r#""invoke""#, r#""go""#, ""),
@@ -327,7 +371,14 @@ mod tests {
             (r#"{"protocol_version":1,"tool":"t","payload":{}}"#, Request, Namel3ss, r#""t""#, r#""t""#, ""),
             (r#"{"ok":true,"result":1}"#, Reply, Namel3ss, "", "", ""),
             (r#"{"ok":false,"error":{"code":"oom","message":"m"}}"#, Error, Amplifier, "", "", ""),
-            (r#"{"id":"1","ts":1,"event":"session:end","component":"k"}"#, Event, Amplifier, r#""session:end""#, "", r#""1""#),
+            (
+                r#"{"id":"1","ts":1,"event":"session:end","component":"k"}"#,
+                Event,
+                Amplifier,
+                r#""session:end""#,
+                "",
+                r#""1""#,
+            ),
             (r#"{"\u006dethod":"execute","jsonrpc":"2.0","id":1,"id":9}"#, Request, Gevals, r#""execute""#, "", "9"),
             ("7", Plain, Nobody, "", "", ""),
             ("{}", Plain, Nobody, "", "", ""),

@@ -7,8 +7,7 @@ use rigline_std::process;
 use rigline_std::target::Exec;
 
 use crate::connect::Failure;
-use crate::files;
-use crate::out;
+use crate::{files, out};
 
 pub(super) fn this() -> Result<String, Failure> {
     let this = process::this_path().map_err(|error| Failure::usage(error.to_string()))?;
