@@ -120,16 +120,16 @@ impl Man {
 ///                            namel3ss
 ///   FOLDER                   with --protocol namel3ss: a project
 ///
-/// Options stand after a question mark, with & between them:
+/// Options follow a question mark, separated by &:
 ///
-///   baud=115200              serial: the speed of a UART; USB devices take any
-///   dtr=on|off               serial: the DTR line; on if it is not named
-///   rts=on|off               serial: the RTS line; the driver's default
-///   link=lines|cobs          serial, tcp: one JSON text a line, which is the
-///                            default, or checked binary frames, which a board
-///                            on a bare UART may speak
+///   baud=115200              serial: the speed of a UART; USB devices ignore it
+///   dtr=on|off               serial: the DTR line, by default on
+///   rts=on|off               serial: the RTS line, by default up to the driver
+///   link=lines|cobs          serial, tcp: lines of JSON, which is the default,
+///                            or binary frames with checksums, for a board on a
+///                            bare UART
 ///
-/// Quote a target with options: a shell has its own meaning for ? and &.
+/// Quote a target with options, since ? and & have a meaning in shells.
 ///
 ///   rigline describe 'serial:/dev/ttyUSB0?baud=921600&link=cobs'
 ///
