@@ -470,7 +470,7 @@ mod tests {
             ("tcp:7000", "such as tcp:localhost:7000 or"),
             ("exec:", "exec: names no program"),
             ("exec:''", "exec: names no program"),
-            ("exec:sh -c 'x", "a quote is not closed"),
+            ("exec:sh -c 'x", "unclosed quote"),
             ("serial:", "names no port"),
             ("serial:auto/", "names no port"),
             ("serial:usb/", "names no port"),
