@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use super::verdict::Cause;
 use crate::host::ports::Roots;
+#[cfg(feature = "web")]
+use crate::host::wire::Dial;
 use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
 use crate::target::Target;
 
@@ -150,15 +152,23 @@ impl Connect for Hosts {
             let host = Host::connect(&target, options)
                 .await
                 .map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
-            let rig = Rig {
-                name: host.describe().name.clone(),
-                version: host.describe().version.clone(),
-                serial_number: serial_number(&target),
-                target: target.to_string(),
-            };
-            Ok(Box::new(Open { host, rig }) as Box<dyn Session>)
+            Ok(Box::new(Open::new(host, &target)) as Box<dyn Session>)
         })
     }
+}
+
+/// Opens a session over a connection of the caller's own.
+#[cfg(feature = "web")]
+pub(crate) async fn over(
+    dialer: Box<dyn Dial>,
+    target: &Target,
+    settings: Option<JsonObject>,
+    log: OnLog,
+) -> Result<Box<dyn Session>, Unreached> {
+    let options = Options { config: settings, reconnect: true, listener: Some(listener(log)), ..Options::default() };
+    let host = Host::over(dialer, options).await;
+    let host = host.map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
+    Ok(Box::new(Open::new(host, target)) as Box<dyn Session>)
 }
 
 fn listener(log: OnLog) -> Listener {
@@ -192,6 +202,19 @@ fn why(error: &HostError, limit: Option<Duration>, elapsed: Duration) -> String 
 struct Open {
     host: Host,
     rig: Rig,
+}
+
+impl Open {
+    fn new(host: Host, target: &Target) -> Self {
+        let manifest = host.describe();
+        let rig = Rig {
+            name: manifest.name.clone(),
+            version: manifest.version.clone(),
+            serial_number: serial_number(target),
+            target: target.to_string(),
+        };
+        Self { host, rig }
+    }
 }
 
 /// The serial number of the device at a port.
