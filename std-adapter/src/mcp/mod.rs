@@ -1,7 +1,13 @@
-//! MCP: Streamable HTTP, and what makes clients find a server.
+//! MCP: agents' programs as clients of extensions. Streamable HTTP, the client's side, and what makes clients find a server.
 
+mod client;
+#[cfg(feature = "cli")]
+pub mod config;
 #[cfg(feature = "http")]
 mod http;
+mod select;
+
+pub use select::{Selected, Selection};
 
 use crate::protocol::Protocol;
 
@@ -9,6 +15,8 @@ use crate::protocol::Protocol;
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::MCP),
     has_manifest: true,
+    client: Some(client::connect),
+    reading: Some(&crate::traffic::JSON_RPC),
     #[cfg(feature = "http")]
     http: Some(&http::ROUTES),
     ..Protocol::new("mcp", "MCP")
