@@ -102,6 +102,7 @@ pub mod protocols;
 pub mod relay;
 pub mod requires;
 pub mod signals;
+mod stderr;
 pub mod stdio;
 #[cfg(feature = "host")]
 pub mod target;
