@@ -30,7 +30,7 @@ impl<E: Extension> Selected<E> {
         let is = |place: usize, name: &str| {
             all.operations
                 .get(place)
-                .is_some_and(|operation| operation.name == name || operation.identifier().eq(name.chars()))
+                .is_some_and(|operation| operation.name == name || operation.identifier().eq(name.bytes()))
         };
         for name in &selection.allowed {
             if !(0..all.operations.len()).any(|place| is(place, name)) {
