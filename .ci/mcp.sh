@@ -47,20 +47,27 @@ serve() { # NAME COMMAND...: starts a server, and sets `url` to what it prints
   echo "the server did not start:" && cat "$log" && exit 1
 }
 
-inspector() { node "$work/npm/node_modules/@modelcontextprotocol/inspector/cli/build/cli.js" --cli "$@"; }
+inspector() { node "$work/npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js" --cli "$@"; }
+
+says() { # TEXT WHAT INSPECTOR-ARG...: a call that fails makes the Inspector fail, too
+  local text=$1 what=$2
+  shift 2
+  inspector "$@" >"$work/inspector.log" 2>&1 || true
+  grep -q "$text" "$work/inspector.log" || { echo "inspector, $what:" && cat "$work/inspector.log" && exit 1; }
+}
 
 # The Inspector's command line makes one request and ends. Its cancellation is that it is gone.
-inspect() { # HOW ARG...
-  inspector "$@" --method tools/list | grep -q '"name": "self_test"'
-  inspector "$@" --method tools/call --tool-name measure --tool-arg channel=3V3 | grep -q '"structuredContent"'
-  inspector "$@" --method tools/call --tool-name self_test | grep -q '"passed": 6'
-  inspector "$@" --method tools/call --tool-name measure --tool-arg channel=nope | grep -q '"isError": true'
-  if inspector "$@" --method tools/call --tool-name no_such_tool >"$work/inspector.log" 2>&1; then
-    grep -qE 'Unknown tool|not found' "$work/inspector.log"
-  fi
-  timeout 3 node "$work/npm/node_modules/@modelcontextprotocol/inspector/cli/build/cli.js" --cli "$@" --method tools/call --tool-name wait_for \
-    --tool-arg channel=AUX min=9 max=10 within_ms=60000 >/dev/null 2>&1 && { echo "the wait was not cut off"; exit 1; }
-  echo "inspector ${1##*/}: lists, calls, errors, goes away"
+inspect() { # TARGET... --OPTION...
+  inspector "$@" --method tools/list --strict >"$work/inspector.log" || { cat "$work/inspector.log" && exit 1; }
+  says '"name": "self_test"' list "$@" --method tools/list
+  says '"structuredContent"' call "$@" --method tools/call --tool-name measure --tool-arg channel=3V3
+  says '"passed": 6' "a longer call" "$@" --method tools/call --tool-name self_test
+  says '"isError": true' "a failure" "$@" --method tools/call --tool-name measure --tool-arg channel=nope
+  says 'not found' "an unknown tool" "$@" --method tools/call --tool-name no_such_tool
+  timeout 5 node "$work/npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js" --cli "$@" \
+    --method tools/call --tool-name wait_for --tool-arg channel=AUX min=9 max=10 within_ms=60000 >/dev/null 2>&1 &&
+    { echo "the wait was not cut off" && exit 1; }
+  echo "inspector: lists, calls, errors, goes away"
 }
 
 clients() { # stdio COMMAND... | http URL
