@@ -130,7 +130,8 @@ fn i_03_only_what_is_allowed_is_there() {
 fn i_06_a_cancelled_call_is_never_answered() {
     for words in [vec!["mcp", "sim"], vec!["mcp", &*format!("exec:{RIGLINE} rig")]] {
         let mut server = Server::start(&words);
-        let forever = json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+        let forever =
+            json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
         server.send(&json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": forever}));
         // It runs when it logs.
         assert_eq!(server.line()["method"], "notifications/message");
@@ -189,7 +190,8 @@ impl Http {
         let mut child = Command::new(RIGLINE).args(words).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
+        let address =
+            line.trim().strip_prefix("listening on http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
         Self { child, address }
     }
 
@@ -244,7 +246,8 @@ impl Drop for Http {
 #[test]
 fn i_03_the_legacy_era_over_http() {
     let http = Http::start();
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let params =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string();
     for header in ["2025-11-25", MODERN, "2099-01-01"] {
         let reply = http.raw("POST", &[("MCP-Protocol-Version", header)], &body);
@@ -263,7 +266,9 @@ fn i_03_the_legacy_era_over_http() {
     assert_eq!(http.legacy("nope", json!({})).code(), -32601);
     let batch = json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]);
     assert_eq!(http.raw("POST", &[], &batch.to_string()).json(), json!([{"jsonrpc": "2.0", "id": 1, "result": {}}]));
-    for (body, status) in [("", 400), ("{", 400), ("[]", 400), ("3", 400), ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", 202)] {
+    for (body, status) in
+        [("", 400), ("{", 400), ("[]", 400), ("3", 400), ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", 202)]
+    {
         assert_eq!(http.raw("POST", &[], body).status, status, "{body}");
     }
     let tested = http.legacy("tools/call", json!({"name": "self_test", "_meta": {"progressToken": 7}}));
@@ -328,7 +333,8 @@ fn i_03_the_modern_era_over_http() {
 #[test]
 fn i_03_a_client_that_goes_away_cancels_in_the_modern_era_only() {
     let http = Http::start();
-    let wait = |ms: u64| json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": ms}});
+    let wait =
+        |ms: u64| json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": ms}});
     let headers = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/call"), ("Mcp-Name", "wait_for")];
     let gone = http.begin("POST", &headers, &modern("tools/call", wait(60_000)).to_string());
     std::thread::sleep(Duration::from_millis(500));
@@ -366,7 +372,9 @@ fn i_03_clients_are_told_apart() {
 #[test]
 fn i_05_mcp_config_prints_what_a_client_needs_and_writes_it() {
     let folder = tempfile::tempdir().unwrap();
-    let run = |words: &[&str]| Command::new(RIGLINE).args(words).current_dir(&folder).env("HOME", folder.path()).output().unwrap();
+    let run = |words: &[&str]| {
+        Command::new(RIGLINE).args(words).current_dir(&folder).env("HOME", folder.path()).output().unwrap()
+    };
     let printed = run(&["mcp-config", "sim", "--client", "claude-code", "--name", "rig", "--read-only"]);
     let snippet: Value = serde_json::from_slice(&printed.stdout).unwrap();
     let args = &snippet["mcpServers"]["rig"]["args"];

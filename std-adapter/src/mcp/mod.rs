@@ -1,5 +1,7 @@
 //! MCP: agents' programs as clients of extensions. Streamable HTTP, the client's side, and what makes clients find a server.
 
+#[cfg(feature = "check")]
+pub mod check;
 mod client;
 #[cfg(feature = "cli")]
 pub mod config;
@@ -19,5 +21,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     reading: Some(&crate::traffic::JSON_RPC),
     #[cfg(feature = "http")]
     http: Some(&http::ROUTES),
+    #[cfg(feature = "check")]
+    check: Some(&check::SUITE),
     ..Protocol::new("mcp", "MCP")
 };
