@@ -5,7 +5,7 @@ use clap::Args;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
-use rigline_std::http::{Options, Routes, Server};
+use rigline_std::http::{Options, Server};
 use rigline_std::net::ListenAddress;
 use rigline_std::protocol::Protocol;
 use rigline_std::stdio::Stdio;
@@ -94,8 +94,11 @@ impl HttpArguments {
 pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protocol) -> Result<(), Failure> {
     let addresses = server.addresses();
     let addresses = addresses.map_err(|error| Failure { code: connect::NO_ANSWER, text: error.to_string() })?;
-    let has_path = protocol.http.is_some_and(Routes::has_free_path);
-    let path = if has_path { http.path.as_str() } else { "" };
+    let path = match protocol.http {
+        Some(routes) if routes.has_free_path() => http.path.as_str(),
+        Some(routes) => routes.only_path().unwrap_or_default(),
+        None => "",
+    };
     for address in addresses {
         connect::print(&format!("listening on http://{address}{path}\n"));
     }
