@@ -69,7 +69,6 @@ pub mod clock;
 pub mod eval;
 #[cfg(feature = "host")]
 pub mod files;
-#[cfg(feature = "host")]
 pub mod gevals;
 pub mod guide;
 #[cfg(feature = "host")]
@@ -89,7 +88,6 @@ mod not_http;
 #[cfg(feature = "schemas")]
 pub mod number;
 mod panics;
-pub mod path;
 #[cfg(feature = "host")]
 pub mod process;
 #[cfg(feature = "host")]
@@ -119,6 +117,7 @@ pub mod waza;
 pub mod web;
 
 pub use clock::TokioClock;
+pub use gevals::path;
 #[cfg(feature = "host")]
 pub use gevals::proxy;
 #[cfg(feature = "host")]

@@ -7,6 +7,7 @@ use std::fmt;
 use crate::client::{Connect, ProtocolOption};
 use crate::traffic::Reading;
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own about the protocol")]
 /// A protocol. The values are constants in the protocols' own folders.
 #[non_exhaustive]
 pub struct Protocol {
@@ -20,6 +21,8 @@ pub struct Protocol {
     pub is_single_document: bool,
     /// Whether a session begins with settings of the extension's own.
     pub has_config: bool,
+    /// The session that a call belongs to, in protocols in which calls name one.
+    pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
     /// Whether an extension says which operations it has, and with which arguments.
     pub has_manifest: bool,
     /// Connects to an extension.
@@ -61,6 +64,7 @@ impl Protocol {
             lines: None,
             is_single_document: false,
             has_config: false,
+            session_id: None,
             has_manifest: false,
             client: None,
             relay: Relaying::No,

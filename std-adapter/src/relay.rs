@@ -36,7 +36,6 @@ use std::time::Duration;
 
 use rigline::event::Event;
 use rigline::json::{Json, Kind, RawJson};
-use rigline::protocol::amplifier::session_id;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -204,7 +203,7 @@ impl Extension for Relay {
             operation: call.operation().to_owned(),
             args,
             timeout: Some(limit),
-            session_id: session_id(&call.context).map(|id| id.to_string()),
+            session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
         };
         let Answer { outputs, end } = self.ask(request).await;
         for (name, value) in outputs {

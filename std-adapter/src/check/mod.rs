@@ -126,8 +126,11 @@ pub struct Suite {
     /// Whether transcripts can be written.
     pub has_transcripts: bool,
     /// Runs those that are chosen. The function gets each result as soon as it is there.
-    pub run: for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) -> Checking<'a>,
+    pub run: RunSuite,
 }
+
+/// Runs the cases of a suite.
+pub type RunSuite = for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) -> Checking<'a>;
 
 /// A suite that runs.
 pub type Checking<'a> = Pin<Box<dyn Future<Output = Result<Report, ClientError>> + 'a>>;

@@ -51,12 +51,11 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotJson(text) => f.write_str(text),
+            Self::NotJson(text) | Self::Encoding(text) => f.write_str(text),
             Self::Cut => f.write_str("the body ends early"),
             Self::TooLong { limit } => write!(f, "the body is too long: the limit is {limit} bytes"),
             Self::Late(limit) => write!(f, "the body did not come within {limit:?}"),
             Self::NoMemory => f.write_str("other requests take up all memory"),
-            Self::Encoding(text) => f.write_str(text),
         }
     }
 }

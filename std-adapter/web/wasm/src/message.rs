@@ -253,6 +253,7 @@ impl Reader {
 }
 
 /// Whose a method is, as servers tell them apart.
+#[allow(clippy::match_same_arms, reason = "an arm for each rule")]
 fn protocol_of(method: &str, params: Json<'_>, last: Protocol) -> Protocol {
     let family = method.split(['.', '/']).next().unwrap_or_default();
     let is_dotted = method.len() > family.len() && method.as_bytes().get(family.len()) == Some(&b'.');

@@ -24,6 +24,7 @@ const FAULTS: usize = 10_000;
 ///
 /// It fails with 1 if a line is not an event, or, with --taxonomy, if an event lacks what its name requires.
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(crate) struct Arguments {
     /// The log, one event a line; - for standard input
     file: PathBuf,
