@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant, Sleep};
+use crate::content::Content;
 use crate::failure::{Failure, FailureKind};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
@@ -35,6 +36,7 @@ pub struct Context<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) deadline: Option<Instant>,
     received: Option<Received<'a>>,
+    least_log: Level,
     /// The job that the call is part of.
     job: Option<(&'a dyn Service, Job)>,
     /// The progress that was reported last.
@@ -56,6 +58,7 @@ impl<'a> Context<'a> {
             clock,
             deadline,
             received: scratch.received,
+            least_log: scratch.least_log,
             job: None,
             progress: None,
         }
@@ -77,6 +80,15 @@ impl<'a> Context<'a> {
     /// As [`output`](Self::output).
     pub fn outputs<T: Outputs>(&mut self, value: &T) -> Result<(), Failure> {
         value.write(self)
+    }
+
+    /// Adds content to the result, behind all outputs: an image, a sound, a resource, a text. Protocols that have no such content
+    /// get it as an output of this name, bytes as a `data:` URI.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output); and an output cannot follow content.
+    pub fn content(&mut self, name: &str, content: &Content<'_>) -> Result<(), Failure> {
+        self.reply.content(self.memory, name, content)
     }
 
     /// Sums up what was done, and ends the outputs: success.
@@ -132,6 +144,9 @@ impl<'a> Context<'a> {
             return;
         }
         self.progress = Some(done);
+        if !self.logs.progressed(done) {
+            return;
+        }
         let Some(write) = self.reply.phrases().progress.filter(|_| self.job.is_none()) else {
             return self.write_log(Level::Info, &Counted { done, total, message: &message }, None);
         };
@@ -139,7 +154,7 @@ impl<'a> Context<'a> {
             return;
         }
         let mut out = Writer::new(self.logs.room());
-        let progress = Progress { done, total, message: Some(&message), received: self.received };
+        let progress = Progress { done, beat: 0, total, message: Some(&message), received: self.received };
         let line = if write(&mut out, &progress) { finish_line(out) } else { Some(0) };
         self.commit_line(line);
     }
@@ -194,7 +209,7 @@ impl<'a> Context<'a> {
             }
             match self.reply.phrases().logs {
                 // A notification gets no logs either; an event's go where its protocol has them.
-                Logs::Line(_) if self.reply.is_silent() => return,
+                Logs::Line(_) if self.reply.is_silent() || level < self.least_log => return,
                 Logs::Line(write) => {
                     let mut out = Writer::new(self.logs.room());
                     write(&mut out, &Log { level, message, data, received: self.received });
@@ -319,6 +334,8 @@ pub struct Scratch<'a> {
     pub(crate) reply: &'a mut Reply,
     /// The request.
     pub(crate) received: Option<Received<'a>>,
+    /// The least level of logs that are wanted.
+    pub(crate) least_log: Level,
 }
 
 /// Where log lines go. A shell has one of its own.
@@ -334,6 +351,13 @@ pub trait LogSink {
     /// returns.
     fn is_queue(&self) -> bool {
         false
+    }
+
+    /// A call has come this far. Returns whether that is farther than what was reported meanwhile, by a driver that
+    /// reports while a handler waits.
+    fn progressed(&mut self, done: u32) -> bool {
+        let _ = done;
+        true
     }
 
     /// Nothing is taken of [`room`](Self::room) after all.

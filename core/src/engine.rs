@@ -12,6 +12,7 @@ use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{self, NO_SPANS, Parts, SLOTS, Span, Spans, SyntaxError};
 use crate::json::view::Json;
 use crate::json::write::{Message, Writer};
+use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::phrases::Closing;
 use crate::protocol;
@@ -115,6 +116,8 @@ pub struct Engine<'m> {
     deferred: Option<Running>,
     /// The call in hand was cancelled by its caller, who gets no reply.
     cancelled: bool,
+    /// The least level of logs that the connection's peer wants.
+    least_log: Level,
     /// Where the members of the message in hand are.
     spans: Spans,
     service: Option<&'m dyn Service>,
@@ -321,6 +324,7 @@ impl<'m> Engine<'m> {
             spans: NO_SPANS,
             deferred: None,
             cancelled: false,
+            least_log: Level::Debug,
             service: None,
         })
     }
@@ -399,6 +403,7 @@ impl<'m> Engine<'m> {
         }
         self.deferred = None;
         self.cancelled = false;
+        self.least_log = Level::Debug;
         if let Some(service) = self.service {
             service.disconnected();
         }
@@ -500,7 +505,8 @@ impl<'m> Engine<'m> {
         let service = self.service?;
         let job = service.next_job()?;
         self.state = State::Completed(Done::Nothing);
-        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: None };
+        let least_log = self.least_log;
+        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: None, least_log };
         let background = Background {
             tail,
             protocol: &mut self.ahead,
@@ -782,6 +788,10 @@ impl<'m> Engine<'m> {
                 self.answer(message, answer)
             }
             Action::Answer(answer) => self.answer(message, answer),
+            Action::LimitLogs { least, answer } => {
+                self.least_log = least;
+                self.answer(message, answer)
+            }
             Action::AckThenRun { event, answer } => {
                 let kind = Kind::Event { answer };
                 let running = Running { kind, value: event, has_value: true, message, id, timeout: None };
@@ -819,7 +829,9 @@ impl<'m> Engine<'m> {
             Kind::Event { .. } => Work::Event(Event::read(Json::of_checked(value)).ok()?),
             Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
-        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received) };
+        let least_log = self.least_log;
+        let scratch =
+            Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received), least_log };
         let background = Background {
             tail,
             protocol: &mut self.ahead,

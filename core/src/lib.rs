@@ -86,6 +86,7 @@ mod bytes;
 mod call;
 pub mod client;
 pub mod clock;
+mod content;
 pub mod context;
 mod definition;
 pub mod duration;
@@ -110,6 +111,7 @@ pub mod serve;
 pub mod service;
 
 pub use clock::{Clock, Instant};
+pub use content::Content;
 pub use context::{Context, Level};
 pub use duration::GoDuration;
 pub use event::Event;

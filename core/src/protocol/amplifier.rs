@@ -35,6 +35,7 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: true,
     },
+    content: None,
     failed: Failed::Error {
         success: b"\"ok\":false,\"error\":{\"details\":{",
         before_text: |out, kind, name| {

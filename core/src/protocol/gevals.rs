@@ -105,6 +105,7 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: false,
     },
+    content: None,
     failed: Failed::Result {
         success: b",\"result\":{\"success\":false",
         after_outputs: b"},\"error\":\"",

@@ -14,6 +14,7 @@ pub(super) const ROUTES: Routes = Routes {
         Route { path: Some("/invoke"), endpoint: Endpoint::Request },
     ],
     refusal,
+    dialect: None,
 };
 
 impl Options {

@@ -13,6 +13,7 @@ pub(super) const ROUTES: Routes = Routes {
         Route { path: Some(handshake::PATH), endpoint: Endpoint::Answer(handshake::answer) },
     ],
     refusal,
+    dialect: None,
 };
 
 impl Options {
