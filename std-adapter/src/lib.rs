@@ -98,6 +98,7 @@ pub mod protocols;
 #[cfg(feature = "amplifier")]
 pub mod relay;
 pub mod requires;
+pub mod server;
 pub mod signals;
 mod stderr;
 pub mod stdio;

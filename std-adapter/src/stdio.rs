@@ -42,11 +42,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rigline::Extension;
-use rigline::engine::{Engine, LEAST_REPLY, Memory};
+use rigline::engine::LEAST_REPLY;
 use rigline::json::{Json, Kind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
-use rigline::serve::{ServeError, Transport, asynch};
+use rigline::serve::ServeError;
 use tokio::runtime;
 
 use self::one_text::OneText;
@@ -55,6 +55,7 @@ use self::stop::{PANICKED, Stop};
 use crate::clock::TokioClock;
 use crate::panics::CatchPanics;
 use crate::requires::RequirePath;
+use crate::server::{Server, ServerError};
 use crate::stderr::complain;
 
 mod one_text;
@@ -271,21 +272,15 @@ impl Stdio {
         let input = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"0.0.1\",\"config\":{config}}}}}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"shutdown\"}}\n"
         );
-        let (mut request, mut reply, mut log) = (vec![0; input.len() + 1], vec![0; 1 << 20], vec![0; 1 << 20]);
-        let memory = Memory { request: &mut request, reply: &mut reply };
-        let mut engine = Engine::new(extension.manifest(), memory).map_err(|error| error.to_string())?;
-        let (mut reader, mut lines) = (input.as_bytes(), Vec::new());
-        let serving = asynch::serve(
-            extension,
-            &mut engine,
-            &mut reader,
-            &mut lines,
-            Transport::Process,
-            &mut log,
-            &self.clock,
-            std::future::pending(),
-        );
-        self.clock.drive(serving).await.map_err(|error| error.to_string())?;
+        let mut lines = Vec::new();
+        Server::new(extension)
+            .request_limit(input.len())
+            .reply_limit(1 << 20)
+            .log_buffer(1 << 20)
+            .clock(&self.clock)
+            .serve(input.as_bytes(), &mut lines)
+            .await
+            .map_err(|error| error.to_string())?;
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             if rpc::is_log_line(line) {
                 output.send_log(line, self.log_region);
@@ -304,34 +299,27 @@ impl Stdio {
         output: &Arc<Output>,
         stop: &Arc<Stop>,
     ) -> io::Result<()> {
-        let mut request = vec![0; self.request_limit + 1];
-        let mut reply = vec![0; self.reply_limit.unwrap_or(8 << 20).saturating_add(1)];
-        let mut log = vec![0; self.log_region];
-        let memory = Memory { request: &mut request, reply: &mut reply };
-        let mut engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
         let (_, line_limit) = self.limits();
-        engine = engine.with_json_rpc_limit(line_limit);
-        if let Some(protocol) = self.protocol {
-            engine = engine.with_protocol(protocol);
-        }
-        let mut reader = OneText::new(input.start()?, self.is_one_text);
-        let mut writer = Lines::new(output.clone(), stop.clone());
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
-        let serving = asynch::serve_with_logs(
-            extension,
-            &mut engine,
-            &mut reader,
-            &mut writer,
-            Transport::Process,
-            &mut log,
-            &self.clock,
-            stop.heard(),
-            &send_log,
-        );
-        match self.clock.drive(serving).await {
+        let serving = Server::new(extension)
+            .protocol(self.protocol)
+            .request_limit(self.request_limit)
+            .reply_limit(self.reply_limit.unwrap_or(8 << 20))
+            .json_rpc_limit(line_limit)
+            .log_buffer(self.log_region)
+            .clock(&self.clock)
+            .stop(stop.heard())
+            .send_log(&send_log)
+            .serve(OneText::new(input.start()?, self.is_one_text), Lines::new(output.clone(), stop.clone()));
+        match serving.await {
             Ok(_) => Ok(()),
-            Err(ServeError::Read(error) | ServeError::Write(error)) if is_peer_gone(&error) => Ok(()),
-            Err(ServeError::Read(error) | ServeError::Write(error)) => Err(error),
+            Err(ServerError::Transport(ServeError::Read(error) | ServeError::Write(error))) => {
+                if is_peer_gone(&error) {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
             Err(error) => Err(io::Error::other(error)),
         }
     }

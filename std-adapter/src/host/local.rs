@@ -1,12 +1,11 @@
 //! An extension in this very process, for servers that carry their own: no child, no pipes.
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io;
 
 use embedded_io_async::{ErrorType, Read, Write};
 use rigline::Extension;
-use rigline::engine::{Engine, Memory};
-use rigline::serve::{Transport, asynch};
+use rigline::serve::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex, split};
 use tokio::sync::mpsc;
 
@@ -14,6 +13,7 @@ use super::error::HostError;
 use super::transport::{Dial, Dialing, Manners, Wire};
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
+use crate::server::Server;
 
 /// The longest request and reply, in bytes without the newline.
 const LINE: usize = 8 << 20;
@@ -82,16 +82,10 @@ impl Dial for InProcess {
 }
 
 async fn serve<E: Extension>(extension: &mut E, clock: &TokioClock, stream: DuplexStream) {
-    let (mut request, mut reply, mut log) = (vec![0; LINE + 1], vec![0; LINE + 1], vec![0; LOGS]);
-    let memory = Memory { request: &mut request, reply: &mut reply };
-    // A manifest that does not fit is one that nobody can read: the connection closes.
-    let Ok(mut engine) = Engine::new(extension.manifest(), memory) else { return };
     let (reader, writer) = split(stream);
-    let (mut reader, mut writer) = (Half(reader), Half(writer));
-    let serving =
-        asynch::serve(extension, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, clock, pending());
-    // That the host is gone is how this ends.
-    let _ = clock.drive(serving).await;
+    let server = Server::new(extension).transport(Transport::Wire).request_limit(LINE).reply_limit(LINE);
+    // The loss of the host is how this ends. If the manifest does not fit, the connection closes.
+    let _ = server.log_buffer(LOGS).clock(clock).serve(Half(reader), Half(writer)).await;
 }
 
 /// A stream of tokio's as one of embedded-io's.

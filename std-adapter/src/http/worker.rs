@@ -11,8 +11,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use embedded_io_async::{ErrorType, Read, Write};
-use rigline::engine::{Engine, Memory};
-use rigline::serve::{Transport, asynch};
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
@@ -22,6 +20,7 @@ use super::exchange::Exchange;
 use super::stream::Client;
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
+use crate::server::Server;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
@@ -304,26 +303,17 @@ fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     options: &Options,
     clock: &TokioClock,
     mut extension: E,
-    mut reader: R,
-    mut writer: W,
+    reader: R,
+    writer: W,
 ) -> io::Result<()> {
-    let mut request = vec![0; options.request_limit + 1];
-    let mut reply = vec![0; options.reply_limit.saturating_add(1)];
-    let memory = Memory { request: &mut request, reply: &mut reply };
-    let engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
-    let mut engine = engine.with_protocol(options.routes.protocol);
-    let mut log = [0; 16 << 10];
-    let serving = asynch::serve(
-        &mut extension,
-        &mut engine,
-        &mut reader,
-        &mut writer,
-        Transport::Process,
-        &mut log,
-        clock,
-        std::future::pending(),
-    );
-    let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(clock.drive(serving))));
+    let serving = Server::new(&mut extension)
+        .protocol(Some(options.routes.protocol))
+        .request_limit(options.request_limit)
+        .reply_limit(options.reply_limit)
+        .log_buffer(16 << 10)
+        .clock(clock)
+        .serve(reader, writer);
+    let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
     match result {
         Ok(result) => result.map(|_| ()).map_err(|error| io::Error::other(error.to_string())),
         Err(_) => {
