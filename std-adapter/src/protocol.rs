@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::client::{Connect, ProtocolOption};
+use crate::client::{ClientFactory, ProtocolOption};
 use crate::traffic::Reading;
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own about the protocol")]
@@ -26,7 +26,7 @@ pub struct Protocol {
     /// Whether an extension says which operations it has, and with which arguments.
     pub has_manifest: bool,
     /// Connects to an extension.
-    pub client: Option<Connect>,
+    pub client: Option<ClientFactory>,
     /// Whether the relay may ask other programs by this protocol, and when.
     pub relay: Relaying,
     /// Whether the proxy serves it to clients over TCP and on standard input and output.

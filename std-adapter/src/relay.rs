@@ -41,7 +41,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::by_schema::Schemas;
-use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, Connect, Described, Description};
+use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, ClientFactory, Described, Description};
 use crate::host::Options;
 use crate::protocol::Relaying;
 use crate::protocols;
@@ -291,7 +291,7 @@ impl Upstream {
 
     /// Asks by the protocol whose results keep their types. If something keeps it from answering, the fallback reports it, and waits
     /// for what can be waited for.
-    async fn try_first(connect: Connect, target: &Target, options: &Options) -> Option<(Self, Described)> {
+    async fn try_first(connect: ClientFactory, target: &Target, options: &Options) -> Option<(Self, Described)> {
         let mut client = connect(target, ClientOptions::new(options.clone())).await.ok()?;
         let limit = FIRST_TIMEOUT.min(options.start_timeout);
         // A board may be booting when the first line comes.

@@ -81,7 +81,7 @@ pub trait Fixture {
     ///
     /// # Errors
     /// The case cannot be tried, since nothing was ever reached.
-    fn begin(&mut self, case: &'static str) -> Result<(), Stop>;
+    fn begin(&mut self, case: &'static str) -> Result<(), CaseFailure>;
 
     /// The lines that the case sent and received, the first of them, shortened.
     fn exchange(&self) -> Vec<(Direction, String)>;
@@ -199,11 +199,11 @@ impl<F> fmt::Debug for Case<F> {
 }
 
 /// A case's verdict: it passed, with a remark if there is one to make, or it did not.
-pub type Verdict = Result<Option<String>, Stop>;
+pub type Verdict = Result<Option<String>, CaseFailure>;
 
 /// Why a case did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum CaseFailure {
     /// The extension is at fault.
     Fail(String),
     /// It cannot be told here.
@@ -338,7 +338,7 @@ pub(crate) async fn run_on_bench(
     let cases = settings.chosen(all)?;
     let bench = Bench::new(&settings.target, &settings.options);
     let mut bench = bench.map_err(|error| ClientError::usage(error.to_string()))?;
-    bench.patience = settings.timeout;
+    bench.timeout = settings.timeout;
     let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
     bench.calls = settings.plan.samples.into_iter().map(sample).collect();
     run(cases, bench, report).await.map_err(ClientError::transcripts)
@@ -362,8 +362,8 @@ pub async fn run<'c, F: Fixture + 'c>(
         };
         let (outcome, text) = match verdict {
             Ok(remark) => (Outcome::Pass, remark.unwrap_or_default()),
-            Err(Stop::Fail(why)) => (Outcome::Fail, why),
-            Err(Stop::Skip(why)) => (Outcome::Skip, why),
+            Err(CaseFailure::Fail(why)) => (Outcome::Fail, why),
+            Err(CaseFailure::Skip(why)) => (Outcome::Skip, why),
         };
         let result = CaseResult {
             name: case.name,

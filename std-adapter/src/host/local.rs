@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::sync::mpsc;
 
 use super::error::HostError;
-use super::transport::{Dial, Dialing, Manners, Wire};
+use super::transport::{Connect, Connecting, TransportTraits, RawConnection};
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
 use crate::server::Server;
@@ -64,19 +64,19 @@ pub fn in_process_once<E: Extension>(name: impl Into<String>, extension: E) -> (
     (InProcess { name: name.into(), connections }, running)
 }
 
-impl Dial for InProcess {
+impl Connect for InProcess {
     fn name(&self) -> String {
         self.name.clone()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let (ours, theirs) = duplex(IN_FLIGHT);
             if self.connections.send(theirs).is_err() {
                 return Err(HostError::Open { what: self.name(), source: io::ErrorKind::ConnectionRefused.into() });
             }
             let (reader, writer) = split(ours);
-            Ok(Wire::new(reader, writer, Manners::CHILD))
+            Ok(RawConnection::new(reader, writer, TransportTraits::CHILD))
         })
     }
 }

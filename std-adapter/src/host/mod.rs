@@ -97,10 +97,10 @@ pub use port_info::Holder;
 pub use result::{CallResult, Outcome};
 
 use crate::target::Target;
-use connection::{Connection, End, Fate, Trouble};
+use connection::{Connection, End, Completion, RequestError};
 use ports::Roots;
 use result::Answer;
-use wire::Dial;
+use wire::Connect;
 
 /// Texts of an extension's that are shown are cut at this many bytes.
 pub const TEXT_LIMIT: usize = 1024;
@@ -250,7 +250,7 @@ impl Shutdown {
 ///
 /// It needs a tokio runtime with I/O and time, which must go on running.
 pub struct Host {
-    dialer: Box<dyn Dial>,
+    dialer: Box<dyn Connect>,
     options: Arc<Options>,
     current: Mutex<Arc<Connection>>,
     manifest: Mutex<Arc<Manifest>>,
@@ -271,7 +271,7 @@ impl Host {
     }
 
     /// As [`connect`](Self::connect), over connections that the caller makes.
-    pub async fn over(dialer: Box<dyn Dial>, options: Options) -> Result<Self, HostError> {
+    pub async fn over(dialer: Box<dyn Connect>, options: Options) -> Result<Self, HostError> {
         let options = Arc::new(options);
         let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
         Ok(Self {
@@ -359,9 +359,9 @@ impl Host {
             return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
         }
         match connection.request_of(&request, size, deadline(started, after)).await {
-            Ok(Fate::Answer(Answer::Called(result))) => Ok(*result),
-            Ok(Fate::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
-            Ok(fate) => Err(connection.fate_error(fate, after)),
+            Ok(Completion::Answer(Answer::Called(result))) => Ok(*result),
+            Ok(Completion::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
+            Ok(completion) => Err(connection.fate_error(completion, after)),
             Err(trouble) => {
                 let mut error = connection.error(trouble, operation, after);
                 if let HostError::Timeout { limit, .. } = &mut error {
@@ -405,9 +405,9 @@ impl Host {
         let connection = self.current();
         let request = Request::Other { method, params };
         match connection.request(&request, deadline(Instant::now(), timeout)).await {
-            Ok(Fate::Answer(Answer::Result(text))) => Ok(Ok(text)),
-            Ok(Fate::Answer(Answer::Error(error, _))) => Ok(Err(error)),
-            Ok(fate) => Err(connection.fate_error(fate, timeout)),
+            Ok(Completion::Answer(Answer::Result(text))) => Ok(Ok(text)),
+            Ok(Completion::Answer(Answer::Error(error, _))) => Ok(Err(error)),
+            Ok(completion) => Err(connection.fate_error(completion, timeout)),
             Err(trouble) => Err(connection.error(trouble, method, timeout)),
         }
     }
@@ -469,17 +469,17 @@ impl Host {
         let mut deadline = deadline(Instant::now(), after);
         let mut report = Shutdown { acknowledged: false, exit: None, killed: false, error: None };
         match connection.request(&Request::Shutdown, deadline).await {
-            Ok(Fate::Answer(Answer::Result(_))) => report.acknowledged = true,
-            Ok(Fate::Answer(Answer::Error(error, _))) => report.error = Some(error.to_string()),
-            Ok(Fate::Answer(Answer::Bad(why, _))) => report.error = Some(why),
-            Ok(fate) => report.error = Some(connection.fate_error(fate, after).to_string()),
+            Ok(Completion::Answer(Answer::Result(_))) => report.acknowledged = true,
+            Ok(Completion::Answer(Answer::Error(error, _))) => report.error = Some(error.to_string()),
+            Ok(Completion::Answer(Answer::Bad(why, _))) => report.error = Some(why),
+            Ok(completion) => report.error = Some(connection.fate_error(completion, after).to_string()),
             // It went at once.
-            Err(Trouble::End(End::Exited(_)) | Trouble::Late | Trouble::InputClosed(_)) => {}
+            Err(RequestError::End(End::Exited(_)) | RequestError::Late | RequestError::InputClosed(_)) => {}
             // It cannot tell anything any more, and need not be given long.
-            Err(Trouble::End(End::Gone(_))) if connection.child().is_some() => {
+            Err(RequestError::End(End::Gone(_))) if connection.child().is_some() => {
                 deadline = deadline.min(Instant::now() + TERMINATION);
             }
-            Err(trouble @ Trouble::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
+            Err(trouble @ RequestError::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
                 connection.close(End::ShutDown);
                 return Err(connection.error(trouble, "shutdown", after));
             }
@@ -535,9 +535,9 @@ impl fmt::Display for CallFailed {
 impl std::error::Error for CallFailed {}
 
 /// Opens a connection and a session.
-async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Result<(Connection, Manifest), HostError> {
+async fn open(dialer: &dyn Connect, options: &Arc<Options>, wait: Duration) -> Result<(Connection, Manifest), HostError> {
     let wire = wire::open(dialer, options, wait).await?;
-    let base = if wire.manners.shared { random() } else { 0 };
+    let base = if wire.traits.shared { random() } else { 0 };
     let connection = Connection::open(wire, &dialer.name(), base, options);
     let others = connection.control().map(|control| control.others()).unwrap_or_default();
     if !others.is_empty() {

@@ -10,7 +10,7 @@ use super::error::HostError;
 use super::port_info::Holder;
 use super::port_info::PortInfo;
 use super::ports::Roots;
-use super::transport::{Control, Dial, Dialing, Manners, Wire};
+use super::transport::{Control, Connect, Connecting, TransportTraits, RawConnection};
 use crate::target::{Port, Serial, Target};
 
 pub(super) struct SerialDialer {
@@ -49,7 +49,7 @@ impl SerialDialer {
         }
     }
 
-    fn open(&self) -> Result<Wire, HostError> {
+    fn open(&self) -> Result<RawConnection, HostError> {
         let info = self.find()?;
         let wire = open(&info.path, &self.serial, &self.roots)?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
@@ -57,18 +57,18 @@ impl SerialDialer {
     }
 }
 
-impl Dial for SerialDialer {
+impl Connect for SerialDialer {
     fn name(&self) -> String {
         Target::Serial(self.serial.clone()).to_string()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async { self.open() })
     }
 }
 
 /// Opens a port exclusively, in raw mode, its old bytes dropped and DTR asserted.
-fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<Wire, HostError> {
+fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<RawConnection, HostError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {
             HostError::Busy { port: path.to_owned(), holders: roots.holders(path) }
@@ -102,7 +102,7 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<Wire, HostError> 
     let (reader, writer) = (port.try_clone().map_err(failed)?, port.try_clone().map_err(failed)?);
     let (path, roots) = (path.to_owned(), roots.clone());
     let control = PortControl { port, dtr: serial.dtr.unwrap_or(true), path, roots, _claim: claim };
-    Ok(Wire { control: Some(Arc::new(control)), ..Wire::new(reader, writer, Manners::SERIAL) })
+    Ok(RawConnection { control: Some(Arc::new(control)), ..RawConnection::new(reader, writer, TransportTraits::SERIAL) })
 }
 
 struct PortControl {

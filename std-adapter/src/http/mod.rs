@@ -94,7 +94,7 @@ use self::worker::{Refused, Worker};
 use crate::net::{Access, ListenAddress, Listeners};
 use crate::signals::Signals;
 
-pub use self::worker::Surroundings;
+pub use self::worker::ServerInfo;
 pub use crate::net::Token;
 
 mod body;
@@ -298,7 +298,7 @@ impl Server {
     ///
     /// # Errors
     /// The handler panicked, or there is no thread or runtime to be had.
-    pub fn run<E: Extension>(self, make: impl FnOnce(&Surroundings) -> E + Send + 'static) -> io::Result<()> {
+    pub fn run<E: Extension>(self, make: impl FnOnce(&ServerInfo) -> E + Send + 'static) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async { self.run_until(make, signal()?).await })
     }
@@ -309,7 +309,7 @@ impl Server {
     /// As [`run`](Self::run).
     pub async fn run_until<E: Extension>(
         self,
-        make: impl FnOnce(&Surroundings) -> E + Send + 'static,
+        make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let Self { listeners, options } = self;

@@ -34,7 +34,7 @@ const KEPT: usize = 64 << 10;
 /// What an extension is made with, on the thread that it will live on.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Surroundings {
+pub struct ServerInfo {
     /// The clock that its calls are timed with.
     pub clock: TokioClock,
     /// The longest request that is taken and the longest reply that is sent, in bytes.
@@ -180,7 +180,7 @@ impl Worker {
     /// Starts the thread; gives what tells of its end.
     pub(super) async fn start<E: Extension>(
         options: &Options,
-        make: impl FnOnce(&Surroundings) -> E + Send + 'static,
+        make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
     ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -200,10 +200,10 @@ impl Worker {
         thread::Builder::new().name("rigline-extension".into()).spawn(move || {
             let jobs = jobs;
             let limits = (options.request_limit, options.reply_limit);
-            let surroundings = Surroundings { clock: TokioClock::new(), limits };
+            let info = ServerInfo { clock: TokioClock::new(), limits };
             let made = panic::catch_unwind(AssertUnwindSafe(|| {
                 let _context = runtime.enter();
-                make(&surroundings)
+                make(&info)
             }));
             let result = match made {
                 Ok(extension) => {
@@ -212,13 +212,13 @@ impl Worker {
                         run(
                             &runtime,
                             &options,
-                            &surroundings.clock,
+                            &info.clock,
                             RequirePath::new(extension),
                             &jobs.0,
                             for_extension,
                         )
                     } else {
-                        run(&runtime, &options, &surroundings.clock, extension, &jobs.0, for_extension)
+                        run(&runtime, &options, &info.clock, extension, &jobs.0, for_extension)
                     }
                 }
                 Err(_) => Err(io::Error::other("making the extension panicked")),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::host::local::InProcess;
 use crate::host::ports::Roots;
-use crate::host::wire::Dial;
+use crate::host::wire::Connect;
 use crate::host::{EventKind, Options};
 use crate::proxy::{Limits, Proxy};
 use crate::target::{Port, Serial, Target};
@@ -101,7 +101,7 @@ impl Targets {
         let proxy = match (&target, &self.sim) {
             (Target::Sim, Some(sim)) => {
                 let sim = sim.clone();
-                Proxy::over(move |_| Ok(Box::new(sim.clone()) as Box<dyn Dial>), options, Limits::default())
+                Proxy::over(move |_| Ok(Box::new(sim.clone()) as Box<dyn Connect>), options, Limits::default())
             }
             _ => Proxy::new(target.clone(), options, Limits::default()),
         };

@@ -158,8 +158,8 @@ pub(crate) fn text_of(argument: &str) -> Result<String, String> {
 pub(crate) fn show(event: &Event, verbose: bool, quiet: bool) {
     let (level, is_ours) = match &event.kind {
         EventKind::Log(log) => (log.level, false),
-        EventKind::Stderr(_) | EventKind::Odd(_) | EventKind::Exited(_) => (Level::Debug, true),
-        EventKind::Damaged { .. } | EventKind::TooLong { .. } | EventKind::Unaddressed(_) => (Level::Error, true),
+        EventKind::Stderr(_) | EventKind::Anomaly(_) | EventKind::Exited(_) => (Level::Debug, true),
+        EventKind::Damaged { .. } | EventKind::TooLong { .. } | EventKind::ErrorWithoutId(_) => (Level::Error, true),
         _ => (Level::Warn, true),
     };
     let least = match (verbose, quiet) {

@@ -132,8 +132,8 @@ impl Arguments {
 pub(crate) fn serve_http(http: &HttpArguments, address: &ListenAddress, protocol: &Protocol, seed: u32) -> ExitCode {
     let result = http.bind(address, protocol).and_then(|server| {
         announce(&server, http, protocol)?;
-        let make = move |surroundings: &rigline_std::http::Surroundings| {
-            Rig::new(SimBoard::new(surroundings.clock.clone(), seed), surroundings.limits)
+        let make = move |info: &rigline_std::http::ServerInfo| {
+            Rig::new(SimBoard::new(info.clock.clone(), seed), info.limits)
         };
         server.run(make).map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })
     });

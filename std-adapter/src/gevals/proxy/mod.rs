@@ -75,7 +75,7 @@ pub use session::{End, Transport};
 
 #[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
-use crate::host::wire::{self, Dial};
+use crate::host::wire::{self, Connect};
 use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, Options};
 use crate::lines::{on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
@@ -113,7 +113,7 @@ pub struct Proxy {
 }
 
 /// Makes what dials the extension, anew for each session with it.
-type Dialers = Box<dyn Fn(&Options) -> Result<Box<dyn Dial>, HostError> + Send + Sync>;
+type Dialers = Box<dyn Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync>;
 
 /// Gets a log line, without its newline.
 type Caller = Arc<dyn Fn(&str) + Send + Sync>;
@@ -214,7 +214,7 @@ impl Proxy {
 
     /// As [`new`](Self::new), for an extension that the caller knows how to dial; asked once for each session with it.
     pub fn over(
-        dialers: impl Fn(&Options) -> Result<Box<dyn Dial>, HostError> + Send + Sync + 'static,
+        dialers: impl Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync + 'static,
         mut options: Options,
         limits: Limits,
     ) -> Arc<Self> {
