@@ -103,6 +103,8 @@ pub mod signals;
 mod stderr;
 pub mod stdio;
 #[cfg(feature = "host")]
+mod sync;
+#[cfg(feature = "host")]
 pub mod target;
 #[cfg(feature = "host")]
 pub mod tcp;

@@ -41,7 +41,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::by_schema::Schemas;
-use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, ClientFactory, Described, Description};
+use crate::client::{self, CallRequest, Client, ClientError, ClientFactory, ClientOptions, Described, Description};
 use crate::host::Options;
 use crate::protocol::Relaying;
 use crate::protocols;

@@ -153,18 +153,18 @@ impl Stdio {
         }
     }
 
-    /// Takes every line as one of this protocol. If unsaid, each line tells its own: by `jsonrpc` gevals, then by `op`
-    /// Amplifier, then by `protocol_version` namel3ss.
+    /// Reads every line by this protocol. By default the protocol is detected for each line: a `jsonrpc` member selects gevals, `op` selects
+    /// Amplifier, `protocol_version` selects namel3ss.
     pub fn protocol(self, protocol: &'static Protocol) -> Self {
         Self { protocol: Some(protocol), ..self }
     }
 
-    /// Takes all of the input as one JSON text, be it on many lines or on none: what namel3ss's local runner sends.
+    /// Reads the whole input as one JSON text, on any number of lines, as namel3ss's local runner sends it.
     pub fn one_text(self) -> Self {
         Self { is_one_text: true, ..self }
     }
 
-    /// The longest request that is taken, in bytes without the end of its line: 8 MiB if unsaid, and below 4 GiB. A longer one is answered
+    /// The longest request that is accepted, in bytes without the end of its line, below 4 GiB [default: 8 MiB]. A longer one is answered
     /// with -32700 that names the limit, and none of it runs.
     pub fn request_limit(self, bytes: usize) -> Self {
         Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
@@ -186,7 +186,7 @@ impl Stdio {
         Self { log_region: bytes, ..self }
     }
 
-    /// Whether the commands of the manifest's `requires` are looked for before each call ([`RequirePath`]): yes if unsaid.
+    /// Whether the commands of the manifest's `requires` are looked for before each call, by [`RequirePath`] [default: yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
     }

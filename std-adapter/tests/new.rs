@@ -241,6 +241,6 @@ fn a_name_that_cannot_be_and_a_folder_that_is_there_are_refused() {
     let refused = new(&folder, &["there"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("there exists already; nothing was changed"));
     let refused = new(&folder, &["fine", "--path", "/"]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("is no checkout of rigline"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not a checkout of rigline"));
     assert!(!folder.join("fine").exists());
 }

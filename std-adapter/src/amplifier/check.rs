@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{CallError, HEALTH_TIMEOUT, Host, HttpError, Place, RESERVED_CODES};
 use crate::check::{
-    Case, CaseResult, Recorded, Report, Sample, Settings, CaseFailure, Suite, Unreached, Verdict, cases, fail, is_success,
-    json, names, run, start,
+    Case, CaseFailure, CaseResult, Recorded, Report, Sample, Settings, Suite, Unreached, Verdict, cases, fail,
+    is_success, json, names, run, start,
 };
 use crate::client::ClientError;
 

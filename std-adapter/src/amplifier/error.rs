@@ -112,12 +112,12 @@ pub enum CallError {
     #[error("the arguments must be a JSON object")]
     Arguments,
     /// The connection failed.
-    #[error("talking to the module failed: {0}")]
+    #[error("communication with the module failed: {0}")]
     Io(#[from] io::Error),
 }
 
 fn shown(odd: Option<&str>) -> String {
-    odd.map(|line| format!("; it wrote {line:?}, which is no reply to that: a reply is JSON, whole and on one line, and of the form that the operation has"))
+    odd.map(|line| format!("; it wrote {line:?}, which is not a reply to this request: a reply is one JSON text on one line, in the form that the operation has"))
         .unwrap_or_default()
 }
 

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::{CallError, bad};
-use crate::host::wire::{self, Control, Connect, Reader, Writer};
+use crate::host::wire::{self, Connect, Control, Reader, Writer};
 use crate::host::{Child, DTR_LOW, Options, also_open, deadline, random};
 
 /// How much of standard error is kept, from its end.
@@ -288,7 +288,7 @@ impl Lines {
                 }
             }
         }
-        Err(bad("nothing but lines that are no replies", ""))
+        Err(bad("only lines that are not replies", ""))
     }
 
     /// Asks the module for its description until nothing else can be on its way. Gives the description; none if the module does not
@@ -348,7 +348,7 @@ impl Lines {
         // On a shared wire half a line of somebody else's may be there.
         let first = if open.is_settled { "" } else { "\n" };
         if self.owed.len() >= OWED {
-            return Err(bad("it owes too many replies", ""));
+            return Err(bad("too many replies are outstanding", ""));
         }
         let is_raw = matches!(request, Request::Raw(_));
         self.owed.push(Owed { form: request.form(), id: (!is_raw).then_some(id), line: line.trim().to_owned() });
@@ -516,7 +516,7 @@ impl Open {
                 }
             }
         }
-        Err(bad("nothing but lines that are no replies", ""))
+        Err(bad("only lines that are not replies", ""))
     }
 
     /// The next line, and how much of it is old; none at the end. What it has read so far is kept when it is dropped.

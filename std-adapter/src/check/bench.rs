@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Fixture, CaseFailure, Verdict};
+use super::{CaseFailure, Fixture, Verdict};
 use crate::host::wire::{self, Connect, RawConnection};
 use crate::host::{Child, Direction, Exit, HostError, Options};
 use crate::target::Target;
@@ -368,7 +368,7 @@ impl Peer {
             Ok(Err(error)) => {
                 // How it ended says more than the broken pipe.
                 self.exit(Duration::from_millis(300)).await;
-                Err(CaseFailure::Fail(format!("it takes nothing any more ({error}){}", self.ending())))
+                Err(CaseFailure::Fail(format!("it does not accept more input ({error}){}", self.ending())))
             }
             Err(_) => Err(CaseFailure::Fail("it does not read what it is sent".to_owned())),
         }

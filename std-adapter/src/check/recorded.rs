@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use super::{Fixture, NO_SESSION, CaseFailure, Verdict};
+use super::{CaseFailure, Fixture, NO_SESSION, Verdict};
 use crate::host::Direction;
 
 /// A call that may be made: on live hardware nothing else runs.

@@ -3,7 +3,7 @@
 use rigline::json::{Json, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::check::{Bench, Case, Peer, Reply, CaseFailure, Suite, Verdict, cases, cut, names, run_on_bench};
+use crate::check::{Bench, Case, CaseFailure, Peer, Reply, Suite, Verdict, cases, cut, names, run_on_bench};
 use crate::stdio::HOST_LINE_LIMIT;
 
 /// A method that no extension has.
@@ -455,7 +455,11 @@ async fn expect_next(peer: &mut Peer, fault: &str) -> Verdict {
     peer.send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{NO_METHOD}\",\"params\":{{}}}}\n").as_bytes())
         .await?;
     let reply = peer.any_reply().await?;
-    if reply.id() == id { Ok(None) } else { Err(CaseFailure::Fail(format!("{fault}: {}", cut(reply.line().as_bytes())))) }
+    if reply.id() == id {
+        Ok(None)
+    } else {
+        Err(CaseFailure::Fail(format!("{fault}: {}", cut(reply.line().as_bytes()))))
+    }
 }
 
 async fn bad_json(bench: &mut Bench) -> Verdict {

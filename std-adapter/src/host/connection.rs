@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
@@ -25,8 +25,10 @@ use super::event::{Event, EventKind, Log};
 use super::manifest::{Manifest, value};
 use super::reading::Reading;
 use super::result::Answer;
-use super::transport::{Control, TransportTraits, Reader, RawConnection, Writer};
+use super::transport::{Control, RawConnection, Reader, TransportTraits, Writer};
 use super::{Direction, Options, shown};
+
+use crate::sync::lock;
 
 /// How many skipped lines are shown between two messages; more are counted.
 const SHOWN_SKIPPED: u32 = 100;
@@ -266,9 +268,13 @@ impl Connection {
                     Err(HostError::Refused { extension: self.name(), error })
                 }
                 // Damage on a wire that is just being opened: the next try may get through.
-                Ok(Some(Completion::Answer(Answer::Bad(..)) | Completion::TooLong(_))) if self.traits.shared => continue,
+                Ok(Some(Completion::Answer(Answer::Bad(..)) | Completion::TooLong(_))) if self.traits.shared => {
+                    continue;
+                }
                 Ok(Some(completion)) => Err(self.fate_error(completion, after)),
-                Ok(None) => Err(self.start_error(RequestError::End(End::Gone("the connection is closed".into())), after)),
+                Ok(None) => {
+                    Err(self.start_error(RequestError::End(End::Gone("the connection is closed".into())), after))
+                }
                 Err(_) if Instant::now() < deadline => continue,
                 Err(_) => Err(self.start_error(RequestError::Late, after)),
             };
@@ -605,7 +611,7 @@ impl Shared {
                 events.push(EventKind::MoreSkipped(skipped));
             }
             if !received.before.is_empty() {
-                let why = "it stands before a message".to_owned();
+                let why = "it precedes a message".to_owned();
                 state.skip(received.before, why, &mut events);
             }
             let request = state.take_in(&received, &mut events);
@@ -648,7 +654,7 @@ impl Shared {
             has_room
         });
         if !has_room || self.refusals.send(refusal).is_err() {
-            self.lock().hint = Some("it asks for more than it reads the answers to".to_owned());
+            self.lock().hint = Some("it sends requests without reading the responses".to_owned());
         }
     }
 
@@ -905,7 +911,7 @@ impl Suspicion<'_> {
                 // Text has no byte 0.
                 Some(_) if *byte == 0 => {
                     hint = Some(
-                        "bytes came that are no text: the speed may be wrong (?baud=), or it speaks the binary link (?link=cobs)",
+                        "the bytes received are not text: the speed may be wrong (?baud=), or it speaks the binary link (?link=cobs)",
                     );
                 }
                 _ => {}
@@ -968,8 +974,4 @@ async fn watch_child(shared: Arc<Shared>, child: Child) {
     let _ = timeout(LAST_LINES, pin!(read)).await;
     child.over();
     shared.end(End::Exited(exit));
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

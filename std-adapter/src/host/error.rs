@@ -156,7 +156,7 @@ pub enum HostError {
         error: RpcFailure,
     },
     /// The request does not fit the peer's memory. Nothing was sent.
-    #[error("the request takes {size} bytes, and {extension} takes {limit} at most")]
+    #[error("the request needs {size} bytes, and {extension} accepts at most {limit}")]
     RequestTooLarge {
         /// The extension's name.
         extension: String,
@@ -177,7 +177,7 @@ pub enum HostError {
     #[error("{0} must be a JSON object")]
     NoObject(&'static str),
     /// Too many calls are out at once.
-    #[error("{0} calls are out at once; wait for one")]
+    #[error("{0} calls are in progress at once; wait for one to end")]
     TooManyCalls(usize),
 }
 

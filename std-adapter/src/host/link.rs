@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::transport::{Connect, Connecting, TransportTraits, Reader, Writer};
+use super::transport::{Connect, Connecting, Reader, TransportTraits, Writer};
 
 /// How long the device is silent before a hello, or a request, is sent again.
 const HELLO_AGAIN: Duration = Duration::from_millis(300);
@@ -183,7 +183,7 @@ impl Link {
                 self.hello().await?;
             }
             Kind::TooLong if self.waits.is_some() => {
-                self.fail(-32603, &format!("request too large: the device takes {sequence} bytes")).await?;
+                self.fail(-32603, &format!("request too large: the device accepts {sequence} bytes")).await?;
                 // It never had it.
                 self.sequence = self.sequence.wrapping_sub(1);
             }

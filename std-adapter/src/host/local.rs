@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::sync::mpsc;
 
 use super::error::HostError;
-use super::transport::{Connect, Connecting, TransportTraits, RawConnection};
+use super::transport::{Connect, Connecting, RawConnection, TransportTraits};
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
 use crate::server::Server;

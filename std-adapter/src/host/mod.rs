@@ -97,7 +97,7 @@ pub use port_info::Holder;
 pub use result::{CallResult, Outcome};
 
 use crate::target::Target;
-use connection::{Connection, End, Completion, RequestError};
+use connection::{Completion, Connection, End, RequestError};
 use ports::Roots;
 use result::Answer;
 use wire::Connect;
@@ -152,7 +152,7 @@ pub struct Options {
     /// How long a port is left alone after it was opened, for boards that reset on it: not at all, as `initialize` is repeated
     /// anyway.
     pub boot_delay: Duration,
-    /// The folder a program is started in; this process's own if unsaid.
+    /// The folder that a program is started in [default: this process's folder].
     pub working_dir: Option<PathBuf>,
     /// Variables that a program gets besides this process's own.
     pub env: Vec<(String, String)>,
@@ -201,10 +201,10 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A call's surroundings: gevals "Context Object".
+/// The context of a call: gevals "Context Object".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
-    /// The task's directory; if unsaid, this process's own at the time of [`Host::connect`].
+    /// The task's directory [default: this process's folder at the time of [`Host::connect`]].
     pub workdir: Option<String>,
     /// The part of the task.
     pub phase: Phase,
@@ -535,7 +535,11 @@ impl fmt::Display for CallFailed {
 impl std::error::Error for CallFailed {}
 
 /// Opens a connection and a session.
-async fn open(dialer: &dyn Connect, options: &Arc<Options>, wait: Duration) -> Result<(Connection, Manifest), HostError> {
+async fn open(
+    dialer: &dyn Connect,
+    options: &Arc<Options>,
+    wait: Duration,
+) -> Result<(Connection, Manifest), HostError> {
     let wire = wire::open(dialer, options, wait).await?;
     let base = if wire.traits.shared { random() } else { 0 };
     let connection = Connection::open(wire, &dialer.name(), base, options);

@@ -10,7 +10,7 @@ use super::error::HostError;
 use super::port_info::Holder;
 use super::port_info::PortInfo;
 use super::ports::Roots;
-use super::transport::{Control, Connect, Connecting, TransportTraits, RawConnection};
+use super::transport::{Connect, Connecting, Control, RawConnection, TransportTraits};
 use crate::target::{Port, Serial, Target};
 
 pub(super) struct SerialDialer {
@@ -102,7 +102,10 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<RawConnection, Ho
     let (reader, writer) = (port.try_clone().map_err(failed)?, port.try_clone().map_err(failed)?);
     let (path, roots) = (path.to_owned(), roots.clone());
     let control = PortControl { port, dtr: serial.dtr.unwrap_or(true), path, roots, _claim: claim };
-    Ok(RawConnection { control: Some(Arc::new(control)), ..RawConnection::new(reader, writer, TransportTraits::SERIAL) })
+    Ok(RawConnection {
+        control: Some(Arc::new(control)),
+        ..RawConnection::new(reader, writer, TransportTraits::SERIAL)
+    })
 }
 
 struct PortControl {
@@ -242,7 +245,7 @@ mod claim {
         }
         let device = path.file_name().unwrap_or_default().to_string_lossy();
         format!(
-            "no group has the right to it; a udev rule gives it to one: SUBSYSTEM==\"tty\", KERNEL==\"{device}\", GROUP=\"dialout\", MODE=\"0660\""
+            "no group may use it; a udev rule can grant access: SUBSYSTEM==\"tty\", KERNEL==\"{device}\", GROUP=\"dialout\", MODE=\"0660\""
         )
     }
 

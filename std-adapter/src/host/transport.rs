@@ -70,7 +70,10 @@ impl RawConnection {
 
 impl fmt::Debug for RawConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawConnection").field("child", &self.child).field("traits", &self.traits).finish_non_exhaustive()
+        f.debug_struct("RawConnection")
+            .field("child", &self.child)
+            .field("traits", &self.traits)
+            .finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use super::child;
 use super::error::HostError;
 use super::link::LinkDialer;
 use super::serial::SerialDialer;
-pub use super::transport::{Control, Connect, Connecting, TransportTraits, Reader, RawConnection, Writer};
+pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, TransportTraits, Writer};
 use super::{Options, deadline};
 use crate::net::Token;
 use crate::process;
@@ -107,7 +107,11 @@ impl Connect for ExecDialer {
             env.push(process::within(&self.exec, self.working_dir.as_deref()).map_err(HostError::Unsupported)?);
             let child::Started { child, stdin, stdout, stderr } =
                 child::start(&self.exec, self.working_dir.as_deref(), &env)?;
-            Ok(RawConnection { stderr: Some(Box::new(stderr)), child: Some(child), ..RawConnection::new(stdout, stdin, TransportTraits::CHILD) })
+            Ok(RawConnection {
+                stderr: Some(Box::new(stderr)),
+                child: Some(child),
+                ..RawConnection::new(stdout, stdin, TransportTraits::CHILD)
+            })
         })
     }
 }

@@ -189,13 +189,13 @@ impl Options {
         Self { path: path.into(), ..self }
     }
 
-    /// The longest body that is taken, in bytes: 8 MiB if unsaid.
+    /// The longest body that is accepted, in bytes [default: 8 MiB].
     pub fn request_limit(self, bytes: usize) -> Self {
         Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
     }
 
-    /// The longest reply that is sent, in bytes: 8 MiB if unsaid, [`LEAST_REPLY`] at least. In place of a longer one goes
-    /// `oom` or `MemoryError`.
+    /// The longest reply that is sent, in bytes, at least [`LEAST_REPLY`] [default: 8 MiB]. A longer one is replaced by an error of the
+    /// protocol.
     pub fn reply_limit(self, bytes: usize) -> Self {
         Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
     }
@@ -206,28 +206,28 @@ impl Options {
         Self { queue: requests.max(1), ..self }
     }
 
-    /// How many bytes all bodies together may have: 256 MiB if unsaid. Beyond it: 503.
+    /// The limit on the memory of all bodies together, in bytes [default: 256 MiB]. Beyond it: 503.
     pub fn memory(self, bytes: usize) -> Self {
         Self { memory: bytes, ..self }
     }
 
-    /// How many connections are open at once: 512 if unsaid. Others wait to be accepted.
+    /// The number of connections that are open at once [default: 512]. Others wait to be accepted.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.max(1), ..self }
     }
 
     /// How long a head may take, and then a body, how long an idle connection is kept, and how long a client may take nothing
-    /// of a reply: 10 s if unsaid.
+    /// of a reply [default: 10 s].
     pub fn read_timeout(self, timeout: Duration) -> Self {
         Self { read_timeout: timeout, ..self }
     }
 
-    /// How long what is in hand may take when the server is told to stop: 35 s if unsaid.
+    /// How long running calls may take when the server stops [default: 35 s].
     pub fn stop_timeout(self, timeout: Duration) -> Self {
         Self { stop_timeout: timeout, ..self }
     }
 
-    /// Whether the commands of the manifest's `requires` are looked for before each call: yes if unsaid.
+    /// Whether the commands of the manifest's `requires` are looked for before each call [default: yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
     }

@@ -209,14 +209,7 @@ impl Worker {
                 Ok(extension) => {
                     let _ = tell_manifest.send(extension.manifest());
                     if options.requires {
-                        run(
-                            &runtime,
-                            &options,
-                            &info.clock,
-                            RequirePath::new(extension),
-                            &jobs.0,
-                            for_extension,
-                        )
+                        run(&runtime, &options, &info.clock, RequirePath::new(extension), &jobs.0, for_extension)
                     } else {
                         run(&runtime, &options, &info.clock, extension, &jobs.0, for_extension)
                     }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{Host, HttpError, RunError};
 use crate::check::{
-    Case, CaseResult, Recorded, Report, Settings, CaseFailure, Suite, Unreached, Verdict, cases, fail, is_success, json,
-    names, run, start,
+    Case, CaseFailure, CaseResult, Recorded, Report, Settings, Suite, Unreached, Verdict, cases, fail, is_success,
+    json, names, run, start,
 };
 use crate::client::ClientError;
 

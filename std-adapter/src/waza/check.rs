@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::check::{Bench, Case, Peer, Reply, CaseFailure, Suite, Verdict, cases, cut, names, run_on_bench};
+use crate::check::{Bench, Case, CaseFailure, Peer, Reply, Suite, Verdict, cases, cut, names, run_on_bench};
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
@@ -195,7 +195,9 @@ async fn complete(bench: &Bench, peer: &mut Peer, evals: &Evals) -> Result<(Stri
     };
     let mut lines = Vec::new();
     loop {
-        let Some(line) = peer.line().await? else { return Err(CaseFailure::Fail("it ended before eval.complete".into())) };
+        let Some(line) = peer.line().await? else {
+            return Err(CaseFailure::Fail("it ended before eval.complete".into()));
+        };
         let Ok(line) = serde_json::from_str::<Value>(&line) else { continue };
         let is_last = line["method"] == "eval.complete" && line["params"]["runId"] == json!(run);
         lines.push(line);

@@ -12,7 +12,7 @@ use crate::fake::MANIFEST;
 #[cfg(feature = "cli")]
 use rigline::json::RawJson;
 use rigline_std::host::Host;
-use rigline_std::host::wire::{Control, Connect, Connecting, TransportTraits, RawConnection};
+use rigline_std::host::wire::{Connect, Connecting, Control, RawConnection, TransportTraits};
 #[cfg(feature = "cli")]
 use rigline_std::host::{CallContext, EventKind, Outcome};
 #[cfg(feature = "cli")]
@@ -68,7 +68,10 @@ impl Connect for Lines {
             let (reader, writer) = tokio::io::split(theirs);
             tokio::spawn(serve(reader, writer, connection));
             let (reader, writer) = tokio::io::split(ours);
-            Ok(RawConnection { control: Some(Arc::new(self.clone())), ..RawConnection::new(reader, writer, TransportTraits::SERIAL) })
+            Ok(RawConnection {
+                control: Some(Arc::new(self.clone())),
+                ..RawConnection::new(reader, writer, TransportTraits::SERIAL)
+            })
         })
     }
 }

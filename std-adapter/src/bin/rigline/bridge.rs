@@ -10,17 +10,17 @@ use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, DEFAULT};
 use crate::serve;
 
-/// Stand on standard input and output as an extension, and forward to a device
+/// Expose a device as an extension on standard input and output
 ///
-/// A gevals host can only start programs: this one lets it drive a board on a serial port, or a TCP server. It connects when the
-/// first request comes, waits its turn for a port that is in use (60 s if --wait says nothing else), and connects anew after a loss;
-/// a call that the loss cuts off is answered with error -32000. Logs pass at once. What the device has no room for in a
-/// request's context (agent, env) is left out, and a log says so.
+/// A gevals host can only start programs. With this command it can drive a board on a serial port, or a TCP server. The command
+/// connects at the first request, waits for a port that is in use (60 s by default; see --wait), and reconnects after a loss. A call
+/// that the loss cuts off gets error -32000. Logs are forwarded at once. If the device has no room for the context of a request (agent,
+/// env), that part is left out, and a log reports it.
 ///
-/// With --protocol amplifier or namel3ss it stands there as an Amplifier module or a namel3ss tool instead, and connects at once; the
-/// device is asked by Amplifier's protocol if it answers that, else by gevals.
+/// With --protocol amplifier or namel3ss the device is exposed as an Amplifier module or a namel3ss tool, and the command connects at
+/// once. It asks the device by Amplifier's protocol, and by gevals if the device does not answer that.
 ///
-/// A call whose arguments break the operation's schema is refused here, and not sent.
+/// A call whose arguments violate the operation's schema is refused and not forwarded.
 ///
 /// Exit codes: 0 after shutdown, and at the end of input.
 #[derive(Debug, clap::Args)]
@@ -30,10 +30,10 @@ use crate::serve;
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// What is spoken on standard input and output. For namel3ss, all of the input is one request
+    /// The protocol on standard input and output. With namel3ss, the whole input is one request
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()), default_value = DEFAULT)]
     protocol: &'static Protocol,
-    /// The longest gevals line that is sent, in bytes. Real gevals hosts stop reading for good at a line of more than 65535
+    /// The longest gevals line that is sent, in bytes. Real gevals hosts stop reading after a line of more than 65535
     #[arg(long, alias = "line-limit", value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
     reply_limit: usize,
     /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`

@@ -33,7 +33,7 @@ pub(crate) fn answer() {
 
 /// Print the completions for a shell
 ///
-/// They complete commands, options, and the operations of a target and their arguments, for which the target is asked at each
+/// They complete commands and options, and also the operations of a target and their arguments: for these the target is asked at each
 /// TAB.
 #[derive(Debug, Args)]
 #[command(
@@ -70,7 +70,7 @@ impl Completions {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  rigline man ~/.local/share/man/man1 && man rigline-call")]
 pub(crate) struct Man {
-    /// The folder, which is made if there is none; files of the same names in it are replaced
+    /// The folder. It is made if it does not exist; files of the same names in it are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -109,8 +109,7 @@ impl Man {
 ///
 ///   sim                      the built-in rig, as a child process
 ///   ./program, PATH          a program without arguments
-///   exec:PROGRAM ARGS        a program with arguments, in words as a shell has
-///                            them
+///   exec:PROGRAM ARGS        a program with arguments, quoted as in a shell
 ///   serial:/dev/ttyACM0      the device on this port (COM3 on Windows)
 ///   serial:auto              the only rigline device that is plugged in
 ///   serial:auto/SERIAL       the rigline device with this USB serial number
@@ -120,7 +119,7 @@ impl Man {
 ///                            namel3ss
 ///   FOLDER                   with --protocol namel3ss: a project
 ///
-/// Options stand after a question mark, with & between them:
+/// Options follow a question mark, with & between them:
 ///
 ///   baud=115200              serial: the speed of a UART; USB devices take any
 ///   dtr=on|off               serial: the DTR line; on if it is not named

@@ -33,23 +33,23 @@ use crate::connect::{self, Failure, complain};
     after_help = "Examples:\n  rigline jsonrpc\n  rigline jsonrpc --tcp localhost:9000 --root evals --token-file ~/.rigline-token"
 )]
 pub(crate) struct Arguments {
-    /// Listen on HOST:PORT instead; a port alone, and localhost, are both loopback addresses; port 0 takes a free one
+    /// Listen on HOST:PORT instead. PORT alone and localhost mean both loopback addresses; with port 0 a free port is chosen
     #[arg(long, value_name = "[HOST:]PORT")]
     tcp: Option<ListenAddress>,
-    /// Take the token from this file instead of making a new one
+    /// Use the token in this file instead of a new one
     #[arg(long, value_name = "FILE", requires = "tcp", conflicts_with = "no_token")]
     token_file: Option<PathBuf>,
-    /// Ask for no token: every local user who can connect can then run programs as you, unless the system says that the connection
-    /// is another user's; and on an address that is not a loopback one, everybody in the network
+    /// Require no token. Then every local user who can connect can run programs as you, except where the system reports that the
+    /// connection is another user's; on an address that is not a loopback address, everyone on the network can
     #[arg(long, requires = "tcp")]
     no_token: bool,
     /// Let other users of this machine connect too
     #[arg(long, requires = "tcp")]
     any_user: bool,
-    /// The folder that evals are read from: paths, and links, that lead out of it are refused. Relative paths begin here
+    /// The folder that evals are read from. Relative paths begin here; paths and links that lead out of it are refused
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
-    /// Where runs are kept; among this user's state by default
+    /// Directory for run records [default: the user's state directory]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     /// The target of evals, whatever their files say

@@ -59,7 +59,7 @@ mod session;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::GoDuration;
@@ -73,12 +73,13 @@ use tokio::task::JoinSet;
 
 pub use session::{End, Transport};
 
-#[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Connect};
 use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, Options};
 use crate::lines::{on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
+#[cfg(feature = "schemas")]
+use crate::sync::lock;
 use crate::target::Target;
 
 /// How long a program that lost its caller has to put things in order.
@@ -496,14 +497,17 @@ impl Proxy {
             }
             if let Some(without) = without(params, name) {
                 *params = without;
-                self.tell("warn", &format!("context.{name} was left out: the request fits no {limit} bytes with it"));
+                self.tell(
+                    "warn",
+                    &format!("context.{name} was left out: with it the request does not fit {limit} bytes"),
+                );
             }
         }
         let needed = size(params)?;
         if needed <= limit {
             return Ok(());
         }
-        let message = format!("request too large: it needs {needed} bytes, and the device takes {limit}");
+        let message = format!("request too large: it needs {needed} bytes, and the device accepts {limit}");
         Err(Refusal { code: rpc::INTERNAL_ERROR, message, data: Value::Null })
     }
 
@@ -633,10 +637,6 @@ fn log_line(log: &Log) -> String {
         Some(data) => drop(params.insert("data".into(), json!({ "value": data }))),
     }
     json!({ "jsonrpc": "2.0", "method": "log", "params": params }).to_string()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A manifest's text with other limits; everything else as it came, digits and all.

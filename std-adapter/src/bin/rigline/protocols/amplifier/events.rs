@@ -40,19 +40,19 @@ pub(crate) struct Arguments {
     /// Only events of this status, such as `error`
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
-    /// Check what each event of the taxonomy must say, too, and the plan of a session by the Plan Schema
+    /// Also check the members that the taxonomy requires of each event, and plans by the Plan Schema
     #[arg(long)]
     taxonomy: bool,
     /// Refuse names that the taxonomy does not have
     #[arg(long, requires = "taxonomy")]
     strict: bool,
-    /// Print one JSON value: the events, the faults and whether all is well
+    /// Print one JSON value: the events, the faults and `success`
     #[arg(long)]
     json: bool,
     /// Print the events as they are, one a line
     #[arg(long, conflicts_with_all = ["json", "check"])]
     json_lines: bool,
-    /// Print nothing but faults and a summary
+    /// Print only faults and a summary
     #[arg(long)]
     check: bool,
     /// The longest line that is read, in bytes
