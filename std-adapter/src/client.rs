@@ -148,7 +148,7 @@ pub struct CallFailure {
     pub custom_code: Option<String>,
     /// What went wrong.
     pub message: String,
-    /// Whether the reply is not a valid one, so that nobody knows whether the operation failed.
+    /// Whether the reply is not a valid one, so that the outcome of the operation is not known.
     pub is_invalid: bool,
 }
 

@@ -38,7 +38,7 @@
 //! - `amplifier` also has [`relay`], by which an extension that is somewhere else is served as one that is here.
 //! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP; and [`tcp`], an extension behind a
 //!   TCP port.
-//! - `check`: conformance cases for anybody's extension ([`check`]).
+//! - `check`: conformance cases for any extension ([`check`]).
 //! - `web`: [`web`], a target's page in a browser, and the server behind it.
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.

@@ -13,7 +13,7 @@
 //! the [listener](Options::listener).
 //!
 //! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked
-//! to end and started anew for the next call, a connection is opened anew. When a relay is dropped it ends its session in good
+//! to end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session in good
 //! order, and waits for that.
 //!
 //! ```no_run
@@ -56,7 +56,7 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an event may take.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many codes of failures a relay takes over; what comes beyond is told by its kind.
+/// How many codes of failures a relay takes over; further ones are replaced by their kind.
 const CODES: usize = 64;
 
 /// An extension that is somewhere else. See the [module](self).
@@ -75,7 +75,7 @@ pub enum RelayError {
     /// The other end does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There is no thread or runtime to be had.
+    /// No thread or runtime can be started.
     #[error("the relay cannot be started: {0}")]
     Start(#[from] io::Error),
 }
@@ -96,7 +96,7 @@ struct Job {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What came of a call: outputs as JSON texts, and how it ended.
+/// The outcome of a call: outputs as JSON texts, and how it ended.
 struct Answer {
     outputs: Vec<(String, String)>,
     end: Result<Option<String>, Fault>,
@@ -109,7 +109,7 @@ struct Fault {
 }
 
 impl Relay {
-    /// Starts or opens the target, and asks it what it is. It blocks until that is known, and takes a thread of its own for
+    /// Starts or opens the target, and asks it for its description. It blocks until that is known, and uses its own thread for
     /// the connection, so it must not be called in an async context.
     ///
     /// With a [`config`](Options::config), which only gevals has, gevals is what the other end is asked by.
@@ -240,7 +240,7 @@ impl Extension for Relay {
     }
 }
 
-/// Passes calls on until there is nobody left who could make any.
+/// Forwards calls until the relay is dropped.
 async fn pass_on(mut upstream: Upstream, mut queue: mpsc::Receiver<Job>) {
     while let Some(Job { request, mut answer }) = queue.recv().await {
         // The caller may be gone.
@@ -349,7 +349,7 @@ fn relayed(answer: client::Answer) -> Answer {
     Answer { outputs, end }
 }
 
-/// The members of an object, each as its JSON text; what is no object stands as `value`.
+/// The members of an object, each as its JSON text; a value that is not an object becomes the member `value`.
 fn members(json: Json<'_>) -> Vec<(String, String)> {
     match json.kind() {
         Kind::Object => json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect(),

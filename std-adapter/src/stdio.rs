@@ -13,7 +13,7 @@
 //! |---|---|
 //! | end of input: the calls in hand are finished first | 0 |
 //! | `shutdown` was acknowledged; input may still be open | 0 |
-//! | whoever read the output is gone (a broken pipe; a reset, on a socket), also while a handler waits: nothing is said | 0 |
+//! | the reader of the output is gone (a broken pipe; a reset, on a socket), also while a handler waits; there is no message | 0 |
 //! | reading or writing failed otherwise; standard error says how | 1 |
 //! | a panic, in a handler or on any other thread; the call in hand is answered with -32603 first | 101 |
 //! | the argument `--config` is unusable | 2 |
@@ -325,7 +325,7 @@ impl Stdio {
     }
 }
 
-/// Is done when nobody reads standard output any more, for programs that pass on what others say; never on systems other than Unix.
+/// Ready when standard output is no longer read, for programs that forward output; never on systems other than Unix.
 pub async fn unread() {
     #[cfg(unix)]
     {

@@ -107,14 +107,14 @@ pub enum Link {
     Cobs,
 }
 
-/// Why a text is no target.
+/// Why a text is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// Nothing stands there.
     #[error("the target is empty; try `sim`")]
     Empty,
-    /// The part before the colon is none of ours, and there is no such file.
+    /// The part before the colon is not a known kind, and there is no such file.
     #[error(
         "`{kind}:` is not a kind of target; {}",
         meant.as_ref().map_or_else(

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::host::HostError;
 use crate::http_client::HttpError;
 
-/// The codes that the text reserves. A module may have codes of its own besides.
+/// The codes that the text reserves. A module may have its own codes besides.
 pub const RESERVED_CODES: [&str; 7] =
     ["timeout", "oom", "unreachable", "bad_request", "forbidden", "internal", "unsupported_op"];
 
@@ -108,7 +108,7 @@ pub enum CallError {
         /// Its beginning.
         text: String,
     },
-    /// What is to be sent is no JSON object.
+    /// The arguments are not a JSON object.
     #[error("the arguments must be a JSON object")]
     Arguments,
     /// The connection failed.

@@ -47,7 +47,7 @@ pub struct Bench {
 #[derive(Debug, Default)]
 struct Notes {
     exchange: Vec<(Direction, String)>,
-    /// Lines that are no messages, of all cases.
+    /// Lines that are not messages, of all cases.
     noise: Vec<String>,
     /// Log notifications, of all cases: their text.
     logs: Vec<String>,
@@ -96,7 +96,7 @@ impl Bench {
         Err(CaseFailure::Fail(why.into()))
     }
 
-    /// The verdict that it cannot be told here.
+    /// The verdict that it cannot be determined here.
     pub fn skip(&self, why: impl Into<String>) -> Verdict {
         Err(CaseFailure::Skip(why.into()))
     }
@@ -106,7 +106,7 @@ impl Bench {
         self.reached.get()
     }
 
-    /// Lines that are no messages, seen in any case so far.
+    /// Lines that are not messages, seen in any case so far.
     pub fn noise(&self) -> Vec<String> {
         self.notes.borrow().noise.clone()
     }
@@ -167,7 +167,7 @@ impl Bench {
         Ok(peer)
     }
 
-    /// Sends `initialize`, again and again with new ids where the wire wants that, and gives its reply.
+    /// Sends `initialize`, again and again with new ids where the transport needs that, and returns its reply.
     pub async fn initialize(&self, peer: &mut Peer) -> Result<Reply, CaseFailure> {
         let config = self.options.config.as_ref().map(|config| format!(",\"config\":{config}")).unwrap_or_default();
         let until = Instant::now() + self.options.start_timeout;
@@ -311,7 +311,7 @@ pub struct Peer {
     notes: Rc<RefCell<Notes>>,
     timeout: Duration,
     next_id: u32,
-    /// A message has come: what comes from now on is no more of what was there before us.
+    /// A message has come: later lines are not left over from an earlier session.
     greeted: bool,
     stderr: Option<JoinHandle<()>>,
 }
@@ -390,13 +390,13 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends a request with a new id, and gives its reply.
+    /// Sends a request with a new id, and returns its reply.
     pub async fn ask(&mut self, method: &str, params: &str) -> Result<Reply, CaseFailure> {
         let id = self.next_id();
         self.ask_as(&id, method, params).await
     }
 
-    /// Sends a request with this id, and gives its reply.
+    /// Sends a request with this id, and returns its reply.
     pub async fn ask_as(&mut self, id: &str, method: &str, params: &str) -> Result<Reply, CaseFailure> {
         let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
         let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\"{params}}}\n");
@@ -404,7 +404,7 @@ impl Peer {
         self.reply(id).await
     }
 
-    /// The reply with this id. Notifications and lines that are no messages are noted; another reply is a fault.
+    /// The reply with this id. Notifications and lines that are not messages are recorded; another reply is a fault.
     pub async fn reply(&mut self, id: &str) -> Result<Reply, CaseFailure> {
         let until = Instant::now() + self.timeout;
         match self.reply_until(id, until).await? {

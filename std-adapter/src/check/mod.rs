@@ -175,8 +175,7 @@ impl Settings {
 /// Who needs an extension to be so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The protocol's real host: without it calls fail, or the host itself does. Where there is no real host, the text stands in its
-    /// place.
+    /// The protocol's real host: without it calls fail, or the host itself does. Where there is no real host, the specification counts instead.
     Host,
     /// A standard, or the text; the real host does without it.
     Standard,
@@ -206,11 +205,11 @@ pub type Verdict = Result<Option<String>, CaseFailure>;
 pub enum CaseFailure {
     /// The extension is at fault.
     Fail(String),
-    /// It cannot be told here.
+    /// It cannot be determined here.
     Skip(String),
 }
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -233,7 +232,7 @@ impl Outcome {
     }
 }
 
-/// What came of a case, and what was said meanwhile.
+/// The outcome of a case, and what was exchanged.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CaseResult {
@@ -243,7 +242,7 @@ pub struct CaseResult {
     pub section: &'static str,
     /// Who needs it to pass.
     pub need: Need,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// Why it failed or was skipped, or a remark; empty if there is nothing to say.
     pub text: String,
@@ -255,7 +254,7 @@ pub struct CaseResult {
     pub transcript: Option<PathBuf>,
 }
 
-/// What came of all cases.
+/// The outcome of all cases.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report {
@@ -275,7 +274,7 @@ impl Report {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
-    /// How many of the failed cases somebody needs.
+    /// The number of failed cases that are needed in this way.
     pub fn failed(&self, need: Need) -> usize {
         self.results.iter().filter(|result| result.outcome == Outcome::Fail && result.need == need).count()
     }

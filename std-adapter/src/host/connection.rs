@@ -32,9 +32,9 @@ use crate::sync::lock;
 
 /// How many skipped lines are shown between two messages; more are counted.
 const SHOWN_SKIPPED: u32 = 100;
-/// How many skipped lines an error tells.
+/// How many skipped lines an error shows.
 const KEPT_SKIPPED: usize = 5;
-/// How long a child's pipes are read after its end, when somebody else of its group holds them.
+/// How long a child's pipes are read after its end, when another process of its group holds them.
 const LAST_LINES: Duration = Duration::from_millis(300);
 /// How long a child that closed its output or input has to end before that counts as a fault of its own.
 const ENDING: Duration = Duration::from_millis(500);
@@ -112,7 +112,7 @@ enum ResponseSender {
 }
 
 impl ResponseSender {
-    /// Somebody who has given up is not told.
+    /// A caller that has given up is not informed.
     fn tell(self, completion: Completion) {
         match self {
             Self::One(sender) => drop(sender.send(completion)),
@@ -396,7 +396,7 @@ impl Connection {
         }
     }
 
-    /// The error that a completion is which is no usable answer.
+    /// The error for a completion that is not a usable answer.
     pub(super) fn fate_error(&self, completion: Completion, after: Duration) -> HostError {
         let extension = self.name();
         match completion {

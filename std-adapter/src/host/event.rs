@@ -33,11 +33,11 @@ pub enum EventKind {
     Log(Log),
     /// A line of standard error.
     Stderr(String),
-    /// Text that is no message was skipped: a banner, a print, text glued to a message.
+    /// Text that is not a message was skipped: a banner, a print, text glued to a message.
     Skipped {
         /// The text.
         text: String,
-        /// Why it is no message.
+        /// Why it is not a message.
         why: String,
     },
     /// Further lines were skipped, too many to show each.
@@ -56,7 +56,7 @@ pub enum EventKind {
         /// The limit.
         limit: usize,
     },
-    /// A reply that nobody waits for: late, repeated, or to another session. It was dropped.
+    /// A reply to no waiting request: late, repeated, or to another session. It was dropped.
     UnknownId {
         /// Its id, as JSON text.
         id: String,
@@ -65,7 +65,7 @@ pub enum EventKind {
     },
     /// An error that names no request.
     ErrorWithoutId(RpcFailure),
-    /// A notification that is no log.
+    /// A notification other than a log.
     Notification {
         /// Its method.
         method: String,

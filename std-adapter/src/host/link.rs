@@ -20,7 +20,7 @@ use super::transport::{Connect, Connecting, Reader, TransportTraits, Writer};
 /// How long the device is silent before a hello, or a request, is sent again.
 const HELLO_AGAIN: Duration = Duration::from_millis(300);
 const REQUEST_AGAIN: Duration = Duration::from_secs(1);
-/// How long a connection that nobody uses any more may still send its cancellation.
+/// How long a connection that is no longer used may still send its cancellation.
 const LETTING_GO: Duration = Duration::from_millis(500);
 /// The least time between two of the same: a wire that damages everything is not to be flooded.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
@@ -93,7 +93,7 @@ struct Waits {
     again: Instant,
 }
 
-/// The link is over: the wire failed, or nobody above listens.
+/// The link is over: the connection failed, or the session has ended.
 struct Over;
 
 impl Link {

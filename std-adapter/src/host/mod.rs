@@ -1,7 +1,7 @@
 //! The host's side: talk to any extension, wherever it is.
 //!
 //! A [`Host`] is a session with one extension: it starts the program or opens the port, reads the manifest, makes calls
-//! and shuts down. It never hangs (each step has a deadline), never gives a reply to another call, and leaves no process
+//! and shuts down. It never hangs (each step has a deadline), never returns a reply to another call, and leaves no process
 //! behind.
 //!
 //! ```
@@ -42,10 +42,10 @@
 //! # The parts
 //! - [`Host::connect`] takes a [`Target`] and [`Options`]: deadlines, limits, and a [`listener`](Options::listener) that
 //!   gets every log line, line of standard error and skipped line as an [`Event`].
-//! - [`Host::describe`] is the [`Manifest`]; [`Host::call`] gives a [`CallResult`], which may be a failure: an
+//! - [`Host::describe`] is the [`Manifest`]; [`Host::call`] returns a [`CallResult`], which may be a failure: an
 //!   [`Err`] is a [`HostError`], and means that there is no usable answer.
-//! - [`Host::cancel`] ends the calls that are out and begins a session anew; [`Host::reconnect`] does so after a loss.
-//! - [`Host::shutdown`] ends the session and the process, and tells how. A host that is dropped ends its process group at
+//! - [`Host::cancel`] ends the running calls and begins a new session; [`Host::reconnect`] does so after a loss.
+//! - [`Host::shutdown`] ends the session and the process, and reports how. A host that is dropped ends its process group at
 //!   once.
 //! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Dial`],
 //!   by which a host runs over any pair of streams ([`Host::over`]).
@@ -131,9 +131,9 @@ pub enum Direction {
 pub struct Options {
     /// From the start to the manifest: 10 s.
     pub start_timeout: Duration,
-    /// A call without a timeout of its own: 30 s.
+    /// The timeout of a call that has none: 30 s.
     pub call_timeout: Duration,
-    /// What a call's own timeout is exceeded by before the host gives up, so that the extension's own answer to it wins: 2 s.
+    /// How long the host waits beyond a call's own timeout, so that the extension's own timeout error comes first: 2 s.
     pub grace: Duration,
     /// From `shutdown` to the end of the process: 5 s.
     pub shutdown_timeout: Duration,
@@ -147,7 +147,7 @@ pub struct Options {
     pub config: Option<JsonObject>,
     /// Whether a reply without `"jsonrpc":"2.0"` fails its call, instead of being accepted with a note.
     pub strict: bool,
-    /// Whether a call after a loss connects anew, instead of failing with what ended the connection.
+    /// Whether a call after a loss reconnects, instead of failing with the reason of the loss.
     pub reconnect: bool,
     /// How long a port is left alone after it was opened, for boards that reset on it: not at all, as `initialize` is repeated
     /// anyway.
@@ -210,7 +210,7 @@ pub struct CallContext {
     pub phase: Phase,
     /// The task's environment variables.
     pub env: BTreeMap<String, String>,
-    /// The limit on the call's time. It is told to the extension; the host waits [`Options::grace`] longer.
+    /// The limit on the call's time. It is sent to the extension; the host waits [`Options::grace`] longer.
     pub timeout: Option<Duration>,
     /// What the agent under test was asked, and what it answered.
     pub agent: Option<Agent>,
@@ -240,7 +240,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Whether everything went as the protocol has it, an end without a reply included.
+    /// Whether the session ended as the protocol specifies; an end without a reply counts.
     pub fn is_clean(&self) -> bool {
         !self.killed && self.error.is_none() && self.exit.map_or(self.acknowledged, Exit::is_success)
     }
@@ -256,7 +256,7 @@ pub struct Host {
     manifest: Mutex<Arc<Manifest>>,
     /// This process's own folder when the session began.
     workdir: String,
-    /// Only one task makes a connection anew.
+    /// Only one task reconnects.
     renewal: tokio::sync::Mutex<()>,
 }
 
@@ -304,7 +304,7 @@ impl Host {
     /// A call that is dropped before it is done is given up, and its reply will be dropped; the extension goes on with it.
     ///
     /// # Errors
-    /// What keeps a usable answer away. The operation's own failure is no error.
+    /// What keeps a usable answer away. The operation's own failure is not an error.
     pub async fn call(&self, operation: &str, args: &Value, context: CallContext) -> Result<CallResult, HostError> {
         self.call_json(operation, &serde_json::to_string(args).unwrap_or_default(), context).await
     }
@@ -313,7 +313,7 @@ impl Host {
     /// where a [`Value`] rounds those that an `f64` cannot hold.
     ///
     /// # Errors
-    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is no JSON, [`HostError::NoObject`] if it is no object.
+    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is not JSON, [`HostError::NoObject`] if it is not an object.
     pub async fn call_json(&self, operation: &str, args: &str, context: CallContext) -> Result<CallResult, HostError> {
         let started = Instant::now();
         if self.options.reconnect && self.current().ended().is_some_and(|end| !matches!(end, End::ShutDown)) {
@@ -391,7 +391,7 @@ impl Host {
         result.outputs_as().map(Ok).map_err(|source| HostError::Types { what: "the outputs", source })
     }
 
-    /// Sends any request, its parameters as they are, and gives the text of the reply's `result` or its `error`: to forward
+    /// Sends any request, its parameters as they are, and returns the text of the reply's `result` or its `error`: to forward
     /// requests, or to see how an extension takes one.
     ///
     /// # Errors
@@ -413,7 +413,7 @@ impl Host {
     }
 
     /// Cancels the calls that are out, which the protocol has no word for: a program's process group is ended and the
-    /// program started afresh, a board's DTR drops and rises, a TCP connection is opened anew. Then a new session begins.
+    /// program started afresh, a board's DTR drops and rises, a TCP connection is opened again. Then a new session begins.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -429,7 +429,7 @@ impl Host {
         self.renew(self.options.start_timeout).await
     }
 
-    /// Connects anew after a loss, and opens a new session. A board that was plugged into another port is found by its
+    /// Reconnects after a loss, and opens a new session. A board that was plugged into another port is found by its
     /// serial number, and waited for within [`Options::start_timeout`]. With the connection still there this does nothing.
     ///
     /// # Errors

@@ -155,7 +155,7 @@ mod claim {
     }
 
     impl Claim {
-        /// Fails with `ResourceBusy` or `WouldBlock` if somebody else has the port.
+        /// Fails with `ResourceBusy` or `WouldBlock` if another process has the port.
         pub(super) fn new(path: &Path) -> io::Result<Self> {
             let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -179,7 +179,7 @@ mod claim {
         }
     }
 
-    /// Opens as somebody who has no rights over others' ports: to root, and to nobody else, the system opens a port that
+    /// Opens without the privileges of root: for root only, the system opens a port that
     /// another process has set exclusive (tty_ioctl(4), `TIOCEXCL`).
     pub(super) fn unprivileged<T>(open: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         #[cfg(target_os = "linux")]

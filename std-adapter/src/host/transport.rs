@@ -89,7 +89,7 @@ pub trait Control: Send + Sync {
     }
 }
 
-/// A future that [`Connect`] gives.
+/// The future of [`Connect`].
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<RawConnection, HostError>> + Send + 'a>>;
 
 /// Opens a connection, as often as one is needed: at first, after a loss and after a cancellation.

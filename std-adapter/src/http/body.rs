@@ -1,4 +1,7 @@
 //! Request bodies: read whole, within bounds.
+//!
+//! axum's extractors bound the length of one body. They have no common bound for all bodies, no deadline, and close the connection of a
+//! body that is too long before its sender can read why.
 
 use std::fmt;
 use std::sync::Arc;

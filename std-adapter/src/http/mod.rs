@@ -15,7 +15,7 @@
 //!
 //! | status | when |
 //! |---|---|
-//! | 200 | the request was JSON: its reply, be it an error reply to no valid request |
+//! | 200 | the request was JSON: its reply, or an error reply if it is not a valid request |
 //! | 400 | the body is not JSON, or was cut; `Content-Length` and `Transfer-Encoding` both; no `Host` in HTTP/1.1 |
 //! | 401, 403 | no or another bearer token; another user of this machine; a request from a web page of another origin, or to a name that is not ours |
 //! | 404, 405 | another path, another method |
@@ -27,8 +27,8 @@
 //! # Who may ask
 //! Web pages can make a browser send requests to any address, the loopback one too, and by DNS rebinding even read the
 //! replies. So a request whose `Origin` is not the server itself is refused, as is one whose `Host` is a domain name, unless
-//! it is `localhost`, has no dot (nobody can register such a name), or was [allowed](Options::allow_host). Programs of other
-//! users of this machine are refused where the system tells whose a connection is, unless they are
+//! it is `localhost`, has no dot (such a name cannot be registered), or was [allowed](Options::allow_host). Programs of other
+//! users of this machine are refused where the system reports the user of a connection, unless they are
 //! [allowed](Options::any_user). Against all other programs there is the [token](Options::token).
 //!
 //! # Example
@@ -60,7 +60,7 @@
 //! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished. A client
 //! that closed its sending half only is known to wait for its answer if it is on this machine, on Linux; elsewhere it is taken
 //! for one that is gone if its call had to wait.
-//! When the server is told to stop, what was received is answered first.
+//! When the server stops, the requests that were received are answered first.
 
 use std::future::Future;
 use std::io;
@@ -112,7 +112,7 @@ pub struct Routes {
     pub(crate) routes: &'static [Route],
     /// The body of an error that has to do with HTTP.
     pub(crate) refusal: fn(StatusCode, &str) -> serde_json::Value,
-    /// How requests of [`Endpoint::Exchange`] are told from each other on one stream; none if requests take turns.
+    /// How requests of [`Endpoint::Exchange`] are distinguished on one stream; none if requests take turns.
     pub(crate) dialect: Option<&'static exchange::Dialect>,
 }
 
@@ -297,7 +297,7 @@ impl Server {
     /// Serves the extension that `make` makes, until SIGTERM or SIGINT (elsewhere Ctrl-C).
     ///
     /// # Errors
-    /// The handler panicked, or there is no thread or runtime to be had.
+    /// The handler panicked, or no thread or runtime can be started.
     pub fn run<E: Extension>(self, make: impl FnOnce(&ServerInfo) -> E + Send + 'static) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async { self.run_until(make, signal()?).await })
@@ -355,7 +355,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Answers everybody who connects, until `stop` gives something. What comes with it finishes the connections that are left.
+    /// Answers every client that connects, until `stop` is ready. Its result ends the connections that are left.
     pub(crate) async fn serve<T>(
         &self,
         listeners: Listeners,

@@ -1,4 +1,6 @@
 //! The extension's own thread, and the queue before it.
+//!
+//! The queue is not `tokio::sync::mpsc`, which wakes the other thread for each job: see [`Shared`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -162,7 +164,7 @@ impl Shared {
     }
 }
 
-/// Closes the queue when the worker's thread ends, however it does: whoever waits is told.
+/// Closes the queue when the worker's thread ends for any reason: waiting clients get an error.
 struct End(Arc<Shared>);
 
 impl Drop for End {
@@ -177,7 +179,7 @@ impl Drop for End {
 }
 
 impl Worker {
-    /// Starts the thread; gives what tells of its end.
+    /// Starts the thread; returns a receiver of its end.
     pub(super) async fn start<E: Extension>(
         options: &Options,
         make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
@@ -258,7 +260,7 @@ impl Worker {
         answer.await.unwrap_or(Err(Refused::Gone))
     }
 
-    /// Whether there is somebody to ask.
+    /// Whether the extension is alive.
     pub(super) fn is_alive(&self) -> bool {
         !self.shared.queue().is_closed
     }

@@ -78,7 +78,7 @@ impl Arguments {
         }
     }
 
-    /// Gives the number of lines with faults.
+    /// Returns the number of lines with faults.
     fn read(&self, mut log: LogReader<Box<dyn BufRead>>) -> io::Result<u64> {
         let mut page = Page::default();
         let (mut events, mut faulty) = (0_u64, 0_u64);
