@@ -118,7 +118,7 @@ pub enum TargetError {
     #[error(
         "`{kind}:` is not a kind of target; {}",
         meant.as_ref().map_or_else(
-            || "there are exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, sim, or a program's path".to_owned(),
+            || "expected exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, sim, or the path of a program".to_owned(),
             |meant| format!("did you mean {meant}?"),
         )
     )]
@@ -144,7 +144,7 @@ pub enum TargetError {
     #[error("`{0}` is not an address; write tcp:HOST:PORT, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
     Address(String),
     /// An option that the kind of target does not have.
-    #[error("unknown option `{name}`; known options: {known}")]
+    #[error("unknown option `{name}`; expected one of: {known}")]
     UnknownOption {
         /// Its name.
         name: String,
@@ -466,7 +466,7 @@ mod tests {
             ("[::1]:7000", "did you mean tcp:[::1]:7000?"),
             ("my-rig.lan:7000", "did you mean tcp:my-rig.lan:7000?"),
             ("sim:", "did you mean sim?"),
-            ("ws://localhost", "there are exec:PROGRAM"),
+            ("ws://localhost", "expected exec:PROGRAM"),
             ("tcp:7000", "such as tcp:localhost:7000 or"),
             ("exec:", "exec: names no program"),
             ("exec:''", "exec: names no program"),
@@ -479,7 +479,7 @@ mod tests {
             ("serial:auto?baud=fast", "option baud: `fast` is not a speed such as 115200"),
             ("serial:auto?baud=0", "is not a speed"),
             ("serial:auto?dtr", "option dtr: `` is not on or off"),
-            ("serial:auto?speed=1", "unknown option `speed`; known options: baud, dtr, rts, link"),
+            ("serial:auto?speed=1", "unknown option `speed`; expected one of: baud, dtr, rts, link"),
             ("serial:auto?link=tar", "option link: `tar` is not lines or cobs"),
             ("tcp:localhost", "is not an address"),
             ("tcp:localhost:", "is not an address"),
@@ -487,7 +487,7 @@ mod tests {
             ("tcp:localhost:0", "is not an address"),
             ("tcp::7000", "is not an address"),
             ("tcp:::1:7000", "is not an address"),
-            ("tcp:localhost:7?baud=1", "unknown option `baud`; known options: link, token-file"),
+            ("tcp:localhost:7?baud=1", "unknown option `baud`; expected one of: link, token-file"),
         ];
         for (text, error) in table {
             let found = text.parse::<Target>().unwrap_err().to_string();

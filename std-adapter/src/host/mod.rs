@@ -47,7 +47,7 @@
 //! - [`Host::cancel`] ends the running calls and begins a new session; [`Host::reconnect`] does so after a loss.
 //! - [`Host::shutdown`] ends the session and the process, and reports how. A host that is dropped ends its process group at
 //!   once.
-//! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Dial`],
+//! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Connect`],
 //!   by which a host runs over any pair of streams ([`Host::over`]).
 //! - [`local`] has extensions in this very process.
 //! - [`ports`] lists serial ports.

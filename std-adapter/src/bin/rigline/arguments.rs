@@ -134,7 +134,7 @@ impl Given<'_> {
             let there_are = if names.is_empty() {
                 "it has no arguments".to_owned()
             } else {
-                format!("known arguments: {}", names.join(", "))
+                format!("expected one of: {}", names.join(", "))
             };
             let text = format!("{}: there is no argument `{path}`{near}\n{there_are}", self.operation);
             return Err(Failure::usage(text));
@@ -198,8 +198,8 @@ pub(crate) fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
 pub(crate) fn no_operation(name: &str, operations: &[&str]) -> Failure {
     let near = nearest(name, operations).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     let there_are = match operations {
-        [] => "it has none".to_owned(),
-        operations => format!("known operations: {}", brief(&operations.join(", "))),
+        [] => "the extension has no operations".to_owned(),
+        operations => format!("expected one of: {}", brief(&operations.join(", "))),
     };
     Failure::usage(format!("there is no operation `{}`{near}\n{there_are}", word(name)))
 }
@@ -292,7 +292,7 @@ impl Node {
                 }
                 Some(elements.entry(number).or_insert_with(|| Self::empty(inner.as_ref(), rest)))
             }
-            Self::Leaf(_) => return Err("cannot be set: it has a value already".to_owned()),
+            Self::Leaf(_) => return Err("cannot be set: it already has a value".to_owned()),
         };
         let any = Value::Bool(true);
         match next {
@@ -477,7 +477,7 @@ mod tests {
             (&["days.x=4"], "op: `days.x` names no element of a list: `x` is not a number"),
             (&["days.99999999999=4"], "at most 10000"),
             (&["place.city=a", "place.city=b"], "more than once"),
-            (&["place=a", "place.city=b"], "it has a value already"),
+            (&["place=a", "place.city=b"], "it already has a value"),
             (&["place.cty=b"], "there is no argument `place.cty`; did you mean `city`?"),
             (&["people.0.age=7"], "op: people.0: \"name\" is a required property"),
         ];

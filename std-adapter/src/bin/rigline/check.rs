@@ -22,17 +22,17 @@ impl HasOptions for OfCheck {
     const COMMAND: Command = Command::Check;
 }
 
-/// Check whether an extension or a server does what its protocol and the real hosts require
+/// Check whether an extension or a server conforms to its protocol and works with its real hosts
 ///
-/// Each case uses its own connection. A case that fails is shown with the lines that were sent and received. On live hardware (serial,
-/// TCP) only the operations that --call names are run, or `identify` if none is named and the manifest has it. Cases that need more are
-/// skipped. In a program, operations may also be called with arguments that violate their schema.
+/// Each case uses a new connection. A failed case is shown with the lines that were sent and received. On live hardware (serial, TCP),
+/// only the operations that --call names are called, or `identify`, if none is named; cases that need others are skipped. In a program,
+/// operations are also called with arguments that their schema refuses.
 ///
-/// A failed case says who needs it to pass: the protocol's real host, or only a standard. The exit code counts the first kind; with
-/// --strict it counts both.
+/// A failed case is marked as needed by the protocol's real host, or by a standard only. The exit code depends on the first kind; with
+/// --strict on both.
 ///
-/// Exit codes: 0 no case failed that a real host needs (with --strict: none failed), 1 one did, 2 usage, 3 the target cannot be started,
-/// opened or connected to.
+/// Exit codes: 0 no case failed that a real host needs (with --strict: no case failed), 1 one failed, 2 usage, 3 the target cannot be
+/// started, opened or connected to.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'\n  rigline check http://127.0.0.1:8080 --protocol amplifier --json --transcripts transcripts"
@@ -61,10 +61,10 @@ pub(crate) struct Arguments {
     patience: std::time::Duration,
     #[command(flatten)]
     own: OwnOptions<OfCheck>,
-    /// Count cases that only a standard requires for the exit code, too
+    /// Let cases that only a standard needs count for the exit code, too
     #[arg(long)]
     strict: bool,
-    /// Run only cases whose name begins with NAME; may be repeated
+    /// Run only the cases whose name begins with this; may be repeated
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
     /// Print the report as JSON

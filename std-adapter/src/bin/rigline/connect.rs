@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     /// Show debug logs, standard error and skipped lines
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Show only errors
+    /// Show only logs of errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

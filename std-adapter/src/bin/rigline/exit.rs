@@ -5,7 +5,7 @@
 //! | 0 | The command did what it was asked to do. |
 //! | 1 | It ran, and what it ran failed; or its output could not be written. |
 //! | 2 | The command line, an argument or a file is wrong or cannot be used. |
-//! | 3 | There was no usable response from the extension, the device or the server. |
+//! | 3 | The extension, the device or the server gave no usable response. |
 //! | 124 | A time limit passed. |
 //! | 128+n | Signal n ended the command. |
 
@@ -15,7 +15,7 @@ pub(crate) const SUCCESS: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 /// The command line, an argument or a file is wrong or cannot be used.
 pub(crate) const USAGE: u8 = 2;
-/// There was no usable response from the extension, the device or the server.
+/// The extension, the device or the server gave no usable response.
 pub(crate) const NO_ANSWER: u8 = 3;
 /// A time limit passed.
 pub(crate) const TIMED_OUT: u8 = 124;

@@ -20,12 +20,12 @@ use crate::transcript;
 
 /// Show the traffic with an extension, decoded
 ///
-/// Forwards every byte between its standard input and output and the target, and shows each line on standard error, decoded by its
-/// protocol, with faults marked. Put `rigline monitor ./my-extension` where a host starts `./my-extension`. On a terminal it reads
-/// requests as they are typed. It ends with the program or the connection, and on Ctrl-C.
+/// Passes every byte between its standard input and output and the target, and shows the lines of both directions on standard error,
+/// with faults marked. The protocol of each line is detected. To watch a host, have it start `rigline monitor ./my-extension` instead
+/// of `./my-extension`. On a terminal, type requests. The command ends with the program or the connection, and on Ctrl-C.
 ///
-/// Exit codes: 0 if the program succeeded, or the server closed the connection after the end of input; 1 if the program failed; 2 usage;
-/// 3 if the device or the connection was lost or could not be opened; 128+n by signal n.
+/// Exit codes: 0 the program ended with 0, or the server closed the connection after the end of input; 1 the program ended with another
+/// code; 2 usage; 3 the device or the connection was lost, or could not be opened; 128+n ended by signal n.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline monitor serial:auto\n  rigline monitor --record session.jsonl sim < requests.jsonl\n  rigline replay session.jsonl sim"
@@ -33,7 +33,7 @@ use crate::transcript;
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// Write a transcript for `rigline replay`
+    /// Write a transcript, which `rigline replay` plays again
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }

@@ -10,7 +10,7 @@ use crate::protocols::STARTER_FILES;
 
 /// Write a starter extension into a new folder: it builds, and its tests pass
 ///
-/// The extension depends on the crates by path: on the checkout that built this command, or on the one that --path names.
+/// Until the crates are published, the extension depends on them by path: on the checkout that built this command, or on --path.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The extension's name, and the folder's: lower-case letters, digits and dashes
@@ -87,11 +87,11 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     };
     if !is_package_name(name) {
         return Err(format!(
-            "`{name}` cannot be a package's name: take lower-case letters, digits and dashes, a letter first"
+            "`{name}` cannot be a package's name: use lower-case letters, digits and dashes, beginning with a letter"
         ));
     }
     if TAKEN.contains(&name.as_str()) || KEYWORDS.contains(&name.as_str()) {
-        return Err(format!("`{name}` cannot be a package's name: Rust, Cargo or rigline uses it; take another"));
+        return Err(format!("`{name}` cannot be a package's name: Rust, Cargo or rigline uses it; choose another"));
     }
     let checkout = match &arguments.path {
         Some(path) => path.clone(),

@@ -12,10 +12,10 @@ use crate::out::Table;
 
 /// List serial ports, the devices on them, and the processes that have them open
 ///
-/// Nothing is written to any port. With --probe, devices with a rigline USB name are asked for their manifest.
+/// No byte is written to any port. With --probe, the devices whose USB names are those of rigline are asked for their manifest.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Ask rigline devices for their manifest
+    /// Ask the devices that look like rigline devices for their manifest
     #[arg(long)]
     probe: bool,
     /// Print the list as JSON

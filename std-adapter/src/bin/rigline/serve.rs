@@ -21,9 +21,9 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 
 /// Serve an extension to several clients, over TCP or HTTP
 ///
-/// TCP clients speak gevals, one JSON text per line. Their calls take turns, logs go to the client that called, and a client's shutdown
-/// ends only its own session. The extension is started, or the port opened, at the first request, and lives as long as the server.
-/// A client with another config is refused while another client has a session.
+/// TCP clients speak gevals, one JSON text a line. Their calls take turns, logs go to the client that called, and a client's shutdown
+/// ends only its own session. The extension is started, or the port opened, at the first request, and stays until the server ends.
+/// A client with a different config is refused while another client has a session.
 ///
 /// HTTP clients speak the protocol that --protocol selects. The extension is asked by Amplifier's protocol, in which results keep their
 /// types, and by gevals, whose outputs are strings, if it does not answer that. On SIGTERM the running calls are finished.
@@ -33,7 +33,7 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 /// the token: over HTTP as a bearer token, over TCP as the first line,
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
-/// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 the address cannot be listened on.
+/// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000\n  rigline serve serial:auto --http 8080 --protocol amplifier"
@@ -41,7 +41,7 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// Serve lines over TCP at this address: PORT or HOST:PORT. With port 0 a free port is chosen and printed. PORT alone and
+    /// Serve lines over TCP at this address: PORT or HOST:PORT; port 0 selects a free port, which is printed. A port alone and
     /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", required_unless_present = "http", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
     http: HttpArguments,
-    /// The number of TCP clients that are served at once
+    /// How many TCP clients are served at the same time
     #[arg(long, value_name = "N", default_value_t = 64)]
     clients: usize,
 }
