@@ -499,7 +499,7 @@ mod tests {
             ("both=right", "did you mean `Right`?"),
         ] {
             let error = given(&schema, &[pair]).unwrap_err();
-            assert!(error.contains(text) && error.ends_with("`help` shows what it takes"), "{pair}: {error}");
+            assert!(error.contains(text) && error.ends_with("`help` shows its arguments"), "{pair}: {error}");
         }
         let long = format!("mode={}", "x".repeat(100_000));
         assert!(given(&schema, &[&long]).unwrap_err().len() < 2000);
