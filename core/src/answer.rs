@@ -6,8 +6,8 @@ use crate::json::check::{NO_SPANS, check};
 use crate::json::view::{Json, Text};
 use crate::json::write::Writer;
 use crate::protocol::GEVALS;
-use crate::reply;
 use crate::received::{Envelope, Received};
+use crate::reply;
 use crate::rpc::{self, invalid_request};
 
 /// A request or a notification whose envelope is sound (JSON-RPC 2.0 §4).

@@ -34,7 +34,6 @@
 
 use core::fmt;
 
-
 use crate::duration::GoDuration;
 use crate::json::check::{self, Member, Span, SyntaxError, SyntaxErrorKind};
 use crate::json::raw::RawJson;

@@ -73,7 +73,12 @@ impl Protocol {
 
     /// A protocol over JSON-RPC 2.0, with [`rpc::members`](crate::rpc::members): with ids, notifications and batches, and
     /// faults that are answered while a call is out.
-    pub const fn json_rpc(name: &'static str, members: &'static [Member], phrases: &'static Phrases, read: Read) -> Self {
+    pub const fn json_rpc(
+        name: &'static str,
+        members: &'static [Member],
+        phrases: &'static Phrases,
+        read: Read,
+    ) -> Self {
         Self {
             envelope: crate::rpc::envelope,
             busy: Some(|_| Busy::Wait),

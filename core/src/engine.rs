@@ -18,7 +18,7 @@ use crate::protocol;
 use crate::received::{Envelope, Received};
 use crate::reply::{self, About, Reply};
 use crate::rpc;
-use crate::service::{Job, Service};
+use crate::service::{JobRun, Service};
 
 /// The memory of an engine. It is the caller's, is never asked for more, and each part has a name.
 #[derive(Debug)]
@@ -170,21 +170,8 @@ pub enum Work<'s> {
     Configure(Config<'s>),
     /// [`Extension::on_event`](crate::Extension::on_event).
     Event(Event<'s>),
-    /// Tasks, one after the other: [`Extension::run_task`](crate::Extension::run_task).
+    /// [`Extension::run_job`](crate::Extension::run_job).
     Job(JobRun<'s>),
-}
-
-/// A job whose turn has come.
-#[derive(Clone, Copy)]
-pub struct JobRun<'s> {
-    pub(crate) service: &'s dyn Service,
-    pub(crate) job: Job,
-}
-
-impl fmt::Debug for JobRun<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.job.fmt(f)
-    }
 }
 
 impl Work<'_> {
@@ -271,7 +258,10 @@ enum Done {
 
 impl fmt::Debug for Engine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("protocol", &self.protocol).field("session", &self.session).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("protocol", &self.protocol)
+            .field("session", &self.session)
+            .finish_non_exhaustive()
     }
 }
 
@@ -695,8 +685,7 @@ impl<'m> Engine<'m> {
         let message = Span { start: start as u32, end: end as u32 };
         let in_batch = self.batch.is_some();
         let text = self.framer.line().get(start..end).unwrap_or_default();
-        let list = if self.pinned { core::slice::from_ref(&self.protocol) } else { self.protocols };
-        match detect(text, &mut self.spans, self.protocol, list, self.protocols, in_batch) {
+        match detect(text, &mut self.spans, self.protocol, self.protocols, self.pinned, in_batch) {
             Err(error) => {
                 let protocol = self.protocol;
                 return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
@@ -813,7 +802,7 @@ impl<'m> Engine<'m> {
                 args: Value { text: value, numeric_strings: protocol.numeric_strings },
                 context: CallContext { timeout_nanos: timeout.map(|Nanos(nanos)| nanos), protocol, received },
             }),
-            Kind::Event { .. } => Work::Event(Event::read(Json::of_checked(value)).ok()?),
+            Kind::Event { .. } => Work::Event(Event::of_checked(Json::of_checked(value))),
             Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received) };
@@ -843,78 +832,87 @@ enum Detected {
     Message(&'static Protocol),
 }
 
-/// Checks a message, and finds its members and its protocol: one of `list`, or else `current`, that of the message before.
-/// All of `known` recognise their own answers.
+/// Checks a message, and finds its members and its protocol: one of `protocols`, or else `current`, that of the message
+/// before. All of them recognise their own answers, also where `is_pinned` says that no other than `current` is spoken.
 fn detect(
     text: &[u8],
     spans: &mut Spans,
     current: &'static Protocol,
-    list: &[&'static Protocol],
-    known: &[&'static Protocol],
+    protocols: &[&'static Protocol],
+    is_pinned: bool,
     in_batch: bool,
 ) -> Result<Detected, SyntaxError> {
-    *spans = NO_SPANS;
-    check::scan(text, &current.members, spans)?;
+    scan(text, current, spans)?;
     let mut found = current;
     if !in_batch {
         let has = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
-        let is_first = || list.first().is_some_and(|first| first.marker() == current.marker());
+        let is_first = || protocols.first().is_some_and(|first| first.marker() == current.marker());
         // Most messages are requests of the same protocol as the one before, and no other member of theirs may be a marker.
         let is_sure = has(0) && has(usize::from(current.request)) && (!has(SLOTS - 1) || is_first());
         if !is_sure {
-            let (claimed, is_answer) = inspect(Json::of_checked(text), list, known);
-            found = claimed.unwrap_or(current);
+            let (marked, is_answer) = inspect(Json::of_checked(text), protocols);
+            if !is_pinned {
+                found = marked.unwrap_or(current);
+            }
             if is_answer {
                 return Ok(Detected::Answer(found));
             }
-            if claimed.is_none() {
+            if marked.is_none() {
                 return Ok(Detected::Message(current));
             }
         }
     }
-    if list.len() > 1 {
-        let mut scanned = current;
-        let mut rescan = |protocol: &'static Protocol, spans: &mut Spans| {
-            if protocol != scanned {
-                scanned = protocol;
-                *spans = NO_SPANS;
-                check::scan(text, &protocol.members, spans)?;
-            }
-            Ok(())
-        };
-        let marker = found.marker();
-        let family = || list.iter().copied().filter(|protocol| protocol.marker() == marker);
-        // The members that a family has in common are found by the table of any of it.
-        if marker != current.marker() {
-            rescan(found, spans)?;
-        }
-        let received = Received::whole(text, spans);
-        let recognised = family().find(|protocol| {
-            protocol.recognise.is_some_and(|recognise| recognise(&received, *protocol == current))
-        });
-        found = recognised.or_else(|| family().find(|protocol| protocol.recognise.is_none())).unwrap_or(found);
-        rescan(found, spans)?;
+    if !is_pinned && protocols.len() > 1 {
+        found = detect_among(text, spans, current, protocols, found)?;
     }
     Ok(Detected::Message(found))
 }
 
-/// Inspects all members of a message: the first protocol of `list` whose marker is among them, and whether the message is an
-/// answer.
+/// Finds which of the protocols with the marker of `found` a message is of, and its members by that protocol's table.
 #[inline(never)]
-fn inspect(
-    json: Json<'_>,
-    list: &[&'static Protocol],
-    known: &[&'static Protocol],
-) -> (Option<&'static Protocol>, bool) {
-    let mut claimed: Option<usize> = None;
+fn detect_among(
+    text: &[u8],
+    spans: &mut Spans,
+    current: &'static Protocol,
+    protocols: &[&'static Protocol],
+    found: &'static Protocol,
+) -> Result<&'static Protocol, SyntaxError> {
+    let marker = found.marker();
+    let is_same = marker == current.marker();
+    // The members that protocols with one marker have in common are found by the table of any of them.
+    if !is_same {
+        scan(text, found, spans)?;
+    }
+    let received = Received::whole(text, spans);
+    let (mut recognised, mut other) = (None, None);
+    for protocol in protocols.iter().copied().filter(|protocol| protocol.marker() == marker) {
+        match protocol.recognise {
+            Some(recognise) if recognised.is_none() && recognise(&received, protocol == current) => {
+                recognised = Some(protocol);
+            }
+            None if other.is_none() => other = Some(protocol),
+            _ => {}
+        }
+    }
+    let chosen = recognised.or(other).unwrap_or(found);
+    if chosen != if is_same { current } else { found } {
+        scan(text, chosen, spans)?;
+    }
+    Ok(chosen)
+}
+
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn scan(text: &[u8], protocol: &'static Protocol, spans: &mut Spans) -> Result<(), SyntaxError> {
+    *spans = NO_SPANS;
+    check::scan(text, &protocol.members, spans)
+}
+
+/// Inspects all members of a message: the first protocol whose marker is among them, and whether the message is an answer.
+#[inline(never)]
+fn inspect(json: Json<'_>, protocols: &[&'static Protocol]) -> (Option<&'static Protocol>, bool) {
     let (mut marked, mut is_request) = (None, false);
     for (name, _) in json.members() {
-        for (rank, protocol) in list.iter().enumerate() {
-            if protocol.members.slot(name) == Some(0) && claimed.is_none_or(|before| rank < before) {
-                claimed = Some(rank);
-            }
-        }
-        for (rank, protocol) in known.iter().enumerate() {
+        for (rank, protocol) in protocols.iter().enumerate() {
             let slot = protocol.members.slot(name);
             if slot == Some(0) && marked.is_none_or(|before| rank < before) {
                 marked = Some(rank);
@@ -922,12 +920,13 @@ fn inspect(
             is_request |= slot == Some(protocol.request);
         }
     }
+    let marked = marked.and_then(|rank| protocols.get(rank).copied());
     let is_answer = !is_request
-        && match marked.and_then(|rank| known.get(rank)) {
+        && match marked {
             Some(protocol) => (protocol.is_answer)(json),
-            None => known.iter().any(|protocol| (protocol.is_answer)(json)),
+            None => protocols.iter().any(|protocol| (protocol.is_answer)(json)),
         };
-    (claimed.and_then(|rank| list.get(rank).copied()), is_answer)
+    (marked, is_answer)
 }
 
 /// Whether a member of an array is a message of JSON-RPC.
@@ -1031,8 +1030,7 @@ impl Background<'_> {
             peeked.keep();
             return Some(false);
         }
-        let list = if self.pinned { core::slice::from_ref(&*self.protocol) } else { self.protocols };
-        let detected = detect(text, &mut spans, self.protocol, list, self.protocols, false);
+        let detected = detect(text, &mut spans, self.protocol, self.protocols, self.pinned, false);
         if let Ok(Detected::Answer(protocol) | Detected::Message(protocol)) = &detected {
             *self.protocol = protocol;
         }
@@ -1087,7 +1085,6 @@ impl Background<'_> {
         peeked.discard();
         Some(true)
     }
-
 }
 
 /// Answers a request that need not wait, in `out`, and returns whether it wrote something; `None` if it has to wait.
@@ -1148,7 +1145,7 @@ fn answer_at_once(
 fn forget(kept: &mut [u8], protocol: &'static Protocol, id: &[u8]) {
     for line in kept.split_mut(|byte| *byte == b'\n') {
         let mut spans = NO_SPANS;
-        if check::scan(line, &protocol.members, &mut spans).is_err() {
+        if scan(line, protocol, &mut spans).is_err() {
             continue;
         }
         let received = Received::whole(line, &spans);
@@ -1172,7 +1169,7 @@ pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool 
     }
     let first = protocols.first().copied().unwrap_or(protocol::GEVALS);
     let mut spans = NO_SPANS;
-    let mut one = |text: &[u8], in_batch| match detect(text, &mut spans, first, protocols, protocols, in_batch) {
+    let mut one = |text: &[u8], in_batch| match detect(text, &mut spans, first, protocols, false, in_batch) {
         Err(_) => true,
         Ok(Detected::Answer(_)) => false,
         Ok(Detected::Message(protocol)) => {

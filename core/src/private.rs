@@ -17,6 +17,7 @@ pub use crate::event::Event;
 pub use crate::json::de::{expected, rule};
 pub use crate::manifest::{Guarantee, Kind as ModuleKind};
 pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
+pub use crate::service::JobRun;
 pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
 use crate::json::Decimal;

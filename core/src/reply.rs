@@ -218,12 +218,7 @@ impl Reply {
     }
 
     /// Ends the reply; gives the end of what was written.
-    pub(crate) fn finish(
-        &mut self,
-        memory: &mut [u8],
-        result: &Result<Outcome, Failure>,
-        about: &About<'_>,
-    ) -> usize {
+    pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>, about: &About<'_>) -> usize {
         if self.is_silent() {
             return self.start;
         }

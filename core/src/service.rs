@@ -1,5 +1,7 @@
 //! Requests that an engine answers from something beside the extension, and jobs that such requests start.
 
+use core::fmt;
+
 use crate::failure::Failure;
 use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
@@ -50,6 +52,31 @@ pub struct Job {
     pub tasks: usize,
 }
 
+/// A job whose turn has come.
+#[derive(Clone, Copy)]
+pub struct JobRun<'s> {
+    pub(crate) service: &'s dyn Service,
+    pub(crate) job: Job,
+}
+
+impl JobRun<'_> {
+    /// The job.
+    pub fn job(&self) -> Job {
+        self.job
+    }
+
+    /// Does not run it.
+    pub fn refuse(self) {
+        self.service.advance(self.job, &Step::Refused);
+    }
+}
+
+impl fmt::Debug for JobRun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
+}
+
 /// What a job has come to.
 #[derive(Debug)]
 pub enum Step<'a> {
@@ -61,6 +88,8 @@ pub enum Step<'a> {
     TaskEnd(usize, TaskEnd<'a>),
     /// It has ended: no task will run any more.
     End,
+    /// The extension runs no tasks.
+    Refused,
 }
 
 /// How a task has ended.

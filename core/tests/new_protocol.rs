@@ -268,7 +268,9 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
 }
 
 fn ring(id: &str, name: &str, more: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"bell/ring","params":{{"name":"{name}","args":{{"name":"\u0061\"b"}}{more}}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"bell/ring","params":{{"name":"{name}","args":{{"name":"\u0061\"b"}}{more}}}}}"#
+    )
 }
 
 #[test]
@@ -310,9 +312,7 @@ fn h_01_what_a_line_does_while_a_call_is_out() {
     with_a_board(rig, &[&BELL, GEVALS], |say| {
         let list = r#"{"jsonrpc":"2.0","id":"l","method":"bell/list"}"#;
         let listed = r#"{"jsonrpc":"2.0","id":"l","result":["rig"]}"#;
-        let cancel = |id: &str| {
-            format!(r#"{{"jsonrpc":"2.0","method":"bell/cancel","params":{{"request":{id}}}}}"#)
-        };
+        let cancel = |id: &str| format!(r#"{{"jsonrpc":"2.0","method":"bell/cancel","params":{{"request":{id}}}}}"#);
         assert_eq!(say(&ring("1", "wait", "")), [""; 0]);
         assert_eq!(say(list), [listed]);
         let unknown = r#"{"jsonrpc":"2.0","id":9,"method":"bell/nope"}"#;
@@ -320,7 +320,10 @@ fn h_01_what_a_line_does_while_a_call_is_out() {
         assert_eq!(say(unknown), [refused]);
         // A notification is taken, and another call waits its turn.
         assert_eq!(say(r#"{"jsonrpc":"2.0","method":"bell/hello"}"#), [""; 0]);
-        assert_eq!(say(&[ring("2", "wait", ""), ring("3", "measure", ""), ring(r#""3""#, "fail", "")].join("\n")), [""; 0]);
+        assert_eq!(
+            say(&[ring("2", "wait", ""), ring("3", "measure", ""), ring(r#""3""#, "fail", "")].join("\n")),
+            [""; 0]
+        );
         // One that waits its turn is forgotten; ids are compared as they were sent.
         assert_eq!(say(&[cancel("3"), cancel("77")].join("\n")), [""; 0]);
         assert_eq!(made_safe.get(), 0);

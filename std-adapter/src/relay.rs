@@ -238,7 +238,7 @@ impl Extension for Relay {
         let request = Request {
             op: "on_event".into(),
             args: event.json().as_str().to_owned(),
-            session_id: event.session_id.value().map(|id| id.to_string()),
+            session_id: event.session_id().value().map(|id| id.to_string()),
             limit: rigline::protocol::amplifier::TIMEOUT,
         };
         if let Err(fault) = self.ask(request).await.end {

@@ -367,6 +367,15 @@ impl Methods {
                 ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
                     #code
                 }
+
+                #(#cfg)*
+                async fn run_job<'__job>(
+                    &mut self,
+                    job: __private::JobRun<'__job>,
+                    cx: &mut __private::Context<'__job>,
+                ) {
+                    job.run(self, cx).await
+                }
             }
         });
         let warnings = self.warnings(block);

@@ -12,10 +12,10 @@
 use std::convert::Infallible;
 
 use embedded_io::{ErrorType, Read, Write};
-use rigline::protocol::gevals::TaskContext;
 use rigline::engine::{Engine, Memory};
 use rigline::json::de::{from_checked, from_empty};
 use rigline::json::{Decimal, RawJson};
+use rigline::protocol::gevals::TaskContext;
 use rigline::serve::Transport;
 use rigline::serve::blocking::serve;
 use rigline::{

@@ -183,6 +183,20 @@ impl<'t> Parts<'t> {
         if self.end == usize::MAX { self.before } else { &[] }
     }
 
+    /// The first byte of another value, which tells its type; 0 where there is none.
+    #[inline]
+    pub(crate) fn first(&self, span: Span) -> u8 {
+        if span.is_absent() {
+            return 0;
+        }
+        let start = span.start as usize;
+        let byte = match start.checked_sub(self.end) {
+            Some(start) => self.after.get(start),
+            None => self.before.get(start),
+        };
+        byte.copied().unwrap_or_default()
+    }
+
     /// The text of another value; empty where there is none, or where it reached over the one that was taken.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn of(&self, span: Span) -> &'t [u8] {

@@ -124,8 +124,10 @@ const AFTER_SHUTDOWN: &Refusal = &Refusal::new(
     "Invalid Request",
     "the session was shut down; initialize starts another",
 );
-const UNKNOWN_METHOD: &Refusal = &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown method: ", rpc::METHOD);
-const UNKNOWN_OPERATION: &Refusal = &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown operation: ", OPERATION);
+const UNKNOWN_METHOD: &Refusal =
+    &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown method: ", rpc::METHOD);
+const UNKNOWN_OPERATION: &Refusal =
+    &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown operation: ", OPERATION);
 const REQUIRED: &str = "required, but missing";
 const OBJECT: &str = "expected an object";
 const STRING: &str = "expected a string";
@@ -137,15 +139,15 @@ const fn invalid(member: &'static str, fault: &'static str) -> Refusal {
 
 /// Reads a request.
 fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
-    let is_initialize = received.is(rpc::METHOD, "initialize");
-    if facts.is_closed && !is_initialize {
+    let is_initialize = || received.is(rpc::METHOD, "initialize");
+    if facts.is_closed && !is_initialize() {
         return Err(AFTER_SHUTDOWN);
     }
     if received.is(rpc::METHOD, "execute") {
         let call = execute(received, facts.manifest)?;
         check_context(received)?;
         Ok(Action::Call(call.timeout_nanos(read_timeout(received)?)))
-    } else if is_initialize {
+    } else if is_initialize() {
         initialize(received)
     } else if received.is(rpc::METHOD, "shutdown") {
         // JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
@@ -452,7 +454,10 @@ mod tests {
             ("null", Phase::Unknown),
             ("", Phase::Unknown),
         ] {
-            let line = std::format!("{{\"params\":{{\"context\":{{\"phase\":{}}}}}}}", if value.is_empty() { "1" } else { value });
+            let line = std::format!(
+                "{{\"params\":{{\"context\":{{\"phase\":{}}}}}}}",
+                if value.is_empty() { "1" } else { value }
+            );
             let mut spans = crate::json::check::NO_SPANS;
             crate::json::check::scan(line.as_bytes(), &PROTOCOL.members, &mut spans).unwrap();
             assert_eq!(phase(&Received::whole(line.as_bytes(), &spans)), expected, "{value}");

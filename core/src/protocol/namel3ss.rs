@@ -22,8 +22,7 @@ use crate::received::{Code, Quoted, Received, Refusal};
 
 /// namel3ss tool protocol 1.
 pub const NAMEL3SS: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol =
-    Protocol::new("namel3ss", &MEMBERS, TOOL, &PHRASES, read, refuse).with_numeric_strings();
+static PROTOCOL: Protocol = Protocol::new("namel3ss", &MEMBERS, TOOL, &PHRASES, read, refuse).with_numeric_strings();
 
 /// The fixed parts of its replies.
 static PHRASES: Phrases = Phrases {

@@ -9,19 +9,15 @@ pub mod asynch;
 pub mod blocking;
 
 use core::fmt;
-use core::future::{Future, poll_fn};
-use core::pin::{Pin, pin};
-use core::task::{self, Poll};
 
 use crate::Extension;
 use crate::call::Outcome;
 use crate::context::Context;
-use crate::engine::{JobRun, Work};
+use crate::engine::Work;
 use crate::failure::Failure;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::phrases::{Log, Logs};
-use crate::service::{Step, TaskEnd};
 
 #[allow(unused_imports, reason = "for the docs")]
 use crate::engine::Engine;
@@ -75,12 +71,6 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
 
 impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 
-/// Polls `future` with a stack frame of its own: what it needs is not there while others are polled.
-#[inline(never)]
-fn poll_apart<F: Future>(future: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
-    future.poll(task)
-}
-
 /// Runs what an engine hands out.
 async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
     match work {
@@ -90,55 +80,11 @@ async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Conte
             Ok(Outcome::DONE)
         }
         Work::Job(job) => {
-            let mut run = pin!(run_job(extension, job, cx));
-            poll_fn(|task| poll_apart(run.as_mut(), task)).await;
+            extension.run_job(job, cx).await;
             Ok(Outcome::DONE)
         }
         Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
     }
-}
-
-/// Runs the tasks of a job one after the other, and reports each.
-async fn run_job<'a, E: Extension>(extension: &mut E, run: JobRun<'a>, cx: &mut Context<'a>) {
-    let JobRun { service, job } = run;
-    cx.begin_job(service, job);
-    let at = |step: &Step<'_>| service.advance(job, step);
-    at(&Step::Start);
-    cx.report(&Step::Start).await;
-    for task in 0..job.tasks {
-        if service.is_cancelled(job) {
-            break;
-        }
-        cx.report(&Step::TaskStart(task)).await;
-        let result = {
-            let mut running = pin!(extension.run_task(job.group, task, cx));
-            poll_fn(|waker| {
-                if service.is_cancelled(job) {
-                    return Poll::Ready(None);
-                }
-                running.as_mut().poll(waker).map(Some)
-            })
-            .await
-        };
-        let end = match &result {
-            None => {
-                extension.safe_state().await;
-                TaskEnd::Cancelled
-            }
-            Some(Ok(_)) => TaskEnd::Passed,
-            Some(Err(failure)) => {
-                if !failure.is_logged() {
-                    cx.log(Level::Error, failure);
-                }
-                TaskEnd::Failed(failure)
-            }
-        };
-        let step = Step::TaskEnd(task, end);
-        at(&step);
-        cx.report(&step).await;
-    }
-    at(&Step::End);
-    cx.report(&Step::End).await;
 }
 
 /// Writes the log line that says how many were dropped; gives its length, or none if it does not fit either.

@@ -28,12 +28,13 @@ static PHRASES: Phrases = Phrases {
     progress: None,
 };
 
-pub static PING_PONG: Protocol = Protocol::new("ping-pong", &MEMBERS, PING, &PHRASES, read, |out, received, refusal, _| {
-    out.raw(b"\"pang\":\"");
-    refusal.write_text(out, received);
-    out.raw(b"\"}");
-})
-.answers(|json| json.get("pong").is_some() || json.get("pang").is_some());
+pub static PING_PONG: Protocol =
+    Protocol::new("ping-pong", &MEMBERS, PING, &PHRASES, read, |out, received, refusal, _| {
+        out.raw(b"\"pang\":\"");
+        refusal.write_text(out, received);
+        out.raw(b"\"}");
+    })
+    .answers(|json| json.get("pong").is_some() || json.get("pang").is_some());
 
 fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
     const UNKNOWN: &Refusal = &Refusal::quoting(Code::Name(""), "nobody answers to ", PING);

@@ -220,7 +220,7 @@ impl EvalService for &Evals {
             run_id: Some(number_text(number, &mut memory)),
             status: Some(stage.state()),
             result: stage.has_ended().then_some(summary),
-            error: (stage == Stage::Failed).then_some("the connection was lost"),
+            error: (stage == Stage::Failed).then_some("the connection was lost, or the extension runs no tasks"),
             ..Status::default()
         });
         Ok(())
@@ -305,6 +305,7 @@ impl Service for Evals {
             Step::End => {
                 entry.stage = if entry.stage == Stage::Stopping { Stage::Cancelled } else { Stage::Completed };
             }
+            Step::Refused => entry.stage = Stage::Failed,
             Step::Start | Step::TaskStart(_) => {}
         });
     }
