@@ -78,7 +78,7 @@ fn batch(
     let members = Json::of_checked(line).elements();
     let mut spans = NO_SPANS;
     let (count, mut reserve) = members.clone().fold((0usize, 0), |(count, reserve), member| {
-        (count.wrapping_add(1), reserve + reserve_for(member.as_bytes(), &mut spans))
+        (count.wrapping_add(1), reserve + reserve_for(member.as_bytes(), GEVALS, &mut spans))
     });
     let fault = match count {
         0 => Some("an empty batch"),
@@ -93,7 +93,7 @@ fn batch(
     }
     let mut end = 0;
     for text in members {
-        reserve = reserve.saturating_sub(reserve_for(text.as_bytes(), &mut spans));
+        reserve = reserve.saturating_sub(reserve_for(text.as_bytes(), GEVALS, &mut spans));
         let start = end + 1;
         // The closing bracket goes behind the last.
         let most = limit.saturating_sub(reserve.saturating_add(1));

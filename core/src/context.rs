@@ -183,6 +183,7 @@ impl<'a> Context<'a> {
         self.deadline.is_some_and(|deadline| self.clock.now() > deadline)
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn write_log(&mut self, level: Level, message: &dyn Message, data: Option<&dyn Fn(&mut Writer<'_>)>) {
         let line = if let Some((service, job)) = self.job {
             let mut out = Writer::new(self.logs.room());

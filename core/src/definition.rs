@@ -93,7 +93,7 @@ impl Protocol {
         Self { envelope, ..self }
     }
 
-    /// With a test that tells its messages from those of other protocols that have the same marker. The test gets whether
+    /// With a test that tells its messages from those of other protocols over JSON-RPC. The test gets whether
     /// the message before was of this protocol. It may use the members of [`rpc::members`](crate::rpc::members) only, and what
     /// is below them as a view: the tables below `params` are those of the protocol before. A protocol without a test gets
     /// what no test claims.
@@ -132,9 +132,9 @@ impl Protocol {
         self.name
     }
 
-    /// The name of its marker.
-    pub(crate) fn marker(&self) -> &'static [u8] {
-        self.members.name(0)
+    /// Whether both have the same marker: over JSON-RPC all have.
+    pub(crate) fn has_marker_of(&self, other: &Self) -> bool {
+        self == other || self.is_json_rpc && other.is_json_rpc
     }
 
     /// Begins the reply to a line that is not JSON, up to where its text goes; `"}}` ends it.

@@ -15,7 +15,7 @@ use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
 use crate::phrases::Closing;
 use crate::protocol;
-use crate::received::{Envelope, Received};
+use crate::received::{Envelope, Received, Refusal};
 use crate::reply::{self, About, Reply};
 use crate::rpc;
 use crate::service::{JobRun, Service};
@@ -92,7 +92,7 @@ pub trait Gate {
 /// # Ok::<(), rigline::engine::TooSmall>(())
 /// ```
 pub struct Engine<'m> {
-    manifest: &'static Manifest,
+    settings: Settings<'m>,
     framer: Framer<'m>,
     memory: &'m mut [u8],
     reply: Reply,
@@ -100,24 +100,36 @@ pub struct Engine<'m> {
     session: Session,
     batch: Option<Batch>,
     finished: bool,
-    /// The protocols, in the order in which they claim messages.
-    protocols: &'m [&'static Protocol],
     /// The protocol of the last message; what cannot be read is answered in it.
     protocol: &'static Protocol,
-    /// The same of the last message that was inspected, which may wait its turn or have been answered already.
-    ahead: &'static Protocol,
-    /// Whether every message is taken as one of `protocol`.
-    pinned: bool,
-    /// The longest line that is sent to hosts that read lines of a limited length, in bytes without its newline.
-    json_rpc_limit: usize,
+    /// What was learnt from lines that wait their turn or have been answered already.
+    ahead: Ahead,
     gate: Option<&'m dyn Gate>,
     /// What runs once its acknowledgement is out.
     deferred: Option<Running>,
-    /// The call in hand was cancelled by its caller, who gets no reply.
-    cancelled: bool,
     /// Where the members of the message in hand are.
     spans: Spans,
+}
+
+/// What does not change while an engine runs.
+struct Settings<'m> {
+    manifest: &'static Manifest,
+    /// The protocols, in the order in which they claim messages.
+    protocols: &'m [&'static Protocol],
+    /// Whether every message is taken as one of the protocol.
+    pinned: bool,
     service: Option<&'m dyn Service>,
+    /// The longest line that is accepted, and the longest that is sent to hosts that read lines of a limited length, in bytes
+    /// without their newlines.
+    limits: (usize, usize),
+}
+
+/// What was learnt from lines that were inspected before their turn.
+struct Ahead {
+    /// The protocol of the last of them.
+    protocol: &'static Protocol,
+    /// The call in hand was cancelled by its caller, who gets no reply.
+    cancelled: bool,
 }
 
 /// What is to be done next.
@@ -290,38 +302,36 @@ impl<'m> Engine<'m> {
             return Err(TooSmall::Reply { size: memory.reply.len() });
         }
         let protocol = protocols.first().copied().unwrap_or(protocol::GEVALS);
+        let framer = Framer::new(memory.request);
+        let limits = (framer.limit(), memory.reply.len().saturating_sub(1));
         Ok(Self {
-            manifest,
-            framer: Framer::new(memory.request),
+            settings: Settings { manifest, protocols, pinned: false, service: None, limits },
+            framer,
             memory: memory.reply,
             reply: Reply::new(protocol),
             state: State::Idle,
             session: Session::Fresh,
             batch: None,
             finished: false,
-            protocols,
             protocol,
-            ahead: protocol,
-            pinned: false,
-            json_rpc_limit: usize::MAX,
+            ahead: Ahead { protocol, cancelled: false },
             gate: None,
             spans: NO_SPANS,
             deferred: None,
-            cancelled: false,
-            service: None,
         })
     }
 
     /// With something beside the extension that answers requests of its own, also while a call is out.
     #[must_use]
     pub fn with_service(self, service: &'m dyn Service) -> Self {
-        Self { service: Some(service), ..self }
+        Self { settings: Settings { service: Some(service), ..self.settings }, ..self }
     }
 
     /// For one protocol only: every message is taken as one of it.
     #[must_use]
     pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
-        Self { protocol, ahead: protocol, pinned: true, ..self }
+        let ahead = Ahead { protocol, cancelled: false };
+        Self { protocol, ahead, settings: Settings { pinned: true, ..self.settings }, ..self }
     }
 
     /// With a limit on the lines that are sent in JSON-RPC, in bytes without the newline, below that of the reply region:
@@ -329,7 +339,9 @@ impl<'m> Engine<'m> {
     /// [`LEAST_REPLY`].
     #[must_use]
     pub fn with_json_rpc_limit(self, bytes: usize) -> Self {
-        Self { json_rpc_limit: bytes.max(LEAST_REPLY - 1), ..self }
+        let (request, reply) = self.settings.limits;
+        let limits = (request, reply.min(bytes.max(LEAST_REPLY - 1)));
+        Self { settings: Settings { limits, ..self.settings }, ..self }
     }
 
     /// With other line ends: on a serial line, a lone CR may end a line too.
@@ -380,13 +392,13 @@ impl<'m> Engine<'m> {
         self.session = Session::Fresh;
         self.batch = None;
         self.finished = false;
-        if !self.pinned {
-            self.protocol = self.protocols.first().copied().unwrap_or(self.protocol);
-            self.ahead = self.protocol;
+        if !self.settings.pinned {
+            self.protocol = self.settings.protocols.first().copied().unwrap_or(self.protocol);
+            self.ahead.protocol = self.protocol;
         }
         self.deferred = None;
-        self.cancelled = false;
-        if let Some(service) = self.service {
+        self.ahead.cancelled = false;
+        if let Some(service) = self.settings.service {
             service.disconnected();
         }
         open
@@ -405,7 +417,7 @@ impl<'m> Engine<'m> {
 
     /// The longest line that is accepted and the longest that is sent in JSON-RPC, in bytes without their ends.
     pub fn limits(&self) -> (usize, usize) {
-        (self.framer.limit(), self.memory.len().saturating_sub(1).min(self.json_rpc_limit))
+        self.settings.limits
     }
 
     /// Goes on as far as it can without anybody's help.
@@ -449,7 +461,7 @@ impl<'m> Engine<'m> {
                 Some(done) => Some(done),
                 None if self.batch.is_some() => Some(self.next_member()),
                 // A job that was started has its turn before what came after it.
-                None if self.service.is_some_and(|service| service.next_job().is_some()) => {
+                None if self.settings.service.is_some_and(|service| service.next_job().is_some()) => {
                     self.state = State::Job;
                     return Next::Run;
                 }
@@ -482,28 +494,20 @@ impl<'m> Engine<'m> {
         // Its line is done with.
         let _ = self.framer.space();
         self.reply.silent(0, self.json_rpc().unwrap_or(self.protocol));
-        let facts = self.facts();
         let (_, tail) = self.framer.held();
-        let service = self.service?;
+        let service = self.settings.service?;
         let job = service.next_job()?;
         self.state = State::Completed(Done::Nothing);
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: None };
-        let background = Background {
-            tail,
-            protocol: &mut self.ahead,
-            protocols: self.protocols,
-            pinned: self.pinned,
-            facts,
-            service: self.service,
-            id: b"",
-            cancelled: &mut self.cancelled,
-        };
+        let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: b"" };
         Some(Run { work: Work::Job(JobRun { service, job }), scratch, background })
     }
 
     /// The protocol of the list that speaks JSON-RPC, the last one spoken if it does.
     fn json_rpc(&self) -> Option<&'static Protocol> {
-        core::iter::once(self.protocol).chain(self.protocols.iter().copied()).find(|protocol| protocol.is_json_rpc)
+        core::iter::once(self.protocol)
+            .chain(self.settings.protocols.iter().copied())
+            .find(|protocol| protocol.is_json_rpc)
     }
 
     /// Takes what came of [`Step::Run`].
@@ -514,47 +518,48 @@ impl<'m> Engine<'m> {
     /// [`complete`](Self::complete) without a copy of what is large.
     pub(crate) fn conclude(&mut self, result: &Result<Outcome, Failure>) {
         let State::Running(Running { kind, message, .. }) = self.state else { return };
-        if core::mem::take(&mut self.cancelled) {
+        if core::mem::take(&mut self.ahead.cancelled) {
             self.reply.silent(0, self.protocol);
         }
         let end = match (kind, result) {
             (Kind::Configure { answer }, Ok(_)) => self.initialized(message, answer),
-            // The result of `initialize` is a manifest and nothing else.
-            (Kind::Configure { .. }, Err(failure)) => {
-                self.not_initialized();
-                let line = self.framer.line();
-                let about = about(line, message, &self.spans, self.manifest);
-                self.reply.refuse(self.memory, failure, &about)
-            }
-            (Kind::Event { answer }, _) => self.answer(message, answer),
-            (Kind::Call { .. }, _) => {
-                let line = self.framer.line();
-                let about = about(line, message, &self.spans, self.manifest);
-                self.reply.finish(self.memory, result, &about)
+            (Kind::Event { answer }, _) => self.answer(message, Text::Answer(answer)),
+            _ => {
+                let about = about(self.framer.line(), message, &self.spans, self.settings.manifest);
+                match (kind, result) {
+                    // The result of `initialize` is a manifest and nothing else.
+                    (Kind::Configure { .. }, Err(failure)) => {
+                        let end = self.reply.refuse(self.memory, failure, &about);
+                        self.not_initialized();
+                        end
+                    }
+                    _ => self.reply.finish(self.memory, result, &about),
+                }
             }
         };
         self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });
     }
 
     /// Writes an answer to the message in hand.
-    fn answer(&mut self, message: Span, answer: Respond) -> usize {
+    #[inline(never)]
+    fn answer(&mut self, message: Span, text: Text) -> usize {
         let facts = self.facts();
-        let line = self.framer.line();
-        let about = about(line, message, &self.spans, self.manifest);
-        self.reply.answer(self.memory, &about, &mut |out| {
-            if let Some(received) = &about.received {
-                answer(out, received, &facts);
-            }
+        let protocol = self.protocol;
+        let about = about(self.framer.line(), message, &self.spans, self.settings.manifest);
+        let Some(received) = about.received else { return 0 };
+        self.reply.answer(self.memory, &about, &mut |out| match text {
+            Text::Answer(write) => write(out, &received, &facts),
+            Text::Refusal(refusal) => (protocol.refuse)(out, &received, refusal, &facts),
         })
     }
 
     fn facts(&self) -> Facts<'static> {
         let is_closed = self.session.is_shutting_down() || self.session == Session::Ended;
-        Facts { manifest: self.manifest, limits: self.limits(), is_closed }
+        Facts { manifest: self.settings.manifest, limits: self.settings.limits, is_closed }
     }
 
     fn initialized(&mut self, message: Span, answer: Respond) -> usize {
-        let end = self.answer(message, answer);
+        let end = self.answer(message, Text::Answer(answer));
         if self.reply.is_error() {
             self.not_initialized();
         } else {
@@ -577,11 +582,11 @@ impl<'m> Engine<'m> {
         // stand before what was inspected last.
         let was_kept = self.framer.has_kept();
         if !was_kept {
-            self.protocol = self.ahead;
+            self.protocol = self.ahead.protocol;
         }
         let done = self.take_line();
         if !was_kept {
-            self.ahead = self.protocol;
+            self.ahead.protocol = self.protocol;
         }
         done
     }
@@ -594,12 +599,11 @@ impl<'m> Engine<'m> {
             }
             Taken::Line(line, _) => {
                 let length = line.len();
-                let bracket = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(length);
-                if bracket == length && line.iter().all(|byte| *byte == b' ') {
-                    // A request that was cancelled while it waited its turn.
+                // A blank line is a request that was cancelled while it waited its turn.
+                let Some(bracket) = line.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\r')) else {
                     return Some(Done::Nothing);
-                }
-                let is_batch = line.get(bracket) == Some(&b'[') && (!self.pinned || self.protocol.is_json_rpc);
+                };
+                let is_batch = line.get(bracket) == Some(&b'[') && (!self.settings.pinned || self.protocol.is_json_rpc);
                 Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length) })
             }
         }
@@ -629,7 +633,7 @@ impl<'m> Engine<'m> {
         let (mut members, mut reserve) = (0, 0);
         for member in Json::of_checked(line).elements() {
             members += 1;
-            reserve += reserve_for(member.as_bytes(), &mut self.spans);
+            reserve += reserve_for(member.as_bytes(), self.protocol, &mut self.spans);
         }
         let refusal = match members {
             0 => "an empty batch",
@@ -659,7 +663,7 @@ impl<'m> Engine<'m> {
         };
         batch.next = end;
         let text = line.get(start..end).unwrap_or_default();
-        batch.reserve = batch.reserve.saturating_sub(reserve_for(text, &mut self.spans));
+        batch.reserve = batch.reserve.saturating_sub(reserve_for(text, self.protocol, &mut self.spans));
         self.batch = Some(batch);
         match self.message(start, end) {
             Done::Run => Done::Run,
@@ -685,7 +689,7 @@ impl<'m> Engine<'m> {
         let message = Span { start: start as u32, end: end as u32 };
         let in_batch = self.batch.is_some();
         let text = self.framer.line().get(start..end).unwrap_or_default();
-        match detect(text, &mut self.spans, self.protocol, self.protocols, self.pinned, in_batch) {
+        match detect(text, &mut self.spans, self.protocol, self.settings.protocols, self.settings.pinned, in_batch) {
             Err(error) => {
                 let protocol = self.protocol;
                 return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
@@ -721,32 +725,25 @@ impl<'m> Engine<'m> {
                 return Done::Reply(rpc::invalid_request(&mut out, received.of(id), text));
             }
         };
-        let about = About { received: Some(received), manifest: self.manifest };
+        let about = About { received: Some(received), manifest: self.settings.manifest };
         if protocol.is_json_rpc
-            && let Some(service) = self.service
+            && let Some(service) = self.settings.service
             && let Some((method, params)) = rpc::method_and_params(&received)
             && service.owns(method)
         {
             let end = self.reply.answer(self.memory, &about, &mut |out| service.answer(method, params, out));
             return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
         }
-        let action = match (protocol.read)(&received, &facts) {
-            Ok(action) => action,
-            Err(refusal) => {
-                let end = self.reply.answer(self.memory, &about, &mut |out| {
-                    (protocol.refuse)(out, &received, refusal, &facts);
-                });
-                return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
-            }
-        };
+        let action = (protocol.read)(&received, &facts);
         let end = match action {
-            Action::Ignore => return Done::Nothing,
-            Action::Call(CallAction { index, args, has_args, timeout }) => {
+            Err(refusal) => self.answer(message, Text::Refusal(refusal)),
+            Ok(Action::Ignore) => return Done::Nothing,
+            Ok(Action::Call(CallAction { index, args, has_args, timeout })) => {
                 let kind = Kind::Call { index };
                 self.state = State::Running(Running { kind, value: args, has_value: has_args, message, id, timeout });
                 return Done::Run;
             }
-            Action::OpenSession { config, answer } => {
+            Ok(Action::OpenSession { config, answer }) => {
                 if let Some(gate) = self.gate
                     && let Err(failure) = gate.open()
                 {
@@ -760,15 +757,15 @@ impl<'m> Engine<'m> {
                     self.initialized(message, answer)
                 }
             }
-            Action::CloseSession { answer } => {
+            Ok(Action::CloseSession { answer }) => {
                 self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
                 if let Some(gate) = self.gate {
                     gate.close();
                 }
-                self.answer(message, answer)
+                self.answer(message, Text::Answer(answer))
             }
-            Action::Answer(answer) => self.answer(message, answer),
-            Action::AckThenRun { event, answer } => {
+            Ok(Action::Answer(answer)) => self.answer(message, Text::Answer(answer)),
+            Ok(Action::AckThenRun { event, answer }) => {
                 let kind = Kind::Event { answer };
                 let running = Running { kind, value: event, has_value: true, message, id, timeout: None };
                 if in_batch || self.reply.is_silent() {
@@ -777,7 +774,7 @@ impl<'m> Engine<'m> {
                     return Done::Run;
                 }
                 self.deferred = Some(running);
-                self.answer(message, answer)
+                self.answer(message, Text::Answer(answer))
             }
         };
         if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
@@ -789,7 +786,7 @@ impl<'m> Engine<'m> {
             return self.run_job();
         }
         let State::Running(Running { kind, value, has_value, message, id, timeout }) = self.state else { return None };
-        let (protocol, facts) = (self.protocol, self.facts());
+        let protocol = self.protocol;
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;
         let value = if has_value { value } else { empty_object(text, value)? };
@@ -798,7 +795,7 @@ impl<'m> Engine<'m> {
         let work = match kind {
             Kind::Call { index } => Work::Call(Call {
                 index,
-                operation: self.manifest.operations.get(index)?,
+                operation: self.settings.manifest.operations.get(index)?,
                 args: Value { text: value, numeric_strings: protocol.numeric_strings },
                 context: CallContext { timeout_nanos: timeout.map(|Nanos(nanos)| nanos), protocol, received },
             }),
@@ -806,18 +803,16 @@ impl<'m> Engine<'m> {
             Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
         let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received) };
-        let background = Background {
-            tail,
-            protocol: &mut self.ahead,
-            protocols: self.protocols,
-            pinned: self.pinned,
-            facts,
-            service: self.service,
-            id: received.of(id),
-            cancelled: &mut self.cancelled,
-        };
+        let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: received.of(id) };
         Some(Run { work, scratch, background })
     }
+}
+
+/// An answer that is written at once.
+#[derive(Clone, Copy)]
+enum Text {
+    Answer(Respond),
+    Refusal(&'static Refusal),
 }
 
 /// What is known of the message in hand when its reply ends.
@@ -846,7 +841,7 @@ fn detect(
     let mut found = current;
     if !in_batch {
         let has = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
-        let is_first = || protocols.first().is_some_and(|first| first.marker() == current.marker());
+        let is_first = || protocols.first().is_some_and(|first| first.has_marker_of(current));
         // Most messages are requests of the same protocol as the one before, and no other member of theirs may be a marker.
         let is_sure = has(0) && has(usize::from(current.request)) && (!has(SLOTS - 1) || is_first());
         if !is_sure {
@@ -877,25 +872,26 @@ fn detect_among(
     protocols: &[&'static Protocol],
     found: &'static Protocol,
 ) -> Result<&'static Protocol, SyntaxError> {
-    let marker = found.marker();
-    let is_same = marker == current.marker();
     // The members that protocols with one marker have in common are found by the table of any of them.
-    if !is_same {
+    let mut scanned = current;
+    if !found.has_marker_of(current) {
+        scanned = found;
         scan(text, found, spans)?;
     }
     let received = Received::whole(text, spans);
-    let (mut recognised, mut other) = (None, None);
-    for protocol in protocols.iter().copied().filter(|protocol| protocol.marker() == marker) {
+    let (mut chosen, mut is_recognised) = (None, false);
+    for protocol in protocols.iter().copied().filter(|protocol| protocol.has_marker_of(found)) {
         match protocol.recognise {
-            Some(recognise) if recognised.is_none() && recognise(&received, protocol == current) => {
-                recognised = Some(protocol);
+            Some(recognise) if !is_recognised && recognise(&received, protocol == current) => {
+                is_recognised = true;
+                chosen = Some(protocol);
             }
-            None if other.is_none() => other = Some(protocol),
+            None if chosen.is_none() => chosen = Some(protocol),
             _ => {}
         }
     }
-    let chosen = recognised.or(other).unwrap_or(found);
-    if chosen != if is_same { current } else { found } {
+    let chosen = chosen.unwrap_or(found);
+    if chosen != scanned {
         scan(text, chosen, spans)?;
     }
     Ok(chosen)
@@ -946,20 +942,15 @@ fn empty_object(text: &mut [u8], Span { start, end }: Span) -> Option<Span> {
 /// waits its turn.
 pub struct Background<'s> {
     tail: Tail<'s>,
-    /// As the engine's own, but of the lines that were looked at here.
-    protocol: &'s mut &'static Protocol,
-    protocols: &'s [&'static Protocol],
-    pinned: bool,
-    facts: Facts<'static>,
-    service: Option<&'s dyn Service>,
+    ahead: &'s mut Ahead,
+    settings: &'s Settings<'s>,
     /// The id of the call that is out; empty if it has none.
     id: &'s [u8],
-    cancelled: &'s mut bool,
 }
 
 impl fmt::Debug for Background<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Background").field("cancelled", &self.cancelled).finish_non_exhaustive()
+        f.debug_struct("Background").field("cancelled", &self.ahead.cancelled).finish_non_exhaustive()
     }
 }
 
@@ -981,7 +972,7 @@ impl Background<'_> {
 
     /// Whether the caller has cancelled the call that is out. The driver ends it at once; it gets no reply.
     pub fn is_cancelled(&self) -> bool {
-        *self.cancelled
+        self.ahead.cancelled
     }
 
     /// Inspects the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
@@ -1004,86 +995,74 @@ impl Background<'_> {
     }
 
     /// Inspects one line; `None` if there is none, else whether it was answered in `out`.
+    #[inline(never)]
     fn answer_next(&mut self, out: &mut Writer<'_>) -> Option<bool> {
-        let peeked = self.tail.peek()?;
-        let text = &*peeked.line;
-        let mut spans = NO_SPANS;
-        if text.trim_ascii_start().first() == Some(&b'[') {
-            let json_rpc = self.protocol.is_json_rpc;
-            match check::check(text) {
-                Ok(()) => {
-                    if !self.pinned
-                        && !json_rpc
-                        && let Some(found) = self.protocols.iter().find(|protocol| protocol.is_json_rpc)
-                        && is_json_rpc(text)
-                    {
-                        *self.protocol = found;
-                    }
+        let Self { tail, ahead: Ahead { protocol, cancelled }, settings, id } = self;
+        let Settings { manifest, protocols, pinned, service, limits } = settings;
+        let peeked = tail.peek()?;
+        let mut look = || {
+            let text = &*peeked.line;
+            if text.trim_ascii_start().first() == Some(&b'[') {
+                let json_rpc = protocol.is_json_rpc;
+                if let Err(error) = check::check(text) {
+                    return json_rpc.then(|| parse_error(out, protocol, error) > 0);
                 }
-                Err(error) if json_rpc => {
-                    parse_error(out, self.protocol, error);
-                    peeked.discard();
-                    return Some(true);
+                if !json_rpc
+                    && !*pinned
+                    && let Some(found) = protocols.iter().find(|protocol| protocol.is_json_rpc)
+                    && is_json_rpc(text)
+                {
+                    *protocol = found;
                 }
-                Err(_) => {}
+                return None;
             }
-            peeked.keep();
-            return Some(false);
-        }
-        let detected = detect(text, &mut spans, self.protocol, self.protocols, self.pinned, false);
-        if let Ok(Detected::Answer(protocol) | Detected::Message(protocol)) = &detected {
-            *self.protocol = protocol;
-        }
-        let protocol = *self.protocol;
-        let Some(busy) = protocol.busy else {
-            peeked.keep();
-            return Some(false);
+            let mut spans = NO_SPANS;
+            let is_message = match detect(text, &mut spans, protocol, protocols, *pinned, false) {
+                Err(error) => {
+                    return protocol.busy.map(|_| parse_error(out, protocol, error) > 0);
+                }
+                Ok(Detected::Answer(found)) => {
+                    *protocol = found;
+                    false
+                }
+                Ok(Detected::Message(found)) => {
+                    *protocol = found;
+                    true
+                }
+            };
+            let busy = protocol.busy.filter(|_| is_message)?;
+            let received = Received::whole(text, &spans);
+            let request = match (protocol.envelope)(&received) {
+                Envelope::Request { id } => Some(received.of(id)),
+                Envelope::Notification => None,
+                Envelope::Invalid { text, id } => {
+                    return Some(rpc::invalid_request(out, received.of(id), text) > 0);
+                }
+                Envelope::Reply => return None,
+            };
+            match busy(&received) {
+                Busy::Cancel(span) => {
+                    let other = received.of(span);
+                    if !other.is_empty() && other == *id {
+                        *cancelled = true;
+                    } else {
+                        forget(peeked.kept, protocol, other);
+                    }
+                    Some(false)
+                }
+                busy => {
+                    let facts = Facts { manifest, limits: *limits, is_closed: false };
+                    answer_at_once(out, protocol, busy, request, &received, &facts, *service)
+                }
+            }
         };
-        let received = Received::whole(text, &spans);
-        match detected {
-            Err(error) => {
-                parse_error(out, protocol, error);
-            }
-            Ok(Detected::Answer(_)) => {
-                peeked.keep();
-                return Some(false);
-            }
-            Ok(Detected::Message(_)) => {
-                let id = match (protocol.envelope)(&received) {
-                    Envelope::Request { id } => Some(received.of(id)),
-                    Envelope::Notification => None,
-                    Envelope::Invalid { text, id } => {
-                        rpc::invalid_request(out, received.of(id), text);
-                        peeked.discard();
-                        return Some(true);
-                    }
-                    Envelope::Reply => {
-                        peeked.keep();
-                        return Some(false);
-                    }
-                };
-                let answered = match busy(&received) {
-                    Busy::Cancel(cancelled) => {
-                        let cancelled = received.of(cancelled);
-                        if !cancelled.is_empty() && cancelled == self.id {
-                            *self.cancelled = true;
-                        } else {
-                            forget(peeked.kept, protocol, cancelled);
-                        }
-                        Some(false)
-                    }
-                    busy => answer_at_once(out, protocol, busy, id, &received, &self.facts, self.service),
-                };
-                let Some(answered) = answered else {
-                    peeked.keep();
-                    return Some(false);
-                };
-                peeked.discard();
-                return Some(answered);
-            }
+        let answered = look();
+        if answered.is_some() {
+            peeked.discard();
+        } else {
+            peeked.keep();
         }
-        peeked.discard();
-        Some(true)
+        Some(answered.unwrap_or(false))
     }
 }
 
@@ -1152,7 +1131,10 @@ fn forget(kept: &mut [u8], protocol: &'static Protocol, id: &[u8]) {
         if let Envelope::Request { id: found } = (protocol.envelope)(&received)
             && received.of(found) == id
         {
-            line.fill(b' ');
+            for byte in line {
+                // A plain fill would link a function for it.
+                *byte = if *byte == b'\n' { b'\n' } else { b' ' };
+            }
         }
     }
 }
@@ -1186,8 +1168,8 @@ pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool 
 }
 
 /// Room to keep for the reply to a batch's member, with the comma before it.
-pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
-    if rpc::scan(member, spans).is_err() {
+pub(crate) fn reserve_for(member: &[u8], protocol: &'static Protocol, spans: &mut Spans) -> usize {
+    if scan(member, protocol, spans).is_err() {
         return 0;
     }
     let received = Received::whole(member, spans);

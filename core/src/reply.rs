@@ -10,7 +10,7 @@ use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
 use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
-use crate::phrases::{Closing, Failed, Phrases};
+use crate::phrases::{Closing, Phrases};
 use crate::received::Received;
 
 /// Room that is kept for the error that stands in for a reply that does not fit, its id apart.
@@ -266,7 +266,7 @@ impl Reply {
         match self.stage {
             Stage::InOutputs => (start, self.end),
             _ if self.outputs_end > 0 => (start, self.outputs_end),
-            _ => (0, 0),
+            _ => (start, start),
         }
     }
 
@@ -284,28 +284,23 @@ impl Reply {
 
     /// The operation's own logic failed: what was written as a success becomes a failure that keeps the outputs.
     fn fail(&mut self, memory: &mut [u8], failure: &Failure, about: &About<'_>) -> usize {
-        let has_outputs = self.stage == Stage::InOutputs;
-        let (prefix, end_of_text) = match self.phrases().failed {
-            Failed::Result { success, end, .. } => (success, end),
-            Failed::Error { success, end, .. } if self.body != self.end => (success, end),
-            Failed::Error { .. } | Failed::Dropped => return self.error(memory, failure.kind, failure, about),
+        let Some(failed) = self.phrases().failed.filter(|failed| !failed.with_outputs_only || self.body != self.end)
+        else {
+            return self.error(memory, failure.kind, failure, about);
         };
         // The text goes to its place first: what goes before it may be longer than what it was written behind.
-        let shift = self.head.saturating_add(prefix.len()).saturating_sub(self.body);
-        let middle = |out: &mut Writer<'_>| match self.phrases().failed {
-            Failed::Result { after_outputs, alone, .. } => out.raw(if has_outputs { after_outputs } else { alone }),
-            Failed::Error { before_text, .. } => before_text(out, failure.kind, failure.code),
-            Failed::Dropped => {}
-        };
-        let (from, to) = self.outputs();
-        let start = end_of(self.end.saturating_add(shift), middle);
+        let shift = self.head.saturating_add(failed.success.len()).saturating_sub(self.body);
+        let has_outputs = self.stage == Stage::InOutputs;
+        let before_text = |out: &mut Writer<'_>| (failed.before_text)(out, has_outputs, failure.kind, failure.code);
+        let start = end_of(self.end.saturating_add(shift), before_text);
         let text_end = self.write_text(memory, start, failure);
         let end = move_up(memory, self.body, self.end, shift, self.limit);
-        writer(memory, self.head, self.limit).raw(prefix);
-        middle(&mut writer(memory, end, self.limit));
+        writer(memory, self.head, self.limit).raw(failed.success);
+        before_text(&mut writer(memory, end, self.limit));
         let mut out = writer(memory, text_end, self.limit);
-        out.raw(end_of_text);
-        let outputs = if to > 0 { (from.saturating_add(shift), to.saturating_add(shift)) } else { (0, 0) };
+        out.raw(failed.end);
+        let (from, to) = self.outputs();
+        let outputs = (from.saturating_add(shift), to.saturating_add(shift));
         self.close(&mut out, Some(failure.kind), outputs, about);
         out.len()
     }

@@ -521,7 +521,7 @@ fn events() {
     assert!(matches!((event.error(), event.session_id()), (Member::Null, Member::Null)));
     assert_eq!(event.json().as_str(), whole);
     let least = Event::parse(br#"{"id":"","ts":0,"event":"","component":""}"#).unwrap();
-    assert!(matches!((least.module, least.data), (Member::Absent, Member::Absent)));
+    assert!(matches!((least.module(), least.data()), (Member::Absent, Member::Absent)));
     for (text, fault) in [
         ("[]", "an event must be an object"),
         (r#"{"ts":0,"event":"","component":""}"#, "id: required, but missing"),

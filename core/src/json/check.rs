@@ -242,11 +242,6 @@ impl Members {
     pub(crate) fn slot(&self, name: super::view::Text<'_>) -> Option<u8> {
         self.keys.iter().find(|key| name.is(key.name)).map(|key| key.slot)
     }
-
-    /// The name of the first member that has this slot.
-    pub(crate) fn name(&self, slot: u8) -> &'static [u8] {
-        self.keys.iter().find(|key| key.slot == slot).map_or(&[], |key| key.name)
-    }
 }
 
 /// One watched member.

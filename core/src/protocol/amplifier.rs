@@ -35,14 +35,15 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: true,
     },
-    failed: Failed::Error {
+    failed: Some(Failed {
         success: b"\"ok\":false,\"error\":{\"details\":{",
-        before_text: |out, kind, name| {
+        with_outputs_only: true,
+        before_text: |out, _, kind, name| {
             out.raw(b"},\"code\":\"");
             write_code(out, kind, name);
         },
         end: b"\"",
-    },
+    }),
     error: |out, kind, name| {
         out.raw(ERROR);
         write_code(out, kind, name);

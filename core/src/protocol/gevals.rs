@@ -105,12 +105,14 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: false,
     },
-    failed: Failed::Result {
+    failed: Some(Failed {
         success: b",\"result\":{\"success\":false",
-        after_outputs: b"},\"error\":\"",
-        alone: b",\"error\":\"",
+        with_outputs_only: false,
+        before_text: |out, has_outputs, _, _| {
+            out.raw(if has_outputs { b"},\"error\":\"" } else { b",\"error\":\"" });
+        },
         end: b"\"",
-    },
+    }),
     error: |out, kind, _| rpc::begin_error(out, code(kind)),
     error_end: |out, _| out.byte(b'"'),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",

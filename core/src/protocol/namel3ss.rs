@@ -17,7 +17,7 @@ use crate::json::number::Digits;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Guarantee, Manifest};
-use crate::phrases::{Closing, Failed, Logs, MessagePlace, Outputs, Phrases};
+use crate::phrases::{Closing, Logs, MessagePlace, Outputs, Phrases};
 use crate::received::{Code, Quoted, Received, Refusal};
 
 /// namel3ss tool protocol 1.
@@ -35,7 +35,7 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: true,
     },
-    failed: Failed::Dropped,
+    failed: None,
     error: |out, kind, name| {
         out.raw(b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"");
         out.text_part(name.unwrap_or(error_type(kind)));
