@@ -213,8 +213,6 @@ struct Running {
     kind: Kind,
     /// What the extension gets: arguments, a configuration or an event.
     value: Span,
-    /// The value is an object; if not, an empty object takes its place.
-    has_value: bool,
     /// Where the message stands in its line.
     message: Span,
     id: Span,
@@ -224,9 +222,17 @@ struct Running {
 /// What runs, and how it is answered.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    Call { index: usize },
-    Configure { answer: Respond },
-    Event { answer: Respond },
+    Call {
+        index: usize,
+        /// The value is an object; if not, an empty object takes its place.
+        has_args: bool,
+    },
+    Configure {
+        answer: Respond,
+    },
+    Event {
+        answer: Respond,
+    },
 }
 
 /// A session runs from its first request to `shutdown`.
@@ -524,17 +530,14 @@ impl<'m> Engine<'m> {
         let end = match (kind, result) {
             (Kind::Configure { answer }, Ok(_)) => self.initialized(message, answer),
             (Kind::Event { answer }, _) => self.answer(message, Text::Answer(answer)),
-            _ => {
+            // The result of `initialize` is a manifest and nothing else.
+            (Kind::Configure { .. }, Err(failure)) => {
+                self.not_initialized();
+                self.answer(message, Text::Failure(failure))
+            }
+            (Kind::Call { .. }, _) => {
                 let about = about(self.framer.line(), message, &self.spans, self.settings.manifest);
-                match (kind, result) {
-                    // The result of `initialize` is a manifest and nothing else.
-                    (Kind::Configure { .. }, Err(failure)) => {
-                        let end = self.reply.refuse(self.memory, failure, &about);
-                        self.not_initialized();
-                        end
-                    }
-                    _ => self.reply.finish(self.memory, result, &about),
-                }
+                self.reply.finish(self.memory, result, &about)
             }
         };
         self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });
@@ -542,14 +545,25 @@ impl<'m> Engine<'m> {
 
     /// Writes an answer to the message in hand.
     #[inline(never)]
-    fn answer(&mut self, message: Span, text: Text) -> usize {
+    fn answer(&mut self, message: Span, text: Text<'_>) -> usize {
         let facts = self.facts();
         let protocol = self.protocol;
         let about = about(self.framer.line(), message, &self.spans, self.settings.manifest);
-        let Some(received) = about.received else { return 0 };
+        if let Text::Failure(failure) = text {
+            return self.reply.refuse(self.memory, failure, &about);
+        }
+        let service = self.settings.service;
+        let Some(received) = &about.received else { return 0 };
         self.reply.answer(self.memory, &about, &mut |out| match text {
-            Text::Answer(write) => write(out, &received, &facts),
-            Text::Refusal(refusal) => (protocol.refuse)(out, &received, refusal, &facts),
+            Text::Answer(write) => write(out, received, &facts),
+            Text::Refusal(refusal) => (protocol.refuse)(out, received, refusal, &facts),
+            Text::Service | Text::Failure(_) => {
+                if let Some(service) = service
+                    && let Some((method, params)) = rpc::method_and_params(received)
+                {
+                    service.answer(method, params, out);
+                }
+            }
         })
     }
 
@@ -725,38 +739,53 @@ impl<'m> Engine<'m> {
                 return Done::Reply(rpc::invalid_request(&mut out, received.of(id), text));
             }
         };
-        let about = About { received: Some(received), manifest: self.settings.manifest };
         if protocol.is_json_rpc
             && let Some(service) = self.settings.service
-            && let Some((method, params)) = rpc::method_and_params(&received)
-            && service.owns(method)
+            && received.string(rpc::METHOD).is_some_and(|method| service.owns(method))
         {
-            let end = self.reply.answer(self.memory, &about, &mut |out| service.answer(method, params, out));
-            return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
+            let end = self.answer(message, Text::Service);
+            return self.replied(end);
         }
-        let action = (protocol.read)(&received, &facts);
-        let end = match action {
-            Err(refusal) => self.answer(message, Text::Refusal(refusal)),
-            Ok(Action::Ignore) => return Done::Nothing,
+        let (kind, value, timeout) = match (protocol.read)(&received, &facts) {
             Ok(Action::Call(CallAction { index, args, has_args, timeout })) => {
-                let kind = Kind::Call { index };
-                self.state = State::Running(Running { kind, value: args, has_value: has_args, message, id, timeout });
-                return Done::Run;
+                (Kind::Call { index, has_args }, args, timeout)
             }
-            Ok(Action::OpenSession { config, answer }) => {
-                if let Some(gate) = self.gate
-                    && let Err(failure) = gate.open()
-                {
-                    self.reply.refuse(self.memory, &failure, &about)
-                } else if received.of(config).first() == Some(&b'{') {
-                    let kind = Kind::Configure { answer };
-                    self.state =
-                        State::Running(Running { kind, value: config, has_value: true, message, id, timeout: None });
-                    return Done::Run;
-                } else {
-                    self.initialized(message, answer)
+            Ok(Action::OpenSession { config, answer }) if received.of(config).first() == Some(&b'{') => {
+                if let Some(end) = self.refused_by_gate(message) {
+                    return self.replied(end);
                 }
+                (Kind::Configure { answer }, config, None)
             }
+            Ok(Action::AckThenRun { event, answer }) => (Kind::Event { answer }, event, None),
+            action => {
+                let end = self.answer_action(message, action);
+                return self.replied(end);
+            }
+        };
+        let running = Running { kind, value, message, id, timeout };
+        if let Kind::Event { answer } = kind
+            && !in_batch
+            && !self.reply.is_silent()
+        {
+            // Its acknowledgement has a line of its own, which goes first.
+            self.deferred = Some(running);
+            let end = self.answer(message, Text::Answer(answer));
+            return self.replied(end);
+        }
+        self.state = State::Running(running);
+        Done::Run
+    }
+
+    /// Answers what needs nobody to run.
+    #[inline(never)]
+    fn answer_action(&mut self, message: Span, action: Result<Action, &'static Refusal>) -> usize {
+        match action {
+            Err(refusal) => self.answer(message, Text::Refusal(refusal)),
+            Ok(Action::Answer(answer)) => self.answer(message, Text::Answer(answer)),
+            Ok(Action::OpenSession { answer, .. }) => match self.refused_by_gate(message) {
+                Some(end) => end,
+                None => self.initialized(message, answer),
+            },
             Ok(Action::CloseSession { answer }) => {
                 self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
                 if let Some(gate) = self.gate {
@@ -764,19 +793,21 @@ impl<'m> Engine<'m> {
                 }
                 self.answer(message, Text::Answer(answer))
             }
-            Ok(Action::Answer(answer)) => self.answer(message, Text::Answer(answer)),
-            Ok(Action::AckThenRun { event, answer }) => {
-                let kind = Kind::Event { answer };
-                let running = Running { kind, value: event, has_value: true, message, id, timeout: None };
-                if in_batch || self.reply.is_silent() {
-                    // There is no line of its own to wait for.
-                    self.state = State::Running(running);
-                    return Done::Run;
-                }
-                self.deferred = Some(running);
-                self.answer(message, Text::Answer(answer))
+            Ok(_) => {
+                self.reply.silent(0, self.protocol);
+                0
             }
-        };
+        }
+    }
+
+    /// Where the reply ends if no session may start.
+    #[inline(never)]
+    fn refused_by_gate(&mut self, message: Span) -> Option<usize> {
+        let failure = self.gate?.open().err()?;
+        Some(self.answer(message, Text::Failure(&failure)))
+    }
+
+    fn replied(&self, end: usize) -> Done {
         if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
     }
 
@@ -785,15 +816,15 @@ impl<'m> Engine<'m> {
         if let State::Job = self.state {
             return self.run_job();
         }
-        let State::Running(Running { kind, value, has_value, message, id, timeout }) = self.state else { return None };
+        let State::Running(Running { kind, value, message, id, timeout }) = self.state else { return None };
         let protocol = self.protocol;
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;
-        let value = if has_value { value } else { empty_object(text, value)? };
+        let value = if let Kind::Call { has_args: false, .. } = kind { empty_object(text, value)? } else { value };
         let (value, parts) = Parts::take(text, value)?;
         let received = Received { parts, spans: &self.spans };
         let work = match kind {
-            Kind::Call { index } => Work::Call(Call {
+            Kind::Call { index, .. } => Work::Call(Call {
                 index,
                 operation: self.settings.manifest.operations.get(index)?,
                 args: Value { text: value, numeric_strings: protocol.numeric_strings },
@@ -810,9 +841,11 @@ impl<'m> Engine<'m> {
 
 /// An answer that is written at once.
 #[derive(Clone, Copy)]
-enum Text {
+enum Text<'t> {
     Answer(Respond),
     Refusal(&'static Refusal),
+    Failure(&'t Failure),
+    Service,
 }
 
 /// What is known of the message in hand when its reply ends.

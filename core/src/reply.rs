@@ -87,6 +87,7 @@ impl Reply {
     }
 
     /// Starts a reply at `start` of `memory` that ends before `limit`.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn begin(
         &mut self,
         memory: &mut [u8],
@@ -270,6 +271,7 @@ impl Reply {
         }
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn close(
         &self,
         out: &mut Writer<'_>,

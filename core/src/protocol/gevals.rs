@@ -202,16 +202,21 @@ fn execute(received: &Received<'_>, manifest: &Manifest) -> Result<CallAction, &
 
 /// Reads the context's timeout: absent, null and zero set no limit.
 fn read_timeout(received: &Received<'_>) -> Result<Option<u64>, &'static Refusal> {
+    match received.member(TIMEOUT_MEMBER) {
+        [] | [b'n', ..] => Ok(None),
+        [b'"', raw @ .., b'"'] => read_duration(raw),
+        _ => Err(NO_DURATION),
+    }
+}
+
+const NO_DURATION: &Refusal = &invalid("context.timeout", "expected a duration such as \"1m30s\"");
+
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn read_duration(raw: &[u8]) -> Result<Option<u64>, &'static Refusal> {
     /// Of a text with escapes in it, which has to be decoded somewhere; `µ` comes as one.
     const LONGEST: usize = 64;
-    const NO_DURATION: &Refusal = &invalid("context.timeout", "expected a duration such as \"1m30s\"");
     const TOO_LONG: &Refusal = &invalid("context.timeout", "has escapes and is longer than 64 bytes");
     const NEGATIVE: &Refusal = &invalid("context.timeout", "must not be negative");
-    let raw = match received.member(TIMEOUT_MEMBER) {
-        [] | [b'n', ..] => return Ok(None),
-        [b'"', raw @ .., b'"'] => raw,
-        _ => return Err(NO_DURATION),
-    };
     let duration = if has_escapes(raw) {
         let mut decoded = [0; LONGEST];
         GoDuration::parse(Text::of_checked(raw).decode_into(&mut decoded).map_err(|_| TOO_LONG)?)
