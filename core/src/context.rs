@@ -10,7 +10,6 @@ use crate::failure::{Failure, FailureKind};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
 pub use crate::level::Level;
-use crate::params::Outputs;
 use crate::phrases::{Log, Logs, Progress};
 use crate::received::Received;
 use crate::reply::Reply;
@@ -69,14 +68,6 @@ impl<'a> Context<'a> {
     /// whatever the handler goes on to return.
     pub fn output<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
         self.reply.output(self.memory, name, |out| is_writable(ser::write(value, out)))
-    }
-
-    /// Puts each field of a struct with `#[derive(Outputs)]` into the reply, as an output of its name.
-    ///
-    /// # Errors
-    /// As [`output`](Self::output).
-    pub fn outputs<T: Outputs>(&mut self, value: &T) -> Result<(), Failure> {
-        value.write(self)
     }
 
     /// Sums up what was done, and ends the outputs: success.

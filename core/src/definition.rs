@@ -63,27 +63,11 @@ impl Protocol {
             refuse,
             envelope: |_| Envelope::Request { id: Span { start: 0, end: 0 } },
             recognise: None,
-            is_answer: crate::rpc::is_answer,
+            is_answer,
             busy: None,
             is_json_rpc: false,
             has_line_limit: false,
             numeric_strings: false,
-        }
-    }
-
-    /// A protocol over JSON-RPC 2.0, with [`rpc::members`](crate::rpc::members): with ids, notifications and batches, and
-    /// faults that are answered while a call is out.
-    pub const fn json_rpc(
-        name: &'static str,
-        members: &'static [Member],
-        phrases: &'static Phrases,
-        read: Read,
-    ) -> Self {
-        Self {
-            envelope: crate::rpc::envelope,
-            busy: Some(|_| Busy::Wait),
-            is_json_rpc: true,
-            ..Self::new(name, members, crate::rpc::METHOD, phrases, read, crate::rpc::refuse)
         }
     }
 
@@ -142,6 +126,12 @@ impl Protocol {
         (self.phrases.head)(out, b"");
         out.raw(self.phrases.parse_error);
     }
+}
+
+/// Whether an object without a request's members is an answer of JSON-RPC, or of a protocol that says `ok`.
+pub(crate) fn is_answer(json: Json<'_>) -> bool {
+    let has = |name| json.get(name).is_some();
+    has("result") || has("error") || !has("jsonrpc") && has("ok")
 }
 
 /// By name.

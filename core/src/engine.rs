@@ -11,7 +11,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{self, NO_SPANS, Parts, SLOTS, Span, Spans, SyntaxError};
 use crate::json::view::Json;
-use crate::json::write::{Message, Writer};
+use crate::json::write::Writer;
 use crate::manifest::Manifest;
 use crate::phrases::Closing;
 use crate::protocol;
@@ -32,7 +32,7 @@ pub struct Memory<'m> {
 }
 
 /// The least size of [`Memory::reply`], in bytes: an error reply to a request with the longest id.
-pub const LEAST_REPLY: usize = reply::LEAST + rpc::MAX_ID;
+pub const LEAST_REPLY: usize = rpc::ERROR_ROOM + rpc::MAX_ID;
 
 /// A region of [`Memory`] is too small to serve anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -493,7 +493,7 @@ impl<'m> Engine<'m> {
 
     /// The line that [`Next::Write`] has told of.
     pub(crate) fn line(&mut self, end: usize) -> &[u8] {
-        end_line(self.memory, end)
+        rpc::end_line(self.memory, end)
     }
 
     fn run_job(&mut self) -> Option<Run<'_>> {
@@ -647,7 +647,7 @@ impl<'m> Engine<'m> {
         let (mut members, mut reserve) = (0, 0);
         for member in Json::of_checked(line).elements() {
             members += 1;
-            reserve += reserve_for(member.as_bytes(), self.protocol, &mut self.spans);
+            reserve += rpc::reserve_for(member.as_bytes(), &mut self.spans);
         }
         let refusal = match members {
             0 => "an empty batch",
@@ -677,7 +677,7 @@ impl<'m> Engine<'m> {
         };
         batch.next = end;
         let text = line.get(start..end).unwrap_or_default();
-        batch.reserve = batch.reserve.saturating_sub(reserve_for(text, self.protocol, &mut self.spans));
+        batch.reserve = batch.reserve.saturating_sub(rpc::reserve_for(text, &mut self.spans));
         self.batch = Some(batch);
         match self.message(start, end) {
             Done::Run => Done::Run,
@@ -1024,7 +1024,7 @@ impl Background<'_> {
                 break out.len();
             }
         };
-        Some(end_line(memory, end))
+        Some(rpc::end_line(memory, end))
     }
 
     /// Inspects one line; `None` if there is none, else whether it was answered in `out`.
@@ -1200,46 +1200,14 @@ pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool 
     count == 0 || count > rpc::MAX_BATCH || json.elements().any(|member| one(member.as_bytes(), true))
 }
 
-/// Room to keep for the reply to a batch's member, with the comma before it.
-pub(crate) fn reserve_for(member: &[u8], protocol: &'static Protocol, spans: &mut Spans) -> usize {
-    if scan(member, protocol, spans).is_err() {
-        return 0;
-    }
-    let received = Received::whole(member, spans);
-    match rpc::classify(&received) {
-        Envelope::Request { id } | Envelope::Invalid { id, .. } => reply::LEAST + 1 + received.of(id).len(),
-        Envelope::Notification | Envelope::Reply => 0,
-    }
-}
-
-pub(crate) fn too_long(out: &mut Writer<'_>, protocol: &Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
+/// Writes the error reply to a line that is too long.
+fn too_long(out: &mut Writer<'_>, protocol: &Protocol, fault: TooLong) -> usize {
     protocol.begin_parse_error(out);
-    out.raw(b"line too long: ");
-    out.usize(dropped);
-    out.raw(b" bytes, the limit is ");
-    out.usize(limit);
-    rpc::end_error(out);
-    out.len()
+    rpc::end_too_long(out, fault)
 }
 
-pub(crate) fn parse_error(
-    out: &mut Writer<'_>,
-    protocol: &Protocol,
-    SyntaxError { kind, offset }: SyntaxError,
-) -> usize {
+/// Writes the error reply to a line that is not JSON.
+fn parse_error(out: &mut Writer<'_>, protocol: &Protocol, error: SyntaxError) -> usize {
     protocol.begin_parse_error(out);
-    out.raw(b"Parse error: ");
-    kind.write_escaped(out);
-    out.raw(b" at byte ");
-    out.usize(offset);
-    rpc::end_error(out);
-    out.len()
-}
-
-/// Ends the line in `memory` that goes up to `end`.
-pub(crate) fn end_line(memory: &mut [u8], end: usize) -> &[u8] {
-    if let Some(place) = memory.get_mut(end) {
-        *place = b'\n';
-    }
-    memory.get(..=end).unwrap_or_default()
+    rpc::end_parse_error(out, error)
 }

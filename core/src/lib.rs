@@ -80,7 +80,6 @@ extern crate std;
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
-mod answer;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;

@@ -129,6 +129,16 @@ pub trait Outputs: OutputValue {
     fn write(&self, cx: &mut Context<'_>) -> Result<(), Failure>;
 }
 
+impl Context<'_> {
+    /// Puts each field of a struct with `#[derive(Outputs)]` into the reply, as an output of its name.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output).
+    pub fn outputs<T: Outputs>(&mut self, value: &T) -> Result<(), Failure> {
+        value.write(self)
+    }
+}
+
 /// What an operation's method returns when it ends well.
 #[diagnostic::on_unimplemented(
     message = "an operation cannot return `{Self}`",

@@ -13,9 +13,6 @@ use crate::manifest::Manifest;
 use crate::phrases::{Closing, Phrases};
 use crate::received::Received;
 
-/// Room that is kept for the error that stands in for a reply that does not fit, its id apart.
-pub(crate) const LEAST: usize = 160;
-
 /// The state of one reply; the memory it stands in goes beside it.
 #[derive(Debug)]
 pub(crate) struct Reply {

@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use super::text::{Text, plain};
 use super::write::{Message, Writer};
 
 /// How many containers may be open at once, unless said otherwise: the envelope's own count too.
@@ -239,7 +240,7 @@ impl Members {
     }
 
     /// The slot of the member of this name.
-    pub(crate) fn slot(&self, name: super::view::Text<'_>) -> Option<u8> {
+    pub(crate) fn slot(&self, name: Text<'_>) -> Option<u8> {
         self.keys.iter().find(|key| name.is(key.name)).map(|key| key.slot)
     }
 }
@@ -433,7 +434,7 @@ impl<'t> Scanner<'t> {
         let after = self.close(end)?;
         let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
         // RFC 8259 §8.3: names are compared after their escapes are decoded.
-        let name = super::view::Text::of_checked(rest.get(..length).unwrap_or_default());
+        let name = Text::of_checked(rest.get(..length).unwrap_or_default());
         keys = level.keys;
         while let [key, others @ ..] = keys
             && !name.is(key.name)
@@ -725,83 +726,6 @@ fn some_space(mut rest: &[u8]) -> &[u8] {
     }
     rest
 }
-
-/// Skips the bytes of a string that need no second look.
-#[cfg(target_pointer_width = "64")]
-#[inline(always)]
-pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        let special = special_bytes(u64::from_le_bytes(*word));
-        if special != 0 {
-            return rest.get((special.trailing_zeros() / 8) as usize..).unwrap_or_default();
-        }
-        rest = after;
-    }
-    while let [byte, after @ ..] = rest
-        && is_plain(*byte)
-    {
-        rest = after;
-    }
-    rest
-}
-
-#[cfg(not(target_pointer_width = "64"))]
-#[inline(never)]
-pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
-    // Four table look-ups a turn: what a Cortex-M0+ does fastest.
-    while let Some(([a, b, c, d], after)) = rest.split_first_chunk::<4>() {
-        if !is_plain(*a) {
-            return rest;
-        }
-        if !is_plain(*b) {
-            return rest.get(1..).unwrap_or_default();
-        }
-        if !is_plain(*c) {
-            return rest.get(2..).unwrap_or_default();
-        }
-        if !is_plain(*d) {
-            return rest.get(3..).unwrap_or_default();
-        }
-        rest = after;
-    }
-    while let [byte, after @ ..] = rest
-        && is_plain(*byte)
-    {
-        rest = after;
-    }
-    rest
-}
-
-/// The high bit of each byte that is a quote, a backslash, a control character or beyond ASCII. Exact up to and including
-/// the first of them, which is all that is asked (a borrow can only come from a byte that is one of them).
-#[cfg(target_pointer_width = "64")]
-#[inline(always)]
-fn special_bytes(word: u64) -> u64 {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    // Exchanged with its neighbours, the quote (0x22) stands next to the control characters: one comparison for both.
-    let quotes = (word ^ (EACH * 2)).wrapping_sub(EACH * 0x21);
-    let backslashes = (word ^ (EACH * u64::from(b'\\'))).wrapping_sub(EACH);
-    (quotes | backslashes | word) & (EACH * 0x80)
-}
-
-/// Whether a byte needs no second look in a string.
-#[inline(always)]
-pub(super) fn is_plain(byte: u8) -> bool {
-    PLAIN.get(usize::from(byte)).copied().unwrap_or_default()
-}
-
-static PLAIN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0x20;
-    while byte < 0x80 {
-        #[allow(clippy::indexing_slicing, reason = "in bounds by the loop's condition")]
-        {
-            table[byte] = byte != b'"' as usize && byte != b'\\' as usize;
-        }
-        byte += 1;
-    }
-    table
-};
 
 /// What follows the bytes beyond ASCII that `text` starts with, if they are UTF-8 (Unicode 15, table 3-7); else what begins
 /// with the first sequence that is none.

@@ -23,7 +23,7 @@
 
 use core::fmt;
 
-use super::check::is_plain;
+use super::text::is_plain;
 
 /// Writes JSON text into a buffer; past the buffer's end it counts on without writing.
 ///
@@ -119,7 +119,7 @@ impl<'b> Writer<'b> {
     /// Writes a character as a piece of a string's content.
     pub(crate) fn char(&mut self, char: char) {
         let (mut utf8, mut length) = ([0; 4], 0);
-        super::de::put_utf8(&mut utf8, &mut length, u32::from(char));
+        super::text::put_utf8(&mut utf8, &mut length, u32::from(char));
         self.content(utf8.get(..length).unwrap_or_default());
     }
 

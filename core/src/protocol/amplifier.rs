@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use crate::call::CallContext;
-use crate::definition::{Action, CallAction, Facts, Protocol};
+use crate::definition::{self, Action, CallAction, Facts, Protocol};
 use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
@@ -17,7 +17,7 @@ use crate::json::write::{Message as _, Writer};
 use crate::manifest::Kind;
 use crate::phrases::{Failed, Logs, MessagePlace, Outputs, Phrases, close_two};
 use crate::received::{Code, Envelope, Received, Refusal};
-use crate::rpc::{self, MAX_ID};
+use crate::rpc::MAX_ID;
 
 /// Amplifier Module Protocol v1.
 pub const AMPLIFIER: &Protocol = &PROTOCOL;
@@ -94,7 +94,7 @@ fn envelope(received: &Received<'_>) -> Envelope {
 
 /// What is an answer of it besides: the whole of what `health` and `describe` answer.
 fn is_answer(json: Json<'_>) -> bool {
-    rpc::is_answer(json)
+    definition::is_answer(json)
         || json.get("status").and_then(|status| status.text()).is_some_and(|status| status == "ok")
         || json.get("capabilities").is_some_and(|list| list.kind() == JsonKind::Array)
 }

@@ -1,14 +1,11 @@
 //! Answering whole lines of JSON-RPC 2.0 for who has methods of their own, and no [`Extension`](crate::Extension).
 
-use crate::engine::{end_line, parse_error, reserve_for, too_long};
 use crate::frame::TooLong;
-use crate::json::check::{NO_SPANS, check};
+use crate::json::check::{NO_SPANS, SyntaxError, check};
 use crate::json::view::{Json, Text};
 use crate::json::write::Writer;
-use crate::protocol::GEVALS;
 use crate::received::{Envelope, Received};
-use crate::reply;
-use crate::rpc::{self, invalid_request};
+use crate::rpc::{self, end_line, invalid_request, reserve_for};
 
 /// A request or a notification whose envelope is sound (JSON-RPC 2.0 §4).
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +59,11 @@ pub fn answer<'o>(
 /// Answers a line that was over the limit of a [`Framer`](crate::frame::Framer).
 pub fn answer_too_long(fault: TooLong, memory: &mut [u8]) -> &[u8] {
     let limit = memory.len().saturating_sub(1);
-    let end = too_long(&mut reply::writer(memory, 0, limit), GEVALS, fault);
+    let end = {
+        let mut out = writer(memory, 0, limit);
+        begin_parse_error(&mut out);
+        rpc::end_too_long(&mut out, fault)
+    };
     end_line(memory, end)
 }
 
@@ -73,12 +74,12 @@ fn batch(
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
     if let Err(error) = check(line) {
-        return Some(parse_error(&mut reply::writer(memory, 0, limit), GEVALS, error));
+        return Some(parse_error(&mut writer(memory, 0, limit), error));
     }
     let members = Json::of_checked(line).elements();
     let mut spans = NO_SPANS;
     let (count, mut reserve) = members.clone().fold((0usize, 0), |(count, reserve), member| {
-        (count.wrapping_add(1), reserve + reserve_for(member.as_bytes(), GEVALS, &mut spans))
+        (count.wrapping_add(1), reserve + reserve_for(member.as_bytes(), &mut spans))
     });
     let fault = match count {
         0 => Some("an empty batch"),
@@ -89,11 +90,11 @@ fn batch(
         _ => Some("a batch of more than 64 members"),
     };
     if let Some(fault) = fault {
-        return Some(invalid_request(&mut reply::writer(memory, 0, limit), b"", fault));
+        return Some(invalid_request(&mut writer(memory, 0, limit), b"", fault));
     }
     let mut end = 0;
     for text in members {
-        reserve = reserve.saturating_sub(reserve_for(text.as_bytes(), GEVALS, &mut spans));
+        reserve = reserve.saturating_sub(reserve_for(text.as_bytes(), &mut spans));
         let start = end + 1;
         // The closing bracket goes behind the last.
         let most = limit.saturating_sub(reserve.saturating_add(1));
@@ -121,13 +122,13 @@ fn member(
     limit: usize,
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
-    let mut out = reply::writer(memory, start, limit);
+    let mut out = writer(memory, start, limit);
     let mut spans = NO_SPANS;
     if let Err(error) = rpc::scan(text, &mut spans) {
-        return Some(parse_error(&mut out, GEVALS, error));
+        return Some(parse_error(&mut out, error));
     }
     let received = Received::whole(text, &spans);
-    let (id, is_notification) = match rpc::classify(&received) {
+    let (id, is_notification) = match rpc::envelope(&received) {
         Envelope::Reply => return None,
         Envelope::Invalid { text: fault, id } => return Some(invalid_request(&mut out, received.of(id), fault)),
         Envelope::Request { id } => (received.of(id), false),
@@ -154,6 +155,22 @@ fn member(
     out.usize(capacity);
     rpc::end_error(&mut out);
     Some(out.len())
+}
+
+fn begin_parse_error(out: &mut Writer<'_>) {
+    rpc::write_head(out, b"");
+    rpc::begin_error(out, rpc::PARSE_ERROR);
+}
+
+fn parse_error(out: &mut Writer<'_>, error: SyntaxError) -> usize {
+    begin_parse_error(out);
+    rpc::end_parse_error(out, error)
+}
+
+/// A writer on `memory` before `limit`, at `start`.
+fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_> {
+    let limit = limit.min(memory.len());
+    Writer::at(memory.get_mut(..limit).unwrap_or_default(), start)
 }
 
 #[cfg(test)]
