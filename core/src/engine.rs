@@ -40,6 +40,8 @@ pub const LEAST_REPLY: usize = rpc::ERROR_ROOM + rpc::MAX_ID;
 pub enum TooSmall {
     /// The request region is empty: nothing could be read into it.
     Request,
+    /// The list of protocols is empty: nothing could be answered.
+    Protocols,
     /// The reply region is below [`LEAST_REPLY`].
     Reply {
         /// Its size, in bytes.
@@ -51,6 +53,7 @@ impl fmt::Display for TooSmall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Request => f.write_str("the request region is empty"),
+            Self::Protocols => f.write_str("the list of protocols is empty"),
             Self::Reply { size } => {
                 write!(f, "a reply region of {size} bytes is below the least size of {LEAST_REPLY}")
             }
@@ -292,8 +295,6 @@ impl<'m> Engine<'m> {
     /// An engine that speaks these protocols; what is not listed is not linked. Each message is of the first protocol in the
     /// list whose marker it has; see [`Protocol::recognise`] for those that share one. A message without a marker is taken as
     /// one of the protocol of the message before, and of the first in the list at the start of a connection.
-    ///
-    /// An empty list is that of [`GEVALS`](protocol::GEVALS).
     // In line it would clear its memory by a function for the alignment that its caller happens to have.
     #[inline(never)]
     pub fn with_protocols(
@@ -307,7 +308,7 @@ impl<'m> Engine<'m> {
         if memory.reply.len() < LEAST_REPLY {
             return Err(TooSmall::Reply { size: memory.reply.len() });
         }
-        let protocol = protocols.first().copied().unwrap_or(protocol::GEVALS);
+        let Some(protocol) = protocols.first().copied() else { return Err(TooSmall::Protocols) };
         let framer = Framer::new(memory.request);
         let limits = (framer.limit(), memory.reply.len().saturating_sub(1));
         Ok(Self {
@@ -1182,7 +1183,7 @@ pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool 
     if check::check(line).is_err() {
         return true;
     }
-    let first = protocols.first().copied().unwrap_or(protocol::GEVALS);
+    let Some(first) = protocols.first().copied() else { return true };
     let mut spans = NO_SPANS;
     let mut one = |text: &[u8], in_batch| match detect(text, &mut spans, first, protocols, false, in_batch) {
         Err(_) => true,

@@ -83,7 +83,6 @@ pub mod __private;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
-pub mod client;
 pub mod clock;
 pub mod context;
 mod definition;
@@ -115,7 +114,7 @@ pub use event::Event;
 pub use extension::{Call, CallContext, Config, Extension, Failure, FailureKind, Outcome};
 pub use manifest::{Manifest, Operation, Schema};
 pub use params::{Outputs, Params};
-pub use protocol::gevals::Phase;
+pub use protocol::gevals::{Phase, client};
 #[cfg(feature = "macros")]
 pub use rigline_macros::{Outputs, Params, extension};
 #[cfg(feature = "macros")]

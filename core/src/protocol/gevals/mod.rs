@@ -13,6 +13,8 @@
 //! `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). Without it, where it is null and where it is
 //! zero (as Go's own libraries have it) there is none; a negative one is -32602.
 
+pub mod client;
+
 use crate::call::CallContext;
 use crate::definition::{Action, CallAction, Facts, Protocol};
 use crate::duration::GoDuration;
