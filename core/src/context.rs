@@ -1,4 +1,4 @@
-//! What a handler talks to while it runs: outputs, messages, logs, time.
+//! A handler's interface while it runs: outputs, messages, logs, time.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::received::Received;
 use crate::reply::Reply;
 use crate::service::{Job, Service, Step};
 
-/// A call's surroundings. What a handler writes through it goes straight into the bounded reply region; nothing is kept
+/// The handler's interface to the current call: outputs, logs and time. What a handler writes through it goes straight into the bounded reply region; nothing is kept
 /// on a heap.
 ///
 /// ```
@@ -41,20 +41,20 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A context over a call's part of the engine, for whoever writes a shell of their own.
+    /// A context over a call's part of the engine, for drivers outside this crate.
     pub fn new(
-        scratch: Scratch<'a>,
+        reply: ReplyBuffer<'a>,
         logs: &'a mut dyn LogSink,
         clock: &'a dyn Clock,
         deadline: Option<Instant>,
     ) -> Self {
         Self {
-            memory: scratch.memory,
-            reply: scratch.reply,
+            memory: reply.memory,
+            reply: reply.reply,
             logs,
             clock,
             deadline,
-            received: scratch.received,
+            received: reply.received,
             job: None,
             progress: None,
         }
@@ -91,7 +91,7 @@ impl<'a> Context<'a> {
         self.reply.failure(self.memory, kind, &text)
     }
 
-    /// Tells the host something while the call runs. Over blocking transports the line is on the wire when this returns;
+    /// Sends a log to the host while the call runs. Over blocking transports the line is on the wire when this returns;
     /// over async ones it goes out the next time the handler awaits.
     ///
     /// A line that does not fit the log region is dropped whole, counted, and the count reported in a later log.
@@ -155,7 +155,7 @@ impl<'a> Context<'a> {
         self.log(Level::Error, message);
     }
 
-    /// Waits. While a handler waits, async shells go on reading and writing, and a call whose time is up ends here.
+    /// Waits. While a handler waits, async drivers go on reading and writing, and a call whose time is up ends here.
     pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
         Sleep::until(self.clock, self.clock.now().after(duration))
     }
@@ -196,8 +196,8 @@ impl<'a> Context<'a> {
                     let mut out = Writer::new(self.logs.room());
                     message.write_escaped(&mut out);
                     match out.finish() {
-                        Ok(text) => self.clock.aside(level, core::str::from_utf8(text).unwrap_or_default()),
-                        Err(_) => self.clock.aside(level, "a log line was longer than the log buffer"),
+                        Ok(text) => self.clock.log_out_of_band(level, core::str::from_utf8(text).unwrap_or_default()),
+                        Err(_) => self.clock.log_out_of_band(level, "a log line was longer than the log buffer"),
                     }
                     return self.logs.withdraw();
                 }
@@ -299,21 +299,21 @@ impl core::fmt::Debug for Context<'_> {
     }
 }
 
-/// What is too large is writable: it is counted on, and the count tells.
+/// What is too large is writable: the count goes on, and says how much room it needs.
 fn is_writable(result: Result<(), SerError>) -> bool {
     matches!(result, Ok(()) | Err(SerError::TooLarge(_)))
 }
 
 /// A call's part of the engine's memory: what [`Context`] writes the reply into.
 #[derive(Debug)]
-pub struct Scratch<'a> {
+pub struct ReplyBuffer<'a> {
     pub(crate) memory: &'a mut [u8],
     pub(crate) reply: &'a mut Reply,
     /// The request.
     pub(crate) received: Option<Received<'a>>,
 }
 
-/// Where log lines go. A shell has one of its own.
+/// Where log lines go. Each driver has one.
 pub trait LogSink {
     /// Memory for one whole line, its newline included; what does not fit it is dropped. Each time it was asked for,
     /// [`commit`](Self::commit), [`withdraw`](Self::withdraw) or [`dropped`](Self::dropped) says what became of it.

@@ -77,7 +77,7 @@ impl Protocol {
         Self { envelope, ..self }
     }
 
-    /// With a test that tells its messages from those of other protocols over JSON-RPC. The test gets whether
+    /// With a test that distinguishes its messages from those of other protocols over JSON-RPC. The test gets whether
     /// the message before was of this protocol. It may use the members of [`rpc::members`](crate::rpc::members) only, and what
     /// is below them as a view: the tables below `params` are those of the protocol before. A protocol without a test gets
     /// what no test claims.
@@ -186,7 +186,7 @@ pub enum Action {
         /// The answer.
         answer: Respond,
     },
-    /// An answer that needs nobody to run.
+    /// An answer without running anything.
     Answer(Respond),
     /// To take note of an event: the answer goes first, the work is done then, and logs keep their route.
     AckThenRun {

@@ -1,10 +1,10 @@
-//! The engine: bytes in, bytes out, and calls for somebody to run. It does no I/O and knows no time; blocking loops, async
-//! loops and a browser are thin shells around it.
+//! The engine: bytes in, bytes out, and calls that its caller runs. It does no I/O and knows no time. Blocking loops, async
+//! loops and a browser are thin drivers around it.
 
 use core::fmt;
 
 use crate::call::{Call, CallContext, Config, Outcome, Value};
-use crate::context::Scratch;
+use crate::context::ReplyBuffer;
 use crate::definition::{Action, Busy, CallAction, Facts, Nanos, Protocol, Respond};
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
@@ -70,10 +70,10 @@ pub trait Gate {
     /// A host asks to start a session.
     ///
     /// # Errors
-    /// It may not, for this reason. It is told so.
+    /// The reason why it may not. The host gets it as the error of its `initialize`.
     fn open(&self) -> Result<(), Failure>;
 
-    /// The session was shut down, or did not start after all. Of the loss of a connection the shell's caller knows.
+    /// The session was shut down, or did not start after all. The loss of a connection is known to the driver's caller.
     fn close(&self);
 }
 
@@ -169,7 +169,7 @@ pub struct Run<'s> {
     /// What is to be run.
     pub work: Work<'s>,
     /// The reply's memory, for [`Context::new`](crate::Context::new).
-    pub scratch: Scratch<'s>,
+    pub reply: ReplyBuffer<'s>,
     /// The rest of the connection: what comes in while this runs.
     pub background: Background<'s>,
 }
@@ -216,7 +216,7 @@ struct Running {
     kind: Kind,
     /// What the extension gets: arguments, a configuration or an event.
     value: Span,
-    /// Where the message stands in its line.
+    /// Where the message is in its line.
     message: Span,
     id: Span,
     timeout: Option<Nanos>,
@@ -272,7 +272,7 @@ struct Batch {
 #[derive(Debug, Clone, Copy)]
 enum Done {
     Nothing,
-    /// A reply stands in the reply region, up to here.
+    /// A reply is in the reply region, up to here.
     Reply(usize),
     Run,
 }
@@ -328,7 +328,7 @@ impl<'m> Engine<'m> {
         })
     }
 
-    /// With something beside the extension that answers requests of its own, also while a call is out.
+    /// With a service that answers its requests beside the extension, also while a call is out.
     #[must_use]
     pub fn with_service(self, service: &'m dyn Service) -> Self {
         Self { settings: Settings { service: Some(service), ..self.settings }, ..self }
@@ -357,7 +357,7 @@ impl<'m> Engine<'m> {
         Self { framer: self.framer.with_mode(ends), ..self }
     }
 
-    /// With somebody to ask before a session starts, where several connections lead to one extension.
+    /// With a policy that decides who may start a session, where several connections lead to one extension.
     #[must_use]
     pub fn with_gate(self, gate: &'m dyn Gate) -> Self {
         Self { gate: Some(gate), ..self }
@@ -390,7 +390,7 @@ impl<'m> Engine<'m> {
 
     /// The connection is gone, or a new one is here: forgets a partial line and everything that waits.
     ///
-    /// Gives whether a session was open that had begun with `initialize`, so that
+    /// Returns whether a session was open that had begun with `initialize`, so that
     /// [`safe_state`](crate::Extension::safe_state) must run. The configuration is the extension's and survives.
     pub fn disconnect(&mut self) -> bool {
         let open = self.is_session_open();
@@ -427,7 +427,7 @@ impl<'m> Engine<'m> {
         self.settings.limits
     }
 
-    /// Goes on as far as it can without anybody's help.
+    /// Advances the state machine until it needs the caller.
     ///
     /// What [`Step::Write`] gave out counts as written; what [`Step::Run`] gave out and was not completed, as cancelled.
     pub fn step(&mut self) -> Step<'_> {
@@ -443,7 +443,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// [`step`](Self::step) for the shells: what is to be done, in a word. What a [`Run`] is made of is large, and made by
+    /// [`step`](Self::step) for the drivers in this crate: only the kind of the step. What a [`Run`] is made of is large, and made by
     /// [`run`](Self::run) where it stays.
     pub(crate) fn next(&mut self) -> Next {
         if let State::Running(_) = self.state {
@@ -492,7 +492,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// The line that [`Next::Write`] has told of.
+    /// The line that ends at the position in [`Next::Write`].
     pub(crate) fn line(&mut self, end: usize) -> &[u8] {
         rpc::end_line(self.memory, end)
     }
@@ -505,9 +505,9 @@ impl<'m> Engine<'m> {
         let service = self.settings.service?;
         let job = service.next_job()?;
         self.state = State::Completed(Done::Nothing);
-        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: None };
+        let reply = ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: None };
         let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: b"" };
-        Some(Run { work: Work::Job(JobRun { service, job }), scratch, background })
+        Some(Run { work: Work::Job(JobRun { service, job }), reply, background })
     }
 
     /// The protocol of the list that speaks JSON-RPC, the last one spoken if it does.
@@ -593,8 +593,8 @@ impl<'m> Engine<'m> {
     }
 
     fn next_line(&mut self) -> Option<Done> {
-        // The protocol that a line tells counts for the lines behind it, and for none before it: lines that were kept
-        // stand before what was inspected last.
+        // The protocol of a line counts for the lines after it, and for none before it: lines that were kept
+        // come before the line that was inspected last.
         let was_kept = self.framer.has_kept();
         if !was_kept {
             self.protocol = self.ahead.protocol;
@@ -624,7 +624,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// A writer for a line of its own.
+    /// A writer for a separate line.
     fn writer_for_line(&mut self) -> Writer<'_> {
         let limit = self.memory.len().saturating_sub(1);
         Writer::new(self.memory.get_mut(..limit).unwrap_or_default())
@@ -686,7 +686,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Notes a member's reply; gives that there is no line to send yet.
+    /// Records a member's reply. There is no line to send yet.
     fn end_member(&mut self, done: Done) -> Done {
         if let (Some(batch), Done::Reply(end)) = (&mut self.batch, done) {
             let separator = if batch.end == 0 { b'[' } else { b',' };
@@ -698,7 +698,7 @@ impl<'m> Engine<'m> {
         Done::Nothing
     }
 
-    /// Takes a message, which stands at `start..end` of the line that is held.
+    /// Takes the message at `start..end` of the line that is held.
     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
     fn message(&mut self, start: usize, end: usize) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
@@ -717,7 +717,7 @@ impl<'m> Engine<'m> {
         }
         let protocol = self.protocol;
         let facts = self.facts();
-        // In a batch a reply stands behind a bracket or comma, and before a closing bracket and the end of the line.
+        // In a batch a reply comes after a bracket or comma, and before a closing bracket and the end of the line.
         let most = if protocol.has_line_limit { facts.limits.1 } else { self.memory.len().saturating_sub(1) };
         let (reply_start, limit) = match self.batch {
             Some(batch) => (batch.end + 1, most.saturating_sub(1 + batch.reserve)),
@@ -768,7 +768,7 @@ impl<'m> Engine<'m> {
             && !in_batch
             && !self.reply.is_silent()
         {
-            // Its acknowledgement has a line of its own, which goes first.
+            // The line with its acknowledgement goes first.
             self.deferred = Some(running);
             let end = self.answer(message, Text::Answer(answer));
             return self.replied(end);
@@ -777,7 +777,7 @@ impl<'m> Engine<'m> {
         Done::Run
     }
 
-    /// Answers what needs nobody to run.
+    /// Answers a request that runs nothing.
     #[inline(never)]
     fn answer_action(&mut self, message: Span, action: Result<Action, &'static Refusal>) -> usize {
         match action {
@@ -834,9 +834,9 @@ impl<'m> Engine<'m> {
             Kind::Event { .. } => Work::Event(Event::of_checked(Json::of_checked(value))),
             Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
-        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received) };
+        let reply = ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received) };
         let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: received.of(id) };
-        Some(Run { work, scratch, background })
+        Some(Run { work, reply, background })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::service::{JobRun, Step, TaskEnd};
 
 /// An extension: a manifest, and a handler for the operations in it.
 ///
-/// One extension lives on one thread; whoever serves it to many sends it one call at a time.
+/// One extension lives on one thread; a server with many clients sends it one call at a time.
 ///
 /// `#[rigline::extension]` (feature `macros`) writes it, from the methods of a type and their doc comments. By hand it
 /// is no secret, and the way to go for an extension whose operations are known elsewhere, or which wraps another:
@@ -78,7 +78,7 @@ pub trait Extension {
         job.refuse();
     }
 
-    /// Brings what the extension drives into a state that is safe when nobody watches: a rig turns its rails off.
+    /// Brings what the extension drives into a state that is safe without supervision: a rig turns its rails off.
     ///
     /// It runs when a session that began with `initialize` is lost without `shutdown`, and when a call is cancelled or
     /// times out.
@@ -94,7 +94,7 @@ impl<'a> JobRun<'a> {
     }
 }
 
-/// Polls `future` with a stack frame of its own: what it needs is not there while others are polled.
+/// Polls `future` in a separate stack frame, which is not there while other futures are polled.
 #[inline(never)]
 fn poll_apart<F: Future>(future: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
     future.poll(task)

@@ -105,7 +105,7 @@ pub enum Logs {
     /// Among the replies: writes one as a whole line without its newline. It may write nothing where the caller does not
     /// want it.
     Line(fn(&mut Writer<'_>, &Log<'_>)),
-    /// Elsewhere, see [`Clock::aside`](crate::Clock::aside): the protocol's only lines are replies.
+    /// Elsewhere, see [`Clock::log_out_of_band`](crate::Clock::log_out_of_band): the protocol's only lines are replies.
     OutOfBand,
 }
 

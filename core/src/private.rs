@@ -49,7 +49,7 @@ pub fn configuration<'a, T: Arguments<'a>>(config: &mut Config<'a>) -> Result<T,
 /// A rule, as [`rule`] takes it.
 pub type Rule = &'static [&'static str];
 
-/// Decodes a name and gives its place among `names`, or as many as there are for a name that is none of them.
+/// Decodes a name and returns its place among `names`, or as many as there are for a name that is none of them.
 ///
 /// One piece of code for the fields of every struct and the variants of every enum.
 pub struct Names {

@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use crate::phrases::{Closing, Phrases};
 use crate::received::Received;
 
-/// The state of one reply; the memory it stands in goes beside it.
+/// The state of one reply; its memory is passed beside it.
 #[derive(Debug)]
 pub(crate) struct Reply {
     /// Where the reply starts: behind those of earlier members in a batch.
@@ -215,7 +215,7 @@ impl Reply {
         self.end
     }
 
-    /// Ends the reply; gives the end of what was written.
+    /// Ends the reply; returns the end of what was written.
     pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>, about: &About<'_>) -> usize {
         if self.is_silent() {
             return self.start;
@@ -338,7 +338,7 @@ impl Reply {
                     }
                     return relocate(memory, start, end, at);
                 }
-                None => out.text_part("its text was lost to what was written after it"),
+                None => out.text_part("error text overwritten by later output"),
             },
         }
         out.len()
@@ -400,10 +400,10 @@ pub(crate) fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_
     Writer::at(memory.get_mut(..limit).unwrap_or_default(), start)
 }
 
-/// Makes a string of the JSON text at `start..end`: what is a string stays, anything else is quoted. Gives the new end;
+/// Makes a string of the JSON text at `start..end`: what is a string stays, anything else is quoted. Returns the new end;
 /// beyond `limit` nothing was changed.
 fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize {
-    // JSON text has no control characters in strings; a tab can stand between its tokens.
+    // JSON text has no control characters in strings; a tab can be between its tokens.
     let escape = |byte| match byte {
         b'"' | b'\\' => Some(byte),
         b'\t' => Some(b't'),
@@ -443,7 +443,7 @@ fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize
     new_end
 }
 
-/// Moves `start..end` up by some bytes; gives the new end, which may be beyond the limit (then nothing was moved).
+/// Moves `start..end` up by some bytes; returns the new end, which may be beyond the limit (then nothing was moved).
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize) -> usize {
     let new_end = end.saturating_add(by);
@@ -460,7 +460,7 @@ fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize)
     new_end
 }
 
-/// Moves `start..end` to `at`; gives the new end.
+/// Moves `start..end` to `at`; returns the new end.
 fn relocate(memory: &mut [u8], start: usize, end: usize, at: usize) -> usize {
     if at > start {
         return move_up(memory, start, end, at - start, memory.len());

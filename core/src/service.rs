@@ -7,7 +7,7 @@ use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 
-/// Something beside the extension that answers requests of its own, also while a call is out, and has the extension run
+/// A service beside the extension: it answers its requests, also while a call is out, and has the extension run
 /// tasks: see [`Engine::with_service`](crate::engine::Engine::with_service). It speaks JSON-RPC 2.0.
 ///
 /// What it answers takes no time. A request may start a *job*: tasks that the extension runs one after the other,

@@ -88,7 +88,7 @@ impl Clock for Aside {
         Instant::default()
     }
 
-    fn aside(&self, level: Level, text: &str) {
+    fn log_out_of_band(&self, level: Level, text: &str) {
         self.0.borrow_mut().push(format!("{}: {text}", level.name()));
     }
 }

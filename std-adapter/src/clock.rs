@@ -150,7 +150,7 @@ impl Clock for TokioClock {
     }
 
     /// To standard error.
-    fn aside(&self, level: Level, text: &str) {
+    fn log_out_of_band(&self, level: Level, text: &str) {
         crate::stdio::aside(level, text);
     }
 

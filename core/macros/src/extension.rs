@@ -412,7 +412,7 @@ impl Methods {
             };
             if RESERVED.contains(&name.as_str()) {
                 let note = format!(
-                    "Amplifier has an operation `{name}` of its own: this one can be reached there by a spelt-out \
+                    "Amplifier has an operation `{name}` of its own: this one can be reached there by a nested \
                      `invoke` only"
                 );
                 warn("reserved_name", &note);
@@ -560,7 +560,7 @@ fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     })
 }
 
-/// Takes the attribute off an item: as `#[operation]`, or `#[rigline::operation]` for whoever likes it spelt out.
+/// Takes the attribute off an item: as `#[operation]`, or `#[rigline::operation]` or with its path.
 fn take_attribute(attributes: &mut Vec<Attribute>, name: &str) -> Option<Attribute> {
     let ours = |attribute: &Attribute| {
         let path = attribute.path();

@@ -121,7 +121,7 @@ impl fmt::Display for SyntaxError {
 
 impl core::error::Error for SyntaxError {}
 
-/// Where a member's value stands in its line: `start..end` in bytes. A value never starts at offset 0 of a line that has
+/// Where a member's value is in its line: `start..end` in bytes. A value never starts at offset 0 of a line that has
 /// members, so the empty span at 0, the default, is that of an absent member, and takes nothing from the line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -184,7 +184,7 @@ impl<'t> Parts<'t> {
         if self.end == usize::MAX { self.before } else { &[] }
     }
 
-    /// The first byte of another value, which tells its type; 0 where there is none.
+    /// The first byte of another value, which says its type; 0 where there is none.
     #[inline]
     pub(crate) fn first(&self, span: Span) -> u8 {
         if span.is_absent() {
@@ -320,7 +320,7 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
     if head.iter().zip(prefix).all(|(a, b)| a == b) { Some(after) } else { None }
 }
 
-/// Checks a whole line and notes where the members of `level`, and of the levels below it, stand. Of a name that occurs
+/// Checks a whole line and records where the members of `level`, and of the levels below it, are. Of a name that occurs
 /// twice the last counts, as in the views.
 pub(crate) fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut stack = [0; DEPTH_WORDS];
@@ -351,7 +351,7 @@ impl<'t> Scanner<'t> {
         self.text.len().wrapping_sub(rest.len())
     }
 
-    /// The members of a watched object whose brace ends just before `rest`; gives what follows its closing brace.
+    /// The members of a watched object whose brace ends just before `rest`; returns what follows its closing brace.
     /// Recursion goes as deep as the tables of levels do, whatever the input.
     fn object(
         &mut self,
@@ -602,7 +602,7 @@ impl<'t> Scanner<'t> {
         self.fault(if rest.is_empty() { SyntaxErrorKind::UnexpectedEnd } else { SyntaxErrorKind::BadNumber }, rest)
     }
 
-    /// The end of a string whose next byte is a quote, or needs a second look; gives what follows its closing quote.
+    /// The end of a string whose next byte is a quote, or needs a second look; returns what follows its closing quote.
     #[inline(always)]
     fn close(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {
@@ -622,7 +622,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// An escape, a character beyond ASCII, or a fault, in a string; gives what follows it.
+    /// An escape, a character beyond ASCII, or a fault, in a string; returns what follows it.
     #[inline(never)]
     fn special(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {

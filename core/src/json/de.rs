@@ -74,7 +74,7 @@ pub const MAX_PATH: usize = 3;
 
 /// Decodes one value from JSON text that has been checked (RFC 8259, UTF-8).
 ///
-/// The text is consumed: string escapes are decoded where they stand. Text that was never checked is safe too (an
+/// The text is consumed: string escapes are decoded in place. Text that was never checked is safe too (an
 /// error or some value, never a panic), but not every fault in it is found.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, DecodeError> {
     from_checked_or(text, false, |error| error)
@@ -116,7 +116,7 @@ pub fn from_empty<'de, T: Deserialize<'de>>() -> Result<T, DecodeError> {
     T::deserialize(Nothing).map_err(DecodeError::of)
 }
 
-/// Why a value could not be decoded, and where it stands.
+/// Why a value could not be decoded, and where it is.
 ///
 /// It is displayed as `a[2].b: expected a string`; [`display_in`](Self::display_in) puts the name of the whole in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +179,7 @@ pub enum Kind {
     Expected(&'static str),
     /// The value has a JSON type that the type does not take, which is named: "a string".
     Unexpected(&'static str),
-    /// The type has a reason of its own to refuse the value.
+    /// The type refuses the value for its own reason.
     Refused,
     /// A field that must be there is not.
     MissingField(&'static str),
@@ -454,7 +454,7 @@ enum Fault {
     DuplicateField(&'static str),
     LoneSurrogate,
     Elements(u32),
-    /// The length that a type refuses, or 0 where nobody says.
+    /// The length that a type refuses, or 0 where it is not said.
     Length(u32),
     Depth,
     Rule(&'static str),

@@ -11,12 +11,12 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Views what stands between the quotes of a checked string.
+    /// Views the text between the quotes of a checked string.
     pub(crate) fn of_checked(raw: &'a [u8]) -> Self {
         Self { raw }
     }
 
-    /// What stands between the quotes, escapes and all: it can stand between quotes again as it is.
+    /// The text between the quotes with its escapes: it can be put between quotes again as it is.
     pub fn raw(&self) -> &'a str {
         core::str::from_utf8(self.raw).unwrap_or_default()
     }
@@ -47,7 +47,7 @@ impl<'a> Text<'a> {
         rest.is_empty()
     }
 
-    /// Whether nothing stands between the quotes.
+    /// Whether there is nothing between the quotes.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }
@@ -143,7 +143,7 @@ pub(crate) fn has_escapes(raw: &[u8]) -> bool {
     raw.iter().any(|byte| *byte == b'\\')
 }
 
-/// Reads the escape that `text` starts with, its reverse solidus included; gives the code point and the escape's length. Of
+/// Reads the escape that `text` starts with, its reverse solidus included; returns the code point and the escape's length. Of
 /// a pair of surrogates it is one; half of one is given as it is.
 ///
 /// ```text
@@ -183,7 +183,7 @@ pub(super) fn escape(text: &[u8]) -> Option<(u32, usize)> {
 fn unit(text: &[u8]) -> Option<u32> {
     let mut code = 0;
     for digit in text.get(2..6)? {
-        // The low bits of a letter count from one; its bit 6 tells it from a digit.
+        // The low bits of a letter count from one; its bit 6 distinguishes it from a digit.
         let value = (digit & 0xF).wrapping_add((digit >> 6).wrapping_mul(9));
         code = code << 4 | u32::from(Some(value).filter(|_| digit.is_ascii_hexdigit())?);
     }

@@ -109,7 +109,7 @@ impl<'a> Json<'a> {
         super::number::Digits::new(self.text)
     }
 
-    /// Where the next element stands in the array that `line` is, looking from `from` on.
+    /// Where the next element is in the array that `line` is, looking from `from` on.
     pub(crate) fn next_element(line: &[u8], from: usize) -> Option<(usize, usize)> {
         let mut rest = line.get(from..)?;
         let length = take_value(&mut rest)?.text.len();

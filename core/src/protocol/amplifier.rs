@@ -2,8 +2,7 @@
 //!
 //! On lines, which the text does not define, each is an invoke input `{"op":…,"args":…,"session_id":…}`. The ops `health`
 //! and `describe` answer as those operations do; `{"op":"invoke","args":{"op":…,"args":…}}` is the same call, nested. A
-//! member `id`, if there, comes back unchanged. One line in, one line out, in order; but while a call is out, an async shell
-//! answers `health`, and what it cannot read, at once.
+//! member `id`, if there, comes back unchanged. One line in, one line out, in order, faults and `health` included.
 
 use core::time::Duration;
 
@@ -62,7 +61,7 @@ fn write_code(out: &mut Writer<'_>, kind: FailureKind, name: Option<&'static str
     out.raw(b"\",\"message\":\"");
 }
 
-/// How long an invoke may take, unless somebody says otherwise (the sibling texts' default).
+/// How long an invoke may take by default (the default of the other two specifications).
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 const OP: usize = 0;

@@ -3,7 +3,7 @@
 //! The tool's name chooses the operation: matched exactly, then with `_` and space as `-`. `payload` is the arguments. Both
 //! request forms are read: the local runner's (`tool`) and the service runner's (`tool_name`).
 //!
-//! `sandbox: true` is told to the handler and changes nothing else: it is the Python runner's own sandbox for Python code,
+//! The handler can read `sandbox: true`, and it changes nothing else: it is the Python runner's own sandbox for Python code,
 //! and a native program is not run in it. What an extension does keep, it declares in [`Manifest::guarantees`].
 //!
 //! `timeout_ms` is the time limit of the call; without it, and where it is null, there is none. It must be positive, as the real

@@ -15,16 +15,16 @@ pub struct Incoming<'t> {
     pub method: Text<'t>,
     /// Its parameters; null if there are none.
     pub params: Json<'t>,
-    /// Whether nobody waits for a reply: what is written for it is dropped.
+    /// Whether it has no id, and gets no reply: what is written for it is dropped.
     pub is_notification: bool,
 }
 
-/// Answers one line, a batch too (§6). Gives the reply as a whole line with its newline, in `memory`; none where nothing is
+/// Answers one line, a batch too (§6). Returns the reply as a whole line with its newline, in `memory`; none where nothing is
 /// to be said.
 ///
 /// `serve` is asked once for each request and notification, in their order. It writes what follows the reply's head,
 /// `,"result":…}` or `,"error":{…}}`, as [`waza::answer`](crate::protocol::waza::answer) does. What is no sound request is
-/// answered here, and replies are nobody's to answer.
+/// answered here, and replies are not answered.
 ///
 /// `memory` bounds the reply: it may be one byte shorter. In place of a longer one goes -32603 with the size it needs, so
 /// there should be [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes at least. Each member of a batch may take what is left of it, less the
@@ -114,7 +114,7 @@ fn batch(
     Some(end + 1)
 }
 
-/// Answers one message at `start` of `memory`; gives where the reply ends.
+/// Answers one message at `start` of `memory`; returns where the reply ends.
 fn member(
     text: &[u8],
     memory: &mut [u8],

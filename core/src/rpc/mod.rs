@@ -99,7 +99,7 @@ pub fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, 
     end_error(out);
 }
 
-/// Writes the error reply to what is not a request, as a reply of its own.
+/// Writes the whole error reply to a message that is not a request.
 pub(crate) fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> usize {
     write_head(out, id);
     begin_error(out, INVALID_REQUEST);
@@ -146,7 +146,7 @@ pub(crate) fn method_and_params<'t>(received: &Received<'t>) -> Option<(Text<'t>
     Some((received.string(METHOD)?, received.json(PARAMS).unwrap_or(Json::NULL)))
 }
 
-/// Whether a line that an engine or its driver wrote is a log: a transport may drop it where nobody reads. Other
+/// Whether a line that an engine or its driver wrote is a log: a transport may drop it where the other end does not read. Other
 /// notifications, such as `eval.complete`, must arrive as replies must.
 pub fn is_log_line(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"{\"jsonrpc\":\"2.0\",\"method\":\"").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The shell over `embedded-io-async`.
+//! The driver over `embedded-io-async`.
 
 use core::cell::Cell;
 use core::future::{Future, poll_fn};
@@ -23,13 +23,13 @@ use crate::phrases::Logs;
 /// [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that come in during a call are answered at once, else after it.
 ///
 /// The reader's `read` must be cancel safe: a read that is dropped before it is ready has taken nothing. The writer's calls
-/// are never dropped half way. A reader that gives an error of the kind `Interrupted` has the writer flushed, and is asked
+/// are never dropped half way. A reader that returns an error of the kind `Interrupted` has the writer flushed, and is asked
 /// again.
 ///
 /// # Errors
 /// The transport failed. The call in hand was then cancelled, and
 /// [`safe_state`](Extension::safe_state) has run if a session was open.
-#[allow(clippy::too_many_arguments, reason = "each is a different part of the surroundings")]
+#[allow(clippy::too_many_arguments, reason = "each is a different part of the environment")]
 pub fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     extension: &mut E,
     engine: &mut Engine<'_>,
@@ -45,13 +45,13 @@ pub fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
 
 /// [`serve`] over a transport that can take a log line at once, so that a handler which does not await is heard too.
 ///
-/// `send_log` is given a whole line, newline included, within [`Context::log`]. If it sends the line it gives true; false
+/// `send_log` is given a whole line, newline included, within [`Context::log`]. If it sends the line it returns true; false
 /// leaves the line to the queue. It is asked only while no earlier log line waits, so that lines keep their order; a line
 /// that the writer was given earlier is the transport's to keep in order.
 ///
 /// # Errors
 /// As [`serve`].
-#[allow(clippy::too_many_arguments, reason = "each is a different part of the surroundings")]
+#[allow(clippy::too_many_arguments, reason = "each is a different part of the environment")]
 pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
     extension: &mut E,
     engine: &mut Engine<'_>,
@@ -63,7 +63,7 @@ pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
     stop: impl Future<Output = ()>,
     send_log: &dyn Fn(&[u8]) -> bool,
 ) -> Result<End, ServeError<R::Error>> {
-    let mut shell = Shell {
+    let mut driver = Driver {
         reader,
         writer,
         kind,
@@ -71,19 +71,19 @@ pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
         queue: Queue::new(log),
         stop: pin!(stop),
         send_log,
-        safety: Safety::Unasked,
+        safety: SafeState::Idle,
         carry: None,
     };
-    let result = shell.serve(extension, engine).await;
-    let safety = shell.safety;
+    let result = driver.serve(extension, engine).await;
+    let safety = driver.safety;
     let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown));
-    if safety == Safety::Missing || is_lost && safety == Safety::Unasked {
+    if safety == SafeState::Required || is_lost && safety == SafeState::Idle {
         extension.safe_state().await;
     }
     result
 }
 
-struct Shell<'a, R, W, S> {
+struct Driver<'a, R, W, S> {
     reader: &'a mut R,
     writer: &'a mut W,
     kind: Transport,
@@ -91,31 +91,31 @@ struct Shell<'a, R, W, S> {
     queue: Queue<'a>,
     stop: Pin<&'a mut S>,
     send_log: &'a dyn Fn(&[u8]) -> bool,
-    safety: Safety,
+    safety: SafeState,
     /// A byte that was read while there was no room for it.
     carry: Option<u8>,
 }
 
 /// What is known of the extension's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Safety {
-    Unasked,
+enum SafeState {
+    Idle,
     /// A call is in hand, or was cut off and the extension not asked for its safe state yet.
-    Missing,
+    Required,
     /// The last thing that ran was [`Extension::safe_state`], and nothing will run any more.
-    Given,
+    Done,
 }
 
 /// Why a call's run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ran {
+enum CallEnd {
     Ended,
     Late,
     Cancelled,
     Stopped,
 }
 
-impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W, S> {
+impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, W, S> {
     async fn serve<E: Extension>(
         &mut self,
         extension: &mut E,
@@ -132,7 +132,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         engine.commit(1);
                     }
                 }
-                Next::Read => match unless(self.stop.as_mut(), self.reader.read(engine.space())).await {
+                Next::Read => match or_stopped(self.stop.as_mut(), self.reader.read(engine.space())).await {
                     None => return Ok(End::Stopped),
                     Some(Ok(0)) if self.kind == Transport::Wire => return Ok(End::Input),
                     Some(Ok(0)) => engine.finish(),
@@ -158,7 +158,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                     }
                     let mut input_ended = false;
                     let mut result = Err(Failure::CANCELLED);
-                    self.safety = Safety::Missing;
+                    self.safety = SafeState::Required;
                     stopped = self.run_call(extension, engine, &mut input_ended, &mut result).await?;
                     if input_ended {
                         if self.kind == Transport::Wire {
@@ -166,7 +166,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         }
                         engine.finish();
                     }
-                    self.safety = if stopped { Safety::Given } else { Safety::Unasked };
+                    self.safety = if stopped { SafeState::Done } else { SafeState::Idle };
                     engine.conclude(&result);
                 }
                 Next::Shutdown if self.kind == Transport::Process => return Ok(End::Shutdown),
@@ -176,8 +176,8 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         }
     }
 
-    /// Runs a call to its end, its deadline or the loss of the connection, and everything around it meanwhile. Gives whether
-    /// it was told to stop.
+    /// Runs a call to its end, its deadline or the loss of the connection, and everything around it meanwhile. Returns whether
+    /// it was asked to stop.
     async fn run_call<E: Extension>(
         &mut self,
         extension: &mut E,
@@ -185,23 +185,23 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         input_ended: &mut bool,
         result: &mut Result<Outcome, Failure>,
     ) -> Result<bool, ServeError<R::Error>> {
-        let Some(Run { work, scratch, background }) = engine.run() else { return Ok(false) };
+        let Some(Run { work, reply, background }) = engine.run() else { return Ok(false) };
         let Self { reader, writer, kind, clock, queue, stop, send_log, safety, carry } = self;
         let clock = *clock;
         let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
-        queue.logs.set(scratch.reply.phrases().logs);
+        queue.logs.set(reply.reply.phrases().logs);
         let mut sink = QueueSink { queue, send_log: *send_log, held: None };
-        let mut cx = Context::new(scratch, &mut sink, clock, deadline);
-        let around = Around {
+        let mut cx = Context::new(reply, &mut sink, clock, deadline);
+        let alongside = Alongside {
             over: Cell::new(false),
             ended: Cell::new(false),
             nudged: Cell::new(false),
             cancelled: Cell::new(false),
             carry: Cell::new(*carry),
         };
-        let mut ran = Ran::Stopped;
-        let mut outside = pin!(around.call(background, *reader, *writer, queue, *kind));
+        let mut ran = CallEnd::Stopped;
+        let mut outside = pin!(alongside.call(background, *reader, *writer, queue, *kind));
         let mut lost = None;
         {
             let mut handler = pin!(run(&mut *extension, work, &mut cx));
@@ -210,13 +210,13 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                 let polled = if is_late() { Poll::Pending } else { handler.as_mut().poll(task) };
                 if is_late() {
                     *result = Err(Failure::TIMEOUT);
-                    ran = Ran::Late;
+                    ran = CallEnd::Late;
                     return Poll::Ready(());
                 }
                 match polled {
                     Poll::Ready(ended) => {
                         *result = ended;
-                        ran = Ran::Ended;
+                        ran = CallEnd::Ended;
                         return Poll::Ready(());
                     }
                     Poll::Pending if stop.as_mut().poll(task).is_ready() => return Poll::Ready(()),
@@ -226,41 +226,41 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         }
                     }
                 }
-                let polled = around.poll(outside.as_mut(), task).map(|end| lost = Some(end));
-                if polled.is_pending() && around.cancelled.get() {
-                    ran = Ran::Cancelled;
+                let polled = alongside.poll(outside.as_mut(), task).map(|end| lost = Some(end));
+                if polled.is_pending() && alongside.cancelled.get() {
+                    ran = CallEnd::Cancelled;
                     return Poll::Ready(());
                 }
                 polled
             })
             .await;
         }
-        // At once: a transport that nobody reads may hold back the reply for as long as it likes.
-        if lost.is_none() && ran != Ran::Ended {
+        // At once: a transport whose other end does not read may hold back the reply for any time.
+        if lost.is_none() && ran != CallEnd::Ended {
             let mut safe_state = pin!(extension.safe_state());
             poll_fn(|task| {
                 if safe_state.as_mut().poll(task).is_ready() {
-                    *safety = Safety::Given;
+                    *safety = SafeState::Done;
                     return Poll::Ready(());
                 }
-                around.poll(outside.as_mut(), task).map(|end| lost = Some(end))
+                alongside.poll(outside.as_mut(), task).map(|end| lost = Some(end))
             })
             .await;
         }
-        around.over.set(true);
+        alongside.over.set(true);
         let end = match lost {
             Some(end) => end,
-            None => poll_fn(|task| around.poll(outside.as_mut(), task)).await,
+            None => poll_fn(|task| alongside.poll(outside.as_mut(), task)).await,
         };
         end?;
-        *carry = around.carry.get();
-        *input_ended = around.ended.get();
-        Ok(ran == Ran::Stopped)
+        *carry = alongside.carry.get();
+        *input_ended = alongside.ended.get();
+        Ok(ran == CallEnd::Stopped)
     }
 }
 
 /// What goes on around a call.
-struct Around {
+struct Alongside {
     /// The call is over.
     over: Cell<bool>,
     /// The input has ended.
@@ -274,7 +274,7 @@ struct Around {
     carry: Cell<Option<u8>>,
 }
 
-impl Around {
+impl Alongside {
     /// Reads, sends logs and answers what cannot wait while a handler runs, until it is over and all its logs are out, or the
     /// connection is lost.
     async fn call<R: Read, W: Write<Error = R::Error>>(
@@ -373,7 +373,7 @@ async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
 }
 
 /// `future`'s output, or none if `stop` is ready first.
-async fn unless<F: Future>(mut stop: Pin<&mut impl Future<Output = ()>>, future: F) -> Option<F::Output> {
+async fn or_stopped<F: Future>(mut stop: Pin<&mut impl Future<Output = ()>>, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|task| match future.as_mut().poll(task) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -395,7 +395,7 @@ async fn write_line<W: Write>(writer: &mut W, mut line: &[u8]) -> Result<(), Ser
     writer.flush().await.map_err(ServeError::Write)
 }
 
-/// A reader that gives an error of the kind `Interrupted` wants the writer flushed, and is asked again.
+/// A reader that returns an error of the kind `Interrupted` wants the writer flushed, and is asked again.
 async fn flush_if_interrupted<W: Write>(writer: &mut W, error: W::Error) -> Result<(), ServeError<W::Error>> {
     if error.kind() != ErrorKind::Interrupted {
         return Err(ServeError::Read(error));
@@ -466,7 +466,7 @@ impl<'m> Queue<'m> {
         self.sending.set(false);
     }
 
-    /// Writes how many lines were dropped since it was told last; gives the length of that line, or 0.
+    /// Writes how many lines were dropped since the last report; returns the length of that line, or 0.
     fn write_dropped(&self, memory: &mut [u8]) -> usize {
         match self.dropped.take() {
             0 => 0,

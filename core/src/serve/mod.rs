@@ -1,4 +1,4 @@
-//! The shells: they move bytes between a transport and an [`Engine`], and run the extension's handlers.
+//! The drivers: they move bytes between a transport and an [`Engine`], and run the extension's handlers.
 //!
 //! [`blocking`] works over `embedded-io`: a log is on the wire when [`Context::log`](crate::Context::log) returns, and
 //! nothing is read while a handler runs. `asynch` (feature `async`) works over `embedded-io-async`: while a handler
@@ -26,7 +26,7 @@ use crate::engine::Engine;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Transport {
-    /// The process's own input and output: `shutdown` ends the shell, and end of input lets the calls in hand end first.
+    /// The process's own input and output: `shutdown` ends the driver, and end of input lets the calls in hand end first.
     Process,
     /// A port, a socket, a wire: `shutdown` ends the session only, and end of input is the loss of the connection, which
     /// cancels the call in hand.
@@ -42,7 +42,7 @@ pub enum End {
     Input,
     /// `shutdown` was acknowledged.
     Shutdown,
-    /// It was told to stop.
+    /// It was asked to stop.
     Stopped,
 }
 
@@ -55,7 +55,7 @@ pub enum ServeError<E> {
     Read(E),
     /// Writing failed.
     Write(E),
-    /// The writer takes nothing any more (`Ok(0)`).
+    /// The transport accepted zero bytes (`Ok(0)`).
     WriteZero,
 }
 
@@ -64,7 +64,7 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
         match self {
             Self::Read(error) => write!(f, "reading failed: {error:?}"),
             Self::Write(error) => write!(f, "writing failed: {error:?}"),
-            Self::WriteZero => f.write_str("the writer takes nothing any more"),
+            Self::WriteZero => f.write_str("the transport accepted zero bytes"),
         }
     }
 }
@@ -87,7 +87,7 @@ async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Conte
     }
 }
 
-/// Writes the log line that says how many were dropped; gives its length, or none if it does not fit either.
+/// Writes the log line that says how many were dropped; returns its length, or none if it does not fit either.
 fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize> {
     struct Dropped(usize);
     impl Message for Dropped {
