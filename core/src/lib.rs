@@ -68,7 +68,11 @@
         clippy::indexing_slicing,
         clippy::panic,
         clippy::unreachable,
-        clippy::todo
+        clippy::todo,
+        clippy::too_many_lines,
+        clippy::type_complexity,
+        clippy::struct_excessive_bools,
+        clippy::match_same_arms
     )
 )]
 

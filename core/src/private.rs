@@ -240,6 +240,7 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
         };
     }
     if let [b'e' | b'E', tail @ ..] = rest {
+        #[allow(clippy::match_same_arms, reason = "the plus sign is taken off")]
         let (down, mut rest) = match tail {
             [b'-', rest @ ..] => (true, rest),
             [b'+', rest @ ..] => (false, rest),

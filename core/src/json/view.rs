@@ -191,7 +191,7 @@ fn take_value<'a>(rest: &mut &'a [u8]) -> Option<Json<'a>> {
     Some(Json { text: value })
 }
 
-impl<'a> Text<'a> {
+impl Text<'_> {
     /// Decodes into `memory`; fails with nothing useful written if it has no room.
     ///
     /// The decoded text is never longer than [`raw`](Self::raw).
