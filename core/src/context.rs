@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant, Sleep};
+use crate::content::Content;
 use crate::failure::{Failure, FailureKind};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
@@ -34,6 +35,7 @@ pub struct Context<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) deadline: Option<Instant>,
     received: Option<Received<'a>>,
+    least_log: Level,
     /// The job that the call is part of.
     job: Option<(&'a dyn Service, Job)>,
     /// The progress that was reported last.
@@ -55,6 +57,7 @@ impl<'a> Context<'a> {
             clock,
             deadline,
             received: reply.received,
+            least_log: reply.least_log,
             job: None,
             progress: None,
         }
@@ -68,6 +71,15 @@ impl<'a> Context<'a> {
     /// whatever the handler goes on to return.
     pub fn output<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
         self.reply.output(self.memory, name, |out| is_writable(ser::write(value, out)))
+    }
+
+    /// Adds content to the result, behind all outputs: an image, a sound, a resource, a text. Protocols that have no such content
+    /// get it as an output of this name, bytes as a `data:` URI.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output); and an output cannot follow content.
+    pub fn content(&mut self, name: &str, content: &Content<'_>) -> Result<(), Failure> {
+        self.reply.content(self.memory, name, content)
     }
 
     /// Sums up what was done, and ends the outputs: success.
@@ -129,10 +141,21 @@ impl<'a> Context<'a> {
         if self.is_late() || self.reply.is_silent() {
             return;
         }
+        if !self.logs.progressed(done) {
+            return;
+        }
         let mut out = Writer::new(self.logs.room());
-        let progress = Progress { done, total, message: Some(&message), received: self.received };
+        let progress = Progress { done, beat: 0, total, message: Some(&message), received: self.received };
         let line = if write(&mut out, &progress) { finish_line(out) } else { Some(0) };
         self.commit_line(line);
+    }
+
+    /// Whether the caller asked for reports of the call's [progress](Self::progress), so that it is worth working them out. If not,
+    /// such a report is a log or nothing.
+    pub fn wants_progress(&self) -> bool {
+        let progress = Progress { done: 0, beat: 0, total: None, message: None, received: self.received };
+        self.job.is_none()
+            && self.reply.phrases().progress.is_some_and(|write| write(&mut Writer::new(&mut []), &progress))
     }
 
     /// [`log`](Self::log) at level debug.
@@ -186,7 +209,7 @@ impl<'a> Context<'a> {
             }
             match self.reply.phrases().logs {
                 // A notification gets no logs either; an event's go where its protocol has them.
-                Logs::Line(_) if self.reply.is_silent() => return,
+                Logs::Line(_) if self.reply.is_silent() || level < self.least_log => return,
                 Logs::Line(write) => {
                     let mut out = Writer::new(self.logs.room());
                     write(&mut out, &Log { level, message, data, received: self.received });
@@ -311,6 +334,8 @@ pub struct ReplyBuffer<'a> {
     pub(crate) reply: &'a mut Reply,
     /// The request.
     pub(crate) received: Option<Received<'a>>,
+    /// The least level of logs that are wanted.
+    pub(crate) least_log: Level,
 }
 
 /// Where log lines go. Each driver has one.
@@ -321,6 +346,13 @@ pub trait LogSink {
 
     /// Takes the first `length` bytes of [`room`](Self::room): one line, with its newline.
     fn commit(&mut self, length: usize);
+
+    /// A call has come this far. Returns whether that is farther than what was reported meanwhile, by a driver that
+    /// reports while a handler waits.
+    fn progressed(&mut self, done: u32) -> bool {
+        let _ = done;
+        true
+    }
 
     /// Whether lines wait here until the driver has its turn. If not, they are on the wire when [`commit`](Self::commit)
     /// returns.

@@ -5,6 +5,7 @@ use core::fmt;
 use crate::json::check::{Member, Members, SLOTS, Span};
 use crate::json::view::Json;
 use crate::json::write::Writer;
+use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::phrases::Phrases;
 use crate::received::{Envelope, Received, Refusal};
@@ -188,6 +189,13 @@ pub enum Action {
     },
     /// An answer without running anything.
     Answer(Respond),
+    /// To leave out logs below a level until the connection ends.
+    LimitLogs {
+        /// The least level that is sent.
+        least: Level,
+        /// The answer.
+        answer: Respond,
+    },
     /// To take note of an event: the answer goes first, the work is done then, and logs keep their route.
     AckThenRun {
         /// The event, an object.

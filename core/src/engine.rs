@@ -12,6 +12,7 @@ use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{self, NO_SPANS, Parts, SLOTS, Span, Spans, SyntaxError};
 use crate::json::view::Json;
 use crate::json::write::Writer;
+use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::phrases::Closing;
 use crate::protocol;
@@ -108,6 +109,8 @@ pub struct Engine<'m> {
     /// What was learnt from lines that wait their turn or have been answered already.
     ahead: Ahead,
     gate: Option<&'m dyn Gate>,
+    /// The least level of logs that the connection's peer wants.
+    least_log: Level,
     /// What runs once its acknowledgement is out.
     deferred: Option<Running>,
     /// Where the members of the message in hand are.
@@ -323,6 +326,7 @@ impl<'m> Engine<'m> {
             protocol,
             ahead: Ahead { protocol, cancelled: false },
             gate: None,
+            least_log: Level::Debug,
             spans: NO_SPANS,
             deferred: None,
         })
@@ -404,6 +408,7 @@ impl<'m> Engine<'m> {
             self.ahead.protocol = self.protocol;
         }
         self.deferred = None;
+        self.least_log = Level::Debug;
         self.ahead.cancelled = false;
         if let Some(service) = self.settings.service {
             service.disconnected();
@@ -505,7 +510,8 @@ impl<'m> Engine<'m> {
         let service = self.settings.service?;
         let job = service.next_job()?;
         self.state = State::Completed(Done::Nothing);
-        let reply = ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: None };
+        let least_log = self.least_log;
+        let reply = ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: None, least_log };
         let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: b"" };
         Some(Run { work: Work::Job(JobRun { service, job }), reply, background })
     }
@@ -787,6 +793,10 @@ impl<'m> Engine<'m> {
                 Some(end) => end,
                 None => self.initialized(message, answer),
             },
+            Ok(Action::LimitLogs { least, answer }) => {
+                self.least_log = least;
+                self.answer(message, Text::Answer(answer))
+            }
             Ok(Action::CloseSession { answer }) => {
                 self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
                 if let Some(gate) = self.gate {
@@ -834,7 +844,9 @@ impl<'m> Engine<'m> {
             Kind::Event { .. } => Work::Event(Event::of_checked(Json::of_checked(value))),
             Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
-        let reply = ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received) };
+        let least_log = self.least_log;
+        let reply =
+            ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received), least_log };
         let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: received.of(id) };
         Some(Run { work, reply, background })
     }

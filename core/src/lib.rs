@@ -88,6 +88,7 @@ pub mod __private;
 mod bytes;
 mod call;
 pub mod clock;
+mod content;
 pub mod context;
 mod definition;
 pub mod duration;
@@ -112,6 +113,7 @@ pub mod serve;
 pub mod service;
 
 pub use clock::{Clock, Instant};
+pub use content::Content;
 pub use context::{Context, Level};
 pub use duration::GoDuration;
 pub use event::Event;

@@ -1,5 +1,6 @@
 //! What a protocol writes: the fixed parts of its replies, logs and progress, as data where data will do.
 
+use crate::content::Content;
 use crate::failure::FailureKind;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
@@ -21,6 +22,8 @@ pub struct Phrases {
     pub outputs: Outputs,
     /// Where the message of a success goes.
     pub message: MessagePlace,
+    /// Where [`Content`] goes; none where a piece of it is an output.
+    pub content: Option<ContentPlace>,
     /// How outputs stay in the reply to a failure of the kind [`FailureKind::Failed`]; without it they are dropped, and the
     /// reply is an error like any other.
     pub failed: Option<Failed>,
@@ -64,6 +67,19 @@ pub struct MessagePlace {
     pub is_beside_outputs: bool,
 }
 
+/// Where content goes: into a list behind the outputs, which the message is a piece of.
+#[derive(Debug, Clone, Copy)]
+pub struct ContentPlace {
+    /// What goes before the first piece where there are outputs.
+    pub after_outputs: &'static [u8],
+    /// What goes before the first piece where there are none.
+    pub alone: &'static [u8],
+    /// Writes a piece.
+    pub write: fn(&mut Writer<'_>, &Content<'_>),
+    /// What goes before the text of a message or an error that follows other pieces.
+    pub before_text: &'static [u8],
+}
+
 /// How outputs stay in the reply to a call that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Failed {
@@ -90,7 +106,7 @@ pub struct Closing<'c> {
     /// Where the outputs are in what was written, without what is around them; both ends are the same if there are none. See
     /// [`Writer::repeat`].
     pub outputs: (usize, usize),
-    /// Whether a message was written.
+    /// Whether a message or [content](Phrases::content) was written.
     pub has_message: bool,
 }
 
@@ -127,8 +143,11 @@ pub struct Log<'l> {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Progress<'p> {
-    /// What is done, more than last time.
+    /// What is done, more than last time, unless [`beat`](Self::beat) is.
     pub done: u32,
+    /// How often this was reported again since, while the handler waited: one more than last time. A caller that gives up where
+    /// it hears nothing goes on waiting. It counts as millionths of `done`.
+    pub beat: u32,
     /// What there is to do, if that is known.
     pub total: Option<u32>,
     /// What it is at.

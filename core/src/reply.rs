@@ -4,6 +4,7 @@
 //! the others: `{"id":ID,` `"ok":true,"result":{` `…` `,"message":"…"` `}}`
 
 use crate::call::Outcome;
+use crate::content::Content;
 use crate::definition::Protocol;
 use crate::failure::{Detail, Failure, FailureKind, Root};
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
@@ -51,6 +52,8 @@ enum Stage {
     Silent,
     NoOutputs,
     InOutputs,
+    /// There is content, and no message.
+    InContent,
     /// The message is there too.
     Closed,
 }
@@ -126,7 +129,9 @@ impl Reply {
     ) -> Result<(), Failure> {
         match self.stage {
             Stage::Silent => return Ok(()),
-            Stage::Closed => return Err(Failure::new(FailureKind::Internal, "an output after the message")),
+            Stage::InContent | Stage::Closed => {
+                return Err(Failure::new(FailureKind::Internal, "an output after the message or the content"));
+            }
             Stage::NoOutputs | Stage::InOutputs => {}
         }
         self.text = None;
@@ -163,20 +168,62 @@ impl Reply {
             return;
         }
         self.text = None;
-        let has_outputs = self.stage == Stage::InOutputs;
+        let before = self.before_text();
         let place = &self.phrases().message;
-        self.stage = Stage::Closed;
-        if has_outputs {
+        if self.stage == Stage::InOutputs {
             self.outputs_end = self.end;
         }
+        self.stage = Stage::Closed;
         if place.is_beside_outputs && self.has_message {
             return;
         }
         let mut out = writer(memory, self.end, self.limit);
-        out.raw(if has_outputs { place.after_outputs } else { place.alone });
+        out.raw(before);
         message.write_escaped(&mut out);
         out.raw(place.end);
         self.end = out.len();
+    }
+
+    /// What goes before the text of the message.
+    fn before_text(&self) -> &'static [u8] {
+        let Phrases { message, content, .. } = self.phrases();
+        match (self.stage, content) {
+            (Stage::InOutputs, _) => message.after_outputs,
+            (Stage::InContent | Stage::Closed, Some(content)) => content.before_text,
+            _ => message.alone,
+        }
+    }
+
+    /// Adds a piece of content: in protocols that have none, an output of this name.
+    pub(crate) fn content(&mut self, memory: &mut [u8], name: &str, content: &Content<'_>) -> Result<(), Failure> {
+        let Some(place) = &self.phrases().content else {
+            return self.output(memory, name, |out| {
+                content.write_as_output(out);
+                true
+            });
+        };
+        let before = match self.stage {
+            Stage::Silent => return Ok(()),
+            Stage::NoOutputs => place.alone,
+            Stage::InOutputs => {
+                self.outputs_end = self.end;
+                place.after_outputs
+            }
+            Stage::InContent | Stage::Closed => b",",
+        };
+        if self.stage != Stage::Closed {
+            self.stage = Stage::InContent;
+        }
+        self.text = None;
+        let mut out = writer(memory, self.end, self.limit);
+        out.raw(before);
+        (place.write)(&mut out, content);
+        self.end = out.len();
+        if self.end > self.limit {
+            self.at_least = true;
+            return Err(self.too_large(self.end));
+        }
+        Ok(())
     }
 
     pub(crate) fn failure(&mut self, memory: &mut [u8], kind: FailureKind, text: &dyn Message) -> Failure {
@@ -276,7 +323,7 @@ impl Reply {
         outputs: (usize, usize),
         About { received, manifest }: &About<'_>,
     ) {
-        let has_message = self.stage == Stage::Closed;
+        let has_message = matches!(self.stage, Stage::InContent | Stage::Closed);
         let closing = Closing { received: *received, manifest, error, outputs, has_message };
         (self.phrases().close)(out, &closing);
     }
@@ -290,7 +337,12 @@ impl Reply {
         // The text goes to its place first: what goes before it may be longer than what it was written behind.
         let shift = self.head.saturating_add(failed.success.len()).saturating_sub(self.body);
         let has_outputs = self.stage == Stage::InOutputs;
-        let before_text = |out: &mut Writer<'_>| (failed.before_text)(out, has_outputs, failure.kind, failure.code);
+        let has_content = matches!(self.stage, Stage::InContent | Stage::Closed);
+        let in_content = self.phrases().content.filter(|_| has_content).map(|content| content.before_text);
+        let before_text = |out: &mut Writer<'_>| match in_content {
+            Some(before) => out.raw(before),
+            None => (failed.before_text)(out, has_outputs, failure.kind, failure.code),
+        };
         let start = end_of(self.end.saturating_add(shift), before_text);
         let text_end = self.write_text(memory, start, failure);
         let end = move_up(memory, self.body, self.end, shift, self.limit);

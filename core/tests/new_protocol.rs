@@ -210,6 +210,7 @@ static BELL_PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: false,
     },
+    content: None,
     failed: None,
     error: |out, _, _| out.raw(b",\"result\":{\"content\":[\""),
     error_end: |out, _| out.raw(b"\"],\"failed\":true"),

@@ -34,6 +34,7 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: true,
     },
+    content: None,
     failed: Some(Failed {
         success: b"\"ok\":false,\"error\":{\"details\":{",
         with_outputs_only: true,

@@ -33,6 +33,7 @@
 //!         end: b"\"",
 //!         is_beside_outputs: true,
 //!     },
+//!     content: None,
 //!     failed: None,
 //!     error: |out, _kind, _code| out.raw(b"\"pang\":\""),
 //!     error_end: |_, _| {},
@@ -74,17 +75,21 @@
 
 pub mod amplifier;
 pub mod gevals;
+pub mod mcp;
 pub mod namel3ss;
 pub mod waza;
 
 pub use amplifier::AMPLIFIER;
 pub use gevals::GEVALS;
+pub use mcp::MCP;
 pub use namel3ss::NAMEL3SS;
 
 pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
 pub use crate::json::check::{Member, Members, SLOTS, Span};
-pub use crate::phrases::{Closing, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two};
+pub use crate::phrases::{
+    Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two,
+};
 pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 
 /// All protocols, in the order in which they claim a message that has the markers of several.
-pub const ALL: &[&Protocol] = &[GEVALS, AMPLIFIER, NAMEL3SS];
+pub const ALL: &[&Protocol] = &[GEVALS, MCP, AMPLIFIER, NAMEL3SS];

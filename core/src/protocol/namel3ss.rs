@@ -35,6 +35,7 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: true,
     },
+    content: None,
     failed: None,
     error: |out, kind, name| {
         out.raw(b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"");

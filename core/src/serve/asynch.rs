@@ -4,6 +4,7 @@ use core::cell::Cell;
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{self, Poll};
+use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
@@ -14,7 +15,9 @@ use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::engine::{Background, Engine, Next, Run};
 use crate::failure::Failure;
-use crate::phrases::Logs;
+use crate::json::write::Writer;
+use crate::phrases::{Logs, Progress};
+use crate::received::Received;
 
 /// Serves one connection until it ends, or until `stop` is ready ([`core::future::pending`] for never).
 ///
@@ -191,6 +194,9 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, 
         let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
         queue.logs.set(reply.reply.phrases().logs);
+        let mut heart = Heart { received: reply.received, write: reply.reply.phrases().progress, next: None };
+        heart.rest(clock);
+        queue.beats.set(None);
         let mut sink = QueueSink { queue, send_log: *send_log, held: None };
         let mut cx = Context::new(reply, &mut sink, clock, deadline);
         let alongside = Alongside {
@@ -224,6 +230,9 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, 
                         if let Some(deadline) = deadline {
                             clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
                         }
+                        if let Some(next) = heart.beat(clock, queue, *send_log) {
+                            clock.wake_at(next, task.waker());
+                        }
                     }
                 }
                 let polled = alongside.poll(outside.as_mut(), task).map(|end| lost = Some(end));
@@ -256,6 +265,49 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, 
         *carry = alongside.carry.get();
         *input_ended = alongside.ended.get();
         Ok(ran == CallEnd::Stopped)
+    }
+}
+
+/// After how long a caller that wants to hear of a call's progress hears that it goes on: callers give up after a minute.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+
+/// Reports that a handler is still there, to callers who asked for progress.
+struct Heart<'c> {
+    received: Option<Received<'c>>,
+    write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
+    /// When it beats; none if nobody asked.
+    next: Option<Instant>,
+}
+
+impl Heart<'_> {
+    fn rest(&mut self, clock: &dyn Clock) {
+        self.next = self.write.map(|_| clock.now().after(HEARTBEAT));
+    }
+
+    /// Beats if it is time to; returns when to look again.
+    fn beat(&mut self, clock: &dyn Clock, queue: &Queue<'_>, send_log: &dyn Fn(&[u8]) -> bool) -> Option<Instant> {
+        let (next, write) = (self.next?, self.write?);
+        if clock.now() < next {
+            return Some(next);
+        }
+        let (done, beat) = queue.beats.get().unwrap_or_default();
+        let beat = beat.saturating_add(1);
+        let progress = Progress { done, beat, total: None, message: None, received: self.received };
+        let mut sink = QueueSink { queue, send_log, held: None };
+        let mut out = Writer::new(sink.room());
+        if write(&mut out, &progress) {
+            out.byte(b'\n');
+            match out.finish().map(|line| line.len()) {
+                Ok(length) => sink.commit(length),
+                Err(_) => sink.dropped(),
+            }
+            queue.beats.set(Some((done, beat)));
+            self.rest(clock);
+        } else {
+            sink.withdraw();
+            self.next = None;
+        }
+        self.next
     }
 }
 
@@ -415,6 +467,8 @@ struct Queue<'m> {
     half: usize,
     /// How the call in hand writes logs.
     logs: Cell<Logs>,
+    /// How far the call has come, and how often that was reported again since.
+    beats: Cell<Option<(u32, u32)>>,
 }
 
 struct Buffer<'m> {
@@ -441,6 +495,7 @@ impl<'m> Queue<'m> {
             sending: Cell::new(false),
             half,
             logs: Cell::new(Logs::OutOfBand),
+            beats: Cell::new(None),
         }
     }
 
@@ -514,6 +569,14 @@ impl LogSink for QueueSink<'_, '_> {
 
     fn withdraw(&mut self) {
         self.put_back();
+    }
+
+    fn progressed(&mut self, done: u32) -> bool {
+        let is_farther = self.queue.beats.get().is_none_or(|(last, _)| done > last);
+        if is_farther {
+            self.queue.beats.set(Some((done, 0)));
+        }
+        is_farther
     }
 
     fn is_queue(&self) -> bool {

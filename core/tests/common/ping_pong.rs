@@ -19,6 +19,7 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: true,
     },
+    content: None,
     failed: None,
     error: |out, _, _| out.raw(b"\"pang\":\""),
     error_end: |_, _| {},

@@ -28,6 +28,8 @@ pub struct Manifest {
     pub faults: Vec<String>,
     /// The manifest as it came.
     pub raw: Value,
+    /// Its text, in which numbers have all their digits.
+    pub text: String,
 }
 
 /// An operation: gevals "Operation Object".
@@ -112,6 +114,7 @@ impl Manifest {
             reply_limit: limit("reply"),
             faults,
             raw: value(json),
+            text: json.as_str().to_owned(),
         })
     }
 }

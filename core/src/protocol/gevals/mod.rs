@@ -107,6 +107,7 @@ static PHRASES: Phrases = Phrases {
         end: b"\"",
         is_beside_outputs: false,
     },
+    content: None,
     failed: Some(Failed {
         success: b",\"result\":{\"success\":false",
         with_outputs_only: false,

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::connect;
+use crate::protocols::STARTER_FILES;
 
 /// Write a starter extension into a new folder: it builds, and its tests pass
 ///
-/// Until the crates are published it depends on them by path: on the checkout that built this command, or on --path.
+/// Until the crates are published, the extension depends on them by path: on the checkout that built this command, or on --path.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The extension's name, and the folder's: lower-case letters, digits and dashes
     name: String,
-    /// A firmware besides, from the same extension: a workspace with the desktop program and the board's image
+    /// Also write a firmware from the same extension: a workspace with the desktop program and the board's image
     #[arg(long, value_name = "BOARD")]
     firmware: Option<Board>,
     /// The checkout of rigline to depend on
@@ -37,11 +38,6 @@ const COMMON: Files = &[
     ("tests/one_shot.rs", include_str!("new/one_shot.rs.in")),
     ("evals/eval.yaml", include_str!("new/eval.yaml.in")),
     ("evals/tasks/greet.yaml", include_str!("new/task.yaml.in")),
-    ("hosts/gevals.yaml", include_str!("new/gevals.yaml.in")),
-    ("hosts/gevals-task.yaml", include_str!("new/gevals-task.yaml.in")),
-    ("hosts/app.ai", include_str!("new/app.ai.in")),
-    ("hosts/module.json", include_str!("new/module.json.in")),
-    ("hosts/tools.yaml", include_str!("new/tools.yaml.in")),
     (".gitignore", "/target\n"),
 ];
 
@@ -86,16 +82,16 @@ impl Arguments {
 fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     let name = &arguments.name;
     let (files, operations) = match arguments.firmware {
-        None => (DESKTOP, r#""greet""#),
+        None => (DESKTOP, r#""greet", "count-lines""#),
         Some(Board::Rp2040) => (RP2040, r#""greet", "light""#),
     };
     if !is_package_name(name) {
         return Err(format!(
-            "`{name}` cannot be a package's name: take lower-case letters, digits and dashes, a letter first"
+            "`{name}` cannot be a package's name: use lower-case letters, digits and dashes, beginning with a letter"
         ));
     }
     if TAKEN.contains(&name.as_str()) || KEYWORDS.contains(&name.as_str()) {
-        return Err(format!("`{name}` cannot be a package's name: Rust, Cargo or rigline uses it; take another"));
+        return Err(format!("`{name}` cannot be a package's name: Rust, Cargo or rigline uses it; choose another"));
     }
     let checkout = match &arguments.path {
         Some(path) => path.clone(),
@@ -105,7 +101,7 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
         .canonicalize()
         .ok()
         .filter(|path| path.join("core/Cargo.toml").is_file() && path.join("std-adapter/Cargo.toml").is_file())
-        .ok_or_else(|| format!("{} is no checkout of rigline; name one with --path", checkout.display()))?;
+        .ok_or_else(|| format!("{} is not a checkout of rigline; name one with --path", checkout.display()))?;
     let folder = PathBuf::from(name);
     fs::create_dir(&folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => format!("{} exists already; nothing was changed", folder.display()),
@@ -113,7 +109,7 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     })?;
     let type_name = type_name(name, files);
     let mut sources = Vec::new();
-    for (file, text) in files.iter().chain(COMMON) {
+    for (file, text) in files.iter().chain(COMMON).chain(STARTER_FILES.iter().copied().flatten()) {
         let path = folder.join(file);
         let text = text
             .replace("{{NAME}}", name)
