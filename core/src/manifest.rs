@@ -387,13 +387,10 @@ const fn is_semantic(text: &[u8]) -> bool {
     let mut number = 0;
     while number < 3 {
         let Some(after) = numeric(rest) else { return false };
-        #[allow(clippy::match_same_arms, reason = "the dot is taken off")]
-        let more = match (number, after) {
-            (0 | 1, [b'.', more @ ..]) => more,
-            (2, more) => more,
+        rest = match (number, after) {
+            (0 | 1, [b'.', more @ ..]) | (2, more) => more,
             _ => return false,
         };
-        rest = more;
         number += 1;
     }
     if let [b'-', more @ ..] = rest {

@@ -243,8 +243,7 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
         #[allow(clippy::match_same_arms, reason = "the plus sign is taken off")]
         let (down, mut rest) = match tail {
             [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            rest => (false, rest),
+            [b'+', rest @ ..] | rest => (false, rest),
         };
         let mut exponent = 0i32;
         while let [digit @ b'0'..=b'9', tail @ ..] = rest {
