@@ -147,7 +147,7 @@ test('j_02_cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
   await connected(page);
   await page.getByRole('button', { name: 'power', exact: true }).click();
   await page.getByLabel('rail').fill('3V3');
-  await page.getByLabel('on', { exact: false }).first().selectOption('true');
+  await page.getByRole('combobox', { name: /^on / }).selectOption('true');
   await page.getByRole('button', { name: 'Run power' }).click();
   await until(async () => (await control({ cmd: 'gpio', pin: 2 })).high === true, 'the rail is on');
   await page.getByRole('button', { name: 'wait-for', exact: true }).click();

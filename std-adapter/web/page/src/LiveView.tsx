@@ -73,7 +73,7 @@ export function Connection() {
   }
   if (current.at === 'ended') {
     return (
-      <section class="panel ended" aria-label="Connection">
+      <section class="panel problem" aria-label="Connection">
         <h2>{current.unplugged ? 'The board was unplugged' : 'There is no connection'}</h2>
         {current.unplugged ? (
           <p>{isBack.value ? `${current.place.label} is plugged in again.` : `Plug ${current.place.label} in again. This page recognises it by its USB ids.`}</p>
@@ -444,7 +444,7 @@ function Result({ call }: { call: Call }) {
       <h3>
         <Badge call={call} /> {call.milliseconds !== null && <span class="quiet">after {milliseconds(call.milliseconds)}</span>}
       </h3>
-      {call.message && <p class={call.status === 'done' ? 'message' : 'message error'}>{shown(call.message)}</p>}
+      {call.message && <p class={call.status === 'done' || call.status === 'cancelled' ? 'message' : 'message error'}>{shown(call.message)}</p>}
       {call.outputs.length > 0 && (
         <div class="scroll" tabIndex={0} role="group" aria-label="Outputs">
           <table class="outputs">

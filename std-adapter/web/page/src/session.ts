@@ -81,6 +81,8 @@ export const lines = new Ring<Line>(5000, 16 << 20, (line) => line.text.length);
 export const traffic = signal(0);
 
 let link: Link | null = null;
+/** Settles when the last connection has let go of its port. */
+let closing: Promise<unknown> = Promise.resolve();
 let turn: Promise<unknown> = Promise.resolve();
 let running: { call: Call; cancel: () => void } | null = null;
 let numbers = 0;
@@ -122,8 +124,7 @@ export function serialPlace(port: SerialPort): Place {
 
 export async function connect(place: Place): Promise<void> {
   const mine = ++attempt;
-  await link?.close();
-  link = null;
+  if (link) shut(link);
   batch(() => {
     state.value = { at: 'connecting', place };
     isBack.value = false;
@@ -131,6 +132,8 @@ export async function connect(place: Place): Promise<void> {
   });
   let opened: Link | null = null;
   try {
+    await closing;
+    if (mine !== attempt) return;
     const transport =
       place.kind === 'socket'
         ? await webSocket(socketAddress('ws', place.target === null ? {} : { target: place.target }))
@@ -148,7 +151,7 @@ export async function connect(place: Place): Promise<void> {
         if (link === self && mine === attempt) ended(place, why);
       },
     }));
-    if (mine !== attempt) return void opened.close();
+    if (mine !== attempt) return shut(self);
     link = opened;
     const raw = await opened.open();
     if (mine !== attempt) return;
@@ -159,10 +162,15 @@ export async function connect(place: Place): Promise<void> {
     });
   } catch (error) {
     if (mine !== attempt) return;
-    link = null;
-    await opened?.close().catch(() => {});
+    if (opened) shut(opened);
     ended(place, messageOf(error));
   }
+}
+
+/** Closes a connection; the next one waits until that is done. */
+function shut(last: Link, why?: string): void {
+  if (link === last) link = null;
+  closing = Promise.all([closing, last.close(why).catch(() => {})]);
 }
 
 function ended(place: Place, why: string): void {
@@ -182,7 +190,7 @@ export async function disconnect(keep = false): Promise<void> {
   const last = link;
   link = null;
   if (keep && last) await last.ask('shutdown', '{}', 5000).catch(() => {});
-  await last?.close();
+  if (last) shut(last);
   batch(() => {
     state.value = { at: 'idle' };
     notice.value = keep ? 'Disconnected. Outputs stay as they are.' : 'Disconnected. The rig switches its outputs off.';
@@ -230,7 +238,7 @@ if ('serial' in navigator) {
     const last = link;
     attempt += 1;
     link = null;
-    void last?.close('the board was unplugged').catch(() => {});
+    if (last) shut(last, 'the board was unplugged');
     state.value = { at: 'ended', place: current.place, why: 'the board was unplugged', unplugged: true };
     notice.value = 'The board was unplugged.';
   });
@@ -294,7 +302,9 @@ async function perform(operation: string, args: string, timeout: number, call: C
       call,
       cancel: () => {
         cancelled = true;
-        void mine.close('the call was cancelled');
+        // The end that follows is wanted: it is not reported as a loss.
+        attempt += 1;
+        shut(mine, 'the call was cancelled');
       },
     };
   }
