@@ -40,7 +40,7 @@ fi
 exec python3 - "$@" <<'PYTHON'
 import pathlib, re, sys
 
-PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza"]
+PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
 # Where a protocol may be named: `{}` is its name. waza's desktop side is `eval`, and its command `rigline eval`.
 OWN = {"core": ["protocol/", "lib.rs"], "std-adapter": ["{}/", "bin/rigline/protocols/{}", "lib.rs", "guide.rs"]}
 # The registries.

@@ -340,7 +340,6 @@ impl<B: Board> Rig<B> {
     }
 
     /// The self-test as an eval, a check a task: see [`pinmap::EVALS`](crate::pinmap::EVALS).
-    #[cfg(feature = "waza")]
     #[run_task]
     pub(crate) async fn task(&mut self, _: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let Some(check) = self.checks().nth(task) else {

@@ -130,7 +130,6 @@ pub fn ensure_writable(path: &Path) -> io::Result<()> {
 /// Writes a file with the permissions `new`, to which the umask applies, or exactly `old`.
 fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option<fs::Permissions>) -> io::Result<()> {
     let mut file = beside(path, old.clone().or(new))?;
-    // Not through tempfile's own writer, whose errors name the new file beside this one.
     file.as_file_mut().write_all(bytes)?;
     if let Some(mode) = old {
         // As it was, whatever the umask is now.
@@ -147,6 +146,12 @@ fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::Na
     if let Ok(about) = fs::metadata(path) {
         regular(&about)?;
     }
+    if is_mounted(path) {
+        return Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "something is mounted there, so that a new file cannot take its place; mount its folder instead",
+        ));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(|error| {
         // The system says "File exists" of a file where a folder has to be.
@@ -156,13 +161,31 @@ fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::Na
             error
         }
     })?;
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".rigline-").suffix(".tmp");
-    let mode = mode.or_else(|| permissions(0o666));
-    if let Some(mode) = mode {
-        builder.permissions(mode);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        options.mode(mode.map_or(0o666, |mode| mode.mode()));
     }
-    builder.tempfile_in(folder)
+    #[cfg(not(unix))]
+    let _ = mode;
+    // Opened here, since tempfile's own errors name the new file instead of `path`.
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".rigline-").suffix(".tmp").make_in(folder, |new| options.open(new))
+}
+
+/// Whether the file is a mount of its own, as containers have single files of the machine outside (statx(2)).
+#[cfg(target_os = "linux")]
+fn is_mounted(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
+        .is_ok_and(|about| about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mounted(_: &Path) -> bool {
+    false
 }
 
 /// Permissions that the umask still applies to.
@@ -222,6 +245,23 @@ mod tests {
         assert_eq!(fs::metadata(at("run")).unwrap().permissions().mode() & 0o700, 0o700);
         let names = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name());
         assert!(names.into_iter().all(|name| !name.to_string_lossy().contains(".tmp")), "nothing is left over");
+    }
+
+    #[test]
+    fn g_02_an_error_names_no_file_of_ours() {
+        // /proc takes no files from anybody, root included.
+        for path in [Path::new("/proc/rigline-report"), Path::new("/proc/self/rigline-report")] {
+            let error = ensure_writable(path).unwrap_err().to_string();
+            assert!(!error.contains(".tmp"), "{error}");
+        }
+        // Where a mount can be seen: the system has one on each of these.
+        for path in ["/proc/self/mountinfo", "/etc/hosts", "/etc/resolv.conf"] {
+            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            if mounts.lines().any(|line| line.split(' ').nth(4) == Some(path)) {
+                let error = ensure_writable(Path::new(path)).unwrap_err().to_string();
+                assert!(error.contains("mounted"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -81,6 +81,7 @@ mod http_client;
 #[cfg(feature = "host")]
 mod lines;
 mod log;
+pub mod mcp;
 pub mod namel3ss;
 #[cfg(any(feature = "host", feature = "http"))]
 pub mod net;
@@ -100,6 +101,7 @@ pub mod protocols;
 pub mod relay;
 pub mod requires;
 pub mod signals;
+mod stderr;
 pub mod stdio;
 #[cfg(feature = "host")]
 pub mod target;

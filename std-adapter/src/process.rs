@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 
 pub(crate) use lifeline::Lifeline;
 
-use crate::host::HostError;
 use crate::target::Exec;
 
 /// The command that has the built-in rig.
@@ -71,7 +70,7 @@ const WITHIN: &str = "RIGLINE_WITHIN";
 ///
 /// # Errors
 /// It is one that this process was started within: it would start itself without end.
-pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), HostError> {
+pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), String> {
     let folder = folder.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     let this = Exec {
         program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(),
@@ -81,9 +80,7 @@ pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, Stri
     let this = format!("{} {this}", folder.display()).replace('\n', " ");
     let outer = std::env::var(WITHIN).unwrap_or_default();
     if outer.lines().any(|line| line == this) {
-        return Err(HostError::Unsupported(format!(
-            "`{exec}` starts itself: this program runs within that very target"
-        )));
+        return Err(format!("`{exec}` starts itself: this program runs within that very target"));
     }
     Ok((WITHIN.to_owned(), format!("{outer}{this}\n")))
 }

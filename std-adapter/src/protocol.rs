@@ -15,7 +15,7 @@ pub struct Protocol {
     /// The name as people write it.
     pub title: &'static str,
     /// How extensions speak it; none where only other programs do.
-    pub lines: Option<rigline::protocol::Protocol>,
+    pub lines: Option<&'static rigline::protocol::Protocol>,
     /// Whether all of standard input is one request, on however many lines.
     pub is_single_document: bool,
     /// Whether a session begins with settings of the extension's own.

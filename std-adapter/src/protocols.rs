@@ -12,6 +12,7 @@ pub const ALL: &[&Protocol] = &[
     #[cfg(feature = "namel3ss")]
     &crate::namel3ss::PROTOCOL,
     &crate::waza::PROTOCOL,
+    &crate::mcp::PROTOCOL,
 ];
 
 /// The protocol of that name.

@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use rigline::event::Event;
 use rigline::json::{Json, Kind, RawJson};
+use rigline::protocol::amplifier::session_id;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -203,7 +204,7 @@ impl Extension for Relay {
             operation: call.operation().to_owned(),
             args,
             timeout: Some(limit),
-            session_id: call.context.session_id.map(|id| id.to_string()),
+            session_id: session_id(&call.context).map(|id| id.to_string()),
         };
         let Answer { outputs, end } = self.ask(request).await;
         for (name, value) in outputs {

@@ -854,7 +854,11 @@ fn calls_and_their_exit_codes() {
             1,
             "CapabilityViolation",
         ),
-        (&["call", "sim", "x", "--protocol", "namel3ss", "--require", "no_fun"], 2, "expected one of no_filesystem_write"),
+        (
+            &["call", "sim", "x", "--protocol", "namel3ss", "--require", "no_fun"],
+            2,
+            "expected one of no_filesystem_write",
+        ),
         (&["describe", "sim", "--protocol", "amplifier"], 0, ""),
         (&["describe", "sim", "--protocol", "namel3ss"], 2, "does not say what it is"),
         (&["describe", &project, "--protocol", "namel3ss"], 0, ""),

@@ -440,6 +440,21 @@ fn j_a_browser_that_is_gone_in_a_call_leaves_the_rails_off() {
         assert!(since.elapsed() < Duration::from_secs(30), "the call was not cancelled: {:?}", since.elapsed());
         second.ask("shutdown", json!({}));
     }
+    // One that has asked for a lot more than is looked at at a time.
+    let mut page = server.page();
+    page.initialize();
+    page.power_on();
+    page.begin_long_call();
+    for _ in 0..2000 {
+        page.begin("execute", json!({ "operation": "measure", "args": { "channel": "3V3" }, "context": {} }));
+    }
+    page.vanish();
+    let since = Instant::now();
+    let mut second = server.page();
+    second.initialize();
+    assert!(second.volts() < 0.5);
+    assert!(since.elapsed() < Duration::from_secs(8), "the call was not cancelled: {:?}", since.elapsed());
+    second.ask("shutdown", json!({}));
     // One that ended its session leaves the hardware as it is, while somebody else is there.
     let mut first = server.page();
     let mut second = server.page();
@@ -678,6 +693,92 @@ fn j_evals_are_listed_and_run_and_their_values_kept() {
     assert!(server.folder.path().join("runs").is_dir());
 }
 
+/// The simulated rig, on the other side of a pty.
+struct Board {
+    path: String,
+    rig: Child,
+    _port: std::os::fd::OwnedFd,
+}
+
+impl Board {
+    fn new() -> Self {
+        let pty = rustix_openpty::openpty(None, None).unwrap();
+        let mut settings = rustix::termios::tcgetattr(&pty.user).unwrap();
+        settings.make_raw();
+        rustix::termios::tcsetattr(&pty.user, rustix::termios::OptionalActions::Now, &settings).unwrap();
+        let path = rustix::pty::ptsname(&pty.controller, Vec::new()).unwrap().into_string().unwrap();
+        let rig = Command::new(RIGLINE)
+            .arg("rig")
+            .stdin(pty.controller.try_clone().unwrap())
+            .stdout(pty.controller)
+            .spawn()
+            .unwrap();
+        Self { path, rig, _port: pty.user }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        let _ = self.rig.kill();
+        let _ = self.rig.wait();
+    }
+}
+
+#[test]
+fn j_evals_and_pages_share_a_board() {
+    let board = Board::new();
+    let folder = tempfile::tempdir().unwrap();
+    let tasks = folder.path().join("evals/tasks");
+    fs::create_dir_all(&tasks).unwrap();
+    fs::write(
+        folder.path().join("evals/eval.yaml"),
+        "name: shared\nconfig: { target: sim, trials_per_task: 1, timeout_seconds: 30 }\nmetrics: [{ name: m, weight: 1.0, threshold: 1.0 }]\ntasks: [\"tasks/*.yaml\"]\n",
+    )
+    .unwrap();
+    // The rail is on by a page's call: only on the same board.
+    fs::write(
+        tasks.join("task.yaml"),
+        "id: same\nname: The same board\nsteps:\n  - { id: read, phase: verify, operation: measure, args: { channel: \"3V3\" } }\ngraders:\n  - { type: output_range, step: read, output: volts, min: 3.135, max: 3.465 }\n",
+    )
+    .unwrap();
+    let target = format!("serial:{}", board.path);
+    let server = Server::start_in(folder, &[&target, "--evals", "evals", "--runs", "runs"]);
+    let mut page = server.page();
+    page.initialize();
+    page.power_on();
+    let mut evals = server.page_at(&format!("/evals?token={}", server.token));
+    let run = evals.ask("eval.run", json!({ "path": "eval.yaml" }));
+    assert!(run["error"].is_null(), "{run}");
+    loop {
+        let line = evals.line();
+        if line["method"] == "eval.complete" {
+            break;
+        }
+    }
+    assert_eq!(server.api("/api/runs")["runs"][0]["tasks"][0]["status"], "passed", "{}", server.api("/api/runs"));
+    // The run's session has ended, and the page's goes on.
+    assert!(page.volts() > 3.0);
+    // A run that is cancelled in a call leaves the page its session. (A pty has no DTR, which tells a board: this one finishes its call.)
+    let long = "id: long\nname: Long\nsteps:\n  - { id: wait, phase: verify, operation: wait-for, args: { channel: \"3V3\", min: 9, max: 10, within_ms: 8000 }, timeout: 90s }\ngraders:\n  - { type: output_range, step: wait, output: volts, min: 0, max: 1 }\n";
+    fs::write(server.folder.path().join("evals/tasks/task.yaml"), long).unwrap();
+    let run = evals.ask("eval.run", json!({ "path": "eval.yaml" }));
+    let id = run["result"]["run_id"]
+        .as_str()
+        .or_else(|| run["result"]["runId"].as_str())
+        .unwrap_or_else(|| panic!("{run}"))
+        .to_owned();
+    thread::sleep(Duration::from_millis(1500));
+    let since = Instant::now();
+    evals.begin("run.cancel", json!({ "run_id": id, "runId": id }));
+    loop {
+        if evals.line()["method"] == "eval.complete" {
+            break;
+        }
+    }
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
+    eventually("the board answers the page", || page.execute("identify", json!({}))["result"]["success"] == true);
+}
+
 #[test]
 fn j_a_server_that_stops_says_so() {
     let mut server = Server::start(&["sim"]);
@@ -694,6 +795,22 @@ fn j_a_server_that_stops_says_so() {
 }
 
 #[test]
+fn j_settings_of_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let say = "echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":{\\\"success\\\":true}}\"";
+    let target = shell_extension(folder.path(), say);
+    let script = folder.path().join("extension.sh");
+    let text = fs::read_to_string(&script)
+        .unwrap()
+        .replace("*'\"initialize\"'*)", "*'\"initialize\"'*) echo \"$line\" > seen;");
+    fs::write(&script, text).unwrap();
+    let server = Server::start_in(folder, &[&target, "--config", r#"{"volts":1.50}"#]);
+    server.page().initialize();
+    let seen = fs::read_to_string(server.folder.path().join("seen")).unwrap();
+    assert!(seen.contains(r#""config":{"volts":1.50}"#), "{seen}");
+}
+
+#[test]
 fn j_addresses_and_tokens_of_the_users_choice() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("token"), "s3cret\n").unwrap();
@@ -704,6 +821,8 @@ fn j_addresses_and_tokens_of_the_users_choice() {
         (&["sim", "--listen", "nonsense"][..], "nonsense"),
         (&["sim", "--evals", "missing"], "missing"),
         (&["sim", "--runs", "x"], "--evals"),
+        (&["sim", "--config", "[1]"], "object"),
+        (&["http://127.0.0.1:1/x"], "http"),
         (&["sim", "--token-file", "missing"], "missing"),
     ] {
         let output = Command::new(RIGLINE).arg("web").args(arguments).output().unwrap();

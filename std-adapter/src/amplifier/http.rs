@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::http::{Endpoint, Options, Route, Routes};
 
 pub(super) const ROUTES: Routes = Routes {
-    protocol: rigline::protocol::Protocol::Amplifier,
+    protocol: rigline::protocol::AMPLIFIER,
     routes: &[
         // At once, even while a call runs.
         Route { path: Some("/health"), endpoint: Endpoint::Health("{\"status\":\"ok\"}\n") },
@@ -14,6 +14,7 @@ pub(super) const ROUTES: Routes = Routes {
         Route { path: Some("/invoke"), endpoint: Endpoint::Request },
     ],
     refusal,
+    dialect: None,
 };
 
 impl Options {

@@ -26,11 +26,11 @@ pub use crate::http_client::HttpError;
 #[cfg(feature = "amplifier")]
 pub use descriptor::{Descriptor, DescriptorError, ModuleKind, SCHEMA, Transport};
 #[cfg(feature = "amplifier")]
-pub use error::{ModuleError, RESERVED_CODES};
+pub use error::{CallError, ModuleError, RESERVED_CODES};
 #[cfg(feature = "amplifier")]
 pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
 #[cfg(feature = "amplifier")]
-pub use host::{CallError, Description, HEALTH_TIMEOUT, Host, Invocation, Place};
+pub use host::{Description, HEALTH_TIMEOUT, Host, Invocation, Place};
 #[cfg(feature = "amplifier")]
 pub use lines::Lines;
 #[cfg(feature = "amplifier")]
@@ -44,7 +44,7 @@ use crate::protocol::{Protocol, Relaying};
 /// The entry in the registry.
 #[cfg(feature = "amplifier")]
 pub(crate) const PROTOCOL: Protocol = Protocol {
-    lines: Some(rigline::protocol::Protocol::Amplifier),
+    lines: Some(rigline::protocol::AMPLIFIER),
     has_manifest: true,
     client: Some(client::connect),
     relay: Relaying::First,

@@ -12,7 +12,7 @@ use crate::traffic::JSON_RPC;
 
 /// The entry in the registry.
 pub(crate) const PROTOCOL: Protocol = Protocol {
-    lines: Some(rigline::protocol::Protocol::Gevals),
+    lines: Some(rigline::protocol::GEVALS),
     has_config: true,
     has_manifest: true,
     client: Some(client::connect),

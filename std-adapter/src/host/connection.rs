@@ -25,7 +25,7 @@ use super::event::{Event, EventKind, Log};
 use super::manifest::{Manifest, value};
 use super::reading::Reading;
 use super::result::Answer;
-use super::wire::{Control, Manners, Reader, Wire, Writer};
+use super::transport::{Control, Manners, Reader, Wire, Writer};
 use super::{Direction, Options, shown};
 
 /// How many skipped lines are shown between two messages; more are counted.

@@ -64,10 +64,12 @@ mod json_object;
 mod link;
 pub mod local;
 mod manifest;
+mod port_info;
 pub mod ports;
 mod reading;
 mod result;
 mod serial;
+mod transport;
 pub mod wire;
 
 use std::collections::BTreeMap;
@@ -87,10 +89,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 pub use child::Child;
 #[allow(unused_imports, reason = "only protocols without ids report who else has a port open")]
 pub(crate) use error::also_open;
-pub use error::{Details, Exit, Holder, HostError, RpcFailure};
+pub use error::{Details, Exit, HostError, RpcFailure};
 pub use event::{Event, EventKind, Log};
 pub use json_object::JsonObject;
 pub use manifest::{Manifest, Operation};
+pub use port_info::Holder;
 pub use result::{CallResult, Outcome};
 
 use crate::target::Target;

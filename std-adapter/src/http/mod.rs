@@ -65,7 +65,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -87,6 +87,7 @@ use rigline::{Extension, Manifest};
 use tokio::sync::{Semaphore, watch};
 
 use self::body::Fault;
+use self::exchange::Exchange;
 use self::guard::Guard;
 use self::stream::Client;
 use self::worker::{Refused, Worker};
@@ -97,20 +98,26 @@ pub use self::worker::Surroundings;
 pub use crate::net::Token;
 
 mod body;
+pub(crate) mod exchange;
 pub(crate) mod guard;
-mod stream;
+pub(crate) mod stream;
 mod worker;
 
 /// How a protocol is spoken over HTTP.
 #[derive(Debug)]
 pub struct Routes {
     /// What requests become.
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: &'static Protocol,
     /// The paths that are answered, by `POST` only.
     pub(crate) routes: &'static [Route],
     /// The body of an error that has to do with HTTP.
     pub(crate) refusal: fn(StatusCode, &str) -> serde_json::Value,
+    /// How requests of [`Endpoint::Exchange`] are told from each other on one stream; none if requests take turns.
+    pub(crate) dialect: Option<&'static exchange::Dialect>,
 }
+
+/// A future that a connection's task runs.
+pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Routes {
     /// Whether the path of requests is the user's choice ([`Options::path`]).
@@ -138,6 +145,8 @@ pub(crate) enum Endpoint {
     Request,
     /// By a function of the body and the manifest.
     Answer(fn(&[u8], &Manifest) -> String),
+    /// By a function, over the [exchange](exchange::Exchange) with the extension.
+    Exchange(fn(Arc<Service>, Client, Request) -> Pending<Response>),
 }
 
 /// How a server behaves.
@@ -429,7 +438,7 @@ fn signal() -> io::Result<impl Future<Output = ()>> {
 }
 
 /// What all connections share.
-struct Service {
+pub(crate) struct Service {
     options: Options,
     manifest: &'static Manifest,
     worker: Worker,
@@ -489,8 +498,14 @@ async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
 }
 
 impl Service {
-    async fn answer(&self, endpoint: Endpoint, client: Client, request: Request) -> Response {
+    /// The stream to the extension, for protocols that have one.
+    pub(crate) fn exchange(&self) -> Option<&Arc<Exchange>> {
+        self.worker.exchange()
+    }
+
+    async fn answer(self: &Arc<Self>, endpoint: Endpoint, client: Client, request: Request) -> Response {
         match endpoint {
+            Endpoint::Exchange(answer) => answer(self.clone(), client, request).await,
             Endpoint::Health(reply) => self.health(reply, request).await,
             Endpoint::Line(line) => self.fixed(request, client, line).await,
             Endpoint::Request => match self.body(request).await {
@@ -519,7 +534,7 @@ impl Service {
         }
     }
 
-    async fn body(&self, request: Request) -> Result<(Vec<u8>, body::Permit), Fault> {
+    pub(crate) async fn body(&self, request: Request) -> Result<(Vec<u8>, body::Permit), Fault> {
         let text = body::read(request, &self.options, &self.memory).await?;
         if text.0.is_empty() {
             return Err(Fault::NotJson("the body is empty".into()));
@@ -560,7 +575,7 @@ impl Service {
         }
     }
 
-    fn fault(&self, fault: &Fault) -> Response {
+    pub(crate) fn fault(&self, fault: &Fault) -> Response {
         let mut response = self.refuse(fault.status(), &fault.to_string());
         if fault.ends_connection() {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -569,7 +584,7 @@ impl Service {
     }
 
     /// An error that has to do with HTTP, in the protocol's own form.
-    fn refuse(&self, status: StatusCode, text: &str) -> Response {
+    pub(crate) fn refuse(&self, status: StatusCode, text: &str) -> Response {
         json(status, format!("{}\n", (self.options.routes.refusal)(status, text)))
     }
 }

@@ -7,12 +7,13 @@ use super::handshake;
 use crate::http::{Endpoint, Options, Route, Routes};
 
 pub(super) const ROUTES: Routes = Routes {
-    protocol: rigline::protocol::Protocol::Namel3ss,
+    protocol: rigline::protocol::NAMEL3SS,
     routes: &[
         Route { path: None, endpoint: Endpoint::Request },
         Route { path: Some(handshake::PATH), endpoint: Endpoint::Answer(handshake::answer) },
     ],
     refusal,
+    dialect: None,
 };
 
 impl Options {

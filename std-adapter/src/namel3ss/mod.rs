@@ -13,7 +13,7 @@
 use std::process::ExitCode;
 
 use rigline::Extension;
-use rigline::protocol::Protocol as Lines;
+use rigline::protocol::NAMEL3SS;
 
 #[cfg(feature = "namel3ss")]
 use crate::client::{Command, Form, ProtocolOption};
@@ -76,13 +76,13 @@ pub use trace::Trace;
 /// }
 /// ```
 pub fn main<E: Extension>(extension: E) -> ExitCode {
-    Stdio::new().protocol(Lines::Namel3ss).one_text().serve(extension)
+    Stdio::new().protocol(NAMEL3SS).one_text().serve(extension)
 }
 
 /// The entry in the registry.
 #[cfg(feature = "namel3ss")]
 pub(crate) const PROTOCOL: Protocol = Protocol {
-    lines: Some(Lines::Namel3ss),
+    lines: Some(NAMEL3SS),
     is_single_document: true,
     client: Some(client::connect),
     reading: Some(&traffic::READING),

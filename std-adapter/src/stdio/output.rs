@@ -14,7 +14,8 @@ use embedded_io_async::{ErrorType, Write};
 use tokio::sync::Notify;
 
 use super::stop::Stop;
-use super::{HOST_LINE_LIMIT, complain, system};
+use super::{HOST_LINE_LIMIT, system};
+use crate::stderr::complain;
 
 /// When the process is to end, a reader that takes nothing for this long is waited for no more.
 const PATIENCE: Duration = Duration::from_millis(250);

@@ -9,7 +9,7 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +20,9 @@ pub const FRAME_LIMIT: usize = 16 << 20;
 pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// What is on the way between socket and server, in bytes.
-const IN_FLIGHT: usize = 64 << 10;
+pub(super) const IN_FLIGHT: usize = 64 << 10;
+/// While this many bytes wait for the server, no more is read.
+const AHEAD: usize = 1 << 20;
 /// How long a client has to take the frame that closes the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The longest reason that fits a closing frame (RFC 6455 §5.5: 125 bytes, two of them the code).
@@ -98,7 +100,7 @@ struct Carrier {
     socket: WebSocket,
     to_server: WriteHalf<DuplexStream>,
     from_server: BufReader<ReadHalf<DuplexStream>>,
-    /// What of a line the server has not taken yet.
+    /// Lines that the server has not taken yet, and how many of their bytes it has.
     arrived: Vec<u8>,
     taken: usize,
     /// What there is of a line to the client.
@@ -130,10 +132,12 @@ impl Carrier {
         ended: &CancellationToken,
     ) -> Option<Closing> {
         let mut loss: Option<String> = None;
-        let mut ticks = interval(SILENCE / 3);
+        let mut ticks = interval_at(Instant::now() + SILENCE / 3, SILENCE / 3);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let is_waiting = self.taken < self.arrived.len();
+            let waiting = self.arrived.len() - self.taken;
+            // That a client is gone is seen by reading only.
+            let may_read = waiting < AHEAD;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Some(Closing::new(1001, "the server stops")),
@@ -158,19 +162,25 @@ impl Carrier {
                         return None;
                     }
                 }
-                written = self.to_server.write(self.arrived.get(self.taken..).unwrap_or_default()), if is_waiting => {
+                written = self.to_server.write(self.arrived.get(self.taken..).unwrap_or_default()), if waiting > 0 => {
                     match written {
                         Ok(count @ 1..) => self.taken += count,
-                        _ => self.arrived.clear(),
+                        // It takes no more.
+                        _ => self.taken = self.arrived.len(),
+                    }
+                    if self.taken == self.arrived.len() {
+                        (self.arrived, self.taken) = (Vec::new(), 0);
+                    } else if self.taken > AHEAD {
+                        self.arrived.drain(..std::mem::take(&mut self.taken));
                     }
                 }
-                frame = self.socket.recv(), if !is_waiting => match self.take(frame, loss.is_some()) {
+                frame = self.socket.recv(), if may_read => match self.take(frame, loss.is_some()) {
                     Ok(()) => {}
                     Err(closing) => return closing,
                 },
                 _ = ticks.tick() => {
                     // What waits for the server keeps frames from being read.
-                    if is_waiting {
+                    if !may_read {
                         self.heard = Instant::now();
                     } else if self.heard.elapsed() > SILENCE {
                         let text = format!("the connection was given up: nothing came for {} s", SILENCE.as_secs());
@@ -207,8 +217,7 @@ impl Carrier {
         match frame {
             Some(Ok(Message::Text(_))) if is_over => Ok(()),
             Some(Ok(Message::Text(text))) => {
-                self.arrived = line_of(&text);
-                self.taken = 0;
+                self.arrived.extend_from_slice(&line_of(&text));
                 Ok(())
             }
             Some(Ok(Message::Binary(_))) => {

@@ -37,11 +37,11 @@ fn g_10_too_few_open_files_are_named() {
 fn g_10_a_limit_on_file_sizes_is_an_error_and_no_signal() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
-        ("descriptor sim -o d.json", 2),
-        ("gevals-shim sim -o shim", 2),
-        ("man pages", 2),
-        ("check sim --case handshake --json-file r.json", 2),
-        ("monitor sim --record r.jsonl", 2),
+        ("descriptor sim -o d.json", 1),
+        ("gevals-shim sim -o shim", 1),
+        ("man pages", 1),
+        ("check sim --case handshake --json-file r.json", 1),
+        ("monitor sim --record r.jsonl", 1),
         ("call sim measure channel=3V3 >out", 1),
         ("describe sim >out", 1),
         ("call sim measure channel=3V3 --protocol amplifier --events e.jsonl", 1),
@@ -276,8 +276,18 @@ fn g_13_a_descriptor_names_its_program_by_an_absolute_path() {
     script(folder.path(), "ext", &format!("{EXTENSION}say null\n"));
     let (code, out, errors) = run(rigline(&["descriptor", "./ext"]).current_dir(folder.path()));
     assert_eq!(code, Some(0), "{errors}");
-    let path = fs::canonicalize(folder.path().join("ext")).unwrap();
+    let path = fs::canonicalize(folder.path()).unwrap().join("ext");
     assert!(out.contains(&format!("\"{}\"", path.display())), "{out}");
+    // A link keeps its name: Python finds its virtual environment by it. And a shim's words are not changed on their way.
+    symlink("ext", folder.path().join("link")).unwrap();
+    let link = path.with_file_name("link");
+    let link = link.to_str().unwrap();
+    for arguments in [&["descriptor", "./link"][..], &["gevals-shim", "./link"], &["namel3ss-shim", "./link"]] {
+        let (code, out, errors) = run(rigline(arguments).current_dir(folder.path()));
+        assert!(code == Some(0) && out.contains(link), "{arguments:?}: {out}{errors}");
+    }
+    let (_, out, _) = run(&mut rigline(&["gevals-shim", "exec:sh -c 'printf \u{1b}[0m\u{202e}'"]));
+    assert!(out.contains("printf \u{1b}[0m\u{202e}"), "{out:?}");
 }
 
 /// The host's own answers to a peer's requests precede what it does next, whatever the peer closes.
@@ -317,4 +327,20 @@ async fn g_09_a_peer_that_closes_its_side_gets_the_answers_to_its_requests() {
     let ids: Vec<_> = rest.lines().map(|line| member(line, "/id")).collect();
     assert_eq!(ids.len(), COUNT);
     assert!(ids.iter().enumerate().all(|(at, id)| *id == format!("q{at}")));
+}
+
+/// A file of its own in a container is a mount, which nothing can be renamed over: that is said before the run.
+#[test]
+fn g_10_a_report_on_a_mount_is_refused_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "runs", "#!/bin/sh\ntouch ran\n");
+    let line = format!("touch there report && mount --bind there report && exec {RIGLINE} check ./runs --junit report");
+    let (code, out, errors) = run(Command::new("unshare").args(["-m", "sh", "-c", &line]).current_dir(folder.path()));
+    if errors.starts_with("unshare:") || errors.starts_with("mount:") {
+        let _ = writeln!(std::io::stderr(), "skipped: no mounts can be made here: {errors}");
+        return;
+    }
+    assert_eq!(code, Some(2), "{out}{errors}");
+    assert!(errors.contains("--junit report: cannot be written: something is mounted there"), "{errors}");
+    assert!(!folder.path().join("ran").exists());
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rigline::{GoDuration, Level};
-use rigline_std::client::{Cause, ClientError};
 use rigline_std::host::{Event, EventKind, HostError, JsonObject, Options};
 use rigline_std::net::Token;
 use rigline_std::signals::Signals;
@@ -14,11 +13,9 @@ use rigline_std::target::Target;
 use serde_json::Value;
 
 pub(crate) use crate::exit::{FAILED, NO_ANSWER, SUCCESS, TIMED_OUT, USAGE};
+pub(crate) use crate::failure::Failure;
 use crate::out::{self, Style};
 pub(crate) use crate::out::{complain, print, print_json};
-
-/// For whoever has no board at hand.
-const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; use --wait 60s to wait for a device";
 
 /// How to reach a target.
 #[derive(Debug, Clone, clap::Args)]
@@ -62,58 +59,14 @@ impl Connection {
     }
 }
 
-/// Why a command ends with a code other than 0, said on standard error.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: u8,
-    pub(crate) text: String,
-}
-
-impl Failure {
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
-        Self { code: USAGE, text: text.into() }
-    }
-
-    /// Says it, and gives the exit code.
-    pub(crate) fn tell(&self) -> ExitCode {
-        out::complain_of_failure(&self.text);
-        ExitCode::from(self.code)
-    }
-
-    pub(crate) fn of(error: &HostError) -> Self {
-        let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
-        let code = match error {
-            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => {
-                USAGE
-            }
-            error if error.is_timeout() => TIMED_OUT,
-            _ => NO_ANSWER,
-        };
-        Self { code, text: format!("{error}{advice}") }
-    }
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        let code = match &error {
-            ClientError::Host(error) => return Self::of(error),
-            ClientError::Other { cause: Cause::Usage, .. } => USAGE,
-            ClientError::Other { cause: Cause::Timeout, .. } => TIMED_OUT,
-            ClientError::Other { cause: Cause::Refused, .. } => FAILED,
-            ClientError::Other { cause: Cause::Bridge(code), .. } => *code,
-            _ => NO_ANSWER,
-        };
-        Self { code, text: error.to_string() }
-    }
-}
-
 /// Runs a command to its exit code. Ctrl-C, SIGTERM and SIGHUP drop it, which ends the programs that it has started.
 pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCode {
     run_alone(async {
         tokio::select! {
             biased;
-            result = command => result,
+            // First, so that signals are waited for before the command starts a program.
             interruption = interrupted() => Err(interruption),
+            result = command => result,
         }
     })
 }

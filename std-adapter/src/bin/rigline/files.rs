@@ -8,7 +8,8 @@ use std::path::Path;
 use rigline::json::Json;
 use rigline_std::files;
 
-use crate::connect::Failure;
+use crate::exit::{FAILED, USAGE};
+use crate::failure::Failure;
 use crate::out;
 
 /// The longest file that is read as a whole, in bytes.
@@ -19,9 +20,17 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     if is_stream(path) { File::open(path) } else { files::open(path) }
 }
 
-/// The text of a file.
+/// The text of a file, without the byte order mark that some editors write at its beginning.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    if is_stream(path) { io::read_to_string(File::open(path)?.take(LONGEST)) } else { files::read_text(path, LONGEST) }
+    let mut text = if is_stream(path) {
+        io::read_to_string(File::open(path)?.take(LONGEST))?
+    } else {
+        files::read_text(path, LONGEST)?
+    };
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
+    Ok(text)
 }
 
 /// Writes a whole file; `-` is standard output.
@@ -70,6 +79,9 @@ fn is_stream(path: &Path) -> bool {
     ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|place| path.starts_with(place))
 }
 
-fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("{}: {error}", path.display()))
+/// What a file's error is for the exit code: the file cannot be used, or the output could not be written.
+pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
+    let is_output =
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge);
+    Failure { code: if is_output { FAILED } else { USAGE }, text: format!("{}: {error}", path.display()) }
 }

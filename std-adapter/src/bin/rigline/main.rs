@@ -19,6 +19,7 @@ mod connect;
 mod describe;
 mod eval;
 mod exit;
+mod failure;
 mod files;
 mod jsonrpc;
 mod junit;

@@ -82,7 +82,7 @@ impl Arguments {
 fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     let name = &arguments.name;
     let (files, operations) = match arguments.firmware {
-        None => (DESKTOP, r#""greet""#),
+        None => (DESKTOP, r#""greet", "count-lines""#),
         Some(Board::Rp2040) => (RP2040, r#""greet", "light""#),
     };
     if !is_package_name(name) {

@@ -60,6 +60,9 @@ pub(crate) fn read(text: &str) -> Result<Vec<Entry>, String> {
 }
 
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    if !hex.len().is_multiple_of(2) {
+        return None;
+    }
     let pairs = hex.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
@@ -82,6 +85,7 @@ mod tests {
         let read = read(&text).unwrap();
         assert_eq!(read.iter().map(|entry| (entry.direction, &entry.bytes[..])).collect::<Vec<_>>(), entries);
         assert!(super::read("{}").is_err() && super::read("").is_err());
+        assert!(super::read(&(header("sim") + "{\"sent_hex\":\"abc\"}")).is_err(), "half a byte");
         assert!(super::read(&(header("sim") + "{\"ms\":1}")).unwrap_err().contains("line 2"));
     }
 }

@@ -1,6 +1,6 @@
 //! What a line is: which protocol's message, and which of its members matter to who reads a transcript.
 
-use rigline::json::check::{Key, Level, Span as Found, scan};
+use rigline::json::check::{Member, Members, Span as Found, scan};
 use rigline::json::{Json, Kind as JsonKind, SyntaxError};
 
 /// What a line is. The numbers are part of the interface to JavaScript.
@@ -113,26 +113,26 @@ mod slot {
     pub(super) const COUNT: usize = 18;
 }
 
-static PARAMS: Level = Level::of(&[Key::new("operation", slot::OPERATION, None)]);
-static RESULT: Level = Level::of(&[Key::new("success", slot::SUCCESS, None)]);
-static MESSAGE: Level = Level::of(&[
-    Key::new("jsonrpc", slot::JSONRPC, None),
-    Key::new("id", slot::ID, None),
-    Key::new("method", slot::METHOD, None),
-    Key::new("params", slot::PARAMS, Some(&PARAMS)),
-    Key::new("result", slot::RESULT, Some(&RESULT)),
-    Key::new("error", slot::ERROR, None),
-    Key::new("op", slot::OP, None),
-    Key::new("args", slot::ARGS, None),
-    Key::new("ok", slot::OK, None),
-    Key::new("protocol_version", slot::PROTOCOL_VERSION, None),
-    Key::new("tool", slot::TOOL, None),
-    Key::new("tool_name", slot::TOOL, None),
-    Key::new("ts", slot::TS, None),
-    Key::new("event", slot::EVENT, None),
-    Key::new("component", slot::COMPONENT, None),
-    Key::new("status", slot::STATUS, None),
-    Key::new("capabilities", slot::CAPABILITIES, None),
+static PARAMS: Members = Members::of(&[Member::new("operation", slot::OPERATION)]);
+static RESULT: Members = Members::of(&[Member::new("success", slot::SUCCESS)]);
+static MESSAGE: Members = Members::of(&[
+    Member::new("jsonrpc", slot::JSONRPC),
+    Member::new("id", slot::ID),
+    Member::new("method", slot::METHOD),
+    Member::new("params", slot::PARAMS).with(&PARAMS),
+    Member::new("result", slot::RESULT).with(&RESULT),
+    Member::new("error", slot::ERROR),
+    Member::new("op", slot::OP),
+    Member::new("args", slot::ARGS),
+    Member::new("ok", slot::OK),
+    Member::new("protocol_version", slot::PROTOCOL_VERSION),
+    Member::new("tool", slot::TOOL),
+    Member::new("tool_name", slot::TOOL),
+    Member::new("ts", slot::TS),
+    Member::new("event", slot::EVENT),
+    Member::new("component", slot::COMPONENT),
+    Member::new("status", slot::STATUS),
+    Member::new("capabilities", slot::CAPABILITIES),
 ]);
 
 /// A line that was checked, and where its members are.
