@@ -64,6 +64,8 @@ const CALLS = 100;
 /** An output longer than this is cut in the history, in characters. */
 const OUTPUT_LIMIT = 64 * 1024;
 const LOG_TEXT_LIMIT = 4000;
+/** How long a port stays closed before it is opened again, in milliseconds: the board must see that DTR dropped. */
+const DTR_SEEN = 300;
 
 export const state = signal<State>({ at: 'idle' });
 export const manifest = signal<Manifest | null>(null);
@@ -170,7 +172,8 @@ export async function connect(place: Place): Promise<void> {
 /** Closes a connection; the next one waits until that is done. */
 function shut(last: Link, why?: string): void {
   if (link === last) link = null;
-  closing = Promise.all([closing, last.close(why).catch(() => {})]);
+  const closed = last.close(why).catch(() => {});
+  closing = Promise.all([closing, last.isSerial ? closed.then(() => new Promise((seen) => setTimeout(seen, DTR_SEEN))) : closed]);
 }
 
 function ended(place: Place, why: string): void {
