@@ -246,6 +246,19 @@ test('j_02_forms_for_everything_that_a_schema_says', async (t) => {
   sound(page);
 });
 
+test('j_04_a_call_with_very_many_outputs_is_bounded_and_counted', async (t) => {
+  const page = await open(t, browser, odd.url);
+  await choose(page, 'many');
+  await page.getByRole('button', { name: 'Run many' }).click();
+  await page.getByText('1,500 more outputs.').waitFor();
+  assert.equal(await page.getByRole('table', { name: 'Outputs' }).locator('tbody tr').count(), 500);
+  await choose(page, 'long');
+  await page.getByRole('button', { name: 'Run long' }).click();
+  const value = await until(async () => (await outputs(page)).text, 'the long output');
+  assert.ok(value.length < 11_000, 'a long value is cut');
+  sound(page);
+});
+
 test('j_04_what_an_extension_says_is_text_and_nothing_else', async (t) => {
   const page = await open(t, browser, odd.url);
   const hostile = '<img src=x onerror="globalThis.hacked=1"><script>globalThis.hacked=1</script>';

@@ -184,5 +184,10 @@ test('j_02_who_holds_the_port_is_said_and_reconnecting_works_when_it_is_free', a
   await page.getByRole('button', { name: 'Reconnect' }).click();
   await page.getByText(/Connected through rigline web to serial:/).waitFor();
   await measure(page, 'TEMP');
+  // The board is unplugged from the server's machine: the server says so, and the page passes it on.
+  await control({ cmd: 'unplug' });
+  await page.getByRole('heading', { name: 'There is no connection' }).waitFor();
+  await control({ cmd: 'plug' });
+  await plugged();
   sound(page);
 });

@@ -234,6 +234,9 @@ function WebSerial() {
       navigator.serial.removeEventListener('disconnect', load);
     };
   }, []);
+  if (!isSecureContext) {
+    return <p class="quiet">Web Serial needs a page that came by https, or from this computer.</p>;
+  }
   if (!hasSerial) {
     return <p class="quiet">This browser has no Web Serial, so this page cannot open a board by itself. Chrome, Edge and Opera can.</p>;
   }
@@ -456,7 +459,7 @@ function Result({ call }: { call: Call }) {
               </tr>
             </thead>
             <tbody>
-              {call.outputs.slice(0, 500).map(([name, value]) => (
+              {call.outputs.map(([name, value]) => (
                 <tr key={name}>
                   <th scope="row">{oneLine(name, 200)}</th>
                   <td class="value">{shown(value.length > 10_000 ? `${value.slice(0, 10_000)}…` : value)}</td>
@@ -464,7 +467,7 @@ function Result({ call }: { call: Call }) {
               ))}
             </tbody>
           </table>
-          {call.outputs.length > 500 && <p class="quiet">{plural(call.outputs.length - 500, 'more output')}.</p>}
+          {call.droppedOutputs > 0 && <p class="quiet">{plural(call.droppedOutputs, 'more output')}.</p>}
         </div>
       )}
       {own.length > 0 && <Logs label={`Logs of call ${call.number}`} entries={own} id={`logs-${call.number}`} class="short-list" />}

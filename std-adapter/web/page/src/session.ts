@@ -44,6 +44,8 @@ export interface Call {
   milliseconds: number | null;
   message: string;
   outputs: [string, string][];
+  /** How many outputs are not kept. */
+  droppedOutputs: number;
 }
 
 export interface LogEntry extends LogLine {
@@ -63,6 +65,10 @@ export interface Line {
 const CALLS = 100;
 /** An output longer than this is cut in the history, in characters. */
 const OUTPUT_LIMIT = 64 * 1024;
+/** How many outputs of a call are kept. */
+const OUTPUTS = 500;
+/** How much text the history keeps, in characters. */
+const HISTORY_SIZE = 16 << 20;
 const LOG_TEXT_LIMIT = 4000;
 /** How long a port stays closed before it is opened again, in milliseconds: the board must see that DTR dropped. */
 const DTR_SEEN = 300;
@@ -256,10 +262,17 @@ export interface Outcome {
 
 /** Calls an operation, as a call that the history shows. */
 export function run(operation: string, args: string, timeout: number): Call {
-  const call: Call = { number: ++numbers, operation, args, timeout, status: 'waiting', begun: Date.now(), milliseconds: null, message: '', outputs: [] };
-  calls.value = [call, ...calls.value].slice(0, CALLS);
+  const call: Call = { number: ++numbers, operation, args, timeout, status: 'waiting', begun: Date.now(), milliseconds: null, message: '', outputs: [], droppedOutputs: 0 };
+  calls.value = bounded([call, ...calls.value]);
   void execute(operation, args, timeout, call);
   return call;
+}
+
+/** The newest calls, as many as the history keeps. */
+function bounded(all: Call[]): Call[] {
+  let size = 0;
+  const sizeOf = (call: Call) => call.outputs.reduce((sum, [name, value]) => sum + name.length + value.length, call.args.length + call.message.length);
+  return all.filter((call, at) => at === 0 || (at < CALLS && (size += sizeOf(call)) < HISTORY_SIZE));
 }
 
 /** Ends the call that runs: the session ends with it, so that the rig switches its outputs off, and begins again. */
@@ -285,8 +298,8 @@ async function perform(operation: string, args: string, timeout: number, call: C
     if (call !== null) change(call.number, what);
   };
   const finish = (status: Status, message: string, outputs = new Map<string, string>(), time: number | null = null): Outcome => {
-    const kept = [...outputs].map(([name, value]): [string, string] => [cut(name, 1000), cut(value, OUTPUT_LIMIT)]);
-    tell({ status, message: cut(message, OUTPUT_LIMIT), outputs: kept, milliseconds: time });
+    const kept = [...outputs].slice(0, OUTPUTS).map(([name, value]): [string, string] => [cut(name, 1000), cut(value, OUTPUT_LIMIT)]);
+    tell({ status, message: cut(message, OUTPUT_LIMIT), outputs: kept, droppedOutputs: outputs.size - kept.length, milliseconds: time });
     if (call !== null) notice.value = `${operation}: ${words(status)}. ${cut(message, 300)}`;
     return { status, message, outputs };
   };
