@@ -31,11 +31,14 @@
 
 use std::fmt;
 use std::io;
+use std::pin::pin;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rigline::event::Event;
+use rigline::event;
 use rigline::json::{Json, Kind, RawJson};
+use rigline::manifest::Effects;
 use rigline::protocol::amplifier::session_id;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::Value;
@@ -43,8 +46,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::by_schema::Schemas;
 use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, Connect, Described, Description};
-use crate::host::Options;
-use crate::protocol::Relaying;
+use crate::host::{Event, EventKind, Log, Options};
+use crate::protocol::{Protocol, Relaying};
 use crate::protocols;
 use crate::target::Target;
 
@@ -67,6 +70,8 @@ pub struct Relay {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
+    /// Logs for the caller.
+    logs: mpsc::UnboundedReceiver<Log>,
 }
 
 /// Why there is no relay.
@@ -117,15 +122,35 @@ impl Relay {
     ///
     /// # Errors
     /// The other end cannot be reached, or answers neither protocol.
-    pub fn connect(target: &Target, mut options: Options) -> Result<Self, RelayError> {
+    pub fn connect(target: &Target, options: Options) -> Result<Self, RelayError> {
+        Self::connect_by(target, options, None)
+    }
+
+    /// As [`connect`](Self::connect). If the other end answers `first`, it is asked by that protocol. Its logs and its progress go to the caller,
+    /// not to the listener.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_by(
+        target: &Target,
+        mut options: Options,
+        first: Option<&'static Protocol>,
+    ) -> Result<Self, RelayError> {
         options.reconnect = true;
+        let (log, logs) = mpsc::unbounded_channel();
+        let others = options.listener.take();
+        let takes_logs = first.is_some();
+        options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
+            EventKind::Log(line) if takes_logs => drop(log.send(line.clone())),
+            _ => others.iter().for_each(|listener| listener(event)),
+        }));
         let target = target.clone();
         let (jobs, queue) = mpsc::channel(1);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
-                match Upstream::connect(&target, options).await {
+                match Upstream::connect(&target, options, first).await {
                     Ok((upstream, described)) => {
                         let _ = tell.send(Ok(described));
                         pass_on(upstream, queue).await;
@@ -140,19 +165,8 @@ impl Relay {
         let described = told.recv().map_err(io::Error::other)??;
         let operations = &described.manifest.operations;
         let schemas = Schemas::new(operations.iter().map(|operation| (operation.name.as_str(), &operation.params)));
-        Ok(Self { manifest: lasting(described), schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new() })
-    }
-
-    async fn ask(&self, request: CallRequest) -> Answer {
-        let gone = || Answer {
-            outputs: Vec::new(),
-            end: Err(Fault { kind: FailureKind::Unreachable, code: None, message: "the relay has ended".into() }),
-        };
-        let (answer, told) = oneshot::channel();
-        match &self.jobs {
-            Some(jobs) if jobs.send(Job { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
-            _ => gone(),
-        }
+        let manifest = lasting(described);
+        Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
     }
 
     /// A code that lasts as long as a failure wants it to.
@@ -163,6 +177,31 @@ impl Relay {
             return self.codes.last().copied();
         }
         known
+    }
+}
+
+async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
+    let gone = || Answer {
+        outputs: Vec::new(),
+        end: Err(Fault { kind: FailureKind::Unreachable, code: None, message: "the relay has ended".into() }),
+    };
+    let (answer, told) = oneshot::channel();
+    match jobs {
+        Some(jobs) if jobs.send(Job { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
+        _ => gone(),
+    }
+}
+
+/// Gives a log to the caller; one that reports progress, as such.
+fn pass_log_on(log: &Log, cx: &mut Context<'_>) {
+    let number = |name: &str| log.data.as_ref()?.get(name)?.as_f64();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded down, and saturates")]
+    match number("progress") {
+        Some(done) => cx.progress(done as u32, number("total").map(|total| total as u32), log.message.as_str()),
+        None => match &log.data {
+            Some(data) => cx.log_with(log.level, log.message.as_str(), data),
+            None => cx.log(log.level, log.message.as_str()),
+        },
     }
 }
 
@@ -206,7 +245,20 @@ impl Extension for Relay {
             timeout: Some(limit),
             session_id: session_id(&call.context).map(|id| id.to_string()),
         };
-        let Answer { outputs, end } = self.ask(request).await;
+        while self.logs.try_recv().is_ok() {
+            // It was about a call that was given up.
+        }
+        let Answer { outputs, end } = {
+            let Self { jobs, logs, .. } = &mut *self;
+            let mut answer = pin!(ask(jobs.as_ref(), request));
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(log) = logs.recv() => pass_log_on(&log, cx),
+                    answer = &mut answer => break answer,
+                }
+            }
+        };
         for (name, value) in outputs {
             // The other end may have written it on many lines.
             let mut value = value.into_bytes();
@@ -228,14 +280,14 @@ impl Extension for Relay {
         }
     }
 
-    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
+    async fn on_event(&mut self, event: event::Event<'_>, cx: &mut Context<'_>) {
         let request = CallRequest {
             operation: "on_event".into(),
             args: event.json().as_str().to_owned(),
             timeout: Some(EVENT_TIMEOUT),
             session_id: event.session_id.value().map(|id| id.to_string()),
         };
-        if let Err(fault) = self.ask(request).await.end {
+        if let Err(fault) = ask(self.jobs.as_ref(), request).await.end {
             cx.warn(format_args!("on_event: {}", fault.message));
         }
     }
@@ -267,7 +319,17 @@ async fn pass_on(mut upstream: Upstream, mut queue: mpsc::Receiver<Job>) {
 struct Upstream(Box<dyn Client>);
 
 impl Upstream {
-    async fn connect(target: &Target, options: Options) -> Result<(Self, Described), RelayError> {
+    async fn connect(
+        target: &Target,
+        options: Options,
+        wanted: Option<&'static Protocol>,
+    ) -> Result<(Self, Described), RelayError> {
+        if options.config.is_none()
+            && let Some(connect) = wanted.and_then(|protocol| protocol.client)
+            && let Some(found) = Self::try_first(connect, target, &options).await
+        {
+            return Ok(found);
+        }
         let asking = |relaying| protocols::ALL.iter().find(|protocol| protocol.relay == relaying);
         let (first, fallback) = (asking(Relaying::First), asking(Relaying::Fallback));
         let http = first.filter(|_| matches!(target, Target::Http(_)));
@@ -367,6 +429,15 @@ fn lasting(described: Described) -> &'static Manifest {
         let outputs = manifest.raw.get("operations")?.get(name)?.get("outputs")?;
         Some(outputs).filter(|outputs| *has_typed_outputs && !outputs.is_null()).map(schema)
     };
+    let effects_of = |name: &str| {
+        let annotations = manifest.raw.get("operations")?.get(name)?.get("annotations")?.as_object()?;
+        let is = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
+        Some(match is("readOnlyHint", false) {
+            true => Effects::READ_ONLY,
+            // What is not said is assumed to be the worst.
+            false => Effects::changes(is("destructiveHint", true), is("idempotentHint", false)),
+        })
+    };
     let operations: Vec<Operation> = manifest
         .operations
         .iter()
@@ -374,13 +445,20 @@ fn lasting(described: Described) -> &'static Manifest {
             // Arguments are an object anyway.
             let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params) };
             let outputs = outputs_of(&operation.name);
-            Operation::new(leak(operation.name.clone()), params).optional_outputs(outputs)
+            let lasting = Operation::new(leak(operation.name.clone()), params)
+                .description(leak(operation.description.clone()))
+                .optional_outputs(outputs);
+            match effects_of(&operation.name) {
+                Some(effects) => lasting.effects(effects),
+                None => lasting,
+            }
         })
         .collect();
     let (name, version) = (leak(manifest.name.clone()), leak(manifest.version.clone()));
     // Other people's versions are what they are.
     let mut lasting = Manifest::try_new(name, version).unwrap_or_else(|_| Manifest::new(name, "0.0.0"));
     lasting.version = version;
+    lasting.description = leak(manifest.description.clone());
     Box::leak(Box::new(lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations))))
 }
 

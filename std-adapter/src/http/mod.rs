@@ -120,6 +120,14 @@ pub struct Routes {
 pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Routes {
+    /// The path of all requests, if there is only one and it is fixed.
+    pub fn only_path(&self) -> Option<&'static str> {
+        match self.routes {
+            [route] => route.path,
+            _ => None,
+        }
+    }
+
     /// Whether the path of requests is the user's choice ([`Options::path`]).
     pub fn has_free_path(&self) -> bool {
         self.routes.iter().any(|route| route.path.is_none())

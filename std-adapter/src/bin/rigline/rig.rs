@@ -5,7 +5,7 @@ use clap::Args;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
-use rigline_std::http::{Options, Routes, Server};
+use rigline_std::http::{Options, Server};
 use rigline_std::net::ListenAddress;
 use rigline_std::protocol::Protocol;
 use rigline_std::stdio::Stdio;
@@ -16,10 +16,10 @@ use crate::protocol::{self, names};
 /// Serve a simulated hardware-test rig on standard input and output, or over HTTP
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A number that the board's identity and the noise on its readings are made of
+    /// A seed for the board's identity and for the noise on its readings
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
-    /// Read every line by this protocol. Without it, each line shows which one it is. For namel3ss, the whole input is one request
+    /// Read every line by this protocol [default: detected for each line]. For namel3ss, the whole input is one request
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()))]
     protocol: Option<&'static Protocol>,
     /// Configure the rig with this JSON object before the first request, as a gevals session's `config` does
@@ -38,8 +38,8 @@ pub(crate) struct Arguments {
 /// How to serve over HTTP.
 #[derive(Debug, Args)]
 pub(crate) struct HttpArguments {
-    /// Serve HTTP at this address, for Amplifier or namel3ss hosts; port 0 takes a free one, which is printed. A port alone, and
-    /// localhost, are both loopback addresses
+    /// Serve HTTP at this address, for Amplifier or namel3ss hosts; port 0 selects a free port, which is printed. A port alone and
+    /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", requires = "protocol")]
     pub(crate) http: Option<ListenAddress>,
     /// Where namel3ss tools are called
@@ -94,8 +94,11 @@ impl HttpArguments {
 pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protocol) -> Result<(), Failure> {
     let addresses = server.addresses();
     let addresses = addresses.map_err(|error| Failure { code: connect::NO_ANSWER, text: error.to_string() })?;
-    let has_path = protocol.http.is_some_and(Routes::has_free_path);
-    let path = if has_path { http.path.as_str() } else { "" };
+    let path = match protocol.http {
+        Some(routes) if routes.has_free_path() => http.path.as_str(),
+        Some(routes) => routes.only_path().unwrap_or_default(),
+        None => "",
+    };
     for address in addresses {
         connect::print(&format!("listening on http://{address}{path}\n"));
     }
