@@ -38,12 +38,12 @@ use rigline::event::Event;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::protocol::amplifier::session_id;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
-use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::by_schema::Schemas;
 use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, Connect, Described, Description};
 use crate::host::Options;
+use crate::lines::on_one_line;
 use crate::protocol::Relaying;
 use crate::protocols;
 use crate::target::Target;
@@ -361,19 +361,21 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
 
 /// The description as a manifest, which lasts as long as the process: a relay has one.
 fn lasting(described: Described) -> &'static Manifest {
-    let schema = |schema: &Value| Schema::text(leak(schema.to_string()));
     let Described { manifest, kind, has_typed_outputs, .. } = &described;
-    let outputs_of = |name: &str| {
-        let outputs = manifest.raw.get("operations")?.get(name)?.get("outputs")?;
-        Some(outputs).filter(|outputs| *has_typed_outputs && !outputs.is_null()).map(schema)
+    // From the text, whose numbers have all their digits.
+    let json = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
+    let schema = |operation: &str, member: &str| {
+        let schema = json.get("operations")?.get(operation)?.get(member)?;
+        (!schema.is_null()).then(|| Schema::text(leak(on_one_line(schema.as_str()).into_owned())))
     };
     let operations: Vec<Operation> = manifest
         .operations
         .iter()
         .map(|operation| {
             // Arguments are an object anyway.
-            let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params) };
-            let outputs = outputs_of(&operation.name);
+            let params = schema(&operation.name, "params").filter(|_| operation.params != true);
+            let params = params.unwrap_or(Schema::OBJECT);
+            let outputs = schema(&operation.name, "outputs").filter(|_| *has_typed_outputs);
             Operation::new(leak(operation.name.clone()), params).optional_outputs(outputs)
         })
         .collect();

@@ -253,6 +253,10 @@ fn g_05_a_manifest_is_shown_and_passed_on_with_all_its_digits() {
     assert!(member(&line, "/result/limits/request").is_u64(), "{line}");
     drop(input);
     bridge.wait().unwrap();
+    let mut relay = rigline(&["bridge", path, "--protocol", "amplifier"]).stdin(Stdio::piped()).spawn().unwrap();
+    relay.stdin.take().unwrap().write_all(b"{\"op\":\"describe\"}\n").unwrap();
+    let out = relay.wait_with_output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&out).contains(&format!("\"maximum\":{DIGITS}")), "{out:?}");
     // Amplifier's description.
     let module = script(
         folder.path(),
