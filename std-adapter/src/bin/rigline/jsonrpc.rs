@@ -142,15 +142,18 @@ fn announce(listeners: &[std::net::TcpListener], access: &Access, token_file: Op
 
 /// Runs that are kept in this folder, or among the user's state.
 pub(crate) fn runs(folder: Option<PathBuf>, target: Option<String>) -> Result<Runs, String> {
-    let hosts = Hosts::default();
+    Ok(Runs::with_connect(store(folder)?, target, Arc::new(Hosts::default())))
+}
+
+/// The runs in this folder, or those among the user's state.
+pub(crate) fn store(folder: Option<PathBuf>) -> Result<Store, String> {
     let folder = match folder {
         Some(folder) => folder,
         None => {
             Store::default_folder().map_err(|error| format!("no place for runs: {error}; name one by --runs DIR"))?
         }
     };
-    let store = Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(Runs::with_connect(store, target, Arc::new(hosts)))
+    Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {
