@@ -159,6 +159,14 @@ impl<'a> Context<'a> {
         self.commit_line(line);
     }
 
+    /// Whether the caller asked for reports of the call's [progress](Self::progress), so that it is worth working them out. If not,
+    /// such a report is a log or nothing.
+    pub fn wants_progress(&self) -> bool {
+        let progress = Progress { done: 0, beat: 0, total: None, message: None, received: self.received };
+        self.job.is_none()
+            && self.reply.phrases().progress.is_some_and(|write| write(&mut Writer::new(&mut []), &progress))
+    }
+
     /// [`log`](Self::log) at level debug.
     pub fn debug(&mut self, message: impl Message) {
         self.log(Level::Debug, message);

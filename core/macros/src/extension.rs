@@ -564,7 +564,7 @@ pub(crate) fn warning(name: &str, span: Span, note: &str) -> TokenStream {
 
 /// The name that an operation has as a tool of MCP, whose clients accept no others.
 fn tool_name(operation: &str) -> String {
-    operation.chars().take(64).map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
+    operation.bytes().take(64).map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte) } else { '_' }).collect()
 }
 
 /// Whether an attribute turns lints on or off: `allow` on the user's item counts for the warnings about it.

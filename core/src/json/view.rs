@@ -208,6 +208,11 @@ impl<'a> Text<'a> {
         core::str::from_utf8(self.raw).unwrap_or_default()
     }
 
+    /// [`raw`](Self::raw) as bytes.
+    pub(crate) fn raw_bytes(&self) -> &'a [u8] {
+        self.raw
+    }
+
     /// The text without a copy, if it has no escapes.
     pub fn as_str(&self) -> Option<&'a str> {
         if has_escapes(self.raw) { None } else { Some(self.raw()) }
