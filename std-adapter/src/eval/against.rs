@@ -66,7 +66,7 @@ fn of_step(folder: &Path, task: &Task, step: &Step, text: String) -> Fault {
 
 /// Arguments in which placeholders stay as they are; `unknown` gets the paths of those.
 fn known_values(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<String>) -> Draft {
-    if let Some(text) = node.text().filter(|text| super::spec::PLACEHOLDER.is_match(text)) {
+    if let Some(text) = node.text().filter(|text| super::placeholders::PLACEHOLDER.is_match(text)) {
         unknown.push(path.join("."));
         return Draft::text(&text);
     }

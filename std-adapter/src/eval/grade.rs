@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use super::measurement::Measurement;
-use super::spec::FILE_LIMIT;
-use super::trial::{StepRecord, substitute};
+use super::placeholders::substitute;
+pub use super::records::{Grade, Judgement};
+use super::records::{Measurement, StepRecord};
+use super::root::FILE_LIMIT;
 use crate::{by_schema, files, number};
 
 /// One thing a trial is judged by.
@@ -100,48 +101,6 @@ pub enum Check {
     },
     /// A kind that this runner does not have.
     Unsupported,
-}
-
-/// What a grader came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
-    /// It passed.
-    Passed,
-    /// It did not.
-    Failed,
-    /// This runner does not have its kind. It counts neither way.
-    Unsupported,
-}
-
-impl Judgement {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Passed => "passed",
-            Self::Failed => "failed",
-            Self::Unsupported => "unsupported",
-        }
-    }
-}
-
-/// What a grader said.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Grade {
-    /// The grader, by its name, or its type.
-    pub grader: String,
-    /// Its type.
-    pub kind: String,
-    /// The metric it names.
-    pub metric: Option<String>,
-    /// How much it counts for a metric.
-    pub weight: f64,
-    /// What it came to.
-    pub judgement: Judgement,
-    /// Why.
-    pub message: String,
-    /// The number that was looked at, if it was one.
-    pub measurement: Option<Measurement>,
 }
 
 /// What there is to look at.

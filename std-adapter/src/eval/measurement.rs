@@ -5,54 +5,12 @@ use std::cmp::Ordering;
 use bigdecimal::{BigDecimal, ToPrimitive as _};
 use serde_json::{Number, Value, json};
 
-use super::trial::TrialRecord;
+pub use super::records::Measurement;
+use super::records::{TrialRecord, as_json};
 use crate::number;
 
 /// The longest unit, in characters.
 pub const UNIT_LIMIT: usize = 16;
-
-/// A number that was measured, and the limits it is held against.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Measurement {
-    /// Its name, unique in its task.
-    pub name: String,
-    /// The number, with the digits that it was given with.
-    pub value: String,
-    /// Its unit.
-    pub unit: Option<String>,
-    /// The least that passes.
-    pub low: Option<String>,
-    /// The most that passes.
-    pub high: Option<String>,
-    /// Whether it is within the limits, its ends included.
-    pub passed: bool,
-}
-
-impl Measurement {
-    pub(super) fn new(
-        name: String,
-        value: String,
-        unit: Option<String>,
-        low: Option<String>,
-        high: Option<String>,
-        passed: bool,
-    ) -> Self {
-        Self { name, value, unit, low, high, passed }
-    }
-
-    /// As JSON. A number that a 64-bit float cannot hold is a string.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "value": as_json(&self.value),
-            "unit": self.unit,
-            "low": self.low.as_deref().map(as_json),
-            "high": self.high.as_deref().map(as_json),
-            "verdict": if self.passed { "pass" } else { "fail" },
-        })
-    }
-}
 
 /// `[3.135 … 3.465]`; nothing where there are no limits.
 pub fn limits(low: Option<&str>, high: Option<&str>) -> String {
@@ -150,15 +108,6 @@ impl Statistics {
             "cpk": self.cpk,
             "verdict": if self.passed { "pass" } else { "fail" },
         })
-    }
-}
-
-/// A decimal number as a JSON number, where a 64-bit float is that number; as a string elsewhere.
-fn as_json(text: &str) -> Value {
-    let float = text.trim().parse::<f64>().ok().and_then(Number::from_f64);
-    match float.filter(|float| number::decimal(&float.to_string()) == number::decimal(text)) {
-        Some(float) => Value::Number(float),
-        None => text.into(),
     }
 }
 

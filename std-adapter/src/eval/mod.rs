@@ -67,6 +67,8 @@ pub mod history;
 pub mod list;
 pub mod measurement;
 mod node;
+mod placeholders;
+pub mod records;
 mod report;
 mod results;
 mod root;

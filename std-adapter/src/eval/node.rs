@@ -7,10 +7,15 @@ use serde_json::{Number, Value};
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Error, MessageFormatter as _, Spanned, UserMessageFormatter};
 
-use super::spec::{DEPTH_LIMIT, VALUE_LIMIT};
-use super::trial::{StepRecord, is_whole, substitute};
+use super::placeholders::{is_whole, substitute};
+use super::records::StepRecord;
 use crate::by_schema::Draft;
 use crate::number;
+
+/// The most values of a file, those that aliases stand for counted too.
+pub const VALUE_LIMIT: usize = 100_000;
+/// How deep lists and maps may be nested in a file. Reading them takes up to 32 KiB of stack a level, of a thread's 2 MiB.
+pub const DEPTH_LIMIT: usize = 32;
 
 /// A value and where it stands.
 #[derive(Debug, Clone, Default)]

@@ -6,6 +6,9 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+/// The largest file that is read, in bytes.
+pub const FILE_LIMIT: u64 = 4 << 20;
+
 /// A folder, below which everything is that clients of a server may read or run. Links that lead out of it are refused.
 #[derive(Debug, Clone)]
 pub struct Root(Arc<Inner>);

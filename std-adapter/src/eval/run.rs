@@ -139,6 +139,11 @@ impl TaskRecord {
         if self.verdict == Verdict::Cancelled { Class::Cancelled } else { verdict::of_trials(&self.trials) }
     }
 
+    /// Whether it counts as passed.
+    pub fn has_passed(&self) -> bool {
+        self.verdict == Verdict::Passed
+    }
+
     /// How often its trials passed.
     pub fn reliability(&self) -> Reliability {
         Reliability::of(&self.trials)

@@ -13,18 +13,15 @@ use serde_json::Value;
 
 use super::grade::{Check, Grader};
 use super::measurement::UNIT_LIMIT;
+pub use super::node::{DEPTH_LIMIT, VALUE_LIMIT};
 use super::node::{Kind, Node};
+use super::placeholders::PLACEHOLDER;
+pub use super::root::FILE_LIMIT;
 use super::walk;
 use crate::host::JsonObject;
 use crate::number;
 use crate::target::Target;
 
-/// The largest eval or task file that is read, in bytes.
-pub const FILE_LIMIT: u64 = 4 << 20;
-/// The most values of a file, those that aliases stand for counted too.
-pub const VALUE_LIMIT: usize = 100_000;
-/// How deep lists and maps may be nested in a file. Reading them takes up to 32 KiB of stack a level, of a thread's 2 MiB.
-pub const DEPTH_LIMIT: usize = 32;
 /// The most tasks of an eval.
 pub const TASK_LIMIT: usize = 10_000;
 /// The most bytes of an eval's task files; those that a table makes several tasks of count as often.
@@ -324,10 +321,6 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
     Ok((spec, faults))
 }
 
-/// Where placeholders stand, `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`.
-pub(super) static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\{\{\s*steps\.([A-Za-z0-9_-]+)\.(?:outputs\.([^\s{}]+)|(message))\s*\}\}").expect("a constant pattern")
-});
 /// What begins as one.
 static ALMOST: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{\s*steps\b[^{}]*\}*").expect("a constant pattern"));
 

@@ -1,7 +1,6 @@
 //! One trial of a task.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,113 +12,16 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::command;
-use super::grade::{Check, Evidence, Grade, Judgement};
+use super::grade::{Check, Evidence};
+use super::placeholders::substitute;
+use super::records::{Cause, Grade, Judgement};
+pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
 use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
-use super::spec::{Executor, PLACEHOLDER, Spec, Step, Task};
-use super::verdict::{Cause, Class};
+use super::spec::{Executor, Spec, Step, Task};
 use crate::by_schema::settle;
 
 /// How long a cleanup step may take that sets no time of its own.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What became of a step.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct StepRecord {
-    /// Its id.
-    pub id: String,
-    /// Its operation.
-    pub operation: String,
-    /// Its phase.
-    pub phase: Phase,
-    /// How it ended.
-    pub verdict: Verdict,
-    /// What it said, or why it failed.
-    pub message: String,
-    /// Its outputs.
-    pub outputs: Vec<(String, String)>,
-    /// How long it took.
-    pub duration: Duration,
-}
-
-impl StepRecord {
-    /// The output of that name.
-    pub fn output(&self, name: &str) -> Option<&str> {
-        self.outputs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
-    }
-
-    /// All it said: its message, and a line for each output.
-    pub(super) fn text(&self) -> String {
-        let mut text = self.message.clone();
-        for (name, value) in &self.outputs {
-            let _ = write!(text, "\n{name}: {value}");
-        }
-        text
-    }
-
-    pub(super) fn no_output(&self, name: &str) -> String {
-        let there: Vec<&str> = self.outputs.iter().map(|(name, _)| name.as_str()).collect();
-        match there.as_slice() {
-            [] => format!("step {} has no outputs, and so no {name}", self.id),
-            there => format!("step {} has no output {name}; there are {}", self.id, there.join(", ")),
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn done(id: &str, message: &str, outputs: &[(&str, &str)]) -> Self {
-        Self {
-            id: id.into(),
-            operation: id.into(),
-            phase: Phase::Verify,
-            verdict: Verdict::Passed,
-            message: message.into(),
-            outputs: outputs.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
-            duration: Duration::from_millis(1),
-        }
-    }
-}
-
-/// What became of a trial.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct TrialRecord {
-    /// Its number, from 1.
-    pub number: u32,
-    /// How it ended.
-    pub verdict: Verdict,
-    /// Why it did not pass.
-    pub error: Option<String>,
-    /// Its steps.
-    pub steps: Vec<StepRecord>,
-    /// Its graders.
-    pub grades: Vec<Grade>,
-    /// What the agent said, if there was one.
-    pub output: Option<String>,
-    /// How long it took.
-    pub duration: Duration,
-    /// How often it was tried: this is the last time.
-    pub attempts: u32,
-    /// Why it did not pass, if it did not.
-    pub cause: Cause,
-    /// What the attempts before this one came to.
-    pub earlier: Vec<EarlierAttempt>,
-}
-
-/// An attempt at a trial that was tried again.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct EarlierAttempt {
-    /// What it came to.
-    pub class: Class,
-    /// Why it did not pass.
-    pub error: String,
-}
-
-impl EarlierAttempt {
-    pub(super) fn new(class: Class, error: String) -> Self {
-        Self { class, error }
-    }
-}
 
 /// What trials of a run have in common.
 pub(super) struct Surroundings {
@@ -495,33 +397,6 @@ fn mocked(task: &Task, step: &Step) -> Vec<(String, String)> {
         outputs.push((name.clone(), value));
     }
     outputs
-}
-
-/// Puts outputs of earlier steps in the place of `{{steps.ID.outputs.KEY}}`.
-pub(super) fn substitute<'t>(text: &'t str, steps: &[StepRecord]) -> Result<Cow<'t, str>, String> {
-    let mut fault = None;
-    let filled = PLACEHOLDER.replace_all(text, |found: &regex::Captures<'_>| {
-        let id = found.get(1).map_or("", |id| id.as_str());
-        let Some(step) = steps.iter().find(|step| step.id == id) else {
-            fault.get_or_insert_with(|| format!("step {id} did not run"));
-            return String::new();
-        };
-        let Some(key) = found.get(2) else { return step.message.clone() };
-        let value = step.output(key.as_str());
-        if value.is_none() {
-            fault.get_or_insert_with(|| step.no_output(key.as_str()));
-        }
-        value.unwrap_or_default().to_owned()
-    });
-    match fault {
-        Some(fault) => Err(fault),
-        None => Ok(filled),
-    }
-}
-
-/// Whether a text is one placeholder, and nothing else.
-pub(super) fn is_whole(text: &str) -> bool {
-    PLACEHOLDER.find(text).is_some_and(|found| found.len() == text.trim().len())
 }
 
 #[cfg(test)]

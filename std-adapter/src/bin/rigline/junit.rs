@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus, TestRerun, TestSuite};
-use rigline::protocol::waza::Verdict;
 use rigline_std::eval::run::{Outcome, TaskRecord};
 use rigline_std::eval::verdict::Class;
 
@@ -24,10 +23,10 @@ impl Names {
 /// again.
 pub(crate) fn status(record: &TaskRecord) -> TestCaseStatus {
     let class = record.class();
-    let is_error = record.trials.iter().any(|trial| trial.verdict == Verdict::Error);
+    let is_error = record.trials.iter().any(|trial| trial.is_error());
     let (mut status, kind) = match class {
         Class::Pass => (TestCaseStatus::success(), None),
-        Class::Flaky if record.verdict == Verdict::Passed => (TestCaseStatus::success(), None),
+        Class::Flaky if record.has_passed() => (TestCaseStatus::success(), None),
         Class::Skipped | Class::Cancelled => (TestCaseStatus::skipped(), None),
         Class::RigError => (TestCaseStatus::non_success(NonSuccessKind::Error), Some("rig error")),
         _ if is_error => (TestCaseStatus::non_success(NonSuccessKind::Error), Some("eval error")),
@@ -36,7 +35,7 @@ pub(crate) fn status(record: &TaskRecord) -> TestCaseStatus {
     if let Some(kind) = kind {
         status.set_type(kind);
     }
-    if class == Class::Flaky && record.verdict == Verdict::Passed {
+    if class == Class::Flaky && record.has_passed() {
         for attempt in record.trials.iter().flat_map(|trial| &trial.earlier) {
             let kind = if attempt.class == Class::RigError { NonSuccessKind::Error } else { NonSuccessKind::Failure };
             let mut rerun = TestRerun::new(kind);
