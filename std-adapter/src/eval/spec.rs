@@ -11,6 +11,7 @@ use regex::Regex;
 use rigline::{GoDuration, Phase};
 use serde_json::Value;
 
+use super::expand;
 use super::grade::{Check, Grader};
 use super::measurement::UNIT_LIMIT;
 pub use super::node::{DEPTH_LIMIT, VALUE_LIMIT};
@@ -275,6 +276,8 @@ pub struct Overrides {
     pub model: Option<String>,
     /// The target.
     pub target: Option<String>,
+    /// Values for the eval's `inputs`, and for names of `matrix` and `for`.
+    pub set: Vec<(String, String)>,
 }
 
 /// Reads an eval with its tasks, as far as that goes, and gives everything that is wrong with it. A folder stands for the
@@ -314,9 +317,20 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
         return Err(LoadError::Unreadable(Fault { text, path, file, line: Some(node.line) }));
     }
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
-    let vars = vars(&node);
+    let mut vars = vars(&node, &overrides.set);
+    let mut reader = Reader { path: &path, file: &file, faults: &mut faults, warnings: &mut warnings, vars: &[] };
+    vars.extend(environment(&mut reader, &node));
     let mut reader = Reader { path: &path, file: &file, faults: &mut faults, warnings: &mut warnings, vars: &vars };
-    let mut spec = eval(&mut reader, &node, &folder, overrides);
+    let mut full = node.clone();
+    for name in ["config", "graders", "health"] {
+        let Some(mut member) = node.get(name).cloned() else { continue };
+        expand::fill(&mut member, &vars);
+        let mut wrong = Vec::new();
+        expand::unfilled(&member, &vars, &mut wrong);
+        wrong.into_iter().for_each(|(line, text)| reader.fault_in(Some(line), text));
+        full.set(name, member);
+    }
+    let mut spec = eval(&mut reader, &full, &node, &folder, overrides);
     spec.warnings = warnings;
     Ok((spec, faults))
 }
@@ -544,7 +558,8 @@ impl Reader<'_> {
 const EVAL_MEMBERS: &[&str] = &["name", "description", "skill", "version", "tasks"];
 const TASK_MEMBERS: &[&str] = &["id", "name", "description", "prompt", "graders"];
 
-fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrides) -> Spec {
+/// `shown` is the eval as it was written, without what environment variables held.
+fn eval(reader: &mut Reader<'_>, node: &Node, shown: &Node, folder: &Path, overrides: &Overrides) -> Spec {
     let name = reader.required(node, "name").unwrap_or_default();
     let description = reader.text(node, "description");
     let skill = reader.text(node, "skill");
@@ -555,7 +570,7 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
     let common = graders(reader, node, "graders");
     let file = reader.file.to_owned();
     let health = health(reader, node, &file);
-    let mut tasks = tasks(reader, node, folder);
+    let mut tasks = tasks(reader, node, folder, &overrides.set);
     let has_steps = tasks.iter().any(|task| !task.steps.is_empty());
     if config.executor.is_empty() {
         config.executor = match () {
@@ -599,7 +614,7 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
     for task in &mut tasks {
         task.graders.extend(common.iter().cloned());
     }
-    let mut members = rest(node, EVAL_MEMBERS);
+    let mut members = rest(shown, EVAL_MEMBERS);
     let timeout = config.timeout.as_secs_f64();
     let effective = [
         ("executor", Value::from(config.executor.as_str())),
@@ -607,7 +622,7 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
         // A whole number as it is usually written.
         ("timeout_seconds", if timeout.fract() == 0.0 { config.timeout.as_secs().into() } else { timeout.into() }),
     ];
-    with_defaults(&mut members, "config", node.get("config"), &effective);
+    with_defaults(&mut members, "config", shown.get("config"), &effective);
     if node.get("metrics").is_none_or(|metrics| matches!(metrics.kind, Kind::Map(_))) {
         with_defaults(
             &mut members,
@@ -796,7 +811,7 @@ fn metrics(reader: &mut Reader<'_>, eval: &Node) -> Metrics {
     metrics
 }
 
-fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path) -> Vec<Task> {
+fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, String)]) -> Vec<Task> {
     let mut listing = Tasks {
         folder,
         tasks: Vec::new(),
@@ -805,6 +820,8 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path) -> Vec<Task> {
         found: HashMap::new(),
         read: HashMap::new(),
         room: SIZE_LIMIT,
+        set,
+        axes: HashSet::new(),
     };
     let rows = match eval.get("tasks_from") {
         Some(from) => match rows(reader, from, eval, folder) {
@@ -848,6 +865,16 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path) -> Vec<Task> {
             break;
         }
     }
+    let inputs = eval.get("inputs").map(Node::members).unwrap_or_default();
+    let known: Vec<&str> =
+        inputs.iter().map(|(name, _)| name.as_str()).chain(listing.axes.iter().map(String::as_str)).collect();
+    for (name, _) in set.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+        let text = format!(
+            "--set {name}: no input and no value of matrix or for has this name{}",
+            expand::meant(name, &known)
+        );
+        reader.fault_in(None, text);
+    }
     listing.tasks
 }
 
@@ -863,6 +890,10 @@ struct Tasks<'f> {
     read: HashMap<PathBuf, (Node, usize)>,
     /// How many bytes of task files may still be made tasks of.
     room: usize,
+    /// Values that the command line sets.
+    set: &'f [(String, String)],
+    /// The names of all axes there are.
+    axes: HashSet<String>,
 }
 
 impl Tasks<'_> {
@@ -894,8 +925,7 @@ impl Tasks<'_> {
                         }
                         None => {
                             let file = reader.file.to_owned();
-                            let node = filled(reader, element, suffix);
-                            self.tasks.extend(task(reader, &node, &file, &mut self.ids));
+                            self.cases(reader, element, &file, suffix);
                         }
                     }
                 }
@@ -967,8 +997,42 @@ impl Tasks<'_> {
         }
         let mut inner =
             Reader { path, file: &file, faults: reader.faults, warnings: reader.warnings, vars: reader.vars };
-        let node = filled(&inner, &node, suffix);
-        self.tasks.extend(task(&mut inner, &node, &file, &mut self.ids));
+        self.cases(&mut inner, &node, &file, suffix);
+    }
+
+    /// The tasks that one of a file stands for: one, or one for each case of `matrix` and `for`.
+    fn cases(&mut self, reader: &mut Reader<'_>, node: &Node, file: &str, suffix: Option<&str>) {
+        self.axes.extend(expand::names(node));
+        let room = TASK_LIMIT.saturating_sub(self.tasks.len());
+        let cases = match expand::cases(node, self.set, room) {
+            Ok(cases) => cases,
+            Err((line, text)) => return reader.fault_in(Some(line), text),
+        };
+        for case in cases {
+            let vars: Vec<_> = case.iter().chain(reader.vars).cloned().collect();
+            let public: Vec<_> = vars.iter().filter(|(name, _)| !name.starts_with("env.")).cloned().collect();
+            let (mut shown, mut full) = (node.clone(), node.clone());
+            expand::fill(&mut shown, &public);
+            expand::fill(&mut full, &vars);
+            for filled in [&mut shown, &mut full] {
+                distinguish(filled, node, suffix, &case);
+            }
+            let mut wrong = Vec::new();
+            expand::unfilled(&full, &vars, &mut wrong);
+            wrong.into_iter().for_each(|(line, text)| reader.fault_in(Some(line), text));
+            let faults = reader.faults.len();
+            let mut made = task(reader, &full, file, &mut self.ids);
+            if let Some(made) = &mut made {
+                // What an environment variable held is not shown.
+                made.members = rest(&shown, TASK_MEMBERS);
+                made.graders_json = shown.get("graders").map_or_else(|| "[]".to_owned(), Node::json);
+            }
+            self.tasks.extend(made);
+            // The other cases have the same faults.
+            if reader.faults.len() > faults {
+                break;
+            }
+        }
     }
 
     /// A task that a row of `tasks_from` stands for: its columns `id`, `name`, `prompt` and so on are the members.
@@ -990,42 +1054,47 @@ impl Tasks<'_> {
     }
 }
 
-/// Where `{{.Vars.NAME}}` stands.
-static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\{\{\s*\.(?:Vars|vars|Inputs|inputs)\.([A-Za-z0-9_-]+)\s*\}\}").expect("a constant pattern")
-});
-
-/// A task with its variables filled in, and with an id of its own where a row of `tasks_from` makes several of it.
-fn filled(reader: &Reader<'_>, node: &Node, suffix: Option<&str>) -> Node {
-    let mut node = node.clone();
-    let vars = reader.vars;
-    let before = node.get("id").and_then(Node::text);
-    if !vars.is_empty() {
-        node.each_text_mut(&mut |text| {
-            let is_whole = VARIABLE.find(text).is_some_and(|found| found.len() == text.trim().len());
-            VARIABLE.is_match(text).then(|| {
-                let changed = VARIABLE.replace_all(text, |found: &regex::Captures<'_>| {
-                    let name = found.get(1).map_or("", |name| name.as_str());
-                    let whole = found.get(0).map_or("", |whole| whole.as_str());
-                    vars.iter().find(|(known, _)| known == name).map_or(whole, |(_, value)| value).to_owned()
-                });
-                (changed.into_owned(), is_whole)
-            })
-        });
-    }
-    if let (Some(suffix), Some(id)) = (suffix, node.get("id").and_then(Node::text))
-        && before.as_deref() == Some(&*id)
-    {
-        let id = Node::of_text(&format!("{id}{suffix}"), &node);
+/// A task's id with what a row of `tasks_from` and a case of `matrix` and `for` add to it, where variables have not made it differ.
+fn distinguish(node: &mut Node, before: &Node, suffix: Option<&str>, case: &expand::Case) {
+    let text = |node: &Node, name: &str| node.get(name).and_then(Node::text);
+    if let Some(id) = text(node, "id").filter(|id| text(before, "id").as_deref() == Some(id)) {
+        let case = if case.is_empty() { String::new() } else { format!("[{}]", expand::label(case, ",")) };
+        let id = Node::of_text(&format!("{id}{}{case}", suffix.unwrap_or_default()), node);
         node.set("id", id);
     }
-    node
+    let name = text(node, "name").filter(|name| !case.is_empty() && text(before, "name").as_deref() == Some(name));
+    if let Some(name) = name {
+        let name = Node::of_text(&format!("{name} ({})", expand::label(case, ", ")), node);
+        node.set("name", name);
+    }
 }
 
 /// The eval's `inputs`: what variables stand for.
-fn vars(eval: &Node) -> Vec<(String, String)> {
+fn vars(eval: &Node, set: &[(String, String)]) -> Vec<(String, String)> {
     let inputs = eval.get("inputs").map(Node::members).unwrap_or_default();
-    inputs.iter().map(|(name, value)| (name.clone(), value.text().unwrap_or_else(|| value.json()))).collect()
+    let value = |name: &String, value: &Node| match set.iter().rev().find(|(set, _)| set == name) {
+        Some((_, set)) => set.clone(),
+        None => value.text().unwrap_or_else(|| value.json()),
+    };
+    inputs.iter().map(|(name, node)| (name.clone(), value(name, node))).collect()
+}
+
+/// The environment variables that `config.allow_env` lets in.
+fn environment(reader: &mut Reader<'_>, eval: &Node) -> Vec<(String, String)> {
+    let Some(node) = eval.get("config").and_then(|config| config.get("allow_env")) else { return Vec::new() };
+    let mut values = Vec::new();
+    for name in reader.texts("allow_env", node) {
+        match std::env::var(&name) {
+            Ok(value) => values.push((expand::env_name(&name), value)),
+            Err(std::env::VarError::NotPresent) => {
+                reader.fault(node, format!("allow_env: the environment variable {name} is not set"));
+            }
+            Err(std::env::VarError::NotUnicode(_)) => {
+                reader.fault(node, format!("allow_env: the environment variable {name} is not UTF-8"));
+            }
+        }
+    }
+    values
 }
 
 /// The rows of the CSV file that `tasks_from` names, by their columns' names.
@@ -1168,6 +1237,7 @@ const CONFIG: Known = Known {
         "max_attempts",
         "retries",
         "retry_on",
+        "allow_env",
     ],
     elsewhere: &[
         "group_by",
@@ -1205,6 +1275,8 @@ const TASK: Known = Known {
         "timeout_seconds",
         "mock",
         "file",
+        "matrix",
+        "for",
     ],
     elsewhere: &["hooks", "enabled", "skip"],
     meant: &[],

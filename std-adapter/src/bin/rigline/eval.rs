@@ -75,6 +75,9 @@ struct Run {
     /// The model, whatever the file says
     #[arg(long)]
     model: Option<String>,
+    /// Set one of the eval's inputs, or a name of matrix and for
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
     /// Only tasks with this in their id, name or tags
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
@@ -105,6 +108,13 @@ struct Run {
     /// Show no progress and no logs
     #[arg(long, short)]
     quiet: bool,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
 }
 
 /// One run that was done, or could not be.
@@ -192,6 +202,7 @@ impl Run {
         request.overrides.executor.clone_from(&self.executor);
         request.overrides.model.clone_from(&self.model);
         request.overrides.target.clone_from(&self.target);
+        request.overrides.set.clone_from(&self.set);
         request.verbose = self.verbose;
         request.context_dir.clone_from(&self.context_dir);
         request.filter.clone_from(&self.filter);
