@@ -3,10 +3,11 @@
 //! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
 //! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
 //!   replaced, and what it points to stays as it is. When the write fails, the file that was there before stays.
+//! - [`first_line`] tells what a file is before it is replaced or added to.
 //! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 
 /// Opens a regular file for reading.
@@ -58,6 +59,25 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// As [`read`], or it is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+}
+
+/// The first line of a file without its end, if there is a file with one.
+///
+/// # Errors
+/// It cannot be read; or it is a link, as what it leads to may be somebody else's.
+pub fn first_line(path: &Path) -> io::Result<Option<String>> {
+    const LONGEST: u64 = 16 << 20;
+    match fs::symlink_metadata(path) {
+        Err(_) => return Ok(None),
+        Ok(found) if found.is_symlink() => {
+            return Err(io::Error::other("this is a link, which is not followed: name the file"));
+        }
+        Ok(_) => {}
+    }
+    let mut line = Vec::new();
+    BufReader::new(open(path)?).take(LONGEST).read_until(b'\n', &mut line)?;
+    let line = String::from_utf8_lossy(&line);
+    Ok((!line.is_empty()).then(|| line.trim_start_matches('\u{FEFF}').trim().to_owned()))
 }
 
 /// Writes a whole file. It makes the folders that are missing, writes a new file beside `path` and renames it, so that a link is

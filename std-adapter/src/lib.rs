@@ -71,7 +71,7 @@ pub mod namel3ss;
 pub mod net;
 #[cfg(feature = "host")]
 mod not_http;
-#[cfg(any(feature = "amplifier", feature = "eval"))]
+#[cfg(feature = "host")]
 pub mod number;
 mod panics;
 pub mod path;
@@ -79,6 +79,8 @@ pub mod path;
 pub mod process;
 #[cfg(feature = "host")]
 pub mod proxy;
+#[cfg(feature = "host")]
+pub mod record;
 #[cfg(feature = "amplifier")]
 pub mod relay;
 pub mod requires;

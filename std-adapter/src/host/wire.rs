@@ -14,7 +14,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::child::{self, Child};
 use super::error::{Holder, HostError};
 use super::link::LinkDialer;
+use super::replay::ReplayDialer;
 use super::serial::SerialDialer;
+use super::tap::TapDialer;
 use super::{Options, deadline};
 use crate::net::Token;
 use crate::process;
@@ -126,16 +128,21 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         }
         Target::Serial(serial) => Box::new(SerialDialer::new(serial.clone(), options.roots.clone())),
         Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
+        Target::Replay(replay) => Box::new(ReplayDialer::new(replay)?),
         Target::Http(url) => {
             return Err(HostError::Unsupported(format!(
                 "gevals is not spoken over HTTP: {url} (--protocol amplifier or namel3ss is)"
             )));
         }
     };
-    Ok(match link {
+    let inner = match link {
         Some(speed) => {
             Box::new(LinkDialer { inner, line_limit: options.line_limit, speed, last: std::sync::Mutex::default() })
         }
+        None => inner,
+    };
+    Ok(match &options.recorder {
+        Some(recorder) => Box::new(TapDialer { inner, recorder: Arc::clone(recorder) }),
         None => inner,
     })
 }

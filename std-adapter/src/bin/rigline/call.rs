@@ -1,9 +1,12 @@
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 use rigline::Phase;
 use rigline_std::host::{Agent, CallContext, CallResult, Outcome, Shutdown};
+use rigline_std::record::Recorder;
+use rigline_std::target::Target;
 use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
 
@@ -13,6 +16,7 @@ use crate::connect::{self, Connection, Failure, ProtocolName};
 use crate::describe;
 use crate::out::{self, Table};
 use crate::peer::{self, Asked, CallArguments, Fault, PeerArguments};
+use crate::record::{self, RecordArguments, Values};
 
 /// Call an operation
 ///
@@ -27,6 +31,8 @@ pub(crate) struct Arguments {
     peer: PeerArguments,
     #[command(flatten)]
     more: CallArguments,
+    #[command(flatten)]
+    record: RecordArguments,
     /// The operation, or the tool
     #[arg(add = complete::operations())]
     operation: String,
@@ -63,19 +69,50 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(mut self) -> ExitCode {
         connect::run_alone(async move {
             let as_json = self.json;
-            let called = self.any().await;
-            if let (true, Err(failure)) = (as_json, &called) {
-                connect::print_json(&peer::as_json(&Err(Fault {
-                    code: None,
-                    message: failure.text.clone(),
-                    details: None,
-                })));
+            let failed = |failure: &Failure| {
+                let fault = Fault { code: None, message: failure.text.clone(), details: None };
+                peer::as_json(&Err(fault))
+            };
+            let recorder = match self.begin_recording() {
+                Ok(recorder) => recorder,
+                Err(failure) => {
+                    if as_json {
+                        connect::print_json(&failed(&failure));
+                    }
+                    return Err(failure);
+                }
+            };
+            self.connection.recorder.clone_from(&recorder);
+            let mut evidence = Evidence::default();
+            let mut called = self.any(&mut evidence).await;
+            if let Err(failure) = &called {
+                let text = failed(failure);
+                if as_json {
+                    connect::print_json(&text);
+                }
+                evidence.report = text;
+            }
+            if let Some(recorder) = recorder {
+                let code = called.as_ref().map_or_else(|failure| failure.code, |code| *code);
+                let files = [("report.json", evidence.report), ("values.jsonl", evidence.values.into_text())];
+                let ended = record::finish(&recorder, &files, code);
+                called = called.map(|_| ended);
             }
             called
         })
+    }
+
+    fn begin_recording(&self) -> Result<Option<Arc<Recorder>>, Failure> {
+        let target = &self.connection.target;
+        let has_lines = self.peer.protocol != ProtocolName::Namel3ss && !matches!(target, Target::Http(_));
+        if self.record.is_wanted() && !has_lines {
+            let text = "--record: what passes over HTTP, and what a program gets that is started for one call, is not recorded";
+            return Err(Failure::usage(text));
+        }
+        self.record.begin(&target.to_string())
     }
 
     /// What `--help` shows where an operation is named: that operation.
@@ -83,12 +120,16 @@ impl Arguments {
         describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
     }
 
-    async fn any(self) -> Result<u8, Failure> {
+    async fn any(self, evidence: &mut Evidence) -> Result<u8, Failure> {
         self.more.check(self.peer.protocol)?;
-        if self.peer.protocol == ProtocolName::Gevals { self.call().await } else { self.call_peer().await }
+        if self.peer.protocol == ProtocolName::Gevals {
+            self.call(evidence).await
+        } else {
+            self.call_peer(evidence).await
+        }
     }
 
-    async fn call_peer(self) -> Result<u8, Failure> {
+    async fn call_peer(self, evidence: &mut Evidence) -> Result<u8, Failure> {
         for (option, is_there) in [
             ("--phase", self.phase.is_some()),
             ("--env", !self.env.is_empty()),
@@ -122,8 +163,13 @@ impl Arguments {
             asked.namel3ss(self.arguments(&[&self.operation], Some(&Value::Bool(true)))?).await?
         };
         spinner.bar.finish_and_clear();
+        evidence.report = peer::as_json(&result);
+        if let Ok(result) = &result {
+            let value = serde_json::from_str(result).unwrap_or_else(|_| Value::from(result.as_str()));
+            evidence.value(&self.operation, "result", value);
+        }
         if self.json {
-            connect::print_json(&peer::as_json(&result));
+            connect::print_json(&evidence.report);
         } else {
             match &result {
                 Ok(result) => connect::print(&peer::as_text(result)),
@@ -139,17 +185,20 @@ impl Arguments {
         Ok(code)
     }
 
-    async fn call(self) -> Result<u8, Failure> {
+    async fn call(self, evidence: &mut Evidence) -> Result<u8, Failure> {
         let spinner = Spinner::start(self.connection.quiet, format!("{} {}", self.connection.target, self.operation));
         let mut options = self.connection.options();
         if let Some(listener) = options.listener.take() {
             let bar = spinner.bar.clone();
-            options.listener = Some(std::sync::Arc::new(move |event| bar.suspend(|| listener(event))));
+            options.listener = Some(Arc::new(move |event| bar.suspend(|| listener(event))));
         }
         let host = tokio::select! {
             host = self.connection.open(options) => host?,
             interruption = connect::interrupted() => return Err(interruption),
         };
+        if let Some(recorder) = &self.connection.recorder {
+            host.identify(recorder).await;
+        }
         let manifest = host.describe();
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
         let schema = manifest.operation(&self.operation).map(|operation| &operation.params);
@@ -182,19 +231,20 @@ impl Arguments {
                 // Said before what is there still is ended, which may take a while; what it says to that adds nothing.
                 let failure = Failure::of(&error);
                 failure.tell();
+                evidence.report = peer::as_json(&Err(Fault { code: None, message: failure.text, details: None }));
                 if self.json {
-                    connect::print_json(&peer::as_json(&Err(Fault {
-                        code: None,
-                        message: failure.text,
-                        details: None,
-                    })));
+                    connect::print_json(&evidence.report);
                 }
                 let _ = host.shutdown().await;
                 return Ok(failure.code);
             }
         };
+        evidence.report = as_json(&result);
+        for (name, value) in &result.outputs {
+            evidence.value(&self.operation, name, Value::from(value.as_str()));
+        }
         if self.json {
-            connect::print_json(&as_json(&result));
+            connect::print_json(&evidence.report);
         } else {
             connect::print(&as_text(&result));
             if let Some(failure) = result.failure() {
@@ -252,6 +302,19 @@ impl Arguments {
             });
         }
         Ok(context)
+    }
+}
+
+/// What a recording keeps of the result.
+#[derive(Default)]
+struct Evidence {
+    report: String,
+    values: Values,
+}
+
+impl Evidence {
+    fn value(&mut self, operation: &str, name: &str, value: Value) {
+        self.values.add(&json!({ "operation": operation, "output": name, "value": value }));
     }
 }
 

@@ -17,6 +17,7 @@ use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
 use rigline_std::eval::{Fault, LoadError, Overrides, Spec, against, load, owner_of, report};
 use rigline_std::host::{Host, Options};
+use rigline_std::record::Recorder;
 use rigline_std::signals::Signals;
 use rigline_std::{files, target::Target};
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use crate::connect::Failure;
 use crate::jsonrpc::runtime;
 use crate::out::{self, Style, Table, Text, complain, print, print_json, print_text};
+use crate::record::{self, RecordArguments, Values};
 use crate::{exit, junit};
 
 /// Run evals, list and check them, begin a new one
@@ -96,6 +98,8 @@ struct Run {
     /// Where runs are kept: among this user's state by default
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordArguments,
     /// Show debug logs too
     #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
@@ -120,7 +124,8 @@ impl Run {
     fn run(self) -> Result<u8, Failure> {
         self.reports_can_be_written()?;
         let (evals, errors) = wanted(&self.paths)?;
-        let runs = self.runs()?;
+        let recorder = self.record.begin(self.target.as_deref().unwrap_or_default())?;
+        let runs = self.runs(recorder.clone())?;
         let runtime = runtime().map_err(|error| Failure { code: exit::FAILED, text: error.to_string() })?;
         let (done, interrupted) = runtime.block_on(async {
             let failed = |error: std::io::Error| Failure { code: exit::FAILED, text: error.to_string() };
@@ -150,6 +155,7 @@ impl Run {
         runtime.shutdown_background();
         let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
         let has_written = self.tell(&done, &errors, code);
+        let code = recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code));
         Ok(if has_written || code != exit::SUCCESS { code } else { exit::FAILED })
     }
 
@@ -170,7 +176,7 @@ impl Run {
         Ok(())
     }
 
-    fn runs(&self) -> Result<Runs, Failure> {
+    fn runs(&self, recorder: Option<Arc<Recorder>>) -> Result<Runs, Failure> {
         let folder = match &self.runs {
             Some(folder) => folder.clone(),
             None => Store::default_folder()
@@ -178,7 +184,7 @@ impl Run {
         };
         let store = Store::open(folder.clone())
             .map_err(|error| Failure::usage(format!("--runs {}: {error}", folder.display())))?;
-        let hosts = Hosts { wait: self.wait, ..Hosts::default() };
+        let hosts = Hosts { wait: self.wait, recorder, ..Hosts::default() };
         Ok(Runs::with_connect(store, None, Arc::new(hosts)))
     }
 
@@ -250,6 +256,31 @@ impl Run {
         }
         has_written
     }
+}
+
+/// Ends a recording with the report, the outputs of all steps, and the files that the evals are made of.
+fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8) -> u8 {
+    let runs = || done.iter().filter_map(|done| done.run.as_ref().ok());
+    recorder.say("files", record::eval_files(runs().map(|(_, spec, _)| &**spec)));
+    recorder.say("runs", runs().map(|(id, ..)| id.as_str()).collect());
+    let mut values = Values::default();
+    for (id, spec, outcome) in runs() {
+        for record in &outcome.tasks {
+            let task = spec.tasks.get(record.task).map(|task| &task.id);
+            for trial in &record.trials {
+                for step in &trial.steps {
+                    for (output, value) in &step.outputs {
+                        values.add(&json!({
+                            "run": id, "eval": spec.name, "task": task, "trial": trial.number,
+                            "step": step.id, "operation": step.operation, "output": output, "value": value,
+                        }));
+                    }
+                }
+            }
+        }
+    }
+    let report = serde_json::to_string_pretty(&as_json(done, errors, code)).unwrap_or_default() + "\n";
+    record::finish(recorder, &[("report.json", report), ("values.jsonl", values.into_text())], code)
 }
 
 fn is_stdout(path: &Path) -> bool {

@@ -1,8 +1,8 @@
 //! Files that the command line names. `-` is a stream, and so is what a shell hands over as `<(…)`; everything else is read and
 //! written by [`rigline_std::files`]: nothing blocks, and nothing is written through a link or into what somebody else wrote.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use rigline::json::{Json, Kind};
@@ -33,24 +33,10 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     files::write(path, text.as_bytes()).map_err(|error| failed(path, &error))
 }
 
-/// Begins a file that lines are written to for long; it is in its place at once. A file that is there already is replaced if
-/// `is_ours` knows its first line, else left as it is.
-pub(crate) fn record(path: &Path, header: &str, is_ours: impl Fn(Json<'_>) -> bool) -> Result<File, Failure> {
-    if let Some(first) = first_line(path)?
-        && !Json::parse(first.as_bytes()).is_ok_and(is_ours)
-    {
-        let text = format!("{} exists, and this command has not written it; nothing was changed", path.display());
-        return Err(Failure::usage(text));
-    }
-    let begun = files::write(path, header.as_bytes());
-    let file = begun.and_then(|()| files::open_with(OpenOptions::new().append(true), path));
-    file.map_err(|error| failed(path, &error))
-}
-
 /// A log of JSON lines that lines are added to. Its folder is made. A link is not followed, and what is no such log is left as it
 /// is.
 pub(crate) fn append(path: &Path) -> Result<File, Failure> {
-    match first_line(path)? {
+    match files::first_line(path).map_err(|error| failed(path, &error))? {
         Some(first) if !Json::parse(first.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) => {
             let text = format!("{} exists, and is not a log of JSON lines; nothing was changed", path.display());
             return Err(Failure::usage(text));
@@ -59,22 +45,6 @@ pub(crate) fn append(path: &Path) -> Result<File, Failure> {
         None => files::write(path, b"").map_err(|error| failed(path, &error))?,
     }
     files::open_with(OpenOptions::new().append(true), path).map_err(|error| failed(path, &error))
-}
-
-/// The first line of a file, if there is a file with one. A link is refused: what it leads to may be somebody else's.
-fn first_line(path: &Path) -> Result<Option<String>, Failure> {
-    match fs::symlink_metadata(path) {
-        Err(_) => return Ok(None),
-        Ok(found) if found.is_symlink() => {
-            return Err(Failure::usage(format!("{} is a link, which is not followed: name the file", path.display())));
-        }
-        Ok(_) => {}
-    }
-    let mut line = Vec::new();
-    let file = files::open(path).map_err(|error| failed(path, &error))?;
-    BufReader::new(file).take(16 << 20).read_until(b'\n', &mut line).map_err(|error| failed(path, &error))?;
-    let line = String::from_utf8_lossy(&line);
-    Ok((!line.is_empty()).then(|| line.trim_start_matches('\u{FEFF}').trim().to_owned()))
 }
 
 fn is_stream(path: &Path) -> bool {

@@ -28,12 +28,12 @@ mod new;
 mod out;
 mod peer;
 mod ports;
+mod record;
 mod replay;
 mod rig;
 mod schema;
 mod serve;
 mod shim;
-mod transcript;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]

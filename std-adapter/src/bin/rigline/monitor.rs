@@ -1,20 +1,18 @@
-use std::fs::File;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use rigline::json::Json;
 use rigline_std::host::{Direction, EventKind, Exit, wire};
+use rigline_std::record::Recorder;
 use rigline_std::stdio;
 use rigline_std::target::Target;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::connect::{self, Connection, Failure};
-use crate::files;
 use crate::out::{self, Style};
-use crate::transcript;
 use decode::Decoder;
 
 mod decode;
@@ -45,9 +43,14 @@ impl Arguments {
     }
 
     async fn monitor(self) -> Result<u8, Failure> {
-        let options = self.connection.options();
+        let mut options = self.connection.options();
+        if let Some(path) = &self.record {
+            let recorder = Recorder::file(path, &self.connection.target.to_string());
+            let recorder = recorder.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+            options.recorder = Some(Arc::new(recorder));
+        }
         let dialer = wire::dialer(&self.connection.target, &options).map_err(|error| Failure::of(&error))?;
-        let mut view = View::new(&self)?;
+        let mut view = View::live();
         let wire = wire::open(&*dialer, &options, options.wait).await;
         let mut wire = wire.map_err(|error| Failure::of(&error))?;
         let others = wire.control.as_ref().map(|control| control.others()).unwrap_or_default();
@@ -139,6 +142,12 @@ impl Arguments {
         if let Some(stderr) = stderr {
             let _ = tokio::time::timeout(Duration::from_millis(200), stderr).await;
         }
+        if let Some(recorder) = &options.recorder
+            && let Err(error) = recorder.finish(code)
+        {
+            view.fault(&format!("the transcript is not complete: {error}"));
+            code = if code == connect::SUCCESS { connect::FAILED } else { code };
+        }
         Ok(code)
     }
 }
@@ -197,38 +206,37 @@ impl Lines {
     }
 }
 
-/// What is shown, and recorded.
-struct View {
-    started: Instant,
-    record: Option<File>,
+/// What is shown.
+pub(crate) struct View {
     decoder: Decoder,
+    began: SystemTime,
+    /// Of the line or event in hand, since the beginning; the present time if there is none.
+    at: Option<Duration>,
 }
 
 impl View {
-    fn new(arguments: &Arguments) -> Result<Self, Failure> {
-        let record = arguments.record.as_deref().map(|path| {
-            let is_transcript = |json: Json<'_>| {
-                json.get("rigline").and_then(|kind| kind.text()).is_some_and(|kind| kind == "transcript")
-            };
-            files::record(path, &transcript::header(&arguments.connection.target.to_string()), is_transcript)
-        });
-        let record = record.transpose()?;
-        Ok(Self { started: Instant::now(), record, decoder: Decoder::default() })
+    /// Shows what happens, on standard error.
+    fn live() -> Self {
+        Self { decoder: Decoder::default(), began: SystemTime::now(), at: None }
     }
 
-    fn line(&mut self, direction: Direction, bytes: &[u8]) {
-        if let Some(record) = &mut self.record {
-            let entry = transcript::line(self.started.elapsed().as_millis(), direction, bytes);
-            if record.write_all(entry.as_bytes()).is_err() {
-                self.record = None;
-                self.fault("the transcript cannot be written any more");
-            }
-        }
+    /// Shows a recording that began then, on standard output.
+    pub(crate) fn recorded(began: SystemTime) -> Self {
+        Self { began, at: Some(Duration::ZERO), ..Self::live() }
+    }
+
+    /// Goes on to something that was recorded so long after the beginning.
+    pub(crate) fn go_to(&mut self, at: Duration) {
+        self.at = Some(at);
+    }
+
+    pub(crate) fn line(&mut self, direction: Direction, bytes: &[u8]) {
         let (arrow, style) = match direction {
             Direction::Sent => ("→", Style::Sent),
             Direction::Received => ("←", Style::Received),
         };
-        let (what, fault) = self.decoder.decode(direction, bytes);
+        let now = self.at.unwrap_or_else(|| self.began.elapsed().unwrap_or_default());
+        let (what, fault) = self.decoder.decode(now, direction, bytes);
         self.print(style, &format!("{arrow} {what}"));
         if let Some(fault) = fault {
             self.fault(&fault);
@@ -237,15 +245,20 @@ impl View {
         self.print(Style::Dim, &format!("    {text}"));
     }
 
-    fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         self.print(Style::Dim, text);
     }
 
-    fn fault(&self, text: &str) {
+    pub(crate) fn fault(&self, text: &str) {
         self.print(Style::Bad, &format!("  ! {text}"));
     }
 
     fn print(&self, style: Style, text: &str) {
-        out::complain_in(style, format_args!("{} {text}", connect::clock_time(SystemTime::now())));
+        let Some(at) = self.at else {
+            out::complain_in(style, format_args!("{} {text}", connect::clock_time(SystemTime::now())));
+            return;
+        };
+        let time = connect::clock_time(self.began.checked_add(at).unwrap_or(self.began));
+        out::print_text(&out::Text::new().styled(style, &format!("{time} {text}")).plain("\n"));
     }
 }

@@ -2,7 +2,7 @@
 //! nothing is of the last protocol seen.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::time::Duration;
 
 use rigline::client::Log;
 use rigline::json::{Json, Kind};
@@ -17,9 +17,11 @@ const REMEMBERED: usize = 256;
 pub(super) struct Decoder {
     protocol: Protocol,
     /// What is waited for: ids as JSON text, what was asked, and when.
-    asked: HashMap<String, (String, Instant)>,
+    asked: HashMap<String, (String, Duration)>,
     /// The same of requests whose protocol has no ids: replies keep their order.
     in_order: VecDeque<Asked>,
+    /// The time of the line in hand, since the beginning.
+    now: Duration,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +34,7 @@ enum Protocol {
 
 struct Asked {
     what: String,
-    when: Instant,
+    when: Duration,
     form: Form,
 }
 
@@ -55,8 +57,9 @@ impl Fault {
 }
 
 impl Decoder {
-    /// What a line is, and what is wrong with it.
-    pub(super) fn decode(&mut self, direction: Direction, bytes: &[u8]) -> (String, Option<String>) {
+    /// What a line is that passed so long after the beginning, and what is wrong with it.
+    pub(super) fn decode(&mut self, now: Duration, direction: Direction, bytes: &[u8]) -> (String, Option<String>) {
+        self.now = now;
         let mut fault = Fault::default();
         let what = self.line(direction, bytes, &mut fault);
         (what, fault.0)
@@ -116,7 +119,7 @@ impl Decoder {
             (Some(method), Some(id)) => {
                 let operation = json.get("params").and_then(|params| params.get("operation")?.text());
                 let what = operation.map_or_else(|| method.to_string(), |operation| format!("{method} {operation}"));
-                if self.asked.insert(id.clone(), (what.clone(), Instant::now())).is_some() {
+                if self.asked.insert(id.clone(), (what.clone(), self.now)).is_some() {
                     fault.is(format!("the id {id} is in use"));
                 }
                 format!("request {id}: {what}")
@@ -135,7 +138,7 @@ impl Decoder {
                 let asked = id.as_ref().and_then(|id| self.asked.remove(id));
                 let name = id.unwrap_or_else(|| "without an id".to_owned());
                 let (what, took) = if let Some((what, when)) = asked {
-                    (what, took(when))
+                    (what, took(self.now.saturating_sub(when)))
                 } else {
                     fault.is("nothing that was asked has this id");
                     ("?".to_owned(), String::new())
@@ -247,14 +250,14 @@ impl Decoder {
         if self.in_order.len() >= REMEMBERED {
             self.in_order.pop_front();
         }
-        self.in_order.push_back(Asked { what, when: Instant::now(), form });
+        self.in_order.push_back(Asked { what, when: self.now, form });
         said
     }
 
     /// The request that a reply without an id answers.
     fn answered(&mut self, fault: &mut Fault) -> (String, Option<Form>, String) {
         match self.in_order.pop_front() {
-            Some(asked) => (asked.what, Some(asked.form), took(asked.when)),
+            Some(asked) => (asked.what, Some(asked.form), took(self.now.saturating_sub(asked.when))),
             None => {
                 fault.is("nothing was asked that this could answer");
                 ("?".to_owned(), None, String::new())
@@ -263,8 +266,8 @@ impl Decoder {
     }
 }
 
-fn took(since: Instant) -> String {
-    format!(" after {:.1} ms", since.elapsed().as_secs_f64() * 1000.0)
+fn took(time: Duration) -> String {
+    format!(" after {:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
 /// The error of a reply that has `ok:false`.
@@ -289,7 +292,7 @@ mod tests {
         let mut decoder = Decoder::default();
         for (arrow, line, what, wrong) in lines {
             let direction = if *arrow == '>' { Direction::Sent } else { Direction::Received };
-            let (found, fault) = decoder.decode(direction, line.as_bytes());
+            let (found, fault) = decoder.decode(Duration::ZERO, direction, line.as_bytes());
             assert!(found.starts_with(what), "{line}: {found}");
             let fault = fault.unwrap_or_default();
             assert!(if wrong.is_empty() { fault.is_empty() } else { fault.starts_with(wrong) }, "{line}: {fault}");
