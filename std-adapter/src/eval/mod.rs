@@ -55,7 +55,7 @@ mod command;
 pub mod grade;
 pub mod list;
 mod node;
-mod report;
+pub mod report;
 mod results;
 mod root;
 pub mod run;

@@ -1,4 +1,19 @@
-//! What a run came to, as JSON for reports.
+//! What runs came to, for people and for other programs: as JSON, CTRF, TAP, a page, and for GitHub Actions.
+
+mod ctrf;
+mod github;
+mod html;
+mod model;
+mod plot;
+mod tap;
+mod trend;
+
+pub use ctrf::ctrf;
+pub use github::{annotations, summary};
+pub use html::html;
+pub use model::{Case, Class, Logs, Measured, Past, Results, Run, Step, Task, Trial, Unusable};
+pub use tap::tap;
+pub use trend::{EARLIER, earlier};
 
 use rigline::protocol::waza::Summary;
 use serde_json::{Value, json};

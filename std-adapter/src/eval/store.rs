@@ -164,16 +164,29 @@ impl Store {
     /// # Errors
     /// The folder cannot be read.
     pub(super) fn all(&self) -> io::Result<Vec<(String, Value, Stored)>> {
+        let run = |(id, head): (String, Value)| {
+            let stored = self.look(&id).ok()??;
+            Some((id, head, stored))
+        };
+        Ok(self.heads()?.filter_map(run).collect())
+    }
+
+    /// The names of all runs, the newest first, with the heads of their files. A file is opened when its turn comes.
+    pub(super) fn heads(&self) -> io::Result<impl Iterator<Item = (String, Value)>> {
         let names = fs::read_dir(&self.folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let mut ids: Vec<String> =
             names.filter_map(|name| Some(name.strip_suffix(".jsonl").filter(|id| is_run(id))?.to_owned())).collect();
         ids.sort_by(|a, b| (b.len(), b).cmp(&(a.len(), a)));
-        let run = |id: String| {
-            let head = head_of(&self.path(&id), &id)?;
-            let stored = self.look(&id).ok()??;
-            Some((id, head, stored))
-        };
-        Ok(ids.into_iter().filter_map(run).collect())
+        Ok(ids.into_iter().filter_map(|id| Some((head_of(&self.path(&id), &id)?, id))).map(|(head, id)| (id, head)))
+    }
+
+    /// Reads the lines of a run that has ended; `None` if it has not, or is not there.
+    pub(super) fn read(&self, id: &str, mut line: impl FnMut(&Value)) -> io::Result<Option<Stored>> {
+        let path = self.path(id);
+        if !is_ours(&path, id) || !is_ended(&path) {
+            return Ok(None);
+        }
+        replay_with(&files::open(&path)?, |value| line(value)).map(Some)
     }
 
     fn path(&self, id: &str) -> PathBuf {
@@ -312,7 +325,11 @@ fn is_ended(path: &Path) -> bool {
     })
 }
 
-fn replay(mut file: &File) -> io::Result<Stored> {
+fn replay(file: &File) -> io::Result<Stored> {
+    replay_with(file, |_| {})
+}
+
+fn replay_with(mut file: &File, mut each: impl FnMut(&Value)) -> io::Result<Stored> {
     file.seek(SeekFrom::Start(0))?;
     let mut stored = Stored { state: RunState::Running, summary: Summary::default(), error: None };
     let mut lines = BufReader::new(file);
@@ -324,6 +341,7 @@ fn replay(mut file: &File) -> io::Result<Stored> {
         }
         // The last line may have been cut off.
         let Ok(value) = serde_json::from_slice::<Value>(&line) else { continue };
+        each(&value);
         let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
         if let Some(run) = value.get("run") {
             stored.summary.total = number(&run["totalTasks"]);

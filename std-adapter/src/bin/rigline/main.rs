@@ -30,6 +30,7 @@ mod peer;
 mod ports;
 mod record;
 mod replay;
+mod reports;
 mod rig;
 mod schema;
 mod serve;
