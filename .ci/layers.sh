@@ -40,10 +40,12 @@ fi
 exec python3 - "$@" <<'PYTHON'
 import pathlib, re, sys
 
-PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza"]
-# Where a protocol may be named: `{}` is its name. waza's desktop side is `eval`.
-OWN = {"core": ["protocol/", "lib.rs"], "std-adapter": ["{}/", "{}.rs", "check/{}.rs", "lib.rs", "guide.rs"]}
-ALSO = {("std-adapter", "waza"): ["eval/"]}
+PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
+# Where a protocol may be named: `{}` is its name. waza's desktop side is `eval`, and its command `rigline eval`.
+OWN = {"core": ["protocol/", "lib.rs"], "std-adapter": ["{}/", "bin/rigline/protocols/{}", "lib.rs", "guide.rs"]}
+# The registries.
+OWN["std-adapter"] += ["protocols.rs", "bin/rigline/protocols/mod.rs"]
+ALSO = {("std-adapter", "waza"): ["eval/", "bin/rigline/eval.rs"]}
 problems, known = [], {}
 known_file = pathlib.Path(".ci/layers.known")
 
@@ -54,6 +56,8 @@ def code(path):
     text = re.sub(r"^#\[cfg\((?:all\()?test\b[^\]]*\]\s*\n(?:#\[.*\]\n)*mod \w+ \{$.*?^\}", "", text, flags=re.S | re.M)
     text = re.sub(r"^\s*#\[cfg\(test\)\]\s*\n\s*mod \w+;", "", text, flags=re.M)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    # Help is documentation.
+    text = re.sub(r'after_help = "(?:[^"\\]|\\.)*"', "", text)
     return re.sub(r"(?m)(?<![:\"'])//.*$", "", text)
 
 

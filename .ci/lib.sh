@@ -23,8 +23,12 @@ finish() {
 
 add_target() {
   rustup target add "$1" >/dev/null 2>&1 && return
-  # Where rustup cannot reach its server: built from source, where a script for that is at hand.
-  [ -x ../shared/toolchain/add-rust-target ] && ../shared/toolchain/add-rust-target "$1"
+  # Where rustup cannot reach its server: by a script that builds the target from source, if there is one beside the repository.
+  local script
+  for script in "${RIGLINE_ADD_TARGET:-}" ../*/toolchain/add-rust-target; do
+    if [ -x "$script" ]; then "$script" "$1" && return; fi
+  done
+  return 1
 }
 
 install_tools() {
@@ -32,6 +36,8 @@ install_tools() {
   add_target wasm32-unknown-unknown
   # waza's text tests its server with nc.
   install nc netcat-openbsd || skip "waza's nc line" "there is no nc, and apt-get cannot install it"
+  # The bench's counts of instructions.
+  install valgrind valgrind || skip "counts of instructions" "there is no valgrind, and apt-get cannot install it"
   if command -v npm >/dev/null 2>&1; then (cd tests/emulator && npm ci --no-audit --no-fund --silent); fi
 }
 

@@ -1,13 +1,14 @@
 //! Answering whole lines of JSON-RPC 2.0 for who has methods of their own, and no [`Extension`](crate::Extension).
 
-use crate::engine::{end_line, invalid_request, parse_error, reserve_for, too_long};
+use crate::engine::{end_line, parse_error, reserve_for, too_long};
 use crate::frame::TooLong;
-use crate::json::check::check;
+use crate::json::check::{NO_SPANS, check};
 use crate::json::view::{Json, Text};
 use crate::json::write::Writer;
-use crate::protocol::Protocol;
+use crate::protocol::GEVALS;
+use crate::received::{Envelope, Received};
 use crate::reply;
-use crate::rpc::{self, Envelope};
+use crate::rpc::{self, invalid_request};
 
 /// A request or a notification whose envelope is sound (JSON-RPC 2.0 §4).
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +62,7 @@ pub fn answer<'o>(
 /// Answers a line that was over the limit of a [`Framer`](crate::frame::Framer).
 pub fn answer_too_long(fault: TooLong, memory: &mut [u8]) -> &[u8] {
     let limit = memory.len().saturating_sub(1);
-    let end = too_long(&mut reply::writer(memory, 0, limit), Protocol::Gevals, fault);
+    let end = too_long(&mut reply::writer(memory, 0, limit), GEVALS, fault);
     end_line(memory, end)
 }
 
@@ -72,10 +73,10 @@ fn batch(
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
     if let Err(error) = check(line) {
-        return Some(parse_error(&mut reply::writer(memory, 0, limit), Protocol::Gevals, error));
+        return Some(parse_error(&mut reply::writer(memory, 0, limit), GEVALS, error));
     }
     let members = Json::of_checked(line).elements();
-    let mut spans = rpc::NO_SPANS;
+    let mut spans = NO_SPANS;
     let (count, mut reserve) = members.clone().fold((0usize, 0), |(count, reserve), member| {
         (count.wrapping_add(1), reserve + reserve_for(member.as_bytes(), &mut spans))
     });
@@ -121,22 +122,19 @@ fn member(
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
     let mut out = reply::writer(memory, start, limit);
-    let mut spans = rpc::NO_SPANS;
+    let mut spans = NO_SPANS;
     if let Err(error) = rpc::scan(text, &mut spans) {
-        return Some(parse_error(&mut out, Protocol::Gevals, error));
+        return Some(parse_error(&mut out, GEVALS, error));
     }
-    let id = rpc::id(text, &spans);
-    let [_, _, method, params, ..] = spans;
-    let is_notification = match rpc::classify(text, &spans) {
+    let received = Received::whole(text, &spans);
+    let (id, is_notification) = match rpc::classify(&received) {
         Envelope::Reply => return None,
-        Envelope::Invalid { text: fault, id_is_usable } => {
-            return Some(invalid_request(&mut out, if id_is_usable { id } else { b"" }, fault));
-        }
-        Envelope::Request => false,
-        Envelope::Notification => true,
+        Envelope::Invalid { text: fault, id } => return Some(invalid_request(&mut out, received.of(id), fault)),
+        Envelope::Request { id } => (received.of(id), false),
+        Envelope::Notification => (&b""[..], true),
     };
-    let params = if params.is_absent() { Json::NULL } else { Json::of_checked(params.of(text)) };
-    let incoming = Incoming { method: rpc::string(method.of(text))?, params, is_notification };
+    let (method, params) = rpc::method_and_params(&received)?;
+    let incoming = Incoming { method, params, is_notification };
     if is_notification {
         serve(incoming, &mut Writer::new(&mut []));
         return None;

@@ -2,12 +2,14 @@
 
 use serde::Deserialize;
 
+use crate::definition::Protocol;
 #[cfg(feature = "serde-json-core")]
 use crate::failure::FailureKind;
 use crate::failure::{Failure, Root};
 use crate::json::de::{self, DecodeError};
-use crate::json::view::{Json, Members, Text};
+use crate::json::view::Json;
 use crate::manifest::Operation;
+use crate::received::Received;
 
 /// A call of an operation.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub struct Call<'a> {
     pub index: usize,
     pub(crate) operation: &'static Operation,
     pub(crate) args: Value<'a>,
-    /// What the host says about the call's surroundings.
+    /// What is known of the call besides.
     pub context: CallContext<'a>,
 }
 
@@ -45,14 +47,14 @@ impl<'a> Call<'a> {
         self.args.json()
     }
 
-    /// Whether the caller may have written numbers as strings, as namel3ss writes the decimals of a flow.
+    /// Whether the caller may have written numbers as strings, as the hosts of some protocols do.
     /// [`args`](Self::args) accepts them where the type wants a number; [`args_json`](Self::args_json) shows them as they came.
     pub fn has_numeric_strings(&self) -> bool {
         self.args.numeric_strings
     }
 }
 
-/// A session's configuration: gevals `config`.
+/// A session's configuration.
 #[derive(Debug)]
 pub struct Config<'a>(pub(crate) Value<'a>);
 
@@ -103,70 +105,29 @@ impl<'a> Value<'a> {
     }
 }
 
-/// What the host says about a call's surroundings: gevals "Context Object". Every member is optional, since real hosts
-/// leave them out.
-#[derive(Debug, Clone, Copy, Default)]
+/// What is known of a call besides its arguments. What a protocol's hosts say about a call is read by that protocol's own
+/// accessor: [`gevals::TaskContext::of`](crate::protocol::gevals::TaskContext::of),
+/// [`amplifier::session_id`](crate::protocol::amplifier::session_id),
+/// [`namel3ss::Invocation::of`](crate::protocol::namel3ss::Invocation::of).
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CallContext<'a> {
-    /// The task's directory, for relative paths.
-    pub workdir: Option<Text<'a>>,
-    /// The part of the task the call belongs to.
-    pub phase: Phase,
-    /// The limit on the call's time, in nanoseconds: never zero. The shell keeps it; a handler need not.
+    /// The limit on the call's time, in nanoseconds: never zero. The driver keeps it; a handler need not.
     pub timeout_nanos: Option<u64>,
-    pub(crate) env: Option<Json<'a>>,
-    /// What the agent under test was asked and answered; in the verify phase only.
-    pub agent: Option<Agent<'a>>,
-    /// The caller's session: Amplifier `session_id`.
-    pub session_id: Option<Text<'a>>,
-    /// What a namel3ss host says besides.
-    #[cfg(feature = "namel3ss")]
-    pub namel3ss: crate::protocol::namel3ss::Surroundings<'a>,
+    pub(crate) protocol: &'static Protocol,
+    pub(crate) received: Received<'a>,
 }
 
 impl<'a> CallContext<'a> {
-    /// The task's environment variables.
-    pub fn env(&self) -> Env<'a> {
-        Env(self.env.unwrap_or(Json::NULL).members())
+    /// The protocol that the call came by.
+    pub fn protocol(&self) -> &'static Protocol {
+        self.protocol
     }
-}
 
-/// Environment variables, names and values.
-#[derive(Debug, Clone)]
-pub struct Env<'a>(Members<'a>);
-
-impl<'a> Iterator for Env<'a> {
-    type Item = (Text<'a>, Text<'a>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.find_map(|(name, value)| Some((name, value.text()?)))
+    /// The request without its arguments, if it came by this protocol.
+    pub fn received_by(&self, protocol: &Protocol) -> Option<Received<'a>> {
+        (self.protocol == protocol).then_some(self.received)
     }
-}
-
-/// The part of a task a call belongs to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum Phase {
-    /// Not said, or a word we do not know. The real gevals host never says it.
-    #[default]
-    Unknown,
-    /// Before the agent works.
-    Setup,
-    /// After it.
-    Verify,
-    /// At the end, whatever happened.
-    Cleanup,
-}
-
-/// What the agent under test was asked and answered: gevals "Agent Context Object".
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct Agent<'a> {
-    /// The prompt given to it.
-    pub prompt: Option<Text<'a>>,
-    /// Its response.
-    pub output: Option<Text<'a>>,
 }
 
 /// How a call ended well. Outputs and message are in the reply already, by way of [`Context`](crate::Context).

@@ -34,14 +34,13 @@
 
 use core::fmt;
 
-use crate::call::Phase;
 use crate::duration::GoDuration;
-use crate::json::check::{self, Key, Span, SyntaxError, SyntaxErrorKind};
+use crate::json::check::{self, Member, Span, SyntaxError, SyntaxErrorKind};
 use crate::json::raw::RawJson;
 use crate::json::view::{Json, Kind, Members, Text};
 use crate::json::write::{Message, TooLarge, Writer};
 use crate::level::Level;
-use crate::protocol::gevals;
+use crate::protocol::gevals::{self, Phase};
 use crate::rpc;
 
 /// The most requests that may be out at once.
@@ -450,7 +449,7 @@ pub fn write_refusal(request: &PeerRequest<'_>, out: &mut Writer<'_>) {
     rpc::write_head(out, if id.len() <= rpc::MAX_ID { id } else { b"null" });
     rpc::begin_error(out, rpc::METHOD_NOT_FOUND);
     out.raw(b"Unknown method: ");
-    rpc::Quoted(request.method).write_escaped(out);
+    crate::received::Quoted(request.method).write_escaped(out);
     rpc::end_error(out);
     out.byte(b'\n');
 }
@@ -885,13 +884,13 @@ const CANDIDATES: usize = 8;
 #[derive(Default)]
 struct Spans([Span; 6]);
 
-static ENVELOPE: check::Level = check::Level::of(&[
-    Key::new("jsonrpc", 0, None),
-    Key::new("id", 1, None),
-    Key::new("result", 2, None),
-    Key::new("method", 3, None),
-    Key::new("params", 4, None),
-    Key::new("error", 5, None),
+static ENVELOPE: check::Members = check::Members::of(&[
+    Member::new("jsonrpc", 0),
+    Member::new("id", 1),
+    Member::new("result", 2),
+    Member::new("method", 3),
+    Member::new("params", 4),
+    Member::new("error", 5),
 ]);
 
 impl Spans {

@@ -6,15 +6,16 @@ use serde::Serialize;
 
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant, Sleep};
+use crate::content::Content;
 use crate::failure::{Failure, FailureKind};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
 pub use crate::level::Level;
 use crate::params::Outputs;
-#[cfg(feature = "waza")]
-use crate::protocol::waza;
-use crate::protocol::{Protocol, gevals};
+use crate::phrases::{Log, Logs, Progress};
+use crate::received::Received;
 use crate::reply::Reply;
+use crate::service::{Job, Service, Step};
 
 /// A call's surroundings. What a handler writes through it goes straight into the bounded reply region; nothing is kept
 /// on a heap.
@@ -34,9 +35,12 @@ pub struct Context<'a> {
     pub(crate) logs: &'a mut dyn LogSink,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) deadline: Option<Instant>,
-    /// The number of the eval's run that the call is part of; 0 where there is none.
-    #[cfg(feature = "waza")]
-    run: u32,
+    received: Option<Received<'a>>,
+    least_log: Level,
+    /// The job that the call is part of.
+    job: Option<(&'a dyn Service, Job)>,
+    /// The progress that was reported last.
+    progress: Option<u32>,
 }
 
 impl<'a> Context<'a> {
@@ -53,8 +57,10 @@ impl<'a> Context<'a> {
             logs,
             clock,
             deadline,
-            #[cfg(feature = "waza")]
-            run: 0,
+            received: scratch.received,
+            least_log: scratch.least_log,
+            job: None,
+            progress: None,
         }
     }
 
@@ -76,6 +82,15 @@ impl<'a> Context<'a> {
         value.write(self)
     }
 
+    /// Adds content to the result, behind all outputs: an image, a sound, a resource, a text. Protocols that have no such content
+    /// get it as an output of this name, bytes as a `data:` URI.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output); and an output cannot follow content.
+    pub fn content(&mut self, name: &str, content: &Content<'_>) -> Result<(), Failure> {
+        self.reply.content(self.memory, name, content)
+    }
+
     /// Sums up what was done, and ends the outputs: success.
     pub fn done(&mut self, message: impl Message) -> Result<Outcome, Failure> {
         self.reply.message(self.memory, &message);
@@ -90,10 +105,9 @@ impl<'a> Context<'a> {
     /// A failure of any kind, explained by any text. Return it before anything else is written through the context: the
     /// text waits in the reply region, and is lost to what is written after it.
     pub fn failure(&mut self, kind: FailureKind, text: impl Message) -> Failure {
-        #[cfg(feature = "waza")]
-        if self.run > 0 {
+        if self.job.is_some() {
             // There is no reply that the text could wait in.
-            self.write_log(Level::Error, &text, |_| {});
+            self.write_log(Level::Error, &text, None);
         }
         self.reply.failure(self.memory, kind, &text)
     }
@@ -103,13 +117,12 @@ impl<'a> Context<'a> {
     ///
     /// A line that does not fit the log region is dropped whole, counted, and the count reported in a later log.
     pub fn log(&mut self, level: Level, message: impl Message) {
-        self.write_log(level, &message, |_| {});
+        self.write_log(level, &message, None);
     }
 
     /// [`log`](Self::log) with structured data. gevals wants an object here; anything else is put into one, as `value`.
     pub fn log_with<T: Serialize + ?Sized>(&mut self, level: Level, message: impl Message, data: &T) {
-        self.write_log(level, &message, |out| {
-            out.raw(b",\"data\":");
+        let data = |out: &mut Writer<'_>| {
             let start = out.len();
             if !is_writable(ser::write(data, out)) {
                 out.truncate(start);
@@ -120,7 +133,30 @@ impl<'a> Context<'a> {
                 let _ = ser::write(data, out);
                 out.byte(b'}');
             }
-        });
+        };
+        self.write_log(level, &message, Some(&data));
+    }
+
+    /// Reports how far the call has come: `done` of `total`, if that is known. Callers that asked for it get a notification where
+    /// their protocol has one; elsewhere it is a log at level info. Only a `done` that is greater than the last is reported.
+    pub fn progress(&mut self, done: u32, total: Option<u32>, message: impl Message) {
+        if self.progress.is_some_and(|last| done <= last) {
+            return;
+        }
+        self.progress = Some(done);
+        if !self.logs.progressed(done) {
+            return;
+        }
+        let Some(write) = self.reply.phrases().progress.filter(|_| self.job.is_none()) else {
+            return self.write_log(Level::Info, &Counted { done, total, message: &message }, None);
+        };
+        if self.is_late() || self.reply.is_silent() {
+            return;
+        }
+        let mut out = Writer::new(self.logs.room());
+        let progress = Progress { done, beat: 0, total, message: Some(&message), received: self.received };
+        let line = if write(&mut out, &progress) { finish_line(out) } else { Some(0) };
+        self.commit_line(line);
     }
 
     /// [`log`](Self::log) at level debug.
@@ -158,77 +194,117 @@ impl<'a> Context<'a> {
         self.deadline
     }
 
-    fn write_log(&mut self, level: Level, message: &dyn Message, data: impl FnOnce(&mut Writer<'_>)) {
-        let late = self.deadline.is_some_and(|deadline| self.clock.now() > deadline);
-        #[cfg(feature = "waza")]
-        if self.run > 0 {
-            let mut out = Writer::new(self.logs.room());
-            waza::write_log(&mut out, self.run, level, message);
-            out.byte(b'\n');
-            let length = out.finish().ok().map(|line| line.len());
-            return self.commit_log(length);
-        }
-        // A notification gets no logs either; an event's go where its protocol has them.
-        if late || self.reply.is_silent() && self.reply.protocol() == Protocol::Gevals {
-            return;
-        }
-        let mut out = Writer::new(self.logs.room());
-        if self.reply.protocol() != Protocol::Gevals {
-            message.write_escaped(&mut out);
-            match out.finish() {
-                Ok(text) => self.clock.aside(level, core::str::from_utf8(text).unwrap_or_default()),
-                Err(_) => self.clock.aside(level, "a log line was longer than the log buffer"),
-            }
-            return self.logs.withdraw();
-        }
-        gevals::write_log(&mut out, level, message);
-        data(&mut out);
-        out.raw(b"}}\n");
-        let length = out.finish().ok().map(|line| line.len());
-        self.commit_log(length);
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| self.clock.now() > deadline)
     }
 
-    fn commit_log(&mut self, length: Option<usize>) {
-        match length {
+    fn write_log(&mut self, level: Level, message: &dyn Message, data: Option<&dyn Fn(&mut Writer<'_>)>) {
+        let line = if let Some((service, job)) = self.job {
+            let mut out = Writer::new(self.logs.room());
+            service.write_log(job, level, message, &mut out);
+            finish_line(out)
+        } else {
+            if self.is_late() {
+                return;
+            }
+            match self.reply.phrases().logs {
+                // A notification gets no logs either; an event's go where its protocol has them.
+                Logs::Line(_) if self.reply.is_silent() || level < self.least_log => return,
+                Logs::Line(write) => {
+                    let mut out = Writer::new(self.logs.room());
+                    write(&mut out, &Log { level, message, data, received: self.received });
+                    finish_line(out)
+                }
+                Logs::OutOfBand => {
+                    let mut out = Writer::new(self.logs.room());
+                    message.write_escaped(&mut out);
+                    match out.finish() {
+                        Ok(text) => self.clock.aside(level, core::str::from_utf8(text).unwrap_or_default()),
+                        Err(_) => self.clock.aside(level, "a log line was longer than the log buffer"),
+                    }
+                    return self.logs.withdraw();
+                }
+            }
+        };
+        self.commit_line(line);
+    }
+
+    /// Takes a line from [`finish_line`].
+    fn commit_line(&mut self, line: Option<usize>) {
+        match line {
+            Some(0) => self.logs.withdraw(),
             Some(length) => self.logs.commit(length),
             None => self.logs.dropped(),
         }
     }
 
-    /// The call is part of a run from here on.
-    #[cfg(feature = "waza")]
-    pub(crate) fn begin_eval(&mut self, run: u32) {
-        self.run = run;
+    /// What is written from here on is about a job.
+    pub(crate) fn begin_job(&mut self, service: &'a dyn Service, job: Job) {
+        self.job = Some((service, job));
     }
 
-    /// Sends a notification. It waits for room: what tells how a run goes is not dropped.
-    #[cfg(feature = "waza")]
-    pub(crate) async fn notify<T: Serialize>(&mut self, method: &str, params: &T) {
+    /// Sends a service's notifications about a step of the job. They wait for room: what says how a job goes is not dropped.
+    pub(crate) async fn report(&mut self, step: &Step<'_>) {
+        let Some((service, job)) = self.job else { return };
+        let mut nth = 0;
         loop {
             let mut out = Writer::new(self.logs.room());
-            waza::write_notification(&mut out, method, params);
+            if !service.report(job, step, nth, &mut out) {
+                return self.logs.withdraw();
+            }
             out.byte(b'\n');
             match out.finish().map(|line| line.len()) {
                 Ok(length) => {
                     self.logs.commit(length);
                     if self.logs.is_queue() {
-                        turn().await;
+                        yield_now().await;
                     }
-                    return;
+                    nth += 1;
                 }
-                Err(error) if error.needed > self.logs.capacity() => return self.logs.dropped(),
+                Err(error) if error.needed > self.logs.capacity() => {
+                    self.logs.dropped();
+                    nth += 1;
+                }
                 Err(_) => {
                     self.logs.withdraw();
-                    turn().await;
+                    yield_now().await;
                 }
             }
         }
     }
 }
 
-/// Lets the shell have its turn.
-#[cfg(feature = "waza")]
-async fn turn() {
+/// Ends a line, and returns its length with its newline: 0 if nothing was written, none if it does not fit.
+fn finish_line(mut out: Writer<'_>) -> Option<usize> {
+    if out.is_empty() {
+        return Some(0);
+    }
+    out.byte(b'\n');
+    out.finish().ok().map(|line| line.len())
+}
+
+/// What is done of what there is to do, as a text.
+struct Counted<'m> {
+    done: u32,
+    total: Option<u32>,
+    message: &'m dyn Message,
+}
+
+impl Message for Counted<'_> {
+    fn write_escaped(&self, out: &mut Writer<'_>) {
+        self.message.write_escaped(out);
+        out.raw(b" (");
+        out.u32(self.done);
+        if let Some(total) = self.total {
+            out.raw(b" of ");
+            out.u32(total);
+        }
+        out.byte(b')');
+    }
+}
+
+/// Lets the driver have its turn.
+async fn yield_now() {
     let mut had = false;
     core::future::poll_fn(|task| {
         if core::mem::replace(&mut had, true) {
@@ -256,6 +332,10 @@ fn is_writable(result: Result<(), SerError>) -> bool {
 pub struct Scratch<'a> {
     pub(crate) memory: &'a mut [u8],
     pub(crate) reply: &'a mut Reply,
+    /// The request.
+    pub(crate) received: Option<Received<'a>>,
+    /// The least level of logs that are wanted.
+    pub(crate) least_log: Level,
 }
 
 /// Where log lines go. A shell has one of its own.
@@ -271,6 +351,13 @@ pub trait LogSink {
     /// returns.
     fn is_queue(&self) -> bool {
         false
+    }
+
+    /// A call has come this far. Returns whether that is farther than what was reported meanwhile, by a driver that
+    /// reports while a handler waits.
+    fn progressed(&mut self, done: u32) -> bool {
+        let _ = done;
+        true
     }
 
     /// Nothing is taken of [`room`](Self::room) after all.

@@ -3,29 +3,23 @@
 
 use core::fmt;
 
-#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
-use crate::call::CallContext;
-use crate::call::{Call, Config, Outcome, Value};
+use crate::call::{Call, CallContext, Config, Outcome, Value};
 use crate::context::Scratch;
+use crate::definition::{Action, Busy, CallAction, Facts, Nanos, Protocol, Respond};
 use crate::event::Event;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
-use crate::json::check::{Parts, Span, SyntaxError};
+use crate::json::check::{self, NO_SPANS, Parts, SLOTS, Span, Spans, SyntaxError};
 use crate::json::view::Json;
-#[cfg(feature = "waza")]
-use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
+use crate::level::Level;
 use crate::manifest::Manifest;
-#[cfg(feature = "amplifier")]
-use crate::protocol::amplifier;
-use crate::protocol::gevals::{self, Refusal};
-#[cfg(feature = "namel3ss")]
-use crate::protocol::namel3ss;
-#[cfg(feature = "waza")]
-use crate::protocol::waza;
-use crate::protocol::{Protocol, Request};
-use crate::reply::{self, Reply};
-use crate::rpc::{self, Envelope, Spans};
+use crate::phrases::Closing;
+use crate::protocol;
+use crate::received::{Envelope, Received};
+use crate::reply::{self, About, Reply};
+use crate::rpc;
+use crate::service::{Job, Service};
 
 /// The memory of an engine. It is the caller's, is never asked for more, and each part has a name.
 #[derive(Debug)]
@@ -70,7 +64,7 @@ impl core::error::Error for TooSmall {}
 /// Who may start a session, where several connections lead to one extension.
 ///
 /// It is asked about `initialize` only. A request in one-shot use, and any call, is the extension's to refuse.
-pub trait Gate: fmt::Debug {
+pub trait Gate {
     /// A host asks to start a session.
     ///
     /// # Errors
@@ -98,7 +92,6 @@ pub trait Gate: fmt::Debug {
 /// assert!(matches!(engine.step(), Step::Shutdown));
 /// # Ok::<(), rigline::engine::TooSmall>(())
 /// ```
-#[derive(Debug)]
 pub struct Engine<'m> {
     manifest: &'static Manifest,
     framer: Framer<'m>,
@@ -108,21 +101,26 @@ pub struct Engine<'m> {
     session: Session,
     batch: Option<Batch>,
     finished: bool,
+    /// The protocols, in the order in which they claim messages.
+    protocols: &'m [&'static Protocol],
     /// The protocol of the last message; what cannot be read is answered in it.
-    protocol: Protocol,
+    protocol: &'static Protocol,
     /// The same of the last message that was inspected, which may wait its turn or have been answered already.
-    ahead: Protocol,
+    ahead: &'static Protocol,
     /// Whether every message is taken as one of `protocol`.
     pinned: bool,
-    /// The longest line that is sent in JSON-RPC, in bytes without its newline.
+    /// The longest line that is sent to hosts that read lines of a limited length, in bytes without its newline.
     json_rpc_limit: usize,
     gate: Option<&'m dyn Gate>,
-    #[cfg(feature = "amplifier")]
-    event: Option<Running>,
-    /// Where the members of the message in hand stand, in JSON-RPC.
+    /// What runs once its acknowledgement is out.
+    deferred: Option<Running>,
+    /// The call in hand was cancelled by its caller, who gets no reply.
+    cancelled: bool,
+    /// The least level of logs that the connection's peer wants.
+    least_log: Level,
+    /// Where the members of the message in hand are.
     spans: Spans,
-    #[cfg(feature = "waza")]
-    evals: waza::Evals,
+    service: Option<&'m dyn Service>,
 }
 
 /// What is to be done next.
@@ -175,9 +173,21 @@ pub enum Work<'s> {
     Configure(Config<'s>),
     /// [`Extension::on_event`](crate::Extension::on_event).
     Event(Event<'s>),
-    /// Tasks of an eval, one after the other: [`Extension::run_task`](crate::Extension::run_task). Feature `waza`.
-    #[cfg(feature = "waza")]
-    Eval(waza::Run<'s>),
+    /// Tasks, one after the other: [`Extension::run_task`](crate::Extension::run_task).
+    Job(JobRun<'s>),
+}
+
+/// A job whose turn has come.
+#[derive(Clone, Copy)]
+pub struct JobRun<'s> {
+    pub(crate) service: &'s dyn Service,
+    pub(crate) job: Job,
+}
+
+impl fmt::Debug for JobRun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
 }
 
 impl Work<'_> {
@@ -185,9 +195,7 @@ impl Work<'_> {
     pub fn timeout_nanos(&self) -> Option<u64> {
         match self {
             Self::Call(call) => call.context.timeout_nanos,
-            Self::Configure(_) | Self::Event(_) => None,
-            #[cfg(feature = "waza")]
-            Self::Eval(_) => None,
+            Self::Configure(_) | Self::Event(_) | Self::Job(_) => None,
         }
     }
 }
@@ -198,26 +206,32 @@ enum State {
     /// [`Step::Write`] was handed out.
     Writing,
     Running(Running),
-    /// An eval's run has its turn.
-    #[cfg(feature = "waza")]
-    Eval,
+    /// A job has its turn.
+    Job,
     /// What ran has ended, with this.
     Completed(Done),
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Running {
-    request: Request,
+    kind: Kind,
+    /// What the extension gets: arguments, a configuration or an event.
+    value: Span,
+    /// The value is an object; if not, an empty object takes its place.
+    has_value: bool,
     /// Where the message stands in its line.
     message: Span,
-    protocol: Protocol,
+    id: Span,
     timeout: Option<Nanos>,
 }
 
-/// Aligned as all else here: else a microcontroller's image has copying and clearing functions for this alignment besides.
+/// What runs, and how it is answered.
 #[derive(Debug, Clone, Copy)]
-#[repr(C, packed(4))]
-struct Nanos(u64);
+enum Kind {
+    Call { index: usize },
+    Configure { answer: Respond },
+    Event { answer: Respond },
+}
 
 /// A session runs from its first request to `shutdown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,52 +272,72 @@ enum Done {
     Run,
 }
 
+impl fmt::Debug for Engine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("protocol", &self.protocol)
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'m> Engine<'m> {
-    /// An engine for an extension with this manifest.
+    /// An engine for an extension with this manifest, which speaks [all protocols](protocol::ALL).
+    pub fn new(manifest: &'static Manifest, memory: Memory<'m>) -> Result<Self, TooSmall> {
+        Self::with_protocols(manifest, memory, protocol::ALL)
+    }
+
+    /// An engine that speaks these protocols; what is not listed is not linked. Each message is of the first protocol in the
+    /// list whose marker it has; see [`Protocol::recognise`] for those that share one. A message without a marker is taken as
+    /// one of the protocol of the message before, and of the first in the list at the start of a connection.
+    ///
+    /// An empty list is that of [`GEVALS`](protocol::GEVALS).
     // In line it would clear its memory by a function for the alignment that its caller happens to have.
     #[inline(never)]
-    pub fn new(manifest: &'static Manifest, memory: Memory<'m>) -> Result<Self, TooSmall> {
+    pub fn with_protocols(
+        manifest: &'static Manifest,
+        memory: Memory<'m>,
+        protocols: &'m [&'static Protocol],
+    ) -> Result<Self, TooSmall> {
         if memory.request.is_empty() {
             return Err(TooSmall::Request);
         }
         if memory.reply.len() < LEAST_REPLY {
             return Err(TooSmall::Reply { size: memory.reply.len() });
         }
+        let protocol = protocols.first().copied().unwrap_or(protocol::GEVALS);
         Ok(Self {
             manifest,
             framer: Framer::new(memory.request),
             memory: memory.reply,
-            reply: Reply::default(),
+            reply: Reply::new(protocol),
             state: State::Idle,
             session: Session::Fresh,
             batch: None,
             finished: false,
-            protocol: Protocol::default(),
-            ahead: Protocol::default(),
+            protocols,
+            protocol,
+            ahead: protocol,
             pinned: false,
             json_rpc_limit: usize::MAX,
             gate: None,
-            spans: rpc::NO_SPANS,
-            #[cfg(feature = "amplifier")]
-            event: None,
-            #[cfg(feature = "waza")]
-            evals: waza::Evals::new(&[]),
+            spans: NO_SPANS,
+            deferred: None,
+            cancelled: false,
+            least_log: Level::Debug,
+            service: None,
         })
     }
 
-    /// With evals that are part of the extension, whose tasks are run by
-    /// [`Extension::run_task`](crate::Extension::run_task): waza's methods are answered from them, also while a call or a run
-    /// is out. Feature `waza`.
-    #[cfg(feature = "waza")]
+    /// With something beside the extension that answers requests of its own, also while a call is out.
     #[must_use]
-    pub fn with_evals(self, evals: &'static [waza::BoardEval]) -> Self {
-        Self { evals: waza::Evals::new(evals), ..self }
+    pub fn with_service(self, service: &'m dyn Service) -> Self {
+        Self { service: Some(service), ..self }
     }
 
-    /// For one protocol only. Otherwise each message tells its own: by `jsonrpc` gevals, then by `op` Amplifier, then by
-    /// `protocol_version` namel3ss; what tells none is taken as the last one seen on the connection, gevals at first.
+    /// For one protocol only: every message is taken as one of it.
     #[must_use]
-    pub fn with_protocol(self, protocol: Protocol) -> Self {
+    pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
         Self { protocol, ahead: protocol, pinned: true, ..self }
     }
 
@@ -343,11 +377,7 @@ impl<'m> Engine<'m> {
 
     /// Whether the line in hand is needed again: a batch's until its last member, an acknowledged event's until it runs.
     fn holds_line(&self) -> bool {
-        #[cfg(feature = "amplifier")]
-        if self.event.is_some() {
-            return true;
-        }
-        self.batch.is_some()
+        self.deferred.is_some() || self.batch.is_some()
     }
 
     /// End of input: a last line without a newline counts, and [`Step::End`] will come.
@@ -368,15 +398,15 @@ impl<'m> Engine<'m> {
         self.batch = None;
         self.finished = false;
         if !self.pinned {
-            self.protocol = Protocol::default();
+            self.protocol = self.protocols.first().copied().unwrap_or(self.protocol);
             self.ahead = self.protocol;
         }
-        #[cfg(feature = "amplifier")]
-        {
-            self.event = None;
+        self.deferred = None;
+        self.cancelled = false;
+        self.least_log = Level::Debug;
+        if let Some(service) = self.service {
+            service.disconnected();
         }
-        #[cfg(feature = "waza")]
-        self.evals.abandon();
         open
     }
 
@@ -420,10 +450,9 @@ impl<'m> Engine<'m> {
         }
         let mut done = match core::mem::replace(&mut self.state, State::Idle) {
             State::Completed(done) => Some(done),
-            #[cfg(feature = "amplifier")]
-            State::Writing if self.event.is_some() => {
-                self.state = self.event.take().map_or(State::Idle, State::Running);
-                self.reply.silent_in(Protocol::Amplifier);
+            State::Writing if self.deferred.is_some() => {
+                self.state = self.deferred.take().map_or(State::Idle, State::Running);
+                self.reply.silent(0, self.protocol);
                 Some(Done::Run)
             }
             State::Writing if self.session.is_shutting_down() => {
@@ -437,10 +466,9 @@ impl<'m> Engine<'m> {
                 Some(done) if self.batch.is_some() => Some(self.end_member(done)),
                 Some(done) => Some(done),
                 None if self.batch.is_some() => Some(self.next_member()),
-                // A run that was started has its turn before what came after it.
-                #[cfg(feature = "waza")]
-                None if self.evals.waiting().is_some() => {
-                    self.state = State::Eval;
+                // A job that was started has its turn before what came after it.
+                None if self.service.is_some_and(|service| service.next_job().is_some()) => {
+                    self.state = State::Job;
                     return Next::Run;
                 }
                 None => self.next_line(),
@@ -468,23 +496,33 @@ impl<'m> Engine<'m> {
         end_line(self.memory, end)
     }
 
-    #[cfg(feature = "waza")]
-    fn run_eval(&mut self) -> Option<Run<'_>> {
+    fn run_job(&mut self) -> Option<Run<'_>> {
         // Its line is done with.
         let _ = self.framer.space();
-        self.reply.silent(0);
+        self.reply.silent(0, self.json_rpc().unwrap_or(self.protocol));
+        let facts = self.facts();
         let (_, tail) = self.framer.held();
-        let run = self.evals.waiting()?;
+        let service = self.service?;
+        let job = service.next_job()?;
         self.state = State::Completed(Done::Nothing);
-        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
+        let least_log = self.least_log;
+        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: None, least_log };
         let background = Background {
             tail,
             protocol: &mut self.ahead,
+            protocols: self.protocols,
             pinned: self.pinned,
-            spans: &mut self.spans,
-            evals: &self.evals,
+            facts,
+            service: self.service,
+            id: b"",
+            cancelled: &mut self.cancelled,
         };
-        Some(Run { work: Work::Eval(run), scratch, background })
+        Some(Run { work: Work::Job(JobRun { service, job }), scratch, background })
+    }
+
+    /// The protocol of the list that speaks JSON-RPC, the last one spoken if it does.
+    fn json_rpc(&self) -> Option<&'static Protocol> {
+        core::iter::once(self.protocol).chain(self.protocols.iter().copied()).find(|protocol| protocol.is_json_rpc)
     }
 
     /// Takes what came of [`Step::Run`].
@@ -494,22 +532,48 @@ impl<'m> Engine<'m> {
 
     /// [`complete`](Self::complete) without a copy of what is large.
     pub(crate) fn conclude(&mut self, result: &Result<Outcome, Failure>) {
-        let State::Running(Running { request, .. }) = &self.state else { return };
-        let end = match (request, result) {
-            (Request::Initialize { .. }, Ok(_)) => self.initialized(),
+        let State::Running(Running { kind, message, .. }) = self.state else { return };
+        if core::mem::take(&mut self.cancelled) {
+            self.reply.silent(0, self.protocol);
+        }
+        let end = match (kind, result) {
+            (Kind::Configure { answer }, Ok(_)) => self.initialized(message, answer),
             // The result of `initialize` is a manifest and nothing else.
-            (Request::Initialize { .. }, Err(failure)) => {
+            (Kind::Configure { .. }, Err(failure)) => {
                 self.not_initialized();
-                self.reply.refuse(self.memory, failure)
+                let line = self.framer.line();
+                let about = about(line, message, &self.spans, self.manifest);
+                self.reply.refuse(self.memory, failure, &about)
             }
-            _ => self.reply.finish(self.memory, result),
+            (Kind::Event { answer }, _) => self.answer(message, answer),
+            (Kind::Call { .. }, _) => {
+                let line = self.framer.line();
+                let about = about(line, message, &self.spans, self.manifest);
+                self.reply.finish(self.memory, result, &about)
+            }
         };
         self.state = State::Completed(if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) });
     }
 
-    fn initialized(&mut self) -> usize {
-        let (manifest, limits) = (self.manifest, self.limits());
-        let end = self.reply.answer(self.memory, &mut |out| gevals::write_manifest(out, manifest, limits));
+    /// Writes an answer to the message in hand.
+    fn answer(&mut self, message: Span, answer: Respond) -> usize {
+        let facts = self.facts();
+        let line = self.framer.line();
+        let about = about(line, message, &self.spans, self.manifest);
+        self.reply.answer(self.memory, &about, &mut |out| {
+            if let Some(received) = &about.received {
+                answer(out, received, &facts);
+            }
+        })
+    }
+
+    fn facts(&self) -> Facts<'static> {
+        let is_closed = self.session.is_shutting_down() || self.session == Session::Ended;
+        Facts { manifest: self.manifest, limits: self.limits(), is_closed }
+    }
+
+    fn initialized(&mut self, message: Span, answer: Respond) -> usize {
+        let end = self.answer(message, answer);
         if self.reply.is_error() {
             self.not_initialized();
         } else {
@@ -549,8 +613,12 @@ impl<'m> Engine<'m> {
             }
             Taken::Line(line, _) => {
                 let length = line.len();
-                let bracket = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or_default();
-                let is_batch = line.get(bracket) == Some(&b'[') && (!self.pinned || self.protocol == Protocol::Gevals);
+                let bracket = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(length);
+                if bracket == length && line.iter().all(|byte| *byte == b' ') {
+                    // A request that was cancelled while it waited its turn.
+                    return Some(Done::Nothing);
+                }
+                let is_batch = line.get(bracket) == Some(&b'[') && (!self.pinned || self.protocol.is_json_rpc);
                 Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length) })
             }
         }
@@ -562,18 +630,21 @@ impl<'m> Engine<'m> {
         Writer::new(self.memory.get_mut(..limit).unwrap_or_default())
     }
 
-    /// JSON-RPC 2.0 §6. An array none of whose members tells JSON-RPC is taken as the last protocol seen, as all else that
-    /// tells none.
+    /// JSON-RPC 2.0 §6. An array none of whose members has the marker of JSON-RPC is taken as the last protocol seen, as all
+    /// else that has none.
     fn begin_batch(&mut self, bracket: usize) -> Done {
         let line = self.framer.line();
-        let (length, protocol) = (line.len(), self.protocol.spoken());
-        if let Err(error) = crate::json::check::check(line) {
+        let (length, protocol) = (line.len(), self.protocol);
+        if let Err(error) = check::check(line) {
             return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
         }
-        if protocol != Protocol::Gevals && !tells_json_rpc(line, &mut self.spans) {
-            return self.message(0, length);
+        if !protocol.is_json_rpc {
+            match self.json_rpc().filter(|_| is_json_rpc(line)) {
+                Some(json_rpc) => self.protocol = json_rpc,
+                None => return self.message(0, length),
+            }
         }
-        self.protocol = Protocol::Gevals;
+        let line = self.framer.line();
         let (mut members, mut reserve) = (0, 0);
         for member in Json::of_checked(line).elements() {
             members += 1;
@@ -588,7 +659,7 @@ impl<'m> Engine<'m> {
             1..=rpc::MAX_BATCH => "a batch whose replies may not fit the reply buffer",
             _ => "a batch of more than 64 members",
         };
-        Done::Reply(invalid_request(&mut self.writer_for_line(), b"", refusal))
+        Done::Reply(rpc::invalid_request(&mut self.writer_for_line(), b"", refusal))
     }
 
     fn next_member(&mut self) -> Done {
@@ -628,273 +699,259 @@ impl<'m> Engine<'m> {
     }
 
     /// Takes a message, which stands at `start..end` of the line that is held.
+    #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
     fn message(&mut self, start: usize, end: usize) -> Done {
-        let line = self.framer.line();
-        let text = line.get(start..end).unwrap_or_default();
-        // In a batch a reply stands behind a bracket or comma, and before a closing bracket and the end of the line.
-        let (_, line_limit) = self.limits();
-        let (reply_start, limit) = match self.batch {
-            Some(batch) => (batch.end + 1, line_limit.saturating_sub(1 + batch.reserve)),
-            None => (0, line_limit),
-        };
-        let protocol = self.protocol;
-        if let Err(error) = rpc::scan(text, &mut self.spans) {
-            return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
-        }
-        if self.batch.is_none() {
-            if !self.pinned {
-                self.protocol = told(&self.spans).unwrap_or(protocol);
+        let message = Span { start: start as u32, end: end as u32 };
+        let in_batch = self.batch.is_some();
+        let text = self.framer.line().get(start..end).unwrap_or_default();
+        let list = if self.pinned { core::slice::from_ref(&self.protocol) } else { self.protocols };
+        match detect(text, &mut self.spans, self.protocol, list, self.protocols, in_batch) {
+            Err(error) => {
+                let protocol = self.protocol;
+                return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
             }
-            if rpc::is_answer(text, &self.spans) {
+            Ok(Detected::Answer(protocol)) => {
+                self.protocol = protocol;
                 return Done::Nothing;
             }
+            Ok(Detected::Message(protocol)) => self.protocol = protocol,
         }
-        match self.protocol {
-            Protocol::Gevals => {}
-            #[cfg(feature = "amplifier")]
-            Protocol::Amplifier if self.batch.is_none() => return self.amplifier(),
-            #[cfg(feature = "namel3ss")]
-            Protocol::Namel3ss if self.batch.is_none() => return self.namel3ss(),
-            _ => {}
-        }
-        let line = self.framer.line();
-        let text = line.get(start..end).unwrap_or_default();
-        let spans = &self.spans;
-        let id = match rpc::classify(text, spans) {
+        let protocol = self.protocol;
+        let facts = self.facts();
+        // In a batch a reply stands behind a bracket or comma, and before a closing bracket and the end of the line.
+        let most = if protocol.has_line_limit { facts.limits.1 } else { self.memory.len().saturating_sub(1) };
+        let (reply_start, limit) = match self.batch {
+            Some(batch) => (batch.end + 1, most.saturating_sub(1 + batch.reserve)),
+            None => (0, most),
+        };
+        let text = self.framer.line().get(start..end).unwrap_or_default();
+        let received = Received::whole(text, &self.spans);
+        let id = match (protocol.envelope)(&received) {
             Envelope::Reply => return Done::Nothing,
-            Envelope::Request => Some(rpc::id(text, spans)),
-            Envelope::Notification => None,
-            Envelope::Invalid { text: fault, id_is_usable } => {
-                let id = if id_is_usable { rpc::id(text, spans) } else { b"" };
-                return Done::Reply(invalid_request(&mut reply::writer(self.memory, reply_start, limit), id, fault));
+            Envelope::Request { id } => {
+                self.reply.begin(self.memory, reply_start, limit, protocol, received.of(id));
+                id
+            }
+            Envelope::Notification => {
+                self.reply.silent(reply_start, protocol);
+                Span::default()
+            }
+            Envelope::Invalid { text, id } => {
+                let mut out = reply::writer(self.memory, reply_start, limit);
+                return Done::Reply(rpc::invalid_request(&mut out, received.of(id), text));
             }
         };
-        match id {
-            Some(id) => self.reply.begin(self.memory, reply_start, limit, Protocol::Gevals, id),
-            None => self.reply.silent(reply_start),
-        }
-        #[cfg(feature = "waza")]
-        if !self.evals.is_empty()
-            && let Some((method, params)) = waza_request(text, spans)
+        let about = About { received: Some(received), manifest: self.manifest };
+        if protocol.is_json_rpc
+            && let Some(service) = self.service
+            && let Some((method, params)) = rpc::method_and_params(&received)
+            && service.owns(method)
         {
-            let evals = &self.evals;
-            let end = self.reply.answer(self.memory, &mut |out| waza::answer_from(evals, method, params, out));
+            let end = self.reply.answer(self.memory, &about, &mut |out| service.answer(method, params, out));
             return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
         }
-        let is_over = self.session.is_shutting_down() || self.session == Session::Ended;
-        let mut timeout_nanos = None;
-        let request = if is_over && !gevals::is_initialize(text, spans) {
-            Err(&Refusal::AfterShutdown)
-        } else {
-            gevals::request(text, spans, self.manifest, &mut timeout_nanos)
-        };
-        let end = match request {
-            Ok(request @ Request::Execute { .. }) => {
-                return self.start(request, start, end, Protocol::Gevals, timeout_nanos);
+        let action = match (protocol.read)(&received, &facts) {
+            Ok(action) => action,
+            Err(refusal) => {
+                let end = self.reply.answer(self.memory, &about, &mut |out| {
+                    (protocol.refuse)(out, &received, refusal, &facts);
+                });
+                return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
             }
-            Ok(request @ Request::Initialize { config }) => {
+        };
+        let end = match action {
+            Action::Ignore => return Done::Nothing,
+            Action::Call(CallAction { index, args, has_args, timeout }) => {
+                let kind = Kind::Call { index };
+                self.state = State::Running(Running { kind, value: args, has_value: has_args, message, id, timeout });
+                return Done::Run;
+            }
+            Action::OpenSession { config, answer } => {
                 if let Some(gate) = self.gate
                     && let Err(failure) = gate.open()
                 {
-                    self.reply.refuse(self.memory, &failure)
-                } else if config.is_absent() {
-                    self.initialized()
+                    self.reply.refuse(self.memory, &failure, &about)
+                } else if received.of(config).first() == Some(&b'{') {
+                    let kind = Kind::Configure { answer };
+                    self.state =
+                        State::Running(Running { kind, value: config, has_value: true, message, id, timeout: None });
+                    return Done::Run;
                 } else {
-                    return self.start(request, start, end, Protocol::Gevals, None);
+                    self.initialized(message, answer)
                 }
             }
-            Ok(_) => {
+            Action::CloseSession { answer } => {
                 self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
                 if let Some(gate) = self.gate {
                     gate.close();
                 }
-                self.reply.answer(self.memory, &mut |out| out.raw(b",\"result\":{}}"))
+                self.answer(message, answer)
             }
-            Err(refusal) => self.reply.answer(self.memory, &mut |out| gevals::write_refusal(out, refusal, text, spans)),
+            Action::Answer(answer) => self.answer(message, answer),
+            Action::LimitLogs { least, answer } => {
+                self.least_log = least;
+                self.answer(message, answer)
+            }
+            Action::AckThenRun { event, answer } => {
+                let kind = Kind::Event { answer };
+                let running = Running { kind, value: event, has_value: true, message, id, timeout: None };
+                if in_batch || self.reply.is_silent() {
+                    // There is no line of its own to wait for.
+                    self.state = State::Running(running);
+                    return Done::Run;
+                }
+                self.deferred = Some(running);
+                self.answer(message, answer)
+            }
         };
         if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
     }
 
-    /// Takes the line that is held as an Amplifier request.
-    #[cfg(feature = "amplifier")]
-    fn amplifier(&mut self) -> Done {
-        let limit = self.memory.len().saturating_sub(1);
-        let line = self.framer.line();
-        let (text, length) = (line, line.len());
-        if amplifier::scan(text, &mut self.spans).is_err() {
-            return Done::Nothing;
-        }
-        let spans = amplifier::Spans(&self.spans);
-        self.reply.begin(self.memory, 0, limit, Protocol::Amplifier, spans.id(text));
-        let end = match amplifier::request(text, spans, self.manifest) {
-            Ok(request @ Request::Execute { .. }) => {
-                let nanos = 1_000_000_000 * amplifier::TIMEOUT.as_secs();
-                return self.start(request, 0, length, Protocol::Amplifier, Some(nanos));
-            }
-            Ok(Request::Health) => self.reply.answer(self.memory, &mut |out| out.raw(b"\"status\":\"ok\"}")),
-            Ok(Request::Describe) => {
-                let manifest = self.manifest;
-                self.reply.answer(self.memory, &mut |out| amplifier::write_description(out, manifest))
-            }
-            Ok(request) => {
-                let end = self.reply.answer(self.memory, &mut |out| out.raw(b"\"ok\":true,\"result\":{}}"));
-                self.start(request, 0, length, Protocol::Amplifier, None);
-                // The acknowledgement goes first.
-                if let State::Running(running) = core::mem::replace(&mut self.state, State::Idle) {
-                    self.event = Some(running);
-                }
-                end
-            }
-            Err(refusal) => {
-                self.reply.answer(self.memory, &mut |out| amplifier::write_refusal(out, refusal, text, spans))
-            }
-        };
-        Done::Reply(end)
-    }
-
-    /// Takes the line that is held as a namel3ss request.
-    #[cfg(feature = "namel3ss")]
-    fn namel3ss(&mut self) -> Done {
-        let limit = self.memory.len().saturating_sub(1);
-        let line = self.framer.line();
-        let (text, length) = (line, line.len());
-        if namel3ss::scan(text, &mut self.spans).is_err() {
-            return Done::Nothing;
-        }
-        let spans = namel3ss::Spans(&self.spans);
-        self.reply.begin(self.memory, 0, limit, Protocol::Namel3ss, b"");
-        if spans.wants_checks(text) {
-            self.reply.with_checks();
-        }
-        match namel3ss::request(text, spans, self.manifest) {
-            Ok((request, timeout_nanos)) => self.start(request, 0, length, Protocol::Namel3ss, timeout_nanos),
-            Err(refusal) => {
-                let manifest = self.manifest;
-                Done::Reply(self.reply.answer(self.memory, &mut |out| {
-                    namel3ss::write_refusal(out, refusal, text, spans, manifest);
-                }))
-            }
-        }
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
-    fn start(
-        &mut self,
-        request: Request,
-        start: usize,
-        end: usize,
-        protocol: Protocol,
-        timeout_nanos: Option<u64>,
-    ) -> Done {
-        let message = Span { start: start as u32, end: end as u32 };
-        self.state = State::Running(Running { request, message, protocol, timeout: timeout_nanos.map(Nanos) });
-        Done::Run
-    }
-
     /// What [`State::Running`] says, as parts of the memory.
     pub(crate) fn run(&mut self) -> Option<Run<'_>> {
-        #[cfg(feature = "waza")]
-        if let State::Eval = self.state {
-            return self.run_eval();
+        if let State::Job = self.state {
+            return self.run_job();
         }
-        let State::Running(Running { request, message, protocol, timeout }) = &self.state else { return None };
-        let (request, message, protocol) = (*request, *message, *protocol);
+        let State::Running(Running { kind, value, has_value, message, id, timeout }) = self.state else { return None };
+        let (protocol, facts) = (self.protocol, self.facts());
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;
-        let taken = match request {
-            Request::Execute { args, .. } if args.of(text).first() == Some(&b'{') => args,
-            Request::Initialize { config } => config,
-            #[cfg(feature = "amplifier")]
-            Request::Event { event } => event,
-            _ => empty_object(text, protocol, &self.spans)?,
+        let value = if has_value { value } else { empty_object(text, value)? };
+        let (value, parts) = Parts::take(text, value)?;
+        let received = Received { parts, spans: &self.spans };
+        let work = match kind {
+            Kind::Call { index } => Work::Call(Call {
+                index,
+                operation: self.manifest.operations.get(index)?,
+                args: Value { text: value, numeric_strings: protocol.numeric_strings },
+                context: CallContext { timeout_nanos: timeout.map(|Nanos(nanos)| nanos), protocol, received },
+            }),
+            Kind::Event { .. } => Work::Event(Event::read(Json::of_checked(value)).ok()?),
+            Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
-        let (value, line) = Parts::take(text, taken)?;
-        let work = match request {
-            Request::Execute { index, .. } => {
-                let mut context = match protocol.spoken() {
-                    #[cfg(feature = "amplifier")]
-                    Protocol::Amplifier => {
-                        let session = amplifier::Spans(&self.spans).session_in(&line);
-                        CallContext { session_id: rpc::string(line.of(session)), ..CallContext::default() }
-                    }
-                    #[cfg(feature = "namel3ss")]
-                    Protocol::Namel3ss => {
-                        let namel3ss = namel3ss::Spans(&self.spans).surroundings(&line);
-                        CallContext { namel3ss, ..CallContext::default() }
-                    }
-                    _ => gevals::context(&self.spans, &line),
-                };
-                context.timeout_nanos = timeout.map(|Nanos(nanos)| nanos);
-                // The real engine writes a flow's decimals as strings.
-                let numeric_strings = protocol.spoken() == Protocol::Namel3ss;
-                Work::Call(Call {
-                    index,
-                    operation: self.manifest.operations.get(index)?,
-                    args: Value { text: value, numeric_strings },
-                    context,
-                })
-            }
-            #[cfg(feature = "amplifier")]
-            Request::Event { .. } => Work::Event(Event::read(Json::of_checked(value)).ok()?),
-            _ => Work::Configure(Config(Value { text: value, numeric_strings: false })),
-        };
-        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply };
+        let least_log = self.least_log;
+        let scratch =
+            Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received), least_log };
         let background = Background {
             tail,
             protocol: &mut self.ahead,
+            protocols: self.protocols,
             pinned: self.pinned,
-            spans: &mut self.spans,
-            #[cfg(feature = "waza")]
-            evals: &self.evals,
+            facts,
+            service: self.service,
+            id: received.of(id),
+            cancelled: &mut self.cancelled,
         };
         Some(Run { work, scratch, background })
     }
 }
 
-/// Whether an array is JSON-RPC's: a member tells it.
-fn tells_json_rpc(array: &[u8], spans: &mut Spans) -> bool {
-    let mut members = Json::of_checked(array).elements();
-    members.any(|member| rpc::scan(member.as_bytes(), spans).is_ok() && told(spans) == Some(Protocol::Gevals))
+/// What is known of the message in hand when its reply ends.
+fn about<'l>(line: &'l [u8], message: Span, spans: &'l Spans, manifest: &'l Manifest) -> About<'l> {
+    About { received: Some(Received::whole(message.of(line), spans)), manifest }
 }
 
-/// The method and the parameters of a request that is waza's.
-#[cfg(feature = "waza")]
-fn waza_request<'t>(text: &'t [u8], spans: &Spans) -> Option<(Text<'t>, Json<'t>)> {
-    let method = rpc::string(spans.get(rpc::METHOD)?.of(text)).filter(|method| waza::is_method(*method))?;
-    let params = match spans.get(rpc::PARAMS)?.of(text) {
-        [] => Json::NULL,
-        params => Json::of_checked(params),
-    };
-    Some((method, params))
+/// What a message is.
+enum Detected {
+    /// An answer, which gets none.
+    Answer(&'static Protocol),
+    Message(&'static Protocol),
 }
 
-/// The protocol that a message tells by its members.
-fn told(spans: &Spans) -> Option<Protocol> {
-    let is_there = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
-    if is_there(rpc::JSONRPC) {
-        return Some(Protocol::Gevals);
+/// Checks a message, and finds its members and its protocol: one of `list`, or else `current`, that of the message before.
+/// All of `known` recognise their own answers.
+fn detect(
+    text: &[u8],
+    spans: &mut Spans,
+    current: &'static Protocol,
+    list: &[&'static Protocol],
+    known: &[&'static Protocol],
+    in_batch: bool,
+) -> Result<Detected, SyntaxError> {
+    *spans = NO_SPANS;
+    check::scan(text, &current.members, spans)?;
+    let mut found = current;
+    if !in_batch {
+        let has = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
+        let is_first = || list.first().is_some_and(|first| first.marker() == current.marker());
+        // Most messages are requests of the same protocol as the one before, and no other member of theirs may be a marker.
+        let is_sure = has(0) && has(usize::from(current.request)) && (!has(SLOTS - 1) || is_first());
+        if !is_sure {
+            let (claimed, is_answer) = inspect(Json::of_checked(text), list, known);
+            found = claimed.unwrap_or(current);
+            if is_answer {
+                return Ok(Detected::Answer(found));
+            }
+            if claimed.is_none() {
+                return Ok(Detected::Message(current));
+            }
+        }
     }
-    #[cfg(feature = "amplifier")]
-    if is_there(rpc::OP) {
-        return Some(Protocol::Amplifier);
+    if list.len() > 1 {
+        let mut scanned = current;
+        let mut rescan = |protocol: &'static Protocol, spans: &mut Spans| {
+            if protocol != scanned {
+                scanned = protocol;
+                *spans = NO_SPANS;
+                check::scan(text, &protocol.members, spans)?;
+            }
+            Ok(())
+        };
+        let marker = found.marker();
+        let family = || list.iter().copied().filter(|protocol| protocol.marker() == marker);
+        // The members that a family has in common are found by the table of any of it.
+        if marker != current.marker() {
+            rescan(found, spans)?;
+        }
+        let received = Received::whole(text, spans);
+        let recognised = family()
+            .find(|protocol| protocol.recognise.is_some_and(|recognise| recognise(&received, *protocol == current)));
+        found = recognised.or_else(|| family().find(|protocol| protocol.recognise.is_none())).unwrap_or(found);
+        rescan(found, spans)?;
     }
-    #[cfg(feature = "namel3ss")]
-    if is_there(rpc::PROTOCOL_VERSION) {
-        return Some(Protocol::Namel3ss);
+    Ok(Detected::Message(found))
+}
+
+/// Inspects all members of a message: the first protocol of `list` whose marker is among them, and whether the message is an
+/// answer.
+#[inline(never)]
+fn inspect(
+    json: Json<'_>,
+    list: &[&'static Protocol],
+    known: &[&'static Protocol],
+) -> (Option<&'static Protocol>, bool) {
+    let mut claimed: Option<usize> = None;
+    let (mut marked, mut is_request) = (None, false);
+    for (name, _) in json.members() {
+        for (rank, protocol) in list.iter().enumerate() {
+            if protocol.members.slot(name) == Some(0) && claimed.is_none_or(|before| rank < before) {
+                claimed = Some(rank);
+            }
+        }
+        for (rank, protocol) in known.iter().enumerate() {
+            let slot = protocol.members.slot(name);
+            if slot == Some(0) && marked.is_none_or(|before| rank < before) {
+                marked = Some(rank);
+            }
+            is_request |= slot == Some(protocol.request);
+        }
     }
-    None
+    let is_answer = !is_request
+        && match marked.and_then(|rank| known.get(rank)) {
+            Some(protocol) => (protocol.is_answer)(json),
+            None => known.iter().any(|protocol| (protocol.is_answer)(json)),
+        };
+    (claimed.and_then(|rank| list.get(rank).copied()), is_answer)
+}
+
+/// Whether a member of an array is a message of JSON-RPC.
+fn is_json_rpc(array: &[u8]) -> bool {
+    Json::of_checked(array).elements().any(|member| member.get("jsonrpc").is_some())
 }
 
 /// No arguments are an empty object. It is written in the place of a member that every request has, that has been read
 /// and is wanted no more.
-fn empty_object(text: &mut [u8], protocol: Protocol, spans: &Spans) -> Option<Span> {
-    let Span { start, end } = match protocol.spoken() {
-        #[cfg(feature = "amplifier")]
-        Protocol::Amplifier => amplifier::Spans(spans).spent(),
-        #[cfg(feature = "namel3ss")]
-        Protocol::Namel3ss => namel3ss::Spans(spans).spent(),
-        _ => spans.first().copied().unwrap_or_default(),
-    };
+fn empty_object(text: &mut [u8], Span { start, end }: Span) -> Option<Span> {
     let place = text.get_mut(start as usize..end as usize)?.first_chunk_mut::<2>()?;
     *place = *b"{}";
     Some(Span { start, end: start + 2 })
@@ -902,16 +959,23 @@ fn empty_object(text: &mut [u8], protocol: Protocol, spans: &Spans) -> Option<Sp
 
 /// What goes on behind the line of a [`Run`]: later lines come in, and faults among them are answered at once. All else
 /// waits its turn.
-#[derive(Debug)]
 pub struct Background<'s> {
     tail: Tail<'s>,
     /// As the engine's own, but of the lines that were looked at here.
-    protocol: &'s mut Protocol,
+    protocol: &'s mut &'static Protocol,
+    protocols: &'s [&'static Protocol],
     pinned: bool,
-    /// The members of the line that is looked at; those of the running call are not needed any more.
-    spans: &'s mut Spans,
-    #[cfg(feature = "waza")]
-    evals: &'s waza::Evals,
+    facts: Facts<'static>,
+    service: Option<&'s dyn Service>,
+    /// The id of the call that is out; empty if it has none.
+    id: &'s [u8],
+    cancelled: &'s mut bool,
+}
+
+impl fmt::Debug for Background<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Background").field("cancelled", &self.cancelled).finish_non_exhaustive()
+    }
 }
 
 impl Background<'_> {
@@ -930,80 +994,211 @@ impl Background<'_> {
         self.tail.finish();
     }
 
+    /// Whether the caller has cancelled the call that is out. The driver ends it at once; it gets no reply.
+    pub fn is_cancelled(&self) -> bool {
+        *self.cancelled
+    }
+
     /// Inspects the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
     /// which must have [`LEAST_REPLY`] bytes, and returns it as a whole line; `None` if all must wait their turn.
     ///
-    /// In JSON-RPC, faults need not wait, nor what is asked of the extension's evals and their runs. Amplifier and namel3ss
-    /// have no ids: there every reply comes in the order of its line, faults and `health` included.
+    /// In protocols with ids, faults need not wait, nor what a [`Service`] answers, nor what [`Protocol::busy`] says. Where there
+    /// are no ids every reply comes in the order of its line, faults included.
     pub fn answer<'o>(&mut self, memory: &'o mut [u8]) -> Option<&'o [u8]> {
         if memory.len() < LEAST_REPLY {
             return None;
         }
         let limit = memory.len().saturating_sub(1);
-        let pinned = self.pinned;
-        let (spans, protocol) = (&mut *self.spans, &mut *self.protocol);
         let end = loop {
-            let mut peeked = self.tail.peek()?;
-            let text = &*peeked.line();
             let mut out = Writer::new(memory.get_mut(..limit).unwrap_or_default());
-            if text.trim_ascii_start().first() == Some(&b'[') {
-                match crate::json::check::check(text) {
-                    Ok(()) => {
-                        if !pinned && protocol.spoken() != Protocol::Gevals && tells_json_rpc(text, spans) {
-                            *protocol = Protocol::Gevals;
-                        }
-                        peeked.keep();
-                    }
-                    Err(_) if protocol.spoken() != Protocol::Gevals => peeked.keep(),
-                    Err(error) => {
-                        let end = parse_error(&mut out, *protocol, error);
-                        peeked.discard();
-                        break end;
-                    }
-                }
-                continue;
-            }
-            let checked = rpc::scan(text, spans);
-            if checked.is_ok() && !pinned {
-                *protocol = told(spans).unwrap_or(*protocol);
-            }
-            let end = match checked {
-                _ if protocol.spoken() != Protocol::Gevals => None,
-                Err(error) => Some(parse_error(&mut out, *protocol, error)),
-                Ok(()) if rpc::is_answer(text, spans) => None,
-                Ok(()) => match rpc::classify(text, spans) {
-                    #[cfg(feature = "waza")]
-                    Envelope::Request => {
-                        waza_request(text, spans).filter(|_| !self.evals.is_empty()).map(|(method, params)| {
-                            rpc::write_head(&mut out, rpc::id(text, spans));
-                            let start = out.len();
-                            waza::answer_from(self.evals, method, params, &mut out);
-                            if !out.fits() {
-                                out.truncate(start);
-                                rpc::begin_error(&mut out, rpc::INTERNAL_ERROR);
-                                out.raw(b"reply too large");
-                                rpc::end_error(&mut out);
-                            }
-                            out.len()
-                        })
-                    }
-                    Envelope::Invalid { text: fault, id_is_usable } => {
-                        let id = if id_is_usable { rpc::id(text, spans) } else { b"" };
-                        Some(invalid_request(&mut out, id, fault))
-                    }
-                    _ => None,
-                },
-            };
-            match end {
-                Some(end) => {
-                    peeked.discard();
-                    break end;
-                }
-                None => peeked.keep(),
+            if self.answer_next(&mut out)? {
+                break out.len();
             }
         };
         Some(end_line(memory, end))
     }
+
+    /// Inspects one line; `None` if there is none, else whether it was answered in `out`.
+    fn answer_next(&mut self, out: &mut Writer<'_>) -> Option<bool> {
+        let peeked = self.tail.peek()?;
+        let text = &*peeked.line;
+        let mut spans = NO_SPANS;
+        if text.trim_ascii_start().first() == Some(&b'[') {
+            let json_rpc = self.protocol.is_json_rpc;
+            match check::check(text) {
+                Ok(()) => {
+                    if !self.pinned
+                        && !json_rpc
+                        && let Some(found) = self.protocols.iter().find(|protocol| protocol.is_json_rpc)
+                        && is_json_rpc(text)
+                    {
+                        *self.protocol = found;
+                    }
+                }
+                Err(error) if json_rpc => {
+                    parse_error(out, self.protocol, error);
+                    peeked.discard();
+                    return Some(true);
+                }
+                Err(_) => {}
+            }
+            peeked.keep();
+            return Some(false);
+        }
+        let list = if self.pinned { core::slice::from_ref(&*self.protocol) } else { self.protocols };
+        let detected = detect(text, &mut spans, self.protocol, list, self.protocols, false);
+        if let Ok(Detected::Answer(protocol) | Detected::Message(protocol)) = &detected {
+            *self.protocol = protocol;
+        }
+        let protocol = *self.protocol;
+        let Some(busy) = protocol.busy else {
+            peeked.keep();
+            return Some(false);
+        };
+        let received = Received::whole(text, &spans);
+        match detected {
+            Err(error) => {
+                parse_error(out, protocol, error);
+            }
+            Ok(Detected::Answer(_)) => {
+                peeked.keep();
+                return Some(false);
+            }
+            Ok(Detected::Message(_)) => {
+                let id = match (protocol.envelope)(&received) {
+                    Envelope::Request { id } => Some(received.of(id)),
+                    Envelope::Notification => None,
+                    Envelope::Invalid { text, id } => {
+                        rpc::invalid_request(out, received.of(id), text);
+                        peeked.discard();
+                        return Some(true);
+                    }
+                    Envelope::Reply => {
+                        peeked.keep();
+                        return Some(false);
+                    }
+                };
+                let answered = match busy(&received) {
+                    Busy::Cancel(cancelled) => {
+                        let cancelled = received.of(cancelled);
+                        if !cancelled.is_empty() && cancelled == self.id {
+                            *self.cancelled = true;
+                        } else {
+                            forget(peeked.kept, protocol, cancelled);
+                        }
+                        Some(false)
+                    }
+                    busy => answer_at_once(out, protocol, busy, id, &received, &self.facts, self.service),
+                };
+                let Some(answered) = answered else {
+                    peeked.keep();
+                    return Some(false);
+                };
+                peeked.discard();
+                return Some(answered);
+            }
+        }
+        peeked.discard();
+        Some(true)
+    }
+}
+
+/// Answers a request that need not wait, in `out`, and returns whether it wrote something; `None` if it has to wait.
+fn answer_at_once(
+    out: &mut Writer<'_>,
+    protocol: &Protocol,
+    busy: Busy,
+    id: Option<&[u8]>,
+    received: &Received<'_>,
+    facts: &Facts<'_>,
+    service: Option<&dyn Service>,
+) -> Option<bool> {
+    let of_service = || {
+        let (method, params) = rpc::method_and_params(received)?;
+        service.filter(|service| service.owns(method)).map(|service| (service, method, params))
+    };
+    let phrases = protocol.phrases;
+    if let Some((service, method, params)) = of_service().filter(|_| protocol.is_json_rpc && id.is_some()) {
+        (phrases.head)(out, id?);
+        service.answer(method, params, out);
+    } else if busy == Busy::Answer {
+        let action = (protocol.read)(received, facts);
+        match (action, id) {
+            (Ok(Action::Ignore), _) | (Ok(Action::Answer(_)) | Err(_), None) => return Some(false),
+            (Ok(Action::Answer(answer)), Some(id)) => {
+                (phrases.head)(out, id);
+                answer(out, received, facts);
+            }
+            (Err(refusal), Some(id)) => {
+                (phrases.head)(out, id);
+                (protocol.refuse)(out, received, refusal, facts);
+            }
+            _ => return None,
+        }
+    } else {
+        return None;
+    }
+    if !out.fits() {
+        out.truncate(0);
+        (phrases.head)(out, id.unwrap_or_default());
+        (phrases.error)(out, FailureKind::TooLarge, None);
+        out.raw(b"reply too large");
+        (phrases.error_end)(out, FailureKind::TooLarge);
+        let closing = Closing {
+            received: Some(*received),
+            manifest: facts.manifest,
+            error: Some(FailureKind::TooLarge),
+            outputs: (0, 0),
+            has_message: false,
+        };
+        (phrases.close)(out, &closing);
+    }
+    Some(true)
+}
+
+/// Makes the request with this id blank among lines that wait their turn: it neither runs nor is answered.
+#[inline(never)]
+fn forget(kept: &mut [u8], protocol: &'static Protocol, id: &[u8]) {
+    for line in kept.split_mut(|byte| *byte == b'\n') {
+        let mut spans = NO_SPANS;
+        if check::scan(line, &protocol.members, &mut spans).is_err() {
+            continue;
+        }
+        let received = Received::whole(line, &spans);
+        if let Envelope::Request { id: found } = (protocol.envelope)(&received)
+            && received.of(found) == id
+        {
+            line.fill(b' ');
+        }
+    }
+}
+/// Whether an engine that speaks these protocols answers a line. It takes a byte-order mark off, and blanks for nothing, as
+/// the framer does; a batch that is too long is answered too.
+#[cfg(all(feature = "postcard", feature = "async"))]
+pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool {
+    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+    if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
+        return false;
+    }
+    if check::check(line).is_err() {
+        return true;
+    }
+    let first = protocols.first().copied().unwrap_or(protocol::GEVALS);
+    let mut spans = NO_SPANS;
+    let mut one = |text: &[u8], in_batch| match detect(text, &mut spans, first, protocols, protocols, in_batch) {
+        Err(_) => true,
+        Ok(Detected::Answer(_)) => false,
+        Ok(Detected::Message(protocol)) => {
+            let envelope = (protocol.envelope)(&Received::whole(text, &spans));
+            !matches!(envelope, Envelope::Notification | Envelope::Reply)
+        }
+    };
+    let json = Json::of_checked(line);
+    if json.kind() != crate::json::Kind::Array {
+        return one(line, false);
+    }
+    let count = json.elements().count();
+    count == 0 || count > rpc::MAX_BATCH || json.elements().any(|member| one(member.as_bytes(), true))
 }
 
 /// Room to keep for the reply to a batch's member, with the comma before it.
@@ -1011,17 +1206,15 @@ pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
     if rpc::scan(member, spans).is_err() {
         return 0;
     }
-    match rpc::classify(member, spans) {
-        Envelope::Request | Envelope::Invalid { id_is_usable: true, .. } => {
-            reply::LEAST + 1 + rpc::id(member, spans).len()
-        }
-        Envelope::Invalid { .. } => reply::LEAST + 1,
+    let received = Received::whole(member, spans);
+    match rpc::classify(&received) {
+        Envelope::Request { id } | Envelope::Invalid { id, .. } => reply::LEAST + 1 + received.of(id).len(),
         Envelope::Notification | Envelope::Reply => 0,
     }
 }
 
-pub(crate) fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
-    protocol.phrases().begin_parse_error(out);
+pub(crate) fn too_long(out: &mut Writer<'_>, protocol: &Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
+    protocol.begin_parse_error(out);
     out.raw(b"line too long: ");
     out.usize(dropped);
     out.raw(b" bytes, the limit is ");
@@ -1032,23 +1225,14 @@ pub(crate) fn too_long(out: &mut Writer<'_>, protocol: Protocol, TooLong { limit
 
 pub(crate) fn parse_error(
     out: &mut Writer<'_>,
-    protocol: Protocol,
+    protocol: &Protocol,
     SyntaxError { kind, offset }: SyntaxError,
 ) -> usize {
-    protocol.phrases().begin_parse_error(out);
+    protocol.begin_parse_error(out);
     out.raw(b"Parse error: ");
     kind.write_escaped(out);
     out.raw(b" at byte ");
     out.usize(offset);
-    rpc::end_error(out);
-    out.len()
-}
-
-pub(crate) fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> usize {
-    rpc::write_head(out, id);
-    rpc::begin_error(out, rpc::INVALID_REQUEST);
-    out.raw(b"Invalid Request: ");
-    out.text_part(fault);
     rpc::end_error(out);
     out.len()
 }

@@ -1,6 +1,6 @@
 //! The trait that an extension implements.
 
-pub use crate::call::{Agent, Call, CallContext, Config, Env, Outcome, Phase};
+pub use crate::call::{Call, CallContext, Config, Outcome};
 use crate::context::Context;
 use crate::event::Event;
 pub use crate::failure::{Failure, FailureKind, MAX_ERROR_TEXT};
@@ -44,24 +44,23 @@ pub trait Extension {
     /// [`safe_state`](Self::safe_state) runs after that.
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure>;
 
-    /// Takes the configuration that a host sends when it starts a session (gevals `initialize`, member `config`). It is not
+    /// Takes the configuration that a host sends when it starts a session. It is not
     /// called where a host sends none. What fails here fails the start of the session.
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
         let _ = (config, cx);
         Ok(())
     }
 
-    /// Takes note of an event: Amplifier `on_event`, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The
+    /// Takes note of an event, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The
     /// acknowledgement is on the wire already when this runs, and requests that come in meanwhile wait their turn.
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
         let _ = (event, cx);
     }
 
-    /// Runs one task of an eval that is part of the extension, see
-    /// [`Engine::with_evals`](crate::engine::Engine::with_evals): success is a pass. Feature `waza`.
-    #[cfg(feature = "waza")]
-    async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
-        let _ = (eval, task, cx);
+    /// Runs one task of a job that a [`Service`](crate::service::Service) has started: success is a pass. `group` is that of the
+    /// [`Job`](crate::service::Job), `task` counts from 0.
+    async fn run_task(&mut self, group: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+        let _ = (group, task, cx);
         Err(Failure::new(FailureKind::Internal, "there is no such task"))
     }
 

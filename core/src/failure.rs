@@ -113,7 +113,6 @@ impl Failure {
     }
 
     /// Whether its text was logged when it was made: there is no reply in a run.
-    #[cfg(feature = "waza")]
     pub(crate) fn is_logged(&self) -> bool {
         self.detail == Detail::Written
     }

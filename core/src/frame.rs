@@ -446,14 +446,18 @@ impl<'f> Tail<'f> {
         {
             *byte = LF;
         }
-        Some(Peeked { line: self.buf.get_mut(to..end)?, state, at: to })
+        let (kept, line) = self.buf.split_at_mut_checked(to)?;
+        let kept = kept.get_mut(state.start..).unwrap_or_default();
+        Some(Peeked { line: line.get_mut(..len)?, kept, state, at: to })
     }
 }
 
 /// A line that [`Tail::peek`] looked at ahead of its turn. Dropping it is [`keep`](Self::keep).
 #[derive(Debug)]
 pub struct Peeked<'t> {
-    line: &'t mut [u8],
+    pub(crate) line: &'t mut [u8],
+    /// The lines before it that wait their turn, with what parts them.
+    pub(crate) kept: &'t mut [u8],
     state: &'t mut State,
     at: usize,
 }

@@ -51,7 +51,8 @@
 //! # Features
 //! - `macros`, on by default: [`macro@extension`], [`macro@Params`], [`macro@Outputs`].
 //! - `async`: the shell over `embedded-io-async`.
-//! - `amplifier`, `namel3ss`, `waza`: these protocols besides gevals.
+//! - `amplifier`, `namel3ss`, `waza`: nothing any more. An engine is given its protocols in a list, and what is not listed is
+//!   not linked. The names go with version 0.2.
 //! - `alloc`: `String`, `Vec` and `Cow` in arguments and outputs, and serde's other enum tags and flatten.
 //! - `std`, which brings `alloc`: `HashMap` in arguments and outputs.
 //! - `postcard`: the binary link, for wires that lose bits.
@@ -85,7 +86,9 @@ mod bytes;
 mod call;
 pub mod client;
 pub mod clock;
+mod content;
 pub mod context;
+mod definition;
 pub mod duration;
 pub mod engine;
 pub mod event;
@@ -100,18 +103,22 @@ pub mod manifest;
 pub mod params;
 mod phrases;
 pub mod protocol;
+mod received;
 mod reply;
 pub mod rpc;
 mod schema;
 pub mod serve;
+pub mod service;
 
 pub use clock::{Clock, Instant};
+pub use content::Content;
 pub use context::{Context, Level};
 pub use duration::GoDuration;
 pub use event::Event;
-pub use extension::{Call, CallContext, Config, Extension, Failure, FailureKind, Outcome, Phase};
+pub use extension::{Call, CallContext, Config, Extension, Failure, FailureKind, Outcome};
 pub use manifest::{Manifest, Operation, Schema};
 pub use params::{Outputs, Params};
+pub use protocol::gevals::Phase;
 #[cfg(feature = "macros")]
 pub use rigline_macros::{Outputs, Params, extension};
 #[cfg(feature = "macros")]

@@ -43,9 +43,9 @@
 use core::cell::Cell;
 
 #[cfg(feature = "async")]
-use crate::json::{self, Json, check::check};
+use crate::definition::Protocol;
 #[cfg(feature = "async")]
-use crate::rpc;
+use crate::engine::is_answered;
 
 /// The algorithm of the CRC: CRC-32/ISO-HDLC.
 const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
@@ -321,7 +321,7 @@ impl<'m> Collector<'m> {
 
 /// What the two halves of a device's link share.
 #[cfg(feature = "async")]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Shared {
     session: Cell<Option<u32>>,
     /// The request that runs or ran last.
@@ -337,12 +337,26 @@ pub struct Shared {
     too_long: Cell<Option<u32>>,
     unknown: Cell<Option<u32>>,
     again: Cell<bool>,
+    /// What the engine speaks.
+    protocols: &'static [&'static Protocol],
+}
+
+#[cfg(feature = "async")]
+impl Default for Shared {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 #[cfg(feature = "async")]
 impl Shared {
-    /// For one device.
+    /// For one device, whose engine speaks [all protocols](crate::protocol::ALL).
     pub const fn new() -> Self {
+        Self::with_protocols(crate::protocol::ALL)
+    }
+
+    /// For one device, whose engine speaks these protocols.
+    pub const fn with_protocols(protocols: &'static [&'static Protocol]) -> Self {
         Self {
             session: Cell::new(None),
             last: Cell::new(0),
@@ -354,6 +368,7 @@ impl Shared {
             too_long: Cell::new(None),
             unknown: Cell::new(None),
             again: Cell::new(false),
+            protocols,
         }
     }
 
@@ -416,7 +431,7 @@ impl Shared {
                 self.replied.set(false);
                 self.silent.set(false);
                 self.cut.set(false);
-                if !is_answered(payload) {
+                if !is_answered(payload, self.protocols) {
                     // Nobody will write a reply to it: it is acknowledged now.
                     self.replied.set(true);
                     self.silent.set(true);
@@ -442,32 +457,6 @@ impl Shared {
             // The other kinds are a device's own words.
             _ => Taken::Nothing,
         }
-    }
-}
-
-/// Whether the engine answers a line. It takes a byte-order mark off, and blanks for nothing, as the framer does; lines of the
-/// other protocols are always answered, and so is a batch that is too long.
-#[cfg(feature = "async")]
-fn is_answered(payload: &[u8]) -> bool {
-    let line = payload.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(payload);
-    if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
-        return false;
-    }
-    if check(line).is_err() {
-        return true;
-    }
-    let json = Json::of_checked(line);
-    let has = |name| json.get(name).is_some();
-    let is_others = || {
-        !has("jsonrpc")
-            && (has("method")
-                || cfg!(feature = "amplifier") && has("op")
-                || cfg!(feature = "namel3ss") && has("protocol_version"))
-    };
-    match json.kind() {
-        json::Kind::Object => !rpc::is_answer_line(line) && (is_others() || rpc::is_answered(line)),
-        json::Kind::Array => json.elements().count() > rpc::MAX_BATCH || rpc::is_answered(line),
-        _ => true,
     }
 }
 

@@ -114,6 +114,46 @@ impl Manifest {
     pub const fn operations(self, operations: &'static [Operation]) -> Self {
         Self { operations, ..self }
     }
+
+    /// The manifest as it is, if no two of its operations have the same [identifier](Operation::identifier).
+    /// `#[rigline::extension]` checks this; in a manifest written by hand, put it last.
+    ///
+    /// # Panics
+    /// If two have: in a constant, where manifests belong, it does not compile.
+    #[must_use]
+    pub const fn with_distinct_identifiers(self) -> Self {
+        let mut rest = self.operations;
+        while let [one, others @ ..] = rest {
+            let mut compared = others;
+            while let [other, more @ ..] = compared {
+                assert!(
+                    !is_same_identifier(one.name.as_bytes(), other.name.as_bytes()),
+                    "two operations have one name for clients that accept only letters, digits and `_`, and 64 characters"
+                );
+                compared = more;
+            }
+            rest = others;
+        }
+        self
+    }
+}
+
+/// Whether two names of operations make one identifier. Names beyond ASCII are compared by bytes, which is stricter.
+const fn is_same_identifier(mut one: &[u8], mut other: &[u8]) -> bool {
+    let mut left = MAX_IDENTIFIER;
+    loop {
+        (one, other) = match (one, other) {
+            _ if left == 0 => return true,
+            ([], []) => return true,
+            ([a, one @ ..], [b, other @ ..])
+                if *a == *b || !a.is_ascii_alphanumeric() && !b.is_ascii_alphanumeric() =>
+            {
+                (one, other)
+            }
+            _ => return false,
+        };
+        left -= 1;
+    }
 }
 
 /// A version that is not semantic (semver.org 2.0.0).
@@ -271,12 +311,48 @@ pub struct Operation {
     pub params: Schema,
     /// The JSON Schema of its outputs, where it is known, for the protocols that tell it.
     pub outputs: Option<Schema>,
+    /// What running it does to the world, where that is said.
+    pub effects: Option<Effects>,
 }
 
+/// What running an operation does to the world: MCP's tool annotations. Clients use them to decide what to run without
+/// asking; where nothing is said, they assume the worst.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub struct Effects {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may destroy or overwrite something, and does not only add to it.
+    pub destructive: bool,
+    /// Running it again with the same arguments changes nothing more.
+    pub idempotent: bool,
+}
+
+impl Effects {
+    /// It changes nothing, so that running it again changes nothing either.
+    pub const READ_ONLY: Self = Self { read_only: true, destructive: false, idempotent: true };
+
+    /// It changes something. What a second run changes, and whether anything is destroyed, is as the arguments say.
+    pub const fn changes(destructive: bool, idempotent: bool) -> Self {
+        Self { read_only: false, destructive, idempotent }
+    }
+}
+
+/// The most characters of an operation's [identifier](Operation::identifier).
+pub const MAX_IDENTIFIER: usize = 64;
+
 impl Operation {
+    /// The characters of its name for clients that accept only letters, digits and `_`: `_` takes the place of all others. It has
+    /// at most [`MAX_IDENTIFIER`] characters.
+    pub fn identifier(&self) -> impl Iterator<Item = char> + use<> {
+        let name = self.name.chars().take(MAX_IDENTIFIER);
+        name.map(|char| if char.is_ascii_alphanumeric() { char } else { '_' })
+    }
+
     /// An operation whose arguments are described by `params`.
     pub const fn new(name: &'static str, params: Schema) -> Self {
-        Self { name, description: "", params, outputs: None }
+        Self { name, description: "", params, outputs: None, effects: None }
     }
 
     /// With a description.
@@ -290,6 +366,12 @@ impl Operation {
     #[must_use]
     pub const fn optional_outputs(self, outputs: Option<Schema>) -> Self {
         Self { outputs, ..self }
+    }
+
+    /// With what running it does to the world.
+    #[must_use]
+    pub const fn effects(self, effects: Effects) -> Self {
+        Self { effects: Some(effects), ..self }
     }
 
     /// With a schema of its outputs.
@@ -348,6 +430,26 @@ const fn identifiers(text: &[u8], strict: bool) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn identifiers_have_letters_digits_and_underscores() {
+        let of = |name| Operation::new(name, Schema::OBJECT).identifier().collect::<std::string::String>();
+        assert_eq!(of("self-test"), "self_test");
+        assert_eq!(of("a.b c/é"), "a_b_c__");
+        let long: &'static str = "x".repeat(70).leak();
+        assert_eq!(of(long).len(), 64);
+        for (one, other, same) in [
+            ("self-test", "self_test", true),
+            ("self-test", "selftest", false),
+            ("a", "ab", false),
+            ("a", "a", true),
+            ("", "", true),
+        ] {
+            assert_eq!(is_same_identifier(one.as_bytes(), other.as_bytes()), same, "{one} {other}");
+        }
+        assert!(is_same_identifier("x".repeat(65).as_bytes(), "x".repeat(66).as_bytes()));
+        assert!(!is_same_identifier("x".repeat(64).as_bytes(), "x".repeat(63).as_bytes()));
+    }
 
     #[test]
     fn versions_are_semantic() {

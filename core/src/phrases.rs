@@ -1,137 +1,170 @@
-//! The fixed parts of a protocol's replies, as data. Each protocol has its own in its file.
+//! What a protocol writes: the fixed parts of its replies, logs and progress, as data where data will do.
 
-#![cfg_attr(
-    not(all(feature = "amplifier", feature = "namel3ss")),
-    allow(dead_code, reason = "what only some protocols have")
-)]
-
-use crate::failure::{Failure, FailureKind};
-use crate::json::write::Writer;
-use crate::rpc;
+use crate::content::Content;
+use crate::failure::FailureKind;
+use crate::json::write::{Message, Writer};
+use crate::level::Level;
+use crate::manifest::Manifest;
+use crate::received::Received;
 
 /// The parts that the replies of a protocol are made of, in the order in which they are written.
+///
+/// A success is `head` `success` [`Outputs`] `message` `close`; an error is `head` `error` text `error_end` `close`. The outputs
+/// of a success are written as they come, before it is known that the call will succeed: [`Failed`] says what becomes of
+/// them if it does not.
 #[derive(Debug)]
-pub(crate) struct Phrases {
-    /// Where the id stands.
-    pub(crate) head: Head,
+pub struct Phrases {
+    /// Writes the beginning of every reply, up to behind its id; the id's JSON text is empty where there is none.
+    pub head: fn(&mut Writer<'_>, &[u8]),
     /// What follows the head of a success, up to where its outputs go.
-    pub(crate) success: &'static [u8],
-    /// What form outputs have, and where the message goes.
-    pub(crate) outputs: Outputs,
+    pub success: &'static [u8],
+    /// What form outputs have.
+    pub outputs: Outputs,
+    /// Where the message of a success goes.
+    pub message: MessagePlace,
+    /// Where [`Content`] goes; none where a piece of it is an output.
+    pub content: Option<ContentPlace>,
     /// What becomes of the outputs of a failure of the kind [`FailureKind::Failed`].
-    pub(crate) failed: Failed,
-    /// What follows the head of an error reply, up to its code.
-    pub(crate) error: &'static [u8],
-    /// The codes.
-    pub(crate) codes: Codes,
-    /// What follows the text of an error reply, up to the brackets that close it.
-    pub(crate) error_end: &'static [u8],
-    /// The same of the kind [`FailureKind::Forbidden`].
-    pub(crate) forbidden_end: &'static [u8],
+    pub failed: Failed,
+    /// Writes what follows the head of an error reply, up to where its text goes. A handler's own code comes with it, see
+    /// [`Failure::with_code`](crate::Failure::with_code).
+    pub error: fn(&mut Writer<'_>, FailureKind, Option<&'static str>),
+    /// Writes what follows the text of an error reply, up to what [`close`](Self::close) writes.
+    pub error_end: fn(&mut Writer<'_>, FailureKind),
     /// What follows the head of an error reply to a line that is not JSON, up to its text. `"}}` ends it.
-    pub(crate) parse_error: &'static [u8],
-}
-
-/// How a reply begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Head {
-    /// With JSON-RPC's members; the id is null where there is none.
-    JsonRpc,
-    /// With the id alone, where there is one.
-    Plain,
+    pub parse_error: &'static [u8],
+    /// Writes the end of a reply.
+    pub close: fn(&mut Writer<'_>, &Closing<'_>),
+    /// Where logs go.
+    pub logs: Logs,
+    /// Writes a notification about a call's progress as a whole line without its newline, and returns whether it did: a
+    /// caller may not have asked for one. Progress is a log where there is no such notification.
+    pub progress: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
 }
 
 /// What form outputs have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outputs {
-    /// Strings, in an object of their own that the message follows. This begins it.
-    Strings(&'static [u8]),
-    /// JSON, among the members of the result, where the message stands too.
-    Json,
+pub struct Outputs {
+    /// What goes before the first of them.
+    pub start: &'static [u8],
+    /// What goes behind the last of them, where no message follows.
+    pub end: &'static [u8],
+    /// Each is a JSON string: text as it is, anything else as its JSON text.
+    pub as_strings: bool,
 }
 
-/// What becomes of the outputs of a failure.
+/// Where the message of a success goes: behind the outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failed {
-    /// The reply is a result in any case. This takes the place of [`Phrases::success`].
-    Result(&'static [u8]),
-    /// They go into the error, if there are any, and the code follows them. This begins it.
-    Error(&'static [u8]),
+pub struct MessagePlace {
+    /// What goes before the text where there are outputs.
+    pub after_outputs: &'static [u8],
+    /// What goes before the text where there are none.
+    pub alone: &'static [u8],
+    /// What goes behind the text.
+    pub end: &'static [u8],
+    /// It is a member beside the outputs, so that there is none where an output is called `message`.
+    pub is_beside_outputs: bool,
+}
+
+/// Where content goes: into a list behind the outputs, which the message is a piece of.
+#[derive(Debug, Clone, Copy)]
+pub struct ContentPlace {
+    /// What goes before the first piece where there are outputs.
+    pub after_outputs: &'static [u8],
+    /// What goes before the first piece where there are none.
+    pub alone: &'static [u8],
+    /// Writes a piece.
+    pub write: fn(&mut Writer<'_>, &Content<'_>),
+    /// What goes before the text of a message or an error that follows other pieces.
+    pub before_text: &'static [u8],
+}
+
+/// What becomes of the outputs of a call that failed.
+#[derive(Debug, Clone, Copy)]
+pub enum Failed {
+    /// The reply is a result in any case. The error's text goes behind the outputs.
+    Result {
+        /// What takes the place of [`Phrases::success`]; it is not shorter than that.
+        success: &'static [u8],
+        /// What goes before the text where there are outputs.
+        after_outputs: &'static [u8],
+        /// What goes before the text where there are none.
+        alone: &'static [u8],
+        /// What goes behind the text.
+        end: &'static [u8],
+    },
+    /// They go into the error, if there are any.
+    Error {
+        /// What takes the place of [`Phrases::success`]; it is not shorter than that.
+        success: &'static [u8],
+        /// Writes what goes between the outputs and the text.
+        before_text: fn(&mut Writer<'_>, FailureKind, Option<&'static str>),
+        /// What goes behind the text.
+        end: &'static [u8],
+    },
     /// They are dropped.
     Dropped,
 }
 
-/// The codes of failures.
+/// What is known of a reply whose end is to be written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Codes {
-    /// Numbers.
-    Numbers(fn(FailureKind) -> i32),
-    /// Names, in whose place a handler's own may stand.
-    Names(fn(FailureKind) -> &'static str),
+#[non_exhaustive]
+pub struct Closing<'c> {
+    /// The request; none where it could not be read any more.
+    pub received: Option<Received<'c>>,
+    /// The extension.
+    pub manifest: &'c Manifest,
+    /// The kind of failure that the reply reports as an error; none for a result.
+    pub error: Option<FailureKind>,
+    /// Where the outputs are in what was written, without what is around them; empty if there are none. See
+    /// [`Writer::repeat`].
+    pub outputs: (usize, usize),
+    /// Whether a message or [content](Phrases::content) was written.
+    pub has_message: bool,
 }
 
-impl Phrases {
-    /// Writes a reply's beginning, up to behind the id.
-    pub(crate) fn write_head(&self, out: &mut Writer<'_>, id: &[u8]) {
-        match self.head {
-            Head::JsonRpc => rpc::write_head(out, id),
-            Head::Plain => {
-                out.byte(b'{');
-                if !id.is_empty() {
-                    out.raw(b"\"id\":");
-                    // Any JSON may be an id here. A CR between its tokens would end the line for a reader on a serial line.
-                    for piece in id.split(|byte| *byte == b'\r') {
-                        out.raw(piece);
-                    }
-                    out.byte(b',');
-                }
-            }
-        }
-    }
+/// Writes `}}`, which closes a result or an error, and the reply.
+pub fn close_two(out: &mut Writer<'_>, _: &Closing<'_>) {
+    out.raw(b"}}");
+}
 
-    /// What goes before the first output.
-    pub(crate) fn first_output(&self) -> &'static [u8] {
-        match self.outputs {
-            Outputs::Strings(start) => start,
-            Outputs::Json => b"",
-        }
-    }
+/// Where the logs of a call go.
+#[derive(Debug, Clone, Copy)]
+pub enum Logs {
+    /// Among the replies: writes one as a whole line without its newline. It may write nothing where the caller does not
+    /// want it.
+    Line(fn(&mut Writer<'_>, &Log<'_>)),
+    /// Elsewhere, see [`Clock::aside`](crate::Clock::aside): the protocol's only lines are replies.
+    OutOfBand,
+}
 
-    /// Whether outputs are strings, in an object of their own.
-    pub(crate) fn has_strings(&self) -> bool {
-        matches!(self.outputs, Outputs::Strings(_))
-    }
+/// One log.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Log<'l> {
+    /// How much it matters.
+    pub level: Level,
+    /// Its text.
+    pub message: &'l dyn Message,
+    /// Writes its data, a JSON object.
+    pub data: Option<&'l dyn Fn(&mut Writer<'_>)>,
+    /// The request that it is about.
+    pub received: Option<Received<'l>>,
+}
 
-    /// Writes what follows the head of an error reply, up to where its text goes.
-    pub(crate) fn write_error_start(&self, out: &mut Writer<'_>, kind: FailureKind, failure: &Failure) {
-        out.raw(self.error);
-        match self.codes {
-            Codes::Numbers(code) => {
-                out.i32(code(kind));
-                out.raw(b",\"message\":\"");
-            }
-            Codes::Names(_) => {
-                self.write_name(out, kind, failure);
-                out.raw(b"\",\"message\":\"");
-            }
-        }
-    }
-
-    /// Writes the name of a failure, where there are names.
-    pub(crate) fn write_name(&self, out: &mut Writer<'_>, kind: FailureKind, failure: &Failure) {
-        if let Codes::Names(name) = self.codes {
-            out.text_part(failure.code.unwrap_or(name(kind)));
-        }
-    }
-
-    /// Writes what follows the text of an error reply, up to the brackets that close it.
-    pub(crate) fn write_error_end(&self, out: &mut Writer<'_>, kind: FailureKind) {
-        out.raw(if kind == FailureKind::Forbidden { self.forbidden_end } else { self.error_end });
-    }
-
-    /// Begins the reply to a line that is not JSON, up to where its text goes; [`rpc::end_error`] ends it.
-    pub(crate) fn begin_parse_error(&self, out: &mut Writer<'_>) {
-        self.write_head(out, b"");
-        out.raw(self.parse_error);
-    }
+/// How far a call has come.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Progress<'p> {
+    /// What is done, more than last time, unless [`beat`](Self::beat) is.
+    pub done: u32,
+    /// How often this was reported again since, while the handler waited: one more than last time. A caller that gives up where
+    /// it hears nothing goes on waiting. It counts as millionths of `done`.
+    pub beat: u32,
+    /// What there is to do, if that is known.
+    pub total: Option<u32>,
+    /// What it is at.
+    pub message: Option<&'p dyn Message>,
+    /// The request.
+    pub received: Option<Received<'p>>,
 }

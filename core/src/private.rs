@@ -15,7 +15,7 @@ pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use crate::event::Event;
 pub use crate::json::de::{expected, rule};
-pub use crate::manifest::{Guarantee, Kind as ModuleKind};
+pub use crate::manifest::{Effects, Guarantee, Kind as ModuleKind};
 pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
 pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 

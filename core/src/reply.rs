@@ -4,25 +4,27 @@
 //! the others: `{"id":ID,` `"ok":true,"result":{` `…` `,"message":"…"` `}}`
 
 use crate::call::Outcome;
+use crate::content::Content;
+use crate::definition::Protocol;
 use crate::failure::{Detail, Failure, FailureKind, Root};
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
 use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
-use crate::phrases::{Failed, Phrases};
-use crate::protocol::Protocol;
+use crate::manifest::Manifest;
+use crate::phrases::{Closing, Failed, Phrases};
+use crate::received::Received;
 
 /// Room that is kept for the error that stands in for a reply that does not fit, its id apart.
 pub(crate) const LEAST: usize = 160;
 
 /// The state of one reply; the memory it stands in goes beside it.
-#[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, learnt at a time of its own")]
+#[derive(Debug)]
 pub(crate) struct Reply {
     /// Where the reply starts: behind those of earlier members in a batch.
     start: usize,
     /// The first byte that it may not use.
     limit: usize,
-    protocol: Protocol,
+    protocol: &'static Protocol,
     /// Behind the id.
     head: usize,
     /// Behind what says that it is a success, where outputs begin.
@@ -32,14 +34,14 @@ pub(crate) struct Reply {
     /// Behind all that was written; beyond `limit` it only counts.
     end: usize,
     stage: Stage,
+    /// Where the outputs ended when the message was written; 0 if there were none.
+    outputs_end: usize,
     /// A bit for the name of each output there is, by a hash: a name whose bit is not set is new.
     names: u32,
     /// An output had no JSON form, or the name of another.
     fault: Option<Fault>,
     /// An output did not fit: what the reply needs is not known to the byte.
     at_least: bool,
-    /// It ends with an empty list of capability checks: namel3ss.
-    checks: bool,
     /// It ended as an error.
     is_error: bool,
     /// Where the text of a failure waits: behind all else, so that it is lost when more is written. It may end beyond
@@ -47,44 +49,66 @@ pub(crate) struct Reply {
     text: Option<(usize, usize)>,
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// A notification: nothing is written.
-    #[default]
     Silent,
     NoOutputs,
     InOutputs,
+    /// There is content, and no message.
+    InContent,
     /// The message is there too.
     Closed,
 }
 
+/// What the end of a reply may depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About<'c> {
+    pub(crate) received: Option<Received<'c>>,
+    pub(crate) manifest: &'c Manifest,
+}
+
 impl Reply {
+    /// No reply yet.
+    pub(crate) const fn new(protocol: &'static Protocol) -> Self {
+        Self {
+            start: 0,
+            limit: 0,
+            protocol,
+            head: 0,
+            body: 0,
+            has_message: false,
+            end: 0,
+            stage: Stage::Silent,
+            outputs_end: 0,
+            names: 0,
+            fault: None,
+            at_least: false,
+            is_error: false,
+            text: None,
+        }
+    }
+
     /// Starts a reply at `start` of `memory` that ends before `limit`.
-    pub(crate) fn begin(&mut self, memory: &mut [u8], start: usize, limit: usize, protocol: Protocol, id: &[u8]) {
+    pub(crate) fn begin(
+        &mut self,
+        memory: &mut [u8],
+        start: usize,
+        limit: usize,
+        protocol: &'static Protocol,
+        id: &[u8],
+    ) {
         let mut out = writer(memory, start, limit);
-        let phrases = protocol.phrases();
-        phrases.write_head(&mut out, id);
+        (protocol.phrases.head)(&mut out, id);
         let head = out.len();
-        out.raw(phrases.success);
+        out.raw(protocol.phrases.success);
         let end = out.len();
-        *self = Self { start, limit, protocol, head, body: end, end, stage: Stage::NoOutputs, ..Self::default() };
+        *self = Self { start, limit, head, body: end, end, stage: Stage::NoOutputs, ..Self::new(protocol) };
     }
 
-    /// Stands in for the reply of a notification.
-    pub(crate) fn silent(&mut self, start: usize) {
-        *self = Self { start, ..Self::default() };
-    }
-
-    /// Stands in for the reply of an event that is acknowledged already. Logs keep the route of its protocol.
-    #[cfg(feature = "amplifier")]
-    pub(crate) fn silent_in(&mut self, protocol: Protocol) {
-        *self = Self { protocol, ..Self::default() };
-    }
-
-    /// Has it end with an empty list of capability checks, as namel3ss's own tools do.
-    #[cfg(feature = "namel3ss")]
-    pub(crate) fn with_checks(&mut self) {
-        self.checks = true;
+    /// Stands in for the reply of a notification, or of what was answered already. Logs keep the route of its protocol.
+    pub(crate) fn silent(&mut self, start: usize, protocol: &'static Protocol) {
+        *self = Self { start, ..Self::new(protocol) };
     }
 
     pub(crate) fn is_silent(&self) -> bool {
@@ -95,13 +119,8 @@ impl Reply {
         self.is_error
     }
 
-    pub(crate) fn protocol(&self) -> Protocol {
-        self.protocol.spoken()
-    }
-
-    #[inline(always)]
-    fn phrases(&self) -> &'static Phrases {
-        self.protocol.phrases()
+    pub(crate) fn phrases(&self) -> &'static Phrases {
+        self.protocol.phrases
     }
 
     pub(crate) fn output(
@@ -112,7 +131,9 @@ impl Reply {
     ) -> Result<(), Failure> {
         match self.stage {
             Stage::Silent => return Ok(()),
-            Stage::Closed => return Err(Failure::new(FailureKind::Internal, "an output after the message")),
+            Stage::InContent | Stage::Closed => {
+                return Err(Failure::new(FailureKind::Internal, "an output after the message or the content"));
+            }
             Stage::NoOutputs | Stage::InOutputs => {}
         }
         self.text = None;
@@ -123,7 +144,7 @@ impl Reply {
         }
         self.names |= bit;
         let mut out = writer(memory, self.end, self.limit);
-        out.raw(if self.stage == Stage::NoOutputs { self.phrases().first_output() } else { b"," });
+        out.raw(if self.stage == Stage::NoOutputs { self.phrases().outputs.start } else { b"," });
         out.str(name);
         out.byte(b':');
         let start = out.len();
@@ -134,7 +155,7 @@ impl Reply {
         let end = out.len();
         self.stage = Stage::InOutputs;
         self.has_message |= name == "message";
-        let as_string = end <= self.limit && self.phrases().has_strings();
+        let as_string = end <= self.limit && self.phrases().outputs.as_strings;
         self.end = if as_string { stringify(memory, start, end, self.limit) } else { end };
         if self.end > self.limit {
             self.at_least = true;
@@ -149,19 +170,62 @@ impl Reply {
             return;
         }
         self.text = None;
-        let mut out = writer(memory, self.end, self.limit);
-        if self.phrases().has_strings() {
-            out.raw(if self.stage == Stage::InOutputs { b"},\"message\":\"" } else { b",\"message\":\"" });
-        } else if self.has_message {
-            self.stage = Stage::Closed;
-            return;
-        } else {
-            out.raw(if self.stage == Stage::InOutputs { b",\"message\":\"" } else { b"\"message\":\"" });
+        let before = self.before_text();
+        let place = &self.phrases().message;
+        if self.stage == Stage::InOutputs {
+            self.outputs_end = self.end;
         }
-        message.write_escaped(&mut out);
-        out.byte(b'"');
-        self.end = out.len();
         self.stage = Stage::Closed;
+        if place.is_beside_outputs && self.has_message {
+            return;
+        }
+        let mut out = writer(memory, self.end, self.limit);
+        out.raw(before);
+        message.write_escaped(&mut out);
+        out.raw(place.end);
+        self.end = out.len();
+    }
+
+    /// What goes before the text of the message.
+    fn before_text(&self) -> &'static [u8] {
+        let Phrases { message, content, .. } = self.phrases();
+        match (self.stage, content) {
+            (Stage::InOutputs, _) => message.after_outputs,
+            (Stage::InContent | Stage::Closed, Some(content)) => content.before_text,
+            _ => message.alone,
+        }
+    }
+
+    /// Adds a piece of content: in protocols that have none, an output of this name.
+    pub(crate) fn content(&mut self, memory: &mut [u8], name: &str, content: &Content<'_>) -> Result<(), Failure> {
+        let Some(place) = &self.phrases().content else {
+            return self.output(memory, name, |out| {
+                content.write_as_output(out);
+                true
+            });
+        };
+        let before = match self.stage {
+            Stage::Silent => return Ok(()),
+            Stage::NoOutputs => place.alone,
+            Stage::InOutputs => {
+                self.outputs_end = self.end;
+                place.after_outputs
+            }
+            Stage::InContent | Stage::Closed => b",",
+        };
+        if self.stage != Stage::Closed {
+            self.stage = Stage::InContent;
+        }
+        self.text = None;
+        let mut out = writer(memory, self.end, self.limit);
+        out.raw(before);
+        (place.write)(&mut out, content);
+        self.end = out.len();
+        if self.end > self.limit {
+            self.at_least = true;
+            return Err(self.too_large(self.end));
+        }
+        Ok(())
     }
 
     pub(crate) fn failure(&mut self, memory: &mut [u8], kind: FailureKind, text: &dyn Message) -> Failure {
@@ -176,108 +240,137 @@ impl Reply {
     }
 
     /// Answers otherwise than with an outcome: `write` goes on behind the head.
-    pub(crate) fn answer(&mut self, memory: &mut [u8], write: &mut dyn FnMut(&mut Writer<'_>)) -> usize {
+    pub(crate) fn answer(
+        &mut self,
+        memory: &mut [u8],
+        about: &About<'_>,
+        write: &mut dyn FnMut(&mut Writer<'_>),
+    ) -> usize {
         if self.is_silent() {
             return self.start;
         }
         let mut out = writer(memory, self.head, self.limit);
         write(&mut out);
         self.end = out.len();
-        self.or_too_large(memory)
+        self.or_too_large(memory, about)
     }
 
     /// In place of a reply that did not fit goes an error.
-    fn or_too_large(&mut self, memory: &mut [u8]) -> usize {
+    fn or_too_large(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
         if self.end > self.limit {
             let failure = self.too_large(self.end);
-            self.end = self.error(memory, failure.kind, &failure);
+            self.end = self.error(memory, failure.kind, &failure, about);
         }
         self.end
     }
 
     /// Ends the reply; gives the end of what was written.
-    pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>) -> usize {
+    pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>, about: &About<'_>) -> usize {
         if self.is_silent() {
             return self.start;
         }
         self.end = match result {
-            Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, failure.kind, failure),
-            _ if self.fault == Some(Fault::Unwritable) => self.error(memory, UNWRITABLE.kind, &UNWRITABLE),
-            _ if self.fault == Some(Fault::NameTwice) => self.error(memory, NAME_TWICE.kind, &NAME_TWICE),
+            Err(failure) if failure.kind == FailureKind::Timeout => self.error(memory, failure.kind, failure, about),
+            _ if self.fault == Some(Fault::Unwritable) => self.error(memory, UNWRITABLE.kind, &UNWRITABLE, about),
+            _ if self.fault == Some(Fault::NameTwice) => self.error(memory, NAME_TWICE.kind, &NAME_TWICE, about),
             Ok(outcome) => {
                 if let Some(message) = outcome.message {
                     self.message(memory, &message);
                 }
-                self.succeed(memory)
+                self.succeed(memory, about)
             }
-            Err(failure) if failure.kind == FailureKind::Failed => self.fail(memory, failure),
+            Err(failure) if failure.kind == FailureKind::Failed => self.fail(memory, failure, about),
             // Most likely it is the failure that `output` gave; what else was to come is not known.
-            Err(_) if self.end > self.limit => self.succeed(memory),
-            Err(failure) => self.error(memory, failure.kind, failure),
+            Err(_) if self.end > self.limit => self.succeed(memory, about),
+            Err(failure) => self.error(memory, failure.kind, failure, about),
         };
-        self.or_too_large(memory)
+        self.or_too_large(memory, about)
     }
 
     /// Ends the reply with an error, whatever kind of failure it was.
-    pub(crate) fn refuse(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
+    pub(crate) fn refuse(&mut self, memory: &mut [u8], failure: &Failure, about: &About<'_>) -> usize {
         if self.is_silent() {
             return self.start;
         }
         let kind = if failure.kind == FailureKind::Failed { FailureKind::Unreachable } else { failure.kind };
-        self.end = self.error(memory, kind, failure);
-        self.or_too_large(memory)
+        self.end = self.error(memory, kind, failure, about);
+        self.or_too_large(memory, about)
     }
 
-    fn succeed(&mut self, memory: &mut [u8]) -> usize {
+    fn succeed(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
+        let outputs = self.outputs();
         let mut out = writer(memory, self.end, self.limit);
-        let in_outputs = self.stage == Stage::InOutputs && self.phrases().has_strings();
-        out.raw(if in_outputs { b"}}}" } else { self.closing() });
+        if self.stage == Stage::InOutputs {
+            out.raw(self.phrases().outputs.end);
+        }
+        self.close(&mut out, None, outputs, about);
         out.len()
     }
 
+    /// Where the outputs are, without what is around them.
+    fn outputs(&self) -> (usize, usize) {
+        let start = self.body.saturating_add(self.phrases().outputs.start.len());
+        match self.stage {
+            Stage::InOutputs => (start, self.end),
+            _ if self.outputs_end > 0 => (start, self.outputs_end),
+            _ => (0, 0),
+        }
+    }
+
+    fn close(
+        &self,
+        out: &mut Writer<'_>,
+        error: Option<FailureKind>,
+        outputs: (usize, usize),
+        About { received, manifest }: &About<'_>,
+    ) {
+        let has_message = matches!(self.stage, Stage::InContent | Stage::Closed);
+        let closing = Closing { received: *received, manifest, error, outputs, has_message };
+        (self.phrases().close)(out, &closing);
+    }
+
     /// The operation's own logic failed: what was written as a success becomes a failure that keeps the outputs.
-    fn fail(&mut self, memory: &mut [u8], failure: &Failure) -> usize {
-        let (prefix, is_result) = match self.phrases().failed {
-            Failed::Result(prefix) => (prefix, true),
-            Failed::Error(prefix) if self.body != self.end => (prefix, false),
-            Failed::Error(_) | Failed::Dropped => return self.error(memory, failure.kind, failure),
+    fn fail(&mut self, memory: &mut [u8], failure: &Failure, about: &About<'_>) -> usize {
+        let has_outputs = self.stage == Stage::InOutputs;
+        let has_content = matches!(self.stage, Stage::InContent | Stage::Closed);
+        let in_content = self.phrases().content.filter(|_| has_content).map(|content| content.before_text);
+        let (prefix, end_of_text) = match self.phrases().failed {
+            Failed::Result { success, end, .. } => (success, end),
+            Failed::Error { success, end, .. } if self.body != self.end => (success, end),
+            Failed::Error { .. } | Failed::Dropped => return self.error(memory, failure.kind, failure, about),
         };
         // The text goes to its place first: what goes before it may be longer than what it was written behind.
         let shift = self.head.saturating_add(prefix.len()).saturating_sub(self.body);
-        let middle = |out: &mut Writer<'_>| {
-            if is_result {
-                out.raw(if self.stage == Stage::InOutputs { b"},\"error\":\"" } else { b",\"error\":\"" });
-            } else {
-                out.raw(b"},\"code\":\"");
-                self.phrases().write_name(out, failure.kind, failure);
-                out.raw(b"\",\"message\":\"");
-            }
+        let middle = |out: &mut Writer<'_>| match self.phrases().failed {
+            Failed::Result { after_outputs, .. } if has_outputs => out.raw(after_outputs),
+            Failed::Result { alone, .. } => out.raw(in_content.unwrap_or(alone)),
+            Failed::Error { before_text, .. } => before_text(out, failure.kind, failure.code),
+            Failed::Dropped => {}
         };
+        let (from, to) = self.outputs();
         let start = end_of(self.end.saturating_add(shift), middle);
         let text_end = self.write_text(memory, start, failure);
         let end = move_up(memory, self.body, self.end, shift, self.limit);
         writer(memory, self.head, self.limit).raw(prefix);
         middle(&mut writer(memory, end, self.limit));
         let mut out = writer(memory, text_end, self.limit);
-        out.raw(b"\"}}");
+        out.raw(end_of_text);
+        let outputs = if to > 0 { (from.saturating_add(shift), to.saturating_add(shift)) } else { (0, 0) };
+        self.close(&mut out, Some(failure.kind), outputs, about);
         out.len()
     }
 
     /// An error reply in place of all that was written behind the id.
-    fn error(&mut self, memory: &mut [u8], kind: FailureKind, failure: &Failure) -> usize {
+    fn error(&mut self, memory: &mut [u8], kind: FailureKind, failure: &Failure, about: &About<'_>) -> usize {
         self.is_error = true;
-        let start = end_of(self.head, |out| self.phrases().write_error_start(out, kind, failure));
+        let Phrases { error, error_end, .. } = self.phrases();
+        let start = end_of(self.head, |out| error(out, kind, failure.code));
         let end = self.write_text(memory, start, failure);
-        self.phrases().write_error_start(&mut writer(memory, self.head, self.limit), kind, failure);
+        error(&mut writer(memory, self.head, self.limit), kind, failure.code);
         let mut out = writer(memory, end, self.limit);
-        self.phrases().write_error_end(&mut out, kind);
-        out.raw(self.closing());
+        error_end(&mut out, kind);
+        self.close(&mut out, Some(kind), (0, 0), about);
         out.len()
-    }
-
-    /// What closes the result or the error, and the reply.
-    fn closing(&self) -> &'static [u8] {
-        if self.checks { b"},\"capability_checks\":[]}" } else { b"}}" }
     }
 
     fn write_text(&self, memory: &mut [u8], at: usize, failure: &Failure) -> usize {
@@ -310,7 +403,7 @@ impl Reply {
     /// Whether an output of this name is there already.
     #[cold]
     fn has_output(&self, memory: &[u8], name: &str) -> bool {
-        let start = self.body.saturating_add(self.phrases().first_output().len());
+        let start = self.body.saturating_add(self.phrases().outputs.start.len());
         let mut rest = memory.get(start..self.end.min(self.limit)).unwrap_or_default();
         loop {
             let Ok((key, after)) = one_value(rest) else { return false };

@@ -14,7 +14,7 @@ use rigline::engine::{Engine, Memory, Step};
 use rigline::event::{Event, Member};
 use rigline::json::Decimal;
 use rigline::manifest::{Guarantee, Kind};
-use rigline::protocol::Protocol;
+use rigline::protocol::{AMPLIFIER, GEVALS, NAMEL3SS, Protocol, amplifier, namel3ss};
 use rigline::serve::Transport;
 use rigline::serve::blocking::serve;
 use rigline::{
@@ -68,8 +68,8 @@ impl Extension for Module {
             }
             _ => cx.done(format_args!(
                 "{} {}",
-                call.context.session_id.map(|id| id.to_string()).unwrap_or_default(),
-                call.context.namel3ss.trace_id.map(|id| id.to_string()).unwrap_or_default()
+                amplifier::session_id(&call.context).map(|id| id.to_string()).unwrap_or_default(),
+                namel3ss::Invocation::of(&call.context).trace_id.map(|id| id.to_string()).unwrap_or_default()
             )),
         }
     }
@@ -93,11 +93,11 @@ impl Clock for Aside {
     }
 }
 
-fn answers(protocol: Option<Protocol>, lines: &[&str]) -> Vec<String> {
+fn answers(protocol: Option<&'static Protocol>, lines: &[&str]) -> Vec<String> {
     answers_of(&mut Module::default(), protocol, lines)
 }
 
-fn answers_of(module: &mut impl Extension, protocol: Option<Protocol>, lines: &[&str]) -> Vec<String> {
+fn answers_of(module: &mut impl Extension, protocol: Option<&'static Protocol>, lines: &[&str]) -> Vec<String> {
     let (mut request, mut reply, mut log) = ([0; 2048], [0; 2048], [0; 512]);
     let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     if let Some(protocol) = protocol {
@@ -263,7 +263,7 @@ fn a_namel3ss_time_limit_is_positive() {
 
 #[test]
 fn a_pinned_protocol_takes_every_line() {
-    let lines = answers(Some(Protocol::Namel3ss), &[r#"{"op":"health"}"#, "[]"]);
+    let lines = answers(Some(NAMEL3SS), &[r#"{"op":"health"}"#, "[]"]);
     assert!(lines[0].contains("protocol_version: required, but missing"), "{}", lines[0]);
     assert!(lines[1].contains("a request must be an object"), "{}", lines[1]);
 }
@@ -300,7 +300,7 @@ fn a_new_connection_has_nothing_of_the_last_one() {
     assert!(answered[0].contains("-32700"), "the last protocol seen was seen elsewhere: {}", answered[0]);
     assert_eq!(answered[1], "{\"status\":\"ok\"}\n");
 
-    engine = engine.with_protocol(Protocol::Amplifier);
+    engine = engine.with_protocol(AMPLIFIER);
     engine.disconnect();
     assert!(steps(&mut engine, "{\n")[0].contains("bad_request"));
 }
@@ -308,7 +308,7 @@ fn a_new_connection_has_nothing_of_the_last_one() {
 /// Without ids a reply is told by its place: nothing overtakes a call, `health` and faults included.
 #[test]
 fn g_06_nothing_overtakes_a_call_where_there_are_no_ids() {
-    for protocol in [None, Some(Protocol::Amplifier), Some(Protocol::Namel3ss)] {
+    for protocol in [None, Some(AMPLIFIER), Some(NAMEL3SS)] {
         let (mut request, mut reply) = ([0; 2048], [0; 2048]);
         let module = Module::default();
         let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
@@ -325,7 +325,7 @@ fn g_06_nothing_overtakes_a_call_where_there_are_no_ids() {
         let answered = steps(&mut engine, "");
         assert_eq!(answered.len(), 5, "{answered:?}");
         assert!(answered[0].contains(r#""ok":true"#), "{answered:?}");
-        if protocol != Some(Protocol::Namel3ss) {
+        if protocol != Some(NAMEL3SS) {
             assert_eq!(answered[1], "{\"status\":\"ok\"}\n");
         }
     }
@@ -483,7 +483,7 @@ fn secrets_allowed() {
 #[test]
 fn nan_is_refused() {
     let lines = answers(
-        Some(Protocol::Namel3ss),
+        Some(NAMEL3SS),
         &[
             r#"{"protocol_version":1,"tool":"session","payload":{"t":NaN}}"#,
             r#"{"protocol_version":1,"tool":"session","payload":{"t":-Infinity}}"#,
@@ -688,9 +688,9 @@ fn g_06_answers_are_not_answered() {
         r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
         r#"{"jsonrpc":"2.0","method":"log","params":{}}"#,
     ];
-    for protocol in [None, Some(Protocol::Gevals), Some(Protocol::Amplifier), Some(Protocol::Namel3ss)] {
+    for protocol in [None, Some(GEVALS), Some(AMPLIFIER), Some(NAMEL3SS)] {
         for line in own {
-            let line_of_another = protocol.is_some_and(|protocol| protocol != Protocol::Gevals) && line.contains("log");
+            let line_of_another = protocol.is_some_and(|protocol| protocol != GEVALS) && line.contains("log");
             if !line_of_another {
                 assert_eq!(answers(protocol, &[line]), [""; 0], "{protocol:?} {line}");
             }
@@ -709,7 +709,7 @@ fn g_06_answers_are_not_answered() {
 /// Two endpoints on one line, each pinned to a protocol or none: whatever one of them starts with, the line falls silent.
 #[test]
 fn g_06_two_endpoints_fall_silent() {
-    let protocols = [None, Some(Protocol::Gevals), Some(Protocol::Amplifier), Some(Protocol::Namel3ss)];
+    let protocols = [None, Some(GEVALS), Some(AMPLIFIER), Some(NAMEL3SS)];
     for first in protocols {
         for second in protocols {
             for seed in

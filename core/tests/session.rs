@@ -4,6 +4,7 @@ mod common;
 
 use common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
+use rigline::protocol::gevals::TaskContext;
 use rigline::serve::blocking::serve;
 use rigline::serve::{End, Transport};
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Phase, Schema};
@@ -38,9 +39,10 @@ impl Extension for Kubernetes {
                     resource: &'a str,
                     condition_type: &'a str,
                 }
-                assert_eq!(call.context.phase, Phase::Verify);
-                assert!(call.context.workdir.unwrap() == "/tasks/create-pod");
-                assert!(call.context.agent.unwrap().output.unwrap() == "Done");
+                let context = TaskContext::of(&call.context);
+                assert_eq!(context.phase, Phase::Verify);
+                assert!(context.workdir.unwrap() == "/tasks/create-pod");
+                assert!(context.agent.unwrap().output.unwrap() == "Done");
                 let Condition { resource, condition_type } = call.args()?;
                 cx.info(format_args!("Checking {resource}..."));
                 cx.info("Waiting, status=ContainerCreating");
@@ -58,7 +60,7 @@ impl Extension for Kubernetes {
                     "default"
                 }
                 let Apply { file, namespace } = call.args()?;
-                let mut variables = call.context.env();
+                let mut variables = TaskContext::of(&call.context).env();
                 if let Some((name, value)) = variables.next() {
                     cx.debug(format_args!("{name}={value}, and {} more", variables.count()));
                 }

@@ -12,7 +12,7 @@ use std::task::{Context as Task, Poll, Waker};
 use common::NoTime;
 use common::asynch::Wire;
 use rigline::engine::{Engine, Memory};
-use rigline::protocol::waza::{BoardEval, BoardTask};
+use rigline::protocol::waza::{BoardEval, BoardTask, Evals};
 use rigline::serve::Transport;
 use rigline::serve::asynch::serve;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
@@ -69,7 +69,8 @@ fn with_a_board(
         let (mut request, mut reply, mut log) = ([0; 1024], [0; 1024], [0; 1200]);
         let mut rig = Rig { gate: gate.clone(), made_safe: made_safe.clone() };
         let memory = Memory { request: &mut request, reply: &mut reply };
-        let mut engine = Engine::new(rig.manifest(), memory).unwrap().with_evals(EVALS);
+        let evals = Evals::new(EVALS);
+        let mut engine = Engine::new(rig.manifest(), memory).unwrap().with_service(&evals);
         let never = std::future::pending();
         serve(&mut rig, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, &NoTime, never).await
     });
@@ -227,7 +228,8 @@ impl rigline::Clock for Asleep {
 fn by_the_blocking_driver(lines: &str) -> Vec<String> {
     let (mut request, mut reply, mut log) = (vec![0; 4096], vec![0; 8192], [0; 600]);
     let memory = Memory { request: &mut request, reply: &mut reply };
-    let mut engine = Engine::new(Many.manifest(), memory).unwrap().with_evals(MANY);
+    let evals = Evals::new(MANY);
+    let mut engine = Engine::new(Many.manifest(), memory).unwrap().with_service(&evals);
     let mut pipe = common::Pipe::new(lines.as_bytes());
     rigline::serve::blocking::serve(&mut Many, &mut engine, &mut pipe, Transport::Process, &mut log, &Asleep).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()

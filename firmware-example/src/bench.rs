@@ -241,7 +241,6 @@ impl<B: Board> BenchRig<B> {
         }
     }
 
-    #[cfg(feature = "waza")]
     #[run_task]
     async fn task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.rig.task(eval, task, cx).await

@@ -149,7 +149,7 @@ pub(crate) struct WaitPin<'a> {
 #[allow(clippy::unused_async, clippy::unnecessary_wraps, reason = "handlers are, whether they have to wait or not")]
 impl<B: Board> Rig<B> {
     /// Tell who the rig is, what it has, and how it fares
-    #[operation]
+    #[operation(read_only)]
     pub(crate) async fn identify(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let identity = self.board.identity();
         let Layout { rails, channels, outputs, inputs, buttons, .. } = self.board.layout();
@@ -181,7 +181,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Switch a rail on or off
-    #[operation]
+    #[operation(destructive, idempotent)]
     pub(crate) async fn power(&mut self, args: Power<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let rails = self.board.layout().rails;
         let rail = find("rail", args.rail, Names::Rails(rails), cx)?;
@@ -195,7 +195,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Measure a channel
-    #[operation]
+    #[operation(read_only)]
     pub(crate) async fn measure(&mut self, args: Measure<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let channels = self.board.layout().channels;
         let channel = find("channel", args.channel, Names::Channels(channels), cx)?;
@@ -209,7 +209,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Read a pin
-    #[operation]
+    #[operation(read_only)]
     pub(crate) async fn gpio_read(&mut self, args: GpioRead<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let pin = self.find_pin(args.pin, cx)?;
         let high = self.level(pin, args.pin, cx)?;
@@ -218,7 +218,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Drive an output pin
-    #[operation]
+    #[operation(destructive, idempotent)]
     pub(crate) async fn gpio_write(&mut self, args: GpioWrite<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let Pin::Output(output) = self.find_pin(args.pin, cx)? else {
             let outputs = Names::Plain(self.board.layout().outputs);
@@ -232,7 +232,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Hold a button for a while, then let it go
-    #[operation]
+    #[operation(destructive)]
     pub(crate) async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let button = find("button", args.button, Names::Plain(self.board.layout().buttons), cx)?;
         cx.info(format_args!("pressing {} for {} ms", args.button, args.ms));
@@ -244,7 +244,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Wait until a channel is in a range
-    #[operation]
+    #[operation(read_only)]
     pub(crate) async fn wait_for(&mut self, args: WaitFor<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let WaitFor { channel: name, min, max, within_ms } = args;
         let channels = self.board.layout().channels;
@@ -289,7 +289,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Wait until a pin has a level
-    #[operation]
+    #[operation(read_only)]
     pub(crate) async fn wait_pin(&mut self, args: WaitPin<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let WaitPin { pin: name, high: wanted, within_ms } = args;
         let pin = self.find_pin(name, cx)?;
@@ -320,7 +320,7 @@ impl<B: Board> Rig<B> {
     }
 
     /// Check rails, boot and loopbacks; begins and ends with everything off
-    #[operation]
+    #[operation(destructive)]
     pub(crate) async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let layout = self.board.layout();
         let (mut passed, mut failed) = (0u32, FailedChecks { layout, count: 0, places: 0 });
@@ -340,7 +340,6 @@ impl<B: Board> Rig<B> {
     }
 
     /// The self-test as an eval, a check a task: see [`pinmap::EVALS`](crate::pinmap::EVALS).
-    #[cfg(feature = "waza")]
     #[run_task]
     pub(crate) async fn task(&mut self, _: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let Some(check) = self.checks().nth(task) else {

@@ -188,7 +188,6 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
         }
     }
 
-    #[cfg(feature = "waza")]
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.claim(false)?;
         let mut loan = self.lend()?;

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use rigline::protocol::gevals::TaskContext;
 use rigline::{Call, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 use rigline_std::stdio::Stdio;
 
@@ -76,7 +77,7 @@ impl Extension for BenchBed {
                 cx.done(&*"m".repeat(args.size))
             }
             "agent" => {
-                let output = call.context.agent.and_then(|agent| agent.output);
+                let output = TaskContext::of(&call.context).agent.and_then(|agent| agent.output);
                 cx.output("length", &output.map_or(0, |output| output.chars().count()))?;
                 cx.done("counted")
             }

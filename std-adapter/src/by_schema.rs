@@ -179,7 +179,6 @@ impl Schemas {
     }
 
     /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].
-    #[cfg(feature = "amplifier")]
     pub(crate) fn with_numbers(&self, operation: &str, args: &str) -> String {
         self.0.get(operation).map_or_else(|| args.to_owned(), |(schema, _)| read_numeric_strings(args, schema))
     }

@@ -151,7 +151,7 @@ impl Clock for TokioClock {
 
     /// To standard error.
     fn aside(&self, level: Level, text: &str) {
-        crate::stdio::aside(level, text);
+        crate::stderr::log(level, text);
     }
 
     fn wake_at(&self, at: Instant, waker: &Waker) {

@@ -10,6 +10,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 
+use rigline::json::{Json, Kind};
+
 /// Opens a regular file for reading.
 ///
 /// # Errors
@@ -61,25 +63,6 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
-/// The first line of a file without its end, if there is a file with one.
-///
-/// # Errors
-/// It cannot be read; or it is a link, as what it leads to may be somebody else's.
-pub fn first_line(path: &Path) -> io::Result<Option<String>> {
-    const LONGEST: u64 = 16 << 20;
-    match fs::symlink_metadata(path) {
-        Err(_) => return Ok(None),
-        Ok(found) if found.is_symlink() => {
-            return Err(io::Error::other("this is a link, which is not followed: name the file"));
-        }
-        Ok(_) => {}
-    }
-    let mut line = Vec::new();
-    BufReader::new(open(path)?).take(LONGEST).read_until(b'\n', &mut line)?;
-    let line = String::from_utf8_lossy(&line);
-    Ok((!line.is_empty()).then(|| line.trim_start_matches('\u{FEFF}').trim().to_owned()))
-}
-
 /// Writes a whole file. It makes the folders that are missing, writes a new file beside `path` and renames it, so that a link is
 /// replaced and a reader never sees half of it. A file that was there gives its permissions to the new one.
 ///
@@ -98,6 +81,45 @@ pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_as(path, bytes, permissions(0o777), None)
 }
 
+/// Opens a log of JSON lines to append lines to it. Its folder is made. A link is not followed, and a file that is not such a log
+/// stays as it is.
+///
+/// # Errors
+/// The file cannot be opened, or is not such a log. The text names the file.
+pub fn append_json_lines(path: &Path) -> io::Result<File> {
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match first_line(path)? {
+        Some(first) if !Json::parse(first.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) => {
+            let text = format!("{} exists, and is not a log of JSON lines; nothing was changed", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        Some(_) => {}
+        None => write(path, b"").map_err(with_path)?,
+    }
+    open_with(OpenOptions::new().append(true), path).map_err(with_path)
+}
+
+/// The first line of a file, if there is a file with one. A link is refused: what it leads to may be somebody else's.
+///
+/// # Errors
+/// The file cannot be read, or is a link. The text names the file.
+pub fn first_line(path: &Path) -> io::Result<Option<String>> {
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match fs::symlink_metadata(path) {
+        Err(_) => return Ok(None),
+        Ok(found) if found.is_symlink() => {
+            let text = format!("{} is a link, which is not followed: name the file", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(_) => {}
+    }
+    let mut line = Vec::new();
+    let file = open(path).map_err(with_path)?;
+    BufReader::new(file).take(16 << 20).read_until(b'\n', &mut line).map_err(with_path)?;
+    let line = String::from_utf8_lossy(&line);
+    Ok((!line.is_empty()).then(|| line.trim_start_matches('\u{FEFF}').trim().to_owned()))
+}
+
 /// Makes the folders that `path` needs, and finds out whether a file can be written there.
 ///
 /// # Errors
@@ -109,8 +131,7 @@ pub fn ensure_writable(path: &Path) -> io::Result<()> {
 /// Writes a file with the permissions `new`, to which the umask applies, or exactly `old`.
 fn write_as(path: &Path, bytes: &[u8], new: Option<fs::Permissions>, old: Option<fs::Permissions>) -> io::Result<()> {
     let mut file = beside(path, old.clone().or(new))?;
-    file.write_all(bytes)?;
-    file.flush()?;
+    file.as_file_mut().write_all(bytes)?;
     if let Some(mode) = old {
         // As it was, whatever the umask is now.
         let _ = fs::set_permissions(file.path(), mode);
@@ -126,6 +147,12 @@ fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::Na
     if let Ok(about) = fs::metadata(path) {
         regular(&about)?;
     }
+    if is_mounted(path) {
+        return Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "something is mounted there, so that a new file cannot take its place; mount its folder instead",
+        ));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(|error| {
         // The system says "File exists" of a file where a folder has to be.
@@ -135,13 +162,31 @@ fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::Na
             error
         }
     })?;
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".rigline-").suffix(".tmp");
-    let mode = mode.or_else(|| permissions(0o666));
-    if let Some(mode) = mode {
-        builder.permissions(mode);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        options.mode(mode.map_or(0o666, |mode| mode.mode()));
     }
-    builder.tempfile_in(folder)
+    #[cfg(not(unix))]
+    let _ = mode;
+    // Opened here, since tempfile's own errors name the new file instead of `path`.
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".rigline-").suffix(".tmp").make_in(folder, |new| options.open(new))
+}
+
+/// Whether the file is a mount of its own, as containers have single files of the machine outside (statx(2)).
+#[cfg(target_os = "linux")]
+fn is_mounted(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
+        .is_ok_and(|about| about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mounted(_: &Path) -> bool {
+    false
 }
 
 /// Permissions that the umask still applies to.
@@ -201,6 +246,23 @@ mod tests {
         assert_eq!(fs::metadata(at("run")).unwrap().permissions().mode() & 0o700, 0o700);
         let names = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name());
         assert!(names.into_iter().all(|name| !name.to_string_lossy().contains(".tmp")), "nothing is left over");
+    }
+
+    #[test]
+    fn g_02_an_error_names_no_file_of_ours() {
+        // /proc takes no files from anybody, root included.
+        for path in [Path::new("/proc/rigline-report"), Path::new("/proc/self/rigline-report")] {
+            let error = ensure_writable(path).unwrap_err().to_string();
+            assert!(!error.contains(".tmp"), "{error}");
+        }
+        // Where a mount can be seen: the system has one on each of these.
+        for path in ["/proc/self/mountinfo", "/etc/hosts", "/etc/resolv.conf"] {
+            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            if mounts.lines().any(|line| line.split(' ').nth(4) == Some(path)) {
+                let error = ensure_writable(Path::new(path)).unwrap_err().to_string();
+                assert!(error.contains("mounted"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -39,23 +39,38 @@
 //! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP; and [`tcp`], an extension behind a
 //!   TCP port.
 //! - `check`: conformance cases for anybody's extension ([`check`]).
+//! - `web`: [`web`], a target's page in a browser, and the server behind it.
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "amplifier")]
+#[cfg(any(feature = "amplifier", feature = "http"))]
 pub mod amplifier;
-#[cfg(any(feature = "amplifier", feature = "eval"))]
+#[cfg(feature = "schemas")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
+)]
 pub mod by_schema;
-#[cfg(all(feature = "check", any(feature = "amplifier", feature = "namel3ss")))]
-pub mod cases;
 #[cfg(feature = "check")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
+)]
 pub mod check;
+#[cfg(feature = "host")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
+)]
+pub mod client;
 pub mod clock;
 #[cfg(feature = "eval")]
 pub mod eval;
 #[cfg(feature = "host")]
 pub mod files;
+#[cfg(feature = "host")]
+pub mod gevals;
 pub mod guide;
 #[cfg(feature = "host")]
 pub mod host;
@@ -66,6 +81,7 @@ mod http_client;
 #[cfg(feature = "host")]
 mod lines;
 mod log;
+pub mod mcp;
 pub mod namel3ss;
 #[cfg(any(feature = "host", feature = "http"))]
 pub mod net;
@@ -78,21 +94,36 @@ pub mod path;
 #[cfg(feature = "host")]
 pub mod process;
 #[cfg(feature = "host")]
-pub mod proxy;
+pub mod protocol;
+#[cfg(feature = "host")]
+pub mod protocols;
 #[cfg(feature = "host")]
 pub mod record;
 #[cfg(feature = "amplifier")]
 pub mod relay;
 pub mod requires;
 pub mod signals;
+mod stderr;
 pub mod stdio;
 #[cfg(feature = "host")]
 pub mod target;
 #[cfg(feature = "host")]
 pub mod tcp;
 pub mod terminal;
+#[cfg(feature = "host")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
+)]
+pub mod traffic;
+#[cfg(feature = "host")]
+pub mod waza;
+#[cfg(feature = "web")]
+pub mod web;
 
 pub use clock::TokioClock;
+#[cfg(feature = "host")]
+pub use gevals::proxy;
 #[cfg(feature = "host")]
 pub use host::Host;
 pub use requires::RequirePath;

@@ -68,7 +68,6 @@ impl<E: Extension> Extension for CatchPanics<E> {
         }
     }
 
-    #[cfg(feature = "eval")]
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         match caught(self.inner.run_task(eval, task, cx)).await {
             Ok(result) => result,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rigline::CallContext;
+use rigline::protocol::gevals::TaskContext;
 
 /// The path that a host means by `path`: relative ones start at the call's `workdir` (gevals "Context Object"), not at the
 /// process's own directory, where a host starts it wherever it likes.
@@ -22,7 +23,7 @@ use rigline::CallContext;
 /// }
 /// ```
 pub fn resolve(context: &CallContext<'_>, path: impl AsRef<Path>) -> PathBuf {
-    match context.workdir {
+    match TaskContext::of(context).workdir {
         Some(workdir) => Path::new(&*workdir.to_cow()).join(path),
         None => path.as_ref().to_path_buf(),
     }

@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 
 pub(crate) use lifeline::Lifeline;
 
-use crate::host::HostError;
 use crate::target::Exec;
 
 /// The command that has the built-in rig.
@@ -71,7 +70,7 @@ const WITHIN: &str = "RIGLINE_WITHIN";
 ///
 /// # Errors
 /// It is one that this process was started within: it would start itself without end.
-pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), HostError> {
+pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, String), String> {
     let folder = folder.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     let this = Exec {
         program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(),
@@ -81,9 +80,7 @@ pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, Stri
     let this = format!("{} {this}", folder.display()).replace('\n', " ");
     let outer = std::env::var(WITHIN).unwrap_or_default();
     if outer.lines().any(|line| line == this) {
-        return Err(HostError::Unsupported(format!(
-            "`{exec}` starts itself: this program runs within that very target"
-        )));
+        return Err(format!("`{exec}` starts itself: this program runs within that very target"));
     }
     Ok((WITHIN.to_owned(), format!("{outer}{this}\n")))
 }
@@ -177,7 +174,7 @@ impl NotStarted {
     }
 
     /// The same as an error of the system's.
-    #[cfg(any(feature = "eval", feature = "namel3ss"))]
+    #[allow(dead_code, reason = "not every protocol starts programs itself")]
     pub(crate) fn into_io(self) -> io::Error {
         match self {
             Self::Missing(hint) => {
@@ -258,7 +255,18 @@ fn is_executable(path: &Path) -> bool {
     path.exists()
 }
 
-pub use limits::raise_open_files;
+pub use limits::{ensure_descriptors, raise_open_files};
+
+/// Has the system answer a write beyond the limit on file sizes (`ulimit -f`) with an error, which is reported, instead of ending
+/// this process by SIGXFSZ. Programs that are started later have the signal's default action again.
+pub fn write_errors_instead_of_signals() {
+    #[cfg(unix)]
+    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() {
+        // A signal that has a handler does not end the process; tokio keeps the handler for good, and execve(2) removes it.
+        let kind = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+        drop(runtime.block_on(async { tokio::signal::unix::signal(kind) }));
+    }
+}
 
 /// Limits that this process has raised for itself are not its children's.
 #[cfg(unix)]
@@ -284,6 +292,25 @@ mod limits {
         }
     }
 
+    /// How many open files a command needs besides those it was started with: pipes of a program, and what the runtime has.
+    const NEEDED: usize = 16;
+
+    /// That this process can open the few files that every command needs.
+    ///
+    /// # Errors
+    /// The limit on open files is too low, or most are open already.
+    pub fn ensure_descriptors() -> Result<(), String> {
+        let opened: Result<Vec<_>, _> = (0..NEEDED).map(|_| std::fs::File::open("/dev/null")).collect();
+        match opened {
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+                let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+                Err(format!("the limit on open files is {limit} (ulimit -n), and {NEEDED} more are needed: {error}"))
+            }
+            // Anything else shows where it matters.
+            _ => Ok(()),
+        }
+    }
+
     /// Nothing but a process itself can set its limit before its program runs: a shell does so, and becomes the program.
     pub(super) fn command(program: &OsStr) -> Command {
         let Some(limit) = OPEN_FILES.get() else { return Command::new(program) };
@@ -305,6 +332,14 @@ mod limits {
 
     /// There is no such limit here.
     pub fn raise_open_files(_: u64) {}
+
+    /// There is no such limit here.
+    ///
+    /// # Errors
+    /// None.
+    pub fn ensure_descriptors() -> Result<(), String> {
+        Ok(())
+    }
 
     pub(super) fn command(program: &OsStr) -> Command {
         Command::new(program)

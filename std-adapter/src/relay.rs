@@ -36,20 +36,26 @@ use std::time::Duration;
 
 use rigline::event::Event;
 use rigline::json::{Json, Kind, RawJson};
+use rigline::protocol::amplifier::session_id;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::amplifier::{self, CallError, Description, ModuleError, ModuleKind};
 use crate::by_schema::Schemas;
-use crate::host::{self, CallContext, Host, HostError, Options};
+use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, Connect, Described, Description};
+use crate::host::Options;
+use crate::protocol::Relaying;
+use crate::protocols;
 use crate::target::Target;
 
-/// How long Amplifier's protocol is tried before gevals.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the first protocol is tried before the fallback.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// More than any call takes.
-const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// How long a description may take.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an event may take.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many codes of failures a relay takes over; what comes beyond is told by its kind.
 const CODES: usize = 64;
@@ -67,12 +73,9 @@ pub struct Relay {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayError {
-    /// The other end does not answer as a gevals extension.
+    /// The other end does not answer.
     #[error(transparent)]
-    Host(#[from] HostError),
-    /// The other end does not answer as an Amplifier module.
-    #[error(transparent)]
-    Module(#[from] CallError),
+    Client(#[from] ClientError),
     /// There is no thread or runtime to be had.
     #[error("the relay cannot be started: {0}")]
     Start(#[from] io::Error),
@@ -82,8 +85,7 @@ impl RelayError {
     /// Whether there was no answer in time.
     pub fn is_timeout(&self) -> bool {
         match self {
-            Self::Host(error) => error.is_timeout(),
-            Self::Module(error) => is_timeout(error),
+            Self::Client(error) => error.is_timeout(),
             Self::Start(_) => false,
         }
     }
@@ -91,16 +93,8 @@ impl RelayError {
 
 /// A call on its way.
 struct Job {
-    request: Request,
+    request: CallRequest,
     answer: oneshot::Sender<Answer>,
-}
-
-struct Request {
-    op: String,
-    args: String,
-    session_id: Option<String>,
-    /// How long it may take; zero is no limit.
-    limit: Duration,
 }
 
 /// What came of a call: outputs as JSON texts, and how it ended.
@@ -132,8 +126,8 @@ impl Relay {
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
                 match Upstream::connect(&target, options).await {
-                    Ok((upstream, manifest)) => {
-                        let _ = tell.send(Ok(manifest));
+                    Ok((upstream, described)) => {
+                        let _ = tell.send(Ok(described));
                         pass_on(upstream, queue).await;
                     }
                     Err(error) => {
@@ -143,13 +137,13 @@ impl Relay {
             });
             runtime.shutdown_background();
         })?;
-        let description = told.recv().map_err(io::Error::other)??;
-        let inputs = description.inputs.iter().map(|(name, schema)| (name.as_str(), schema));
-        let schemas = Schemas::new(inputs);
-        Ok(Self { manifest: lasting(description), schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new() })
+        let described = told.recv().map_err(io::Error::other)??;
+        let operations = &described.manifest.operations;
+        let schemas = Schemas::new(operations.iter().map(|operation| (operation.name.as_str(), &operation.params)));
+        Ok(Self { manifest: lasting(described), schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new() })
     }
 
-    async fn ask(&self, request: Request) -> Answer {
+    async fn ask(&self, request: CallRequest) -> Answer {
         let gone = || Answer {
             outputs: Vec::new(),
             end: Err(Fault { kind: FailureKind::Unreachable, code: None, message: "the relay has ended".into() }),
@@ -202,14 +196,15 @@ impl Extension for Relay {
             return Err(cx.failure(FailureKind::BadArguments, refusal.as_str()));
         }
         let left = cx.deadline().map(|deadline| Duration::from_nanos(deadline.nanos_since(cx.now())));
-        let request = Request {
-            op: call.operation().to_owned(),
+        // A little less, so that the other end's own error for it wins, and it need not be cut off.
+        let limit = left.map_or(Duration::ZERO, |left| {
+            left.saturating_sub((left / 10).min(Duration::from_millis(250))).max(Duration::from_millis(1))
+        });
+        let request = CallRequest {
+            operation: call.operation().to_owned(),
             args,
-            session_id: call.context.session_id.map(|id| id.to_string()),
-            // A little less, so that the other end's own word for it wins, and it need not be cut off.
-            limit: left.map_or(Duration::ZERO, |left| {
-                left.saturating_sub((left / 10).min(Duration::from_millis(250))).max(Duration::from_millis(1))
-            }),
+            timeout: Some(limit),
+            session_id: session_id(&call.context).map(|id| id.to_string()),
         };
         let Answer { outputs, end } = self.ask(request).await;
         for (name, value) in outputs {
@@ -234,11 +229,11 @@ impl Extension for Relay {
     }
 
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
-        let request = Request {
-            op: "on_event".into(),
+        let request = CallRequest {
+            operation: "on_event".into(),
             args: event.json().as_str().to_owned(),
+            timeout: Some(EVENT_TIMEOUT),
             session_id: event.session_id.value().map(|id| id.to_string()),
-            limit: rigline::protocol::amplifier::TIMEOUT,
         };
         if let Err(fault) = self.ask(request).await.end {
             cx.warn(format_args!("on_event: {}", fault.message));
@@ -269,110 +264,90 @@ async fn pass_on(mut upstream: Upstream, mut queue: mpsc::Receiver<Job>) {
 }
 
 /// The other end, by the protocol that it answers.
-enum Upstream {
-    Amplifier(amplifier::Host),
-    Gevals(Host),
-}
+struct Upstream(Box<dyn Client>);
 
 impl Upstream {
-    async fn connect(target: &Target, options: Options) -> Result<(Self, Description), RelayError> {
-        if matches!(target, Target::Http(_)) {
-            let mut host = amplifier::Host::new(target, &options)?;
-            let description = host.describe().await?;
-            return Ok((Self::Amplifier(host), description));
+    async fn connect(target: &Target, options: Options) -> Result<(Self, Described), RelayError> {
+        let asking = |relaying| protocols::ALL.iter().find(|protocol| protocol.relay == relaying);
+        let (first, fallback) = (asking(Relaying::First), asking(Relaying::Fallback));
+        let http = first.filter(|_| matches!(target, Target::Http(_)));
+        if let Some(connect) = http.and_then(|protocol| protocol.client) {
+            let mut client = connect(target, ClientOptions::new(options)).await?;
+            let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
+            return Ok((Self(client), described));
         }
         if options.config.is_none()
-            && let Some(found) = Self::amplifier(target, &options).await
+            && let Some(connect) = first.and_then(|protocol| protocol.client)
+            && let Some(found) = Self::try_first(connect, target, &options).await
         {
             return Ok(found);
         }
-        let host = Host::connect(target, options).await?;
-        let manifest = host.describe();
-        let description = Description {
-            name: manifest.name.clone(),
-            version: manifest.version.clone(),
-            kind: ModuleKind::default(),
-            capabilities: manifest.operations.iter().map(|operation| operation.name.clone()).collect(),
-            inputs: manifest
-                .operations
-                .iter()
-                .map(|operation| (operation.name.clone(), operation.params.clone()))
-                .collect(),
-            outputs: Map::new(),
+        let Some(connect) = fallback.and_then(|protocol| protocol.client) else {
+            return Err(ClientError::usage("no protocol to ask by is built in").into());
         };
-        Ok((Self::Gevals(host), description))
+        let mut client = connect(target, ClientOptions::new(options)).await?;
+        let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
+        Ok((Self(client), described))
     }
 
-    /// Asks by Amplifier's protocol. What keeps it from answering, gevals will tell, and wait for what can be waited for.
-    async fn amplifier(target: &Target, options: &Options) -> Option<(Self, Description)> {
-        let mut host = amplifier::Host::new(target, options).ok()?;
-        let patience = PATIENCE.min(options.start_timeout);
+    /// Asks by the protocol whose results keep their types. If something keeps it from answering, the fallback reports it, and waits
+    /// for what can be waited for.
+    async fn try_first(connect: Connect, target: &Target, options: &Options) -> Option<(Self, Described)> {
+        let mut client = connect(target, ClientOptions::new(options.clone())).await.ok()?;
+        let limit = FIRST_TIMEOUT.min(options.start_timeout);
         // A board may be booting when the first line comes.
         let tries = if matches!(target, Target::Serial(_) | Target::Tcp(_)) { 3 } else { 1 };
-        let usual = std::mem::replace(&mut host.timeout, patience / tries);
         for _ in 0..tries {
-            match host.describe().await {
-                Ok(description) => {
-                    host.timeout = usual;
-                    return Some((Self::Amplifier(host), description));
-                }
-                Err(error) if is_timeout(&error) => {}
+            match described(&mut *client, limit / tries).await {
+                Ok(described) => return Some((Self(client), described)),
+                Err(error) if error.is_timeout() => {}
                 Err(_) => break,
             }
         }
-        host.cancel().await;
+        client.cancel().await;
         None
     }
 
-    async fn call(&mut self, request: &Request) -> Answer {
-        match self {
-            Self::Amplifier(host) => {
-                host.session_id.clone_from(&request.session_id);
-                host.timeout = if request.limit.is_zero() { NO_LIMIT } else { request.limit };
-                match host.invoke(&request.op, &request.args).await {
-                    Ok(Ok(result)) => succeeded(&result),
-                    Ok(Err(error)) => failed(error),
-                    Err(error) => {
-                        let kind = if is_timeout(&error) { FailureKind::Timeout } else { FailureKind::Unreachable };
-                        fault(kind, error.to_string())
-                    }
-                }
-            }
-            Self::Gevals(host) => {
-                let context = CallContext { timeout: Some(request.limit), ..CallContext::default() };
-                match host.call_json(&request.op, &request.args, context).await {
-                    Ok(result) => gevals_answer(result),
-                    Err(error) => {
-                        let kind = if error.is_timeout() { FailureKind::Timeout } else { FailureKind::Unreachable };
-                        fault(kind, error.to_string())
-                    }
-                }
+    async fn call(&mut self, request: &CallRequest) -> Answer {
+        match self.0.call(request).await {
+            Ok(answer) => relayed(answer),
+            Err(error) => {
+                let kind = if error.is_timeout() { FailureKind::Timeout } else { FailureKind::Unreachable };
+                fault(kind, error.to_string())
             }
         }
     }
 
     async fn cancel(&mut self) {
-        match self {
-            Self::Amplifier(host) => host.cancel().await,
-            // What keeps it from coming back, the next call will meet again.
-            Self::Gevals(host) => drop(host.cancel().await),
-        }
+        self.0.cancel().await;
     }
 
     async fn close(self) {
-        match self {
-            Self::Amplifier(host) => host.close().await,
-            Self::Gevals(host) => drop(host.shutdown().await),
-        }
+        let _ = self.0.close().await;
     }
 }
 
-fn is_timeout(error: &CallError) -> bool {
-    matches!(error, CallError::Timeout { .. } | CallError::Http(amplifier::HttpError::Timeout { .. }))
+async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
+    match client.describe(None, limit).await? {
+        Description::Manifest(described) => Ok(*described),
+        Description::Page(_) => Err(ClientError::usage("the other end does not say which operations it has")),
+    }
 }
 
 fn fault(kind: FailureKind, message: String) -> Answer {
     Answer { outputs: Vec::new(), end: Err(Fault { kind, code: None, message }) }
+}
+
+fn relayed(answer: client::Answer) -> Answer {
+    let outputs = match Json::parse(answer.outputs.as_bytes()) {
+        Ok(outputs) => members(outputs),
+        Err(error) => return fault(FailureKind::Internal, format!("the result cannot be read: {error}")),
+    };
+    let end = match answer.failure {
+        None => Ok(answer.message.filter(|_| !answer.is_message_output)),
+        Some(failure) => Err(Fault { kind: failure.kind, code: failure.custom_code, message: failure.message }),
+    };
+    Answer { outputs, end }
 }
 
 /// The members of an object, each as its JSON text; what is no object stands as `value`.
@@ -384,69 +359,29 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
     }
 }
 
-fn succeeded(result: &str) -> Answer {
-    match Json::parse(result.as_bytes()) {
-        Ok(result) => Answer { outputs: members(result), end: Ok(None) },
-        Err(error) => fault(FailureKind::Internal, format!("the result cannot be read: {error}")),
-    }
-}
-
-fn failed(error: ModuleError) -> Answer {
-    let kind = match error.code.as_str() {
-        "timeout" => FailureKind::Timeout,
-        "oom" => FailureKind::TooLarge,
-        "unreachable" => FailureKind::Unreachable,
-        "bad_request" => FailureKind::BadArguments,
-        "forbidden" => FailureKind::Forbidden,
-        "unsupported_op" => FailureKind::UnknownOperation,
-        // Internal or the operation's own: the text has one word for both, and the second is what callers can use.
-        _ => FailureKind::Failed,
-    };
-    let code = (!error.is_reserved()).then_some(error.code);
-    let details = error.details.unwrap_or_default();
-    let outputs = details.into_iter().map(|(name, value)| (name, value.to_string())).collect();
-    Answer { outputs, end: Err(Fault { kind, code, message: error.message }) }
-}
-
-fn gevals_answer(result: host::CallResult) -> Answer {
-    let outputs = result.outputs.into_iter().map(|(name, value)| (name, Value::from(value).to_string())).collect();
-    let error = |kind, message| Err(Fault { kind, code: None, message });
-    let end = match result.outcome {
-        host::Outcome::Success => Ok(result.message),
-        host::Outcome::Failed(why) => error(FailureKind::Failed, why),
-        host::Outcome::Refused(refused) => {
-            let kind = match refused.code {
-                Some(-32601) => FailureKind::UnknownOperation,
-                Some(-32602) => FailureKind::BadArguments,
-                Some(-32001) => FailureKind::Timeout,
-                Some(-32002) => FailureKind::RequirementNotMet,
-                Some(-32603) => FailureKind::Internal,
-                _ => FailureKind::Unreachable,
-            };
-            error(kind, refused.message)
-        }
-        host::Outcome::Invalid(why) => error(FailureKind::Internal, why),
-    };
-    Answer { outputs, end }
-}
-
-/// What `describe` told, as a manifest, which lasts for good: there is one a relay.
-fn lasting(description: Description) -> &'static Manifest {
+/// The description as a manifest, which lasts as long as the process: a relay has one.
+fn lasting(described: Described) -> &'static Manifest {
     let schema = |schema: &Value| Schema::text(leak(schema.to_string()));
-    let operations: Vec<Operation> = description
-        .capabilities
-        .into_iter()
-        .map(|name| {
-            let params = description.inputs.get(&name).map_or(Schema::OBJECT, schema);
-            let outputs = description.outputs.get(&name).map(schema);
-            Operation::new(leak(name), params).optional_outputs(outputs)
+    let Described { manifest, kind, has_typed_outputs, .. } = &described;
+    let outputs_of = |name: &str| {
+        let outputs = manifest.raw.get("operations")?.get(name)?.get("outputs")?;
+        Some(outputs).filter(|outputs| *has_typed_outputs && !outputs.is_null()).map(schema)
+    };
+    let operations: Vec<Operation> = manifest
+        .operations
+        .iter()
+        .map(|operation| {
+            // Arguments are an object anyway.
+            let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params) };
+            let outputs = outputs_of(&operation.name);
+            Operation::new(leak(operation.name.clone()), params).optional_outputs(outputs)
         })
         .collect();
-    let (name, version) = (leak(description.name), leak(description.version));
+    let (name, version) = (leak(manifest.name.clone()), leak(manifest.version.clone()));
     // Other people's versions are what they are.
-    let mut manifest = Manifest::try_new(name, version).unwrap_or_else(|_| Manifest::new(name, "0.0.0"));
-    manifest.version = version;
-    Box::leak(Box::new(manifest.kind(description.kind).operations(Vec::leak(operations))))
+    let mut lasting = Manifest::try_new(name, version).unwrap_or_else(|_| Manifest::new(name, "0.0.0"));
+    lasting.version = version;
+    Box::leak(Box::new(lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations))))
 }
 
 fn leak(text: String) -> &'static str {

@@ -78,7 +78,6 @@ impl<E: Extension> Extension for RequirePath<E> {
         self.inner.on_event(event, cx).await;
     }
 
-    #[cfg(feature = "eval")]
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.inner.run_task(eval, task, cx).await
     }

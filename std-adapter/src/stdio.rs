@@ -41,12 +41,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rigline::Extension;
 use rigline::engine::{Engine, LEAST_REPLY, Memory};
 use rigline::json::{Json, Kind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::{ServeError, Transport, asynch};
-use rigline::{Extension, Level};
 use tokio::runtime;
 
 use self::one_text::OneText;
@@ -55,6 +55,7 @@ use self::stop::{PANICKED, Stop};
 use crate::clock::TokioClock;
 use crate::panics::CatchPanics;
 use crate::requires::RequirePath;
+use crate::stderr::complain;
 
 mod one_text;
 mod output;
@@ -62,6 +63,7 @@ mod stop;
 #[cfg_attr(unix, path = "stdio/unix.rs")]
 #[cfg_attr(not(unix), path = "stdio/other.rs")]
 mod system;
+mod watch;
 
 #[cfg(feature = "eval")]
 pub(crate) use self::system::take;
@@ -129,7 +131,7 @@ pub struct Stdio {
     log_region: usize,
     requires: bool,
     clock: TokioClock,
-    protocol: Option<Protocol>,
+    protocol: Option<&'static Protocol>,
     is_one_text: bool,
     config: Option<String>,
 }
@@ -152,7 +154,7 @@ impl Stdio {
 
     /// Takes every line as one of this protocol. If unsaid, each line tells its own: by `jsonrpc` gevals, then by `op`
     /// Amplifier, then by `protocol_version` namel3ss.
-    pub fn protocol(self, protocol: Protocol) -> Self {
+    pub fn protocol(self, protocol: &'static Protocol) -> Self {
         Self { protocol: Some(protocol), ..self }
     }
 
@@ -224,9 +226,9 @@ impl Stdio {
         let (input, output) = system::take()?;
         let output = Arc::new(Output::new(output, self.limits().1));
         let stop = Arc::new(Stop::new());
-        stop::on_panic(&stop, &output);
-        stop::on_signal(&stop, &output)?;
-        stop::on_unread(&stop, &output)?;
+        watch::on_panic(&stop, &output);
+        watch::on_signal(&stop, &output)?;
+        watch::on_unread(&stop, &output)?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
 
         if let Some(config) = &self.config
@@ -368,20 +370,3 @@ const BAD_CONFIG: u8 = 2;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
-
-/// Tells people what a handler logs, where the protocol has no line for it.
-pub(crate) fn aside(level: Level, text: &str) {
-    use std::io::Write as _;
-    if system::stderr_has_room() {
-        let _ = io::stderr().write_all(format!("{}: {text}\n", level.name()).as_bytes());
-    }
-}
-
-/// Tells people something on standard error, unless nobody takes it from there.
-fn complain(text: std::fmt::Arguments<'_>) {
-    use std::io::Write as _;
-    if system::stderr_has_room() {
-        // One write, so that two processes' lines do not mix; and there is nobody to tell about a failure.
-        let _ = io::stderr().write_all(format!("rigline: {text}\n").as_bytes());
-    }
-}

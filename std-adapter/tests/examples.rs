@@ -269,7 +269,7 @@ const ERROR: &str = r#"{
   "error": { "type": "ValueError", "message": "Missing input", "reason_code": "guarantee_blocked" }
 }"#;
 
-/// "Local subprocess schema": the request as it stands there, on several lines (FC-52), with and without a newline at its end (FC-04), and what peers.md has of
+/// "Local subprocess schema": the request as it stands there, on several lines (FC-52), with and without a newline at its end (FC-04), and what is known of
 /// the real runner.
 fn local_subprocess() -> Result<(), Failed> {
     let reply = r#"{"ok":true,"protocol_version":1,"result":{"message":"Hello Ada","ok":true},"capability_checks":[]}"#;

@@ -48,6 +48,12 @@ fn n_06_its_evals_pass(project: &Path) {
     };
     let (code, text) = rigline(&["eval", "run", "evals", "--runs", "runs"]);
     assert!(code == Some(0) && text.contains("1/1"), "{text}");
+    // N 8: `?` on an io::Error, as the template has it.
+    let call = |path: &str| rigline(&["call", "target/debug/power-meter", "count-lines", &format!("path={path}")]);
+    let (code, text) = call("evals/eval.yaml");
+    assert!(code == Some(0) && text.contains("lines"), "{text}");
+    let (code, text) = call("/no/such/file");
+    assert!(code == Some(1) && text.contains("count-lines failed: No such file or directory"), "{text}");
     let (code, text) = rigline(&["eval", "validate", "evals"]);
     assert_eq!(code, Some(0), "{text}");
     // A failure is seen.
@@ -134,6 +140,12 @@ fn no_firmware_here(cargo: &dyn Fn(&[&str]) -> Output) -> Option<&'static str> {
     let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot).trim());
     if !sysroot.join("lib/rustlib/thumbv6m-none-eabi/lib").is_dir() {
         return Some("the firmware needs its target: rustup target add thumbv6m-none-eabi");
+    }
+    // Its dependencies take a minute and 0.8 GB: for who works with firmware, and has it built once.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let is_required = std::env::var_os("RIGLINE_REQUIRE_EMULATOR").is_some();
+    if !is_required && !target.join("thumbv6m-none-eabi/firmware/rig").exists() {
+        return Some("a new project's firmware is not built, since the rig's is not: run cargo firmware");
     }
     let fetched = cargo(&["fetch", "--target", "thumbv6m-none-eabi"]);
     (!fetched.status.success()).then_some("the firmware's dependencies cannot be had")

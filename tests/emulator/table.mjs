@@ -5,7 +5,7 @@
 //                                    by more than 2 %, or fallen by more than 2 % without the table being told
 //   node table.mjs IMAGES README --update
 //
-// IMAGES is the directory of `.ci/numbers.sh`: echo-bare, echo, engine, engine-{amplifier,namel3ss,waza}, cycles, rig.
+// IMAGES is the directory of `.ci/numbers.sh`: echo-bare, echo, engine, engine-{amplifier,namel3ss,waza}, cycles, cycles-all, rig.
 import fs from 'node:fs';
 import path from 'node:path';
 import { readImage } from './image.mjs';
@@ -24,7 +24,7 @@ const image = (name) => path.join(directory, name);
 const fixture = fs.readFileSync(new URL('../bench/execute.jsonl', import.meta.url), 'utf8').trimEnd();
 
 const rows = await measure();
-const table = ['| figure | |', '|---|---:|', ...rows.map(([name, value, unit]) => `| ${name} | ${group(value)} ${unit} |`)].join('\n');
+const table = ['| figure | |', '|---|---:|', ...rows.map(([name, value, unit]) => `| ${name} | ${group(value)}${unit && ` ${unit}`} |`)].join('\n');
 if (!readme) {
   console.log(table);
 } else {
@@ -63,7 +63,8 @@ async function measure() {
     ['peak stack: the engine, `execute` nested 128 deep', stacks.deep, 'B'],
     ['peak stack: the whole rig, `execute`', rigStacks.flat, 'B'],
     ['peak stack: the whole rig, `execute` nested 128 deep', rigStacks.deep, 'B'],
-    ['cycles: the fixture line, from its commit to its reply', await cycles(), ''],
+    ['cycles: the fixture line, from its commit to its reply', await cycles('cycles'), ''],
+    ['cycles: the same, with all protocols in the image', await cycles('cycles-all'), ''],
   ];
 }
 
@@ -76,8 +77,8 @@ async function stackPeaks(name, line, nested) {
   return { flat, deep };
 }
 
-async function cycles() {
-  const machine = new Machine(readImage(image('cycles')), {
+async function cycles(name) {
+  const machine = new Machine(readImage(image(name)), {
     onUartByte() {},
     usb: { onReady() {}, onData() {}, onRoom() {}, onGone() {} },
   });

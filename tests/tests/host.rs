@@ -67,7 +67,8 @@ fn one_command_gives_a_board_with_serial_ports() {
     }
     let image = firmware_directory().join("rig");
     let mut command = Command::new(env!("CARGO_BIN_EXE_emulator"));
-    let mut emulator = command.arg(image).stdout(Stdio::piped()).spawn().unwrap();
+    command.arg(image).arg("--until-eof").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut emulator = command.spawn().unwrap();
     let mut lines = BufReader::new(emulator.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut path = |wire: &str| {
         let line = lines.next().unwrap();
@@ -78,8 +79,13 @@ fn one_command_gives_a_board_with_serial_ports() {
     let (usb, uart) = (path("USB"), path("UART0"));
     passes(&["call", &format!("serial:{usb}"), "self-test"], &["all 6 checks passed"]);
     passes(&["call", &format!("serial:{uart}?link=cobs"), "self-test"], &["all 6 checks passed"]);
-    emulator.kill().unwrap();
-    emulator.wait().unwrap();
+    // So it ends too when this test is killed.
+    drop(emulator.stdin.take());
+    let start = Instant::now();
+    while emulator.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < PATIENCE, "it does not end with its standard input");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// What a terminal program does, and what it does not: opening raises DTR, closing drops it and forgets half a line.

@@ -34,11 +34,6 @@ fn bytes(line: &Value, id: &str) -> Vec<u8> {
     bytes
 }
 
-/// Whether a line is a request of the peer's own.
-fn is_request(line: &Value) -> bool {
-    line.as_str().is_some_and(|line| line.contains("\"method\"") && line.contains("\"id\""))
-}
-
 /// Answers `initialize`, and one call with these lines; gives the call's parameters and what came after it.
 fn peer(stream: TcpStream, lines: &[Value]) -> (Value, Vec<Value>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -56,11 +51,8 @@ fn peer(stream: TcpStream, lines: &[Value]) -> (Value, Vec<Value>) {
     for line in lines {
         writer.write_all(&bytes(line, &id)).unwrap();
     }
-    // A peer that asks something stays to read the answer.
-    if !lines.iter().any(is_request) {
-        // The client may have closed the connection already, which is an error here.
-        let _ = writer.shutdown(std::net::Shutdown::Write);
-    }
+    // The client may have closed the connection already, which is an error here.
+    let _ = writer.shutdown(std::net::Shutdown::Write);
     let mut rest = String::new();
     let _ = reader.read_to_string(&mut rest);
     let sent = rest.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -72,7 +64,6 @@ async fn call(operation: &str, args: &Value, context: CallContext, lines: &[Valu
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
     let lines = lines.to_vec();
-    let asks = lines.iter().any(is_request);
     let peer = thread::spawn(move || peer(listener.accept().unwrap().0, &lines));
     let logs = Arc::new(Mutex::new(Vec::new()));
     let mut options = Options::default();
@@ -104,10 +95,6 @@ async fn call(operation: &str, args: &Value, context: CallContext, lines: &[Valu
         Err(HostError::Gone { .. }) => json!({ "kind": "lost" }),
         Err(error) => panic!("{error:?}"),
     };
-    // The answers to a peer's requests are sent by a task, which ends with the host.
-    if asks {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    }
     drop(host);
     // The connection is let go of by tasks, which need this thread.
     let (params, sent) = tokio::task::spawn_blocking(|| peer.join().unwrap()).await.unwrap();

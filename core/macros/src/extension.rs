@@ -226,8 +226,17 @@ struct Operation {
     span: Span,
     description: String,
     outputs: Option<Type>,
+    effects: SaidEffects,
     method: Method,
     cfg: Vec<Attribute>,
+}
+
+/// What an operation does to the world, as far as that is said.
+#[derive(Default)]
+struct SaidEffects {
+    read_only: Option<bool>,
+    destructive: Option<bool>,
+    idempotent: Option<bool>,
 }
 
 /// A method as it is to be called.
@@ -257,7 +266,7 @@ impl Methods {
                 "#[rigline::extension] goes on an `impl` block without a trait: it writes the one of `Extension` itself",
             ));
         }
-        let mut names = HashMap::new();
+        let (mut names, mut tools) = (HashMap::new(), HashMap::new());
         for item in &mut block.items {
             let function = match item {
                 ImplItem::Fn(function) => function,
@@ -280,6 +289,21 @@ impl Methods {
                     let mut error = syn::Error::new(operation.span, message);
                     error.combine(syn::Error::new(first, "the other operation of this name"));
                     faults.add(error);
+                }
+                if operation.cfg.is_empty() && !operation.name.is_empty() {
+                    let tool = tool_name(&operation.name);
+                    if let Some((known, first)) = tools.insert(tool, (operation.name.clone(), operation.span))
+                        && known != operation.name
+                    {
+                        let message = format!(
+                            "`{known}` and `{}` are one name for MCP clients, which accept only letters, digits and `_`, and 64 \
+                             characters: rename one of the two",
+                            operation.name
+                        );
+                        let mut error = syn::Error::new(operation.span, message);
+                        error.combine(syn::Error::new(first, "the other operation of this name"));
+                        faults.add(error);
+                    }
                 }
                 if this.operations.len() == MAX_OPERATIONS {
                     faults.add(syn::Error::new(
@@ -458,6 +482,7 @@ impl Methods {
                     .secrets(&[#(#secrets),*])
                     .operations(#operations)
                     .fitting()
+                    .with_distinct_identifiers()
             }
         };
         if all_concrete {
@@ -537,6 +562,11 @@ pub(crate) fn warning(name: &str, span: Span, note: &str) -> TokenStream {
     }
 }
 
+/// The name that an operation has as a tool of MCP, whose clients accept no others.
+fn tool_name(operation: &str) -> String {
+    operation.chars().take(64).map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
+}
+
 /// Whether an attribute turns lints on or off: `allow` on the user's item counts for the warnings about it.
 pub(crate) fn is_lint_level(attribute: &Attribute) -> bool {
     ["allow", "warn", "deny", "forbid"].iter().any(|level| attribute.path().is_ident(level))
@@ -570,6 +600,7 @@ impl Operation {
             span: ident.span(),
             description: text::description(&function.attrs),
             outputs: None,
+            effects: SaidEffects::default(),
             method: Method::read(function)?,
             cfg: conditions(function),
         };
@@ -590,11 +621,25 @@ impl Operation {
                     this.description = meta.value()?.parse::<LitStr>()?.value();
                 } else if meta.path.is_ident("outputs") {
                     this.outputs = Some(meta.value()?.parse()?);
+                } else if meta.path.is_ident("read_only") {
+                    this.effects.read_only = Some(flag(&meta)?);
+                } else if meta.path.is_ident("destructive") {
+                    this.effects.destructive = Some(flag(&meta)?);
+                } else if meta.path.is_ident("idempotent") {
+                    this.effects.idempotent = Some(flag(&meta)?);
                 } else {
-                    return Err(meta.error("unknown attribute; known here: name, description, outputs"));
+                    return Err(meta.error(
+                        "unknown attribute; known here: name, description, outputs, read_only, destructive, idempotent",
+                    ));
                 }
                 Ok(())
             })?;
+            let SaidEffects { read_only, destructive, idempotent } = this.effects;
+            if read_only == Some(true) && (destructive == Some(true) || idempotent == Some(false)) {
+                let text =
+                    "an operation that changes nothing is neither destructive nor different when it is run again";
+                return Err(syn::Error::new_spanned(attribute, text));
+            }
         }
         Ok(this)
     }
@@ -637,12 +682,35 @@ impl Operation {
             quote!(.optional_outputs(#schema))
         });
         let (cfg, name, description) = (&self.cfg, &self.name, &self.description);
+        let effects = self.effects.manifest();
         let code = quote! {
             #(#cfg)*
-            __private::Operation::new(#name, #params).description(#description) #outputs
+            __private::Operation::new(#name, #params).description(#description) #outputs #effects
         };
         (code, concrete)
     }
+}
+
+impl SaidEffects {
+    /// Its part of the operation in the manifest; nothing where nothing is said.
+    fn manifest(&self) -> Option<TokenStream> {
+        match *self {
+            Self { read_only: None, destructive: None, idempotent: None } => None,
+            Self { read_only: Some(true), .. } => Some(quote!(.effects(__private::Effects::READ_ONLY))),
+            Self { destructive, idempotent, .. } => {
+                let (destructive, idempotent) = (destructive.unwrap_or(false), idempotent.unwrap_or(false));
+                Some(quote!(.effects(__private::Effects::changes(#destructive, #idempotent))))
+            }
+        }
+    }
+}
+
+/// An attribute that says something alone, or `= true` or `= false`.
+fn flag(meta: &syn::meta::ParseNestedMeta<'_>) -> syn::Result<bool> {
+    if meta.input.peek(syn::Token![=]) {
+        return Ok(meta.value()?.parse::<syn::LitBool>()?.value);
+    }
+    Ok(true)
 }
 
 impl Method {

@@ -75,6 +75,14 @@ mod text;
 ///   - It returns a `Result` of [`Outcome`], `()`, or a struct with `#[derive(Outputs)]`, whose schema the manifest then
 ///     has; an operation that writes them by `cx.outputs` tells it as `#[operation(outputs = Measured)]`. The error
 ///     is [`Failure`], or anything that converts into one.
+///   - `read_only`, `destructive` and `idempotent` say what it does to the world: that it changes nothing, that it may destroy
+///     or overwrite something, that a second run with the same arguments changes nothing more. Each may be `= false`. Where one
+///     of them is said, those that are not are false. Agents' programs decide by them what to run without asking, and
+///     assume the worst where none is said.
+///   - `read_only`, `destructive` and `idempotent` say what it does to the world: that it changes nothing, that it may destroy
+///     or overwrite something, that a second run with the same arguments changes nothing more. Each may be `= false`. Where one of
+///     them is said, those that are not are false. Agents' programs use them to decide what to run without asking, and
+///     assume the worst where none is said.
 /// - `#[configure]`: takes the configuration that a host sends when it starts a session: a [`Config<'_>`][Config], or a
 ///   type that implements [`Params`], as an operation's arguments do; and the context. It returns `Result<(), Failure>`.
 /// - `#[on_event]` and `#[run_task]`: these methods of [`Extension`], with its own parameters, all of them. A `#[cfg]` on them
@@ -88,7 +96,8 @@ mod text;
 /// name can be reached there by a spelt-out `invoke` only, and the compiler warns.
 ///
 /// # Limits
-/// At most 500 operations, each with a name of its own; and the manifest fits the 65,535 bytes of a line that a gevals host
+/// At most 500 operations, each with a name of its own, also as MCP clients see it: with `_` for all but letters and digits, and
+/// at most 64 characters. The manifest fits the 65,535 bytes of a line that a gevals host
 /// reads. What is beyond does not compile.
 ///
 /// [`Extension`]: https://docs.rs/rigline/latest/rigline/trait.Extension.html

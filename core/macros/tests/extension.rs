@@ -15,6 +15,7 @@ use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::json::de::{from_checked, from_empty};
 use rigline::json::{Decimal, RawJson};
+use rigline::protocol::gevals::TaskContext;
 use rigline::serve::Transport;
 use rigline::serve::blocking::serve;
 use rigline::{
@@ -87,7 +88,7 @@ where
 
     #[operation(outputs = Measured)]
     async fn from_context(cx: &mut Context<'_>, about: CallContext<'_>) -> Result<Outcome, Failure> {
-        cx.output("phase", if about.phase == rigline::Phase::Verify { "verify" } else { "other" })?;
+        cx.output("phase", if TaskContext::of(&about).phase == rigline::Phase::Verify { "verify" } else { "other" })?;
         cx.done("")
     }
 

@@ -121,22 +121,27 @@ impl fmt::Display for SyntaxError {
 impl core::error::Error for SyntaxError {}
 
 /// Where a member's value stands in its line: `start..end` in bytes. A value never starts at offset 0 of a line that has
-/// members, so the empty span at 0 stands for an absent member, and takes nothing from the line.
+/// members, so the empty span at 0, the default, is that of an absent member, and takes nothing from the line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Span {
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Span {
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
 
-impl Span {
-    pub(crate) fn is_absent(self) -> bool {
-        self.end == 0
-    }
+/// The most members of one message that can be watched, see [`Members`].
+pub const SLOTS: usize = 22;
 
-    /// The value's first byte, which tells its type; 0 for an absent member.
-    #[inline]
-    pub(crate) fn first(self, text: &[u8]) -> u8 {
-        if self.is_absent() { 0 } else { text.get(self.start as usize).copied().unwrap_or_default() }
+/// Where the watched members of one message are in its text, by their slots.
+pub(crate) type Spans = [Span; SLOTS];
+
+/// No members at all.
+pub(crate) const NO_SPANS: Spans = [Span { start: 0, end: 0 }; SLOTS];
+
+impl Span {
+    /// Whether the member is absent.
+    pub const fn is_absent(self) -> bool {
+        self.end == 0
     }
 
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -145,7 +150,8 @@ impl Span {
     }
 }
 
-/// A message out of which one value was taken. What is left is found by its offsets in the whole.
+/// A message out of which one value may have been taken. What is left is found by its offsets in the whole.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'t> {
     before: &'t [u8],
     after: &'t [u8],
@@ -154,12 +160,27 @@ pub(crate) struct Parts<'t> {
 }
 
 impl<'t> Parts<'t> {
+    /// A message as it came.
+    pub(crate) fn whole(text: &'t [u8]) -> Self {
+        Self { before: text, after: &[], end: usize::MAX }
+    }
+
     /// Takes the value at `taken` out of `text`.
     pub(crate) fn take(text: &'t mut [u8], taken: Span) -> Option<(&'t mut [u8], Self)> {
         let end = taken.end as usize;
         let (head, after) = text.split_at_mut_checked(end)?;
         let (before, value) = head.split_at_mut_checked(taken.start as usize)?;
         Some((value, Self { before, after, end }))
+    }
+
+    /// What comes before the value that was taken.
+    pub(crate) fn start(&self) -> &'t [u8] {
+        self.before
+    }
+
+    /// The whole, if nothing was taken.
+    pub(crate) fn untaken(&self) -> &'t [u8] {
+        if self.end == usize::MAX { self.before } else { &[] }
     }
 
     /// The text of another value; empty where there is none, or where it reached over the one that was taken.
@@ -174,49 +195,79 @@ impl<'t> Parts<'t> {
     }
 }
 
-/// What is wanted of one object.
-pub(crate) struct Level {
-    /// The members whose values are wanted, in the order a peer is likely to send them.
-    keys: &'static [Key],
-    /// Where to put the last value of the other members that is no string.
-    no_string: Option<u8>,
+/// The members of one object that the checker watches: it records where their values are.
+#[derive(Debug)]
+pub struct Members {
+    /// In the order in which a peer is likely to send them.
+    keys: &'static [Member],
+    /// Where the last value of any other member goes.
+    others: Option<u8>,
+    /// Strings do not count as other members.
+    strings: bool,
 }
 
-impl Level {
-    /// Wants these members.
-    pub(crate) const fn of(keys: &'static [Key]) -> Self {
-        Self { keys, no_string: None }
+impl Members {
+    /// Watches these members, best in the order in which peers send them.
+    pub const fn of(keys: &'static [Member]) -> Self {
+        Self { keys, others: None, strings: false }
     }
 
-    /// Wants strings only: `slot` stays absent if there is nothing else.
+    /// Watches for values that are not strings: the slot stays absent if all are.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
-    pub(crate) const fn of_strings(slot: usize) -> Self {
-        Self { keys: &[], no_string: Some(slot as u8) }
+    pub const fn strings(slot: usize) -> Self {
+        Self { keys: &[], others: Some(slot as u8), strings: true }
+    }
+
+    /// The same table, and `slot` holds the last member that is not in it.
+    #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
+    pub(crate) const fn with_others(self, slot: usize) -> Self {
+        Self { others: Some(slot as u8), ..self }
+    }
+
+    /// The slot of the member of this name.
+    pub(crate) fn slot(&self, name: super::view::Text<'_>) -> Option<u8> {
+        self.keys.iter().find(|key| name.is(key.name)).map(|key| key.slot)
+    }
+
+    /// The name of the first member that has this slot.
+    pub(crate) fn name(&self, slot: u8) -> &'static [u8] {
+        self.keys.iter().find(|key| key.slot == slot).map_or(&[], |key| key.name)
     }
 }
 
-/// One wanted member.
-pub(crate) struct Key {
+/// One watched member.
+#[derive(Debug, Clone, Copy)]
+pub struct Member {
     name: &'static [u8],
     /// The name, its closing quote and the colon behind it as a little-endian word, and which of its bytes count: none if
     /// they do not fit.
     #[cfg(target_pointer_width = "64")]
     word: (u128, u128),
     slot: u8,
-    child: Option<&'static Level>,
+    child: Option<&'static Members>,
 }
 
-impl Key {
-    /// `slot` is where the span of the member's value goes.
+impl Member {
+    /// `slot`, below [`SLOTS`], is where the span of the member's value goes.
+    ///
+    /// # Panics
+    /// If `slot` is too large: in a constant, where tables belong, it does not compile.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
-    pub(crate) const fn new(name: &'static str, slot: usize, child: Option<&'static Level>) -> Self {
+    pub const fn new(name: &'static str, slot: usize) -> Self {
+        assert!(slot < SLOTS, "a message has no room for so many watched members");
         Self {
             name: name.as_bytes(),
             #[cfg(target_pointer_width = "64")]
             word: Self::word(name.as_bytes()),
             slot: slot as u8,
-            child,
+            child: None,
         }
+    }
+
+    /// Watches the members of this member too, if it is an object. No two tables of one message may share a slot.
+    #[must_use]
+    pub const fn with(self, members: &'static Members) -> Self {
+        Self { child: Some(members), ..self }
     }
 
     #[cfg(target_pointer_width = "64")]
@@ -261,7 +312,7 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 
 /// Checks a whole line and notes where the members of `level`, and of the levels below it, stand. Of a name that occurs
 /// twice the last counts, as in the views.
-pub(crate) fn scan(text: &[u8], level: &'static Level, slots: &mut [Span]) -> Result<(), SyntaxError> {
+pub(crate) fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut stack = [0; DEPTH_WORDS];
     let mut scanner = Scanner::new(text, &mut stack);
     let end = match space(text) {
@@ -296,7 +347,7 @@ impl<'t> Scanner<'t> {
         &mut self,
         mut rest: &'t [u8],
         depth: usize,
-        level: &'static Level,
+        level: &'static Members,
         slots: &mut [Span],
     ) -> Option<&'t [u8]> {
         // The wanted members from the one on that is likely to come next.
@@ -318,7 +369,7 @@ impl<'t> Scanner<'t> {
                     expected = others;
                     (Some(key.slot), key.child)
                 }
-                [] => (level.no_string.filter(|_| !matches!(value, [b'"', ..])), None),
+                [] => (level.others.filter(|_| !(level.strings && matches!(value, [b'"', ..]))), None),
             };
             rest = if let Some(child) = child {
                 if slot.and_then(|slot| slots.get(usize::from(slot))).is_some_and(|span| !span.is_absent()) {
@@ -358,7 +409,7 @@ impl<'t> Scanner<'t> {
     /// The level's members from the one on whose name `rest` starts with (none of them, if it is none of theirs), and what
     /// follows its colon.
     #[inline(never)]
-    fn other_key(&mut self, rest: &'t [u8], level: &'static Level) -> Option<(&'static [Key], &'t [u8])> {
+    fn other_key(&mut self, rest: &'t [u8], level: &'static Members) -> Option<(&'static [Member], &'t [u8])> {
         let mut keys = level.keys;
         while let [key, others @ ..] = keys {
             if let Some(after) = key.strip(rest) {
@@ -635,8 +686,8 @@ fn is_header(text: &[u8]) -> bool {
 
 /// Forgets what an earlier member of the same name had below it.
 #[cold]
-fn clear(level: &'static Level, slots: &mut [Span]) {
-    if let Some(span) = level.no_string.and_then(|slot| slots.get_mut(usize::from(slot))) {
+fn clear(level: &'static Members, slots: &mut [Span]) {
+    if let Some(span) = level.others.and_then(|slot| slots.get_mut(usize::from(slot))) {
         *span = Span::default();
     }
     for key in level.keys {

@@ -243,6 +243,19 @@ impl<'b> Writer<'b> {
         self.buf.get(..self.len).unwrap_or_default()
     }
 
+    /// Writes once more what was written at `start..end`: as it is, or escaped for a JSON string.
+    pub fn repeat(&mut self, start: usize, end: usize, escaped: bool) {
+        for at in start..end {
+            match self.buf.get(at).copied() {
+                Some(byte @ (b'"' | b'\\')) if escaped => self.raw(&[b'\\', byte]),
+                Some(b'\t') if escaped => self.raw(b"\\t"),
+                Some(byte) => self.byte(byte),
+                // It did not fit, and neither does this.
+                None => self.byte(0),
+            }
+        }
+    }
+
     /// The text so far, to change in place; nothing if it did not fit.
     #[inline]
     pub fn as_written_mut(&mut self) -> &mut [u8] {

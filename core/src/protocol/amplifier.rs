@@ -1,34 +1,66 @@
 //! Amplifier Module Protocol v1: `health`, `describe`, `invoke`, and `on_event` for hooks.
 //!
 //! On lines, which the text does not define, each is an invoke input `{"op":…,"args":…,"session_id":…}`. The ops `health`
-//! and `describe` answer as those operations do; `{"op":"invoke","args":{"op":…,"args":…}}` is the same call spelt out. A
+//! and `describe` answer as those operations do; `{"op":"invoke","args":{"op":…,"args":…}}` is the same call, nested. A
 //! member `id`, if there, comes back unchanged. One line in, one line out, in order; but while a call is out, an async shell
 //! answers `health`, and what it cannot read, at once.
 
 use core::time::Duration;
 
-use super::{Request, gevals};
-use crate::event::{Event, EventError};
+use crate::call::CallContext;
+use crate::definition::{Action, CallAction, Facts, Protocol};
+use crate::event::Event;
 use crate::failure::FailureKind;
-use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
-use crate::json::view::{Json, Text};
+use crate::json::check::{Member, Members, Span};
+use crate::json::view::{Json, Kind as JsonKind, Text};
 use crate::json::write::{Message as _, Writer};
-use crate::manifest::{Kind, Manifest};
-use crate::phrases::{Codes, Failed, Head, Outputs, Phrases};
-use crate::rpc::{self, MAX_ID, Quoted};
+use crate::manifest::Kind;
+use crate::phrases::{Failed, Logs, MessagePlace, Outputs, Phrases, close_two};
+use crate::received::{Code, Envelope, Received, Refusal};
+use crate::rpc::{self, MAX_ID};
+
+/// Amplifier Module Protocol v1.
+pub const AMPLIFIER: &Protocol = &PROTOCOL;
+static PROTOCOL: Protocol =
+    Protocol::new("amplifier", &MEMBERS, OP, &PHRASES, read, refuse).envelope(envelope).answers(is_answer);
 
 /// The fixed parts of its replies.
-pub(crate) static PHRASES: Phrases = Phrases {
-    head: Head::Plain,
+static PHRASES: Phrases = Phrases {
+    head: write_head,
     success: b"\"ok\":true,\"result\":{",
-    outputs: Outputs::Json,
-    failed: Failed::Error(b"\"ok\":false,\"error\":{\"details\":{"),
-    error: b"\"ok\":false,\"error\":{\"code\":\"",
-    codes: Codes::Names(code),
-    error_end: b"\"",
-    forbidden_end: b"\"",
+    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    message: MessagePlace {
+        after_outputs: b",\"message\":\"",
+        alone: b"\"message\":\"",
+        end: b"\"",
+        is_beside_outputs: true,
+    },
+    content: None,
+    failed: Failed::Error {
+        success: b"\"ok\":false,\"error\":{\"details\":{",
+        before_text: |out, kind, name| {
+            out.raw(b"},\"code\":\"");
+            write_code(out, kind, name);
+        },
+        end: b"\"",
+    },
+    error: |out, kind, name| {
+        out.raw(ERROR);
+        write_code(out, kind, name);
+    },
+    error_end: |out, _| out.byte(b'"'),
     parse_error: b"\"ok\":false,\"error\":{\"code\":\"bad_request\",\"message\":\"",
+    close: close_two,
+    logs: Logs::OutOfBand,
+    progress: None,
 };
+
+const ERROR: &[u8] = b"\"ok\":false,\"error\":{\"code\":\"";
+
+fn write_code(out: &mut Writer<'_>, kind: FailureKind, name: Option<&'static str>) {
+    out.text_part(name.unwrap_or(code(kind)));
+    out.raw(b"\",\"message\":\"");
+}
 
 /// How long an invoke may take, unless somebody says otherwise (the sibling texts' default).
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,149 +72,139 @@ const ID: usize = 3;
 const INNER_OP: usize = 4;
 const INNER_ARGS: usize = 5;
 const INNER_SESSION: usize = 6;
-const SLOTS: usize = 7;
 
-static MEMBERS: Level = Level::of(&[
-    Key::new("op", OP, None),
-    Key::new("args", ARGS, Some(&INNER)),
-    Key::new("session_id", SESSION, None),
-    Key::new("id", ID, None),
+static MEMBERS: [Member; 4] = [
+    Member::new("op", OP),
+    Member::new("args", ARGS).with(&INNER),
+    Member::new("session_id", SESSION),
+    Member::new("id", ID),
+];
+
+static INNER: Members = Members::of(&[
+    Member::new("op", INNER_OP),
+    Member::new("args", INNER_ARGS),
+    Member::new("session_id", INNER_SESSION),
 ]);
 
-static INNER: Level = Level::of(&[
-    Key::new("op", INNER_OP, None),
-    Key::new("args", INNER_ARGS, None),
-    Key::new("session_id", INNER_SESSION, None),
-]);
-
-const _: () = assert!(SLOTS <= gevals::SLOTS, "the engine has memory for so many");
-
-/// Where the members of a request stand in its text.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Spans<'s>(pub(crate) &'s rpc::Spans);
-
-/// Checks a request and finds its members.
-pub(crate) fn scan(text: &[u8], spans: &mut rpc::Spans) -> Result<(), SyntaxError> {
-    *spans = rpc::NO_SPANS;
-    check::scan(text, &MEMBERS, spans)
+/// The id comes back if it is usable.
+fn envelope(received: &Received<'_>) -> Envelope {
+    let id = received.span(ID);
+    Envelope::Request { id: if received.of(id).len() <= MAX_ID { id } else { Span::default() } }
 }
 
-impl Spans<'_> {
-    fn get(self, slot: usize) -> Span {
-        self.0.get(slot).copied().unwrap_or_default()
-    }
+/// What is an answer of it besides: the whole of what `health` and `describe` answer.
+fn is_answer(json: Json<'_>) -> bool {
+    rpc::is_answer(json)
+        || json.get("status").and_then(|status| status.text()).is_some_and(|status| status == "ok")
+        || json.get("capabilities").is_some_and(|list| list.kind() == JsonKind::Array)
+}
 
-    fn of(self, text: &[u8], slot: usize) -> &[u8] {
-        rpc::member(text, self.0, slot)
-    }
-
-    /// The id, if there is a usable one.
-    pub(crate) fn id(self, text: &[u8]) -> &[u8] {
-        let id = self.of(text, ID);
-        if id.len() <= MAX_ID { id } else { &[] }
-    }
-
-    fn is_spelt_out(self, text: &[u8]) -> bool {
-        rpc::string(self.of(text, OP)).is_some_and(|op| op == "invoke")
-    }
-
-    fn op(self, text: &[u8]) -> Option<Text<'_>> {
-        rpc::string(self.of(text, if self.is_spelt_out(text) { INNER_OP } else { OP }))
-    }
-
-    /// Where the caller says its session.
-    fn session(self, spelt_out: bool) -> Span {
-        let inner = self.get(INNER_SESSION);
-        if spelt_out && !inner.is_absent() { inner } else { self.get(SESSION) }
-    }
-
-    /// [`session`](Self::session), found by `part` in what is left of the request's text.
-    pub(crate) fn session_in(self, line: &Parts<'_>) -> Span {
-        self.session(rpc::string(line.of(self.get(OP))).is_some_and(|op| op == "invoke"))
-    }
-
-    /// A member that every call has and that is wanted no more once it runs: the operation's name.
-    pub(crate) fn spent(self) -> Span {
-        if self.get(INNER_OP).is_absent() { self.get(OP) } else { self.get(INNER_OP) }
+/// Writes the beginning of a reply that has the id alone, where there is one.
+pub(crate) fn write_head(out: &mut Writer<'_>, id: &[u8]) {
+    out.byte(b'{');
+    if !id.is_empty() {
+        out.raw(b"\"id\":");
+        // Any JSON may be an id here. A CR between its tokens would end the line for a reader on a serial line.
+        for piece in id.split(|byte| *byte == b'\r') {
+            out.raw(piece);
+        }
+        out.byte(b',');
     }
 }
 
-/// Why a request is refused before anything runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Refusal {
-    UnsupportedOp,
-    BadRequest(&'static str),
-    /// The arguments of `on_event` are no event.
-    Event(EventError),
+/// Whether the call is nested: `{"op":"invoke","args":{"op":…}}`.
+fn is_nested(received: &Received<'_>) -> bool {
+    received.is(OP, "invoke")
+}
+
+/// The session that the caller belongs to; none where the call came by another protocol.
+pub fn session_id<'a>(context: &CallContext<'a>) -> Option<Text<'a>> {
+    let received = context.received_by(AMPLIFIER)?;
+    received.string(session(&received))
+}
+
+/// The slot in which the caller says its session.
+fn session(received: &Received<'_>) -> usize {
+    if is_nested(received) && received.has(INNER_SESSION) { INNER_SESSION } else { SESSION }
+}
+
+const fn bad_request(member: &'static str, fault: &'static str) -> Refusal {
+    Refusal::new(Code::Name("bad_request"), member, fault)
+}
+
+const fn unsupported(slot: usize) -> Refusal {
+    Refusal::quoting(Code::Name("unsupported_op"), "Unknown operation: ", slot)
 }
 
 /// Reads a request.
-pub(crate) fn request(text: &[u8], spans: Spans<'_>, manifest: &Manifest) -> Result<Request, Refusal> {
-    let spelt_out = spans.is_spelt_out(text);
-    if spans.of(text, ID).len() > MAX_ID {
-        return Err(Refusal::BadRequest("id: longer than 400 bytes"));
+fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+    let is_nested = is_nested(received);
+    if received.member(ID).len() > MAX_ID {
+        return Err(const { &bad_request("id", "longer than 400 bytes") });
     }
-    if !matches!(spans.session(spelt_out).of(text), [] | [b'"' | b'n', ..]) {
-        return Err(Refusal::BadRequest("session_id: expected a string"));
+    if !matches!(received.first(session(received)), 0 | b'"' | b'n') {
+        return Err(const { &bad_request("session_id", "expected a string") });
     }
-    if spelt_out && !matches!(spans.of(text, ARGS), [b'{', ..]) {
-        return Err(Refusal::BadRequest("args: expected an object with the member op"));
+    if is_nested && received.first(ARGS) != b'{' {
+        return Err(const { &bad_request("args", "expected an object with the member op") });
     }
-    let op = match spans.op(text) {
+    let (op_slot, args_slot) = if is_nested { (INNER_OP, INNER_ARGS) } else { (OP, ARGS) };
+    let op = match received.string(op_slot) {
         Some(op) => op,
-        None if spans.get(if spelt_out { INNER_OP } else { OP }).is_absent() => {
-            return Err(Refusal::BadRequest("op: required, but missing"));
-        }
-        None => return Err(Refusal::BadRequest("op: expected a string")),
+        None if received.first(op_slot) == 0 => return Err(const { &bad_request("op", "required, but missing") }),
+        None => return Err(const { &bad_request("op", "expected a string") }),
     };
-    let args = spans.get(if spelt_out { INNER_ARGS } else { ARGS });
-    if !matches!(args.of(text), [] | [b'{' | b'n', ..]) {
-        return Err(Refusal::BadRequest("args: expected an object"));
+    let args = received.span(args_slot);
+    if !matches!(received.first(args_slot), 0 | b'{' | b'n') {
+        return Err(const { &bad_request("args", "expected an object") });
     }
-    if !spelt_out && op == "health" {
-        return Ok(Request::Health);
+    if !is_nested && op == "health" {
+        return Ok(Action::Answer(|out, _, _| out.raw(b"\"status\":\"ok\"}")));
     }
-    if !spelt_out && op == "describe" {
-        return Ok(Request::Describe);
+    if !is_nested && op == "describe" {
+        return Ok(Action::Answer(write_description));
     }
-    if let Some(index) = manifest.position(op) {
-        return Ok(Request::Execute { index, args });
+    if let Some(index) = facts.manifest.position(op) {
+        let call = CallAction::new(received, index, args, received.span(op_slot));
+        return Ok(Action::Call(call.timeout_nanos(Some(1_000_000_000 * TIMEOUT.as_secs()))));
     }
-    match (manifest.kind, args.of(text)) {
-        (Kind::Hook, [b'{', ..]) if op == "on_event" => match Event::read(Json::of_checked(args.of(text))) {
-            Ok(_) => Ok(Request::Event { event: args }),
-            Err(error) => Err(Refusal::Event(error)),
-        },
-        (Kind::Hook, _) if op == "on_event" => Err(Refusal::BadRequest("args: expected an event")),
-        _ => Err(Refusal::UnsupportedOp),
+    if facts.manifest.kind == Kind::Hook && op == "on_event" {
+        if received.first(args_slot) != b'{' {
+            return Err(const { &bad_request("args", "expected an event") });
+        }
+        return Ok(match Event::read(Json::of_checked(received.of(args))) {
+            Ok(_) => Action::AckThenRun { event: args, answer: |out, _, _| out.raw(b"\"ok\":true,\"result\":{}}") },
+            Err(_) => Action::Answer(refuse_event),
+        });
     }
+    Err(if is_nested { const { &unsupported(INNER_OP) } } else { const { &unsupported(OP) } })
 }
 
 /// Writes a refusal behind the head of its reply.
-pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: Refusal, text: &[u8], spans: Spans<'_>) {
-    out.raw(b"\"ok\":false,\"error\":{\"code\":\"");
-    match refusal {
-        Refusal::UnsupportedOp => {
-            out.raw(b"unsupported_op\",\"message\":\"Unknown operation: ");
-            if let Some(op) = spans.op(text) {
-                Quoted(op).write_escaped(out);
-            }
-        }
-        Refusal::BadRequest(fault) => {
-            out.raw(b"bad_request\",\"message\":\"");
-            out.text_part(fault);
-        }
-        Refusal::Event(error) => {
-            out.raw(b"bad_request\",\"message\":\"");
-            out.raw(b"args.");
-            error.write_escaped(out);
-        }
+fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
+    out.raw(ERROR);
+    if let Code::Name(name) = refusal.code() {
+        out.raw(name.as_bytes());
+    }
+    out.raw(b"\",\"message\":\"");
+    refusal.write_text(out, received);
+    out.raw(b"\"}}");
+}
+
+/// Writes that the arguments of `on_event` are no event, and why.
+fn refuse_event(out: &mut Writer<'_>, received: &Received<'_>, _: &Facts<'_>) {
+    out.raw(ERROR);
+    out.raw(b"bad_request\",\"message\":\"args.");
+    let args = if is_nested(received) { INNER_ARGS } else { ARGS };
+    if let Err(error) = Event::read(Json::of_checked(received.member(args))) {
+        error.write_escaped(out);
     }
     out.raw(b"\"}}");
 }
 
 /// Writes what `describe` answers, behind the head of its reply.
-pub(crate) fn write_description(out: &mut Writer<'_>, manifest: &Manifest) {
+fn write_description(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
+    let manifest = facts.manifest;
     out.raw(b"\"name\":");
     out.str(manifest.name);
     out.raw(b",\"version\":");
@@ -219,7 +241,7 @@ pub(crate) fn write_description(out: &mut Writer<'_>, manifest: &Manifest) {
 }
 
 /// The reserved code (§4) for a failure.
-pub(crate) fn code(kind: FailureKind) -> &'static str {
+fn code(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::UnknownOperation => "unsupported_op",
         FailureKind::BadArguments => "bad_request",

@@ -13,18 +13,22 @@
 //! `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). Without it, where it is null and where it is
 //! zero (as Go's own libraries have it) there is none; a negative one is -32602.
 
-use crate::call::{Agent, CallContext, Phase};
-use crate::context::Level as LogLevel;
+use crate::call::CallContext;
+use crate::definition::{Action, CallAction, Facts, Protocol};
 use crate::duration::GoDuration;
 use crate::failure::FailureKind;
-use crate::json::check::{Key, Level, Parts, Span};
-use crate::json::view::{Json, Text, has_escapes};
-use crate::json::write::{Message, Writer};
+use crate::json::check::{Member, Members};
+use crate::json::view::{self, Json, Text, has_escapes};
+use crate::json::write::Writer;
 use crate::manifest::Manifest;
-use crate::phrases::{Codes, Failed, Head, Outputs, Phrases};
-use crate::protocol::Request;
-use crate::rpc::{self, Quoted, Spans};
+use crate::phrases::{Failed, Log, Logs, MessagePlace, Outputs, Phrases, close_two};
+use crate::received::{Code, Received, Refusal};
+use crate::rpc;
 use crate::schema::escaped_len;
+
+/// gevals 0.0.1, over JSON-RPC 2.0.
+pub const GEVALS: &Protocol = &PROTOCOL;
+static PROTOCOL: Protocol = Protocol::json_rpc("gevals", &ENVELOPE, &PHRASES, read).with_line_limit();
 
 /// The version of the protocol that is spoken here. A host that offers another gets -32602.
 pub const VERSION: &str = "0.0.1";
@@ -49,45 +53,29 @@ const OUTPUT: usize = OPERATION + 9;
 const PROTOCOL_VERSION: usize = OPERATION + 10;
 const CONFIG: usize = OPERATION + 11;
 const ENV_NO_STRING: usize = OPERATION + 12;
-/// How many members are watched, JSON-RPC's own included.
-pub(crate) const SLOTS: usize = OPERATION + 13;
+
+static ENVELOPE: [Member; rpc::FIRST_FREE] = rpc::members(&PARAMS_MEMBERS);
 
 /// The members of `params`, of all methods: no two methods give one name two meanings.
-pub(crate) static PARAMS: Level = Level::of(&[
-    Key::new("operation", OPERATION, None),
-    Key::new("args", ARGS, None),
-    Key::new("context", CONTEXT, Some(&CONTEXT_MEMBERS)),
-    Key::new("protocolVersion", PROTOCOL_VERSION, None),
-    Key::new("config", CONFIG, None),
+static PARAMS_MEMBERS: Members = Members::of(&[
+    Member::new("operation", OPERATION),
+    Member::new("args", ARGS),
+    Member::new("context", CONTEXT).with(&CONTEXT_MEMBERS),
+    Member::new("protocolVersion", PROTOCOL_VERSION),
+    Member::new("config", CONFIG),
 ]);
 
-static CONTEXT_MEMBERS: Level = Level::of(&[
-    Key::new("workdir", WORKDIR, None),
-    Key::new("phase", PHASE, None),
-    Key::new("env", ENV, Some(&ENVIRONMENT)),
-    Key::new("timeout", TIMEOUT_MEMBER, None),
-    Key::new("agent", AGENT, Some(&AGENT_MEMBERS)),
+static CONTEXT_MEMBERS: Members = Members::of(&[
+    Member::new("workdir", WORKDIR),
+    Member::new("phase", PHASE),
+    Member::new("env", ENV).with(&ENVIRONMENT),
+    Member::new("timeout", TIMEOUT_MEMBER),
+    Member::new("agent", AGENT).with(&AGENT_MEMBERS),
 ]);
 
-static ENVIRONMENT: Level = Level::of_strings(ENV_NO_STRING);
+static ENVIRONMENT: Members = Members::strings(ENV_NO_STRING);
 
-static AGENT_MEMBERS: Level = Level::of(&[Key::new("prompt", PROMPT, None), Key::new("output", OUTPUT, None)]);
-
-/// Why a request is answered with an error before anything runs. All of them are constants, and handed on by reference: a
-/// result is then a word or two.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Refusal {
-    UnknownMethod,
-    UnknownOperation,
-    /// -32602 on a member of `params`.
-    Params {
-        member: &'static str,
-        fault: &'static str,
-    },
-    UnsupportedVersion,
-    /// -32600: between `shutdown` and the next `initialize`.
-    AfterShutdown,
-}
+static AGENT_MEMBERS: Members = Members::of(&[Member::new("prompt", PROMPT), Member::new("output", OUTPUT)]);
 
 impl Manifest {
     /// The manifest as it is, if a gevals host can read it: its reply to `initialize`, with envelope and an id of 20
@@ -107,142 +95,118 @@ impl Manifest {
 }
 
 /// The fixed parts of its replies.
-pub(crate) static PHRASES: Phrases = Phrases {
-    head: Head::JsonRpc,
+static PHRASES: Phrases = Phrases {
+    head: rpc::write_head,
     success: b",\"result\":{\"success\":true",
-    outputs: Outputs::Strings(b",\"outputs\":{"),
-    failed: Failed::Result(b",\"result\":{\"success\":false"),
-    error: b",\"error\":{\"code\":",
-    codes: Codes::Numbers(code),
-    error_end: b"\"",
-    forbidden_end: b"\"",
+    outputs: Outputs { start: b",\"outputs\":{", end: b"}", as_strings: true },
+    message: MessagePlace {
+        after_outputs: b"},\"message\":\"",
+        alone: b",\"message\":\"",
+        end: b"\"",
+        is_beside_outputs: false,
+    },
+    content: None,
+    failed: Failed::Result {
+        success: b",\"result\":{\"success\":false",
+        after_outputs: b"},\"error\":\"",
+        alone: b",\"error\":\"",
+        end: b"\"",
+    },
+    error: |out, kind, _| rpc::begin_error(out, code(kind)),
+    error_end: |out, _| out.byte(b'"'),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
+    close: close_two,
+    logs: Logs::Line(write_log),
+    progress: None,
 };
 
-/// Reads a request whose envelope is in order; `timeout` is what it sets in nanoseconds, if anything.
-pub(crate) fn request(
-    text: &[u8],
-    spans: &Spans,
-    manifest: &Manifest,
-    timeout: &mut Option<u64>,
-) -> Result<Request, &'static Refusal> {
-    let method = rpc::member(text, spans, rpc::METHOD);
-    if is(method, "execute") {
-        let request = execute(text, spans, manifest)?;
-        check_context(text, spans)?;
-        *timeout = read_timeout(text, spans)?;
-        Ok(request)
-    } else if is(method, "initialize") {
-        initialize(text, spans)
-    } else if is(method, "shutdown") {
-        params_are_structured(text, spans)?;
-        Ok(Request::Shutdown)
+const AFTER_SHUTDOWN: &Refusal = &Refusal::new(
+    Code::Number(rpc::INVALID_REQUEST),
+    "Invalid Request",
+    "the session was shut down; initialize starts another",
+);
+const UNKNOWN_METHOD: &Refusal =
+    &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown method: ", rpc::METHOD);
+const UNKNOWN_OPERATION: &Refusal =
+    &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Unknown operation: ", OPERATION);
+const REQUIRED: &str = "required, but missing";
+const OBJECT: &str = "expected an object";
+const STRING: &str = "expected a string";
+
+/// -32602 on a member of `params`.
+const fn invalid(member: &'static str, fault: &'static str) -> Refusal {
+    Refusal::new(Code::Number(rpc::INVALID_PARAMS), member, fault)
+}
+
+/// Reads a request.
+fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+    let is_initialize = received.is(rpc::METHOD, "initialize");
+    if facts.is_closed && !is_initialize {
+        return Err(AFTER_SHUTDOWN);
+    }
+    if received.is(rpc::METHOD, "execute") {
+        let call = execute(received, facts.manifest)?;
+        check_context(received)?;
+        Ok(Action::Call(call.timeout_nanos(read_timeout(received)?)))
+    } else if is_initialize {
+        initialize(received)
+    } else if received.is(rpc::METHOD, "shutdown") {
+        // JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
+        match received.first(rpc::PARAMS) {
+            0 | b'{' | b'[' | b'n' => {}
+            _ => return Err(const { &invalid("params", OBJECT) }),
+        }
+        Ok(Action::CloseSession { answer: |out, _, _| out.raw(b",\"result\":{}}") })
     } else {
-        Err(&Refusal::UnknownMethod)
+        Err(UNKNOWN_METHOD)
     }
 }
 
-/// Whether a request is one that starts a session.
-pub(crate) fn is_initialize(text: &[u8], spans: &Spans) -> bool {
-    is(rpc::member(text, spans, rpc::METHOD), "initialize")
-}
-
-/// Whether the JSON string `value` is `name`, which must have nothing to escape in it.
-#[cfg_attr(target_pointer_width = "64", inline(always))]
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-fn is(value: &[u8], name: &str) -> bool {
-    match value {
-        [b'"', raw @ .., b'"'] => raw == name.as_bytes() || Text::of_checked(raw) == *name,
-        _ => false,
-    }
-}
-
-/// JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
-fn params_are_structured(text: &[u8], spans: &Spans) -> Result<(), &'static Refusal> {
-    match rpc::member(text, spans, rpc::PARAMS) {
-        [] | [b'{' | b'[' | b'n', ..] => Ok(()),
-        _ => Err(&Refusal::Params { member: "params", fault: "expected an object" }),
-    }
-}
-
-fn params_are_members(text: &[u8], spans: &Spans) -> Result<(), &'static Refusal> {
-    match first(text, spans, rpc::PARAMS) {
+fn params_are_members(received: &Received<'_>) -> Result<(), &'static Refusal> {
+    match received.first(rpc::PARAMS) {
         b'{' => Ok(()),
-        0 | b'n' => Err(&Refusal::Params { member: "params", fault: "required, but missing" }),
-        _ => Err(&Refusal::Params { member: "params", fault: "expected an object" }),
+        0 | b'n' => Err(const { &invalid("params", REQUIRED) }),
+        _ => Err(const { &invalid("params", OBJECT) }),
     }
 }
 
-fn initialize(text: &[u8], spans: &Spans) -> Result<Request, &'static Refusal> {
-    params_are_members(text, spans)?;
-    let config = spans.get(CONFIG).copied().unwrap_or_default();
-    match rpc::string(rpc::member(text, spans, PROTOCOL_VERSION)) {
-        Some(version) if version == VERSION => {}
-        _ => return Err(&Refusal::UnsupportedVersion),
+fn initialize(received: &Received<'_>) -> Result<Action, &'static Refusal> {
+    params_are_members(received)?;
+    if !received.is(PROTOCOL_VERSION, VERSION) {
+        return Err(const { &invalid("protocolVersion", "only 0.0.1 is supported") });
     }
-    match config.of(text) {
-        [] | [b'{', ..] => Ok(Request::Initialize { config }),
-        [b'n', ..] => Ok(Request::Initialize { config: Span::default() }),
-        _ => Err(&Refusal::Params { member: "config", fault: "expected an object" }),
+    match received.first(CONFIG) {
+        0 | b'n' | b'{' => Ok(Action::OpenSession { config: received.span(CONFIG), answer: write_manifest }),
+        _ => Err(const { &invalid("config", OBJECT) }),
     }
 }
 
-fn execute(text: &[u8], spans: &Spans, manifest: &Manifest) -> Result<Request, &'static Refusal> {
-    params_are_members(text, spans)?;
-    let operation = match rpc::member(text, spans, OPERATION) {
+fn execute(received: &Received<'_>, manifest: &Manifest) -> Result<CallAction, &'static Refusal> {
+    params_are_members(received)?;
+    let operation = match received.member(OPERATION) {
         [b'"', raw @ .., b'"'] => raw,
-        [] => return Err(&Refusal::Params { member: "operation", fault: "required, but missing" }),
-        _ => return Err(&Refusal::Params { member: "operation", fault: "expected a string" }),
+        [] => return Err(const { &invalid("operation", REQUIRED) }),
+        _ => return Err(const { &invalid("operation", STRING) }),
     };
-    let index = manifest.position(Text::of_checked(operation)).ok_or(&Refusal::UnknownOperation)?;
-    let args = spans.get(ARGS).copied().unwrap_or_default();
-    if !matches!(args.first(text), 0 | b'{' | b'n') {
-        return Err(&Refusal::Params { member: "args", fault: "expected an object" });
+    let index = manifest.position(Text::of_checked(operation)).ok_or(UNKNOWN_OPERATION)?;
+    if !matches!(received.first(ARGS), 0 | b'{' | b'n') {
+        return Err(const { &invalid("args", OBJECT) });
     }
-    match first(text, spans, CONTEXT) {
-        b'{' => Ok(Request::Execute { index, args }),
-        0 => Err(&Refusal::Params { member: "context", fault: "required, but missing" }),
-        _ => Err(&Refusal::Params { member: "context", fault: "expected an object" }),
+    match received.first(CONTEXT) {
+        b'{' => Ok(CallAction::new(received, index, received.span(ARGS), received.span(rpc::JSONRPC))),
+        0 => Err(const { &invalid("context", REQUIRED) }),
+        _ => Err(const { &invalid("context", OBJECT) }),
     }
-}
-
-/// Writes a refusal behind the head of its reply.
-pub(crate) fn write_refusal(out: &mut Writer<'_>, refusal: &Refusal, text: &[u8], spans: &Spans) {
-    let (code, lead, fault, named) = match *refusal {
-        Refusal::UnknownMethod => (rpc::METHOD_NOT_FOUND, "Unknown method: ", "", Some(rpc::METHOD)),
-        Refusal::UnknownOperation => (rpc::METHOD_NOT_FOUND, "Unknown operation: ", "", Some(OPERATION)),
-        Refusal::Params { member, fault } => (rpc::INVALID_PARAMS, member, fault, None),
-        Refusal::UnsupportedVersion => (rpc::INVALID_PARAMS, "protocolVersion", "only 0.0.1 is supported", None),
-        Refusal::AfterShutdown => {
-            (rpc::INVALID_REQUEST, "Invalid Request", "the session was shut down; initialize starts another", None)
-        }
-    };
-    rpc::begin_error(out, code);
-    out.text_part(lead);
-    if let Some(slot) = named {
-        if let Some(name) = rpc::string(rpc::member(text, spans, slot)) {
-            Quoted(name).write_escaped(out);
-        }
-    } else {
-        out.raw(b": ");
-        out.text_part(fault);
-    }
-    rpc::end_error(out);
-}
-
-/// A member of the context, and what is wrong with it.
-const fn in_context(member: &'static str, fault: &'static str) -> Refusal {
-    Refusal::Params { member, fault }
 }
 
 /// Reads the context's timeout: absent, null and zero set no limit.
-fn read_timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, &'static Refusal> {
+fn read_timeout(received: &Received<'_>) -> Result<Option<u64>, &'static Refusal> {
     /// Of a text with escapes in it, which has to be decoded somewhere; `µ` comes as one.
     const LONGEST: usize = 64;
-    const NO_DURATION: &Refusal = &in_context("context.timeout", "expected a duration such as \"1m30s\"");
-    const TOO_LONG: &Refusal = &in_context("context.timeout", "has escapes and is longer than 64 bytes");
-    const NEGATIVE: &Refusal = &in_context("context.timeout", "must not be negative");
-    let raw = match rpc::member(text, spans, TIMEOUT_MEMBER) {
+    const NO_DURATION: &Refusal = &invalid("context.timeout", "expected a duration such as \"1m30s\"");
+    const TOO_LONG: &Refusal = &invalid("context.timeout", "has escapes and is longer than 64 bytes");
+    const NEGATIVE: &Refusal = &invalid("context.timeout", "must not be negative");
+    let raw = match received.member(TIMEOUT_MEMBER) {
         [] | [b'n', ..] => return Ok(None),
         [b'"', raw @ .., b'"'] => raw,
         _ => return Err(NO_DURATION),
@@ -262,57 +226,103 @@ fn read_timeout(text: &[u8], spans: &Spans) -> Result<Option<u64>, &'static Refu
 }
 
 /// Checks the types of the context's members; absent and null ones are fine.
-fn check_context(text: &[u8], spans: &Spans) -> Result<(), &'static Refusal> {
-    const STRING: &str = "expected a string";
-    const OBJECT: &str = "expected an object";
+fn check_context(received: &Received<'_>) -> Result<(), &'static Refusal> {
     static TYPES: [(usize, u8, Refusal); 6] = [
-        (WORKDIR, b'"', in_context("context.workdir", STRING)),
-        (PHASE, b'"', in_context("context.phase", STRING)),
-        (ENV, b'{', in_context("context.env", OBJECT)),
-        (AGENT, b'{', in_context("context.agent", OBJECT)),
-        (PROMPT, b'"', in_context("context.agent.prompt", STRING)),
-        (OUTPUT, b'"', in_context("context.agent.output", STRING)),
+        (WORKDIR, b'"', invalid("context.workdir", STRING)),
+        (PHASE, b'"', invalid("context.phase", STRING)),
+        (ENV, b'{', invalid("context.env", OBJECT)),
+        (AGENT, b'{', invalid("context.agent", OBJECT)),
+        (PROMPT, b'"', invalid("context.agent.prompt", STRING)),
+        (OUTPUT, b'"', invalid("context.agent.output", STRING)),
     ];
     for (slot, wanted, refusal) in &TYPES {
-        let first = first(text, spans, *slot);
+        let first = received.first(*slot);
         if !(first == 0 || first == b'n' || first == *wanted) {
             return Err(refusal);
         }
     }
-    if first(text, spans, ENV_NO_STRING) != 0 {
-        return Err(&Refusal::Params { member: "context.env", fault: "expected strings as values" });
+    if received.has(ENV_NO_STRING) {
+        return Err(const { &invalid("context.env", "expected strings as values") });
     }
     Ok(())
 }
 
-/// The first byte of a member's value; 0 if it is absent.
-#[cfg_attr(target_pointer_width = "64", inline(always))]
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-fn first(text: &[u8], spans: &Spans, slot: usize) -> u8 {
-    spans.get(slot).map_or(0, |span| span.first(text))
+/// What a gevals host says about a call: its "Context Object". Every member is optional, since real hosts leave them out.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct TaskContext<'a> {
+    /// The task's directory, for relative paths.
+    pub workdir: Option<Text<'a>>,
+    /// The part of the task the call belongs to.
+    pub phase: Phase,
+    /// What the agent under test was asked and answered; in the verify phase only.
+    pub agent: Option<Agent<'a>>,
+    env: Option<Json<'a>>,
 }
 
-/// The context of a call, whose members stand in what is left of the line.
-pub(crate) fn context<'a>(spans: &Spans, line: &Parts<'a>) -> CallContext<'a> {
-    let part = |slot: usize| line.of(spans.get(slot).copied().unwrap_or_default());
-    let env = part(ENV);
-    CallContext {
-        workdir: rpc::string(part(WORKDIR)),
-        phase: phase(part(PHASE)),
-        timeout_nanos: None,
-        env: (!env.is_empty()).then(|| Json::of_value(env)),
-        agent: matches!(part(AGENT), [b'{', ..])
-            .then(|| Agent { prompt: rpc::string(part(PROMPT)), output: rpc::string(part(OUTPUT)) }),
-        ..CallContext::default()
+impl<'a> TaskContext<'a> {
+    /// Reads it; it is empty where the call came by another protocol.
+    pub fn of(context: &CallContext<'a>) -> Self {
+        let Some(received) = context.received_by(GEVALS) else { return Self::default() };
+        Self {
+            workdir: received.string(WORKDIR),
+            phase: phase(&received),
+            agent: (received.first(AGENT) == b'{')
+                .then(|| Agent { prompt: received.string(PROMPT), output: received.string(OUTPUT) }),
+            env: received.json(ENV),
+        }
+    }
+
+    /// The task's environment variables.
+    pub fn env(&self) -> Env<'a> {
+        Env(self.env.unwrap_or(Json::NULL).members())
     }
 }
 
-fn phase(value: &[u8]) -> Phase {
-    if is(value, "setup") {
+/// Environment variables, names and values.
+#[derive(Debug, Clone)]
+pub struct Env<'a>(view::Members<'a>);
+
+impl<'a> Iterator for Env<'a> {
+    type Item = (Text<'a>, Text<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.find_map(|(name, value)| Some((name, value.text()?)))
+    }
+}
+
+/// The part of a task a call belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Phase {
+    /// Not said, or a word we do not know. The real gevals host never says it.
+    #[default]
+    Unknown,
+    /// Before the agent works.
+    Setup,
+    /// After it.
+    Verify,
+    /// At the end, whatever happened.
+    Cleanup,
+}
+
+/// What the agent under test was asked and answered: gevals "Agent Context Object".
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Agent<'a> {
+    /// The prompt given to it.
+    pub prompt: Option<Text<'a>>,
+    /// Its response.
+    pub output: Option<Text<'a>>,
+}
+
+fn phase(received: &Received<'_>) -> Phase {
+    if received.is(PHASE, "setup") {
         Phase::Setup
-    } else if is(value, "verify") {
+    } else if received.is(PHASE, "verify") {
         Phase::Verify
-    } else if is(value, "cleanup") {
+    } else if received.is(PHASE, "cleanup") {
         Phase::Cleanup
     } else {
         Phase::Unknown
@@ -320,7 +330,8 @@ fn phase(value: &[u8]) -> Phase {
 }
 
 /// Writes the reply to `initialize` behind its head: the manifest.
-pub(crate) fn write_manifest(out: &mut Writer<'_>, manifest: &Manifest, limits: (usize, usize)) {
+fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
+    let Facts { manifest, limits, .. } = *facts;
     out.raw(b",\"result\":{\"name\":");
     out.str(manifest.name);
     out.raw(b",\"version\":");
@@ -401,17 +412,22 @@ pub const fn manifest_reply_len(manifest: &Manifest, id_len: usize) -> usize {
     length
 }
 
-/// Writes the notification `log`, up to where `data` or the end goes.
-pub(crate) fn write_log(out: &mut Writer<'_>, level: LogLevel, message: &dyn Message) {
+/// Writes the notification `log`.
+fn write_log(out: &mut Writer<'_>, log: &Log<'_>) {
     out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{\"level\":\"");
-    out.raw(level.name().as_bytes());
+    out.raw(log.level.name().as_bytes());
     out.raw(b"\",\"message\":\"");
-    message.write_escaped(out);
+    log.message.write_escaped(out);
     out.byte(b'"');
+    if let Some(write) = log.data {
+        out.raw(b",\"data\":");
+        write(out);
+    }
+    out.raw(b"}}");
 }
 
 /// The code of a failure that is answered with an error.
-pub(crate) fn code(kind: FailureKind) -> i32 {
+fn code(kind: FailureKind) -> i32 {
     match kind {
         FailureKind::UnknownOperation => rpc::METHOD_NOT_FOUND,
         FailureKind::BadArguments => rpc::INVALID_PARAMS,
@@ -439,7 +455,13 @@ mod tests {
             ("null", Phase::Unknown),
             ("", Phase::Unknown),
         ] {
-            assert_eq!(phase(value.as_bytes()), expected, "{value}");
+            let line = std::format!(
+                "{{\"params\":{{\"context\":{{\"phase\":{}}}}}}}",
+                if value.is_empty() { "1" } else { value }
+            );
+            let mut spans = crate::json::check::NO_SPANS;
+            crate::json::check::scan(line.as_bytes(), &PROTOCOL.members, &mut spans).unwrap();
+            assert_eq!(phase(&Received::whole(line.as_bytes(), &spans)), expected, "{value}");
         }
     }
 
@@ -458,7 +480,10 @@ mod tests {
             let mut memory = [0; 1000];
             let mut out = Writer::new(&mut memory);
             rpc::write_head(&mut out, b"12345");
-            write_manifest(&mut out, &manifest, (u32::MAX as usize, u32::MAX as usize));
+            let limits = (u32::MAX as usize, u32::MAX as usize);
+            let spans = crate::json::check::NO_SPANS;
+            let facts = Facts { manifest: &manifest, limits, is_closed: false };
+            write_manifest(&mut out, &Received::whole(b"", &spans), &facts);
             assert_eq!(manifest_reply_len(&manifest, 5), out.len(), "{manifest:?}");
         }
     }

@@ -1,4 +1,63 @@
-//! The protocols: one file each, the only place that knows its member names and codes.
+//! The protocols: one file each, the only place that knows its member names, codes and words.
+//!
+//! A protocol is a value, [`Protocol`], that an engine is given in a list. To write one:
+//!
+//! 1. Give each member that matters a slot, and list the members in the order in which peers send them. The marker, by which
+//!    a message is recognised, has slot 0. A protocol over JSON-RPC lists what is below `params`, from
+//!    [`rpc::FIRST_FREE`](crate::rpc::FIRST_FREE) on, and [`rpc::members`](crate::rpc::members) adds the envelope.
+//! 2. Write the [`Phrases`]: what stands between head, outputs, message and end of a reply; how an error begins; where logs and
+//!    progress go. Most of it is data.
+//! 3. Write the function that reads a request: from a [`Received`] message to an [`Action`], or a constant [`Refusal`]. It runs
+//!    nothing and keeps nothing: what a call needs later (a progress token, say) is read from the [`Received`] again, which
+//!    logs, progress, the end of the reply and the handler's [`CallContext`](crate::CallContext) get.
+//! 4. Say what differs from the usual with the setters of [`Protocol`]: ids, how it is told from others with the same marker,
+//!    what is answered or cancelled while a call is out.
+//!
+//! ```
+//! use rigline::protocol::{
+//!     Action, CallAction, Code, Facts, Failed, GEVALS, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Received,
+//!     Refusal,
+//! };
+//!
+//! // {"ping":"OPERATION","with":{…}} is answered with {"pong":{…}} or {"pang":"…"}.
+//! const PING: usize = 0;
+//! const WITH: usize = 1;
+//! static MEMBERS: [Member; 2] = [Member::new("ping", PING), Member::new("with", WITH)];
+//! static PHRASES: Phrases = Phrases {
+//!     head: |out, _id| out.byte(b'{'),
+//!     success: b"\"pong\":{",
+//!     outputs: Outputs { start: b"", end: b"", as_strings: false },
+//!     message: MessagePlace {
+//!         after_outputs: b",\"message\":\"",
+//!         alone: b"\"message\":\"",
+//!         end: b"\"",
+//!         is_beside_outputs: true,
+//!     },
+//!     content: None,
+//!     failed: Failed::Dropped,
+//!     error: |out, _kind, _code| out.raw(b"\"pang\":\""),
+//!     error_end: |_, _| {},
+//!     parse_error: b"\"pang\":{\"unreadable\":\"",
+//!     close: |out, closing| out.raw(if closing.error.is_some() { b"\"}" } else { b"}}" }),
+//!     logs: Logs::OutOfBand,
+//!     progress: None,
+//! };
+//!
+//! fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+//!     const UNKNOWN: &Refusal = &Refusal::quoting(Code::Name(""), "nobody answers to ", PING);
+//!     let known = facts.manifest.operations.iter().position(|known| received.is(PING, known.name));
+//!     let index = known.ok_or(UNKNOWN)?;
+//!     Ok(CallAction::new(received, index, received.span(WITH), received.span(PING)).into())
+//! }
+//!
+//! static PING_PONG: Protocol = Protocol::new("ping-pong", &MEMBERS, PING, &PHRASES, read, |out, received, refusal, _| {
+//!     out.raw(b"\"pang\":\"");
+//!     refusal.write_text(out, received);
+//!     out.raw(b"\"}");
+//! });
+//!
+//! static PROTOCOLS: &[&Protocol] = &[&PING_PONG, GEVALS];
+//! ```
 //!
 //! How each of them encodes a [`Failure`](crate::Failure):
 //!
@@ -14,74 +73,23 @@
 //! | `TooLarge`: does not fit a buffer | -32603, with the size needed | `oom` | `MemoryError` |
 //! | `Internal` | -32603 | `internal` | `InternalError` |
 
-#[cfg(feature = "amplifier")]
 pub mod amplifier;
 pub mod gevals;
-#[cfg(feature = "namel3ss")]
+pub mod mcp;
 pub mod namel3ss;
-#[cfg(feature = "waza")]
 pub mod waza;
 
-use crate::json::check::Span;
-use crate::phrases::Phrases;
+pub use amplifier::AMPLIFIER;
+pub use gevals::GEVALS;
+pub use mcp::MCP;
+pub use namel3ss::NAMEL3SS;
 
-/// A protocol that an engine speaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum Protocol {
-    /// gevals 0.0.1, over JSON-RPC 2.0.
-    #[default]
-    Gevals,
-    /// Amplifier Module Protocol v1. Feature `amplifier`.
-    Amplifier,
-    /// namel3ss tool protocol 1. Feature `namel3ss`.
-    Namel3ss,
-}
+pub use crate::definition::{Action, Busy, CallAction, Facts, Protocol, Read, Refuse, Respond};
+pub use crate::json::check::{Member, Members, SLOTS, Span};
+pub use crate::phrases::{
+    Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress, close_two,
+};
+pub use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 
-/// What a request asks for, in whatever words.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Request {
-    /// To begin a session, with a configuration if there is one.
-    Initialize { config: Span },
-    /// To run an operation.
-    Execute { index: usize, args: Span },
-    /// To end the session.
-    Shutdown,
-    /// Whether anybody is there.
-    #[cfg(feature = "amplifier")]
-    Health,
-    /// What there is.
-    #[cfg(feature = "amplifier")]
-    Describe,
-    /// To take note of an event: acknowledged first, worked on then.
-    #[cfg(feature = "amplifier")]
-    Event { event: Span },
-}
-
-impl Protocol {
-    /// The protocol itself if it is compiled in, else gevals: the compiler sees by it that the words of the others are not
-    /// needed.
-    #[inline(always)]
-    pub(crate) fn spoken(self) -> Self {
-        match self {
-            #[cfg(feature = "amplifier")]
-            Self::Amplifier => self,
-            #[cfg(feature = "namel3ss")]
-            Self::Namel3ss => self,
-            _ => Self::Gevals,
-        }
-    }
-
-    /// The fixed parts of its replies.
-    #[inline(always)]
-    pub(crate) fn phrases(self) -> &'static Phrases {
-        match self.spoken() {
-            #[cfg(feature = "amplifier")]
-            Self::Amplifier => &amplifier::PHRASES,
-            #[cfg(feature = "namel3ss")]
-            Self::Namel3ss => &namel3ss::PHRASES,
-            _ => &gevals::PHRASES,
-        }
-    }
-}
+/// All protocols, in the order in which they claim a message that has the markers of several.
+pub const ALL: &[&Protocol] = &[GEVALS, MCP, AMPLIFIER, NAMEL3SS];

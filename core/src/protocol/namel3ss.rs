@@ -9,28 +9,53 @@
 //! `timeout_ms` is the time limit of the call; without it, and where it is null, there is none. It must be positive, as the real
 //! host has it in its bindings: 0 is a `ProtocolError`, and nothing runs.
 
-use super::{Request, gevals};
+use crate::call::CallContext;
+use crate::definition::{Action, CallAction, Facts, Protocol};
 use crate::failure::FailureKind;
-use crate::json::check::{self, Key, Level, Parts, Span, SyntaxError};
+use crate::json::check::{Member, Members};
 use crate::json::number::Digits;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Guarantee, Manifest};
-use crate::phrases::{Codes, Failed, Head, Outputs, Phrases};
-use crate::rpc::{self, Quoted};
+use crate::phrases::{Closing, Failed, Logs, MessagePlace, Outputs, Phrases};
+use crate::received::{Code, Quoted, Received, Refusal};
+
+/// namel3ss tool protocol 1.
+pub const NAMEL3SS: &Protocol = &PROTOCOL;
+static PROTOCOL: Protocol = Protocol::new("namel3ss", &MEMBERS, TOOL, &PHRASES, read, refuse).with_numeric_strings();
 
 /// The fixed parts of its replies.
-pub(crate) static PHRASES: Phrases = Phrases {
-    head: Head::Plain,
+static PHRASES: Phrases = Phrases {
+    head: |out, _| out.byte(b'{'),
     success: b"\"ok\":true,\"protocol_version\":1,\"result\":{",
-    outputs: Outputs::Json,
+    outputs: Outputs { start: b"", end: b"", as_strings: false },
+    message: MessagePlace {
+        after_outputs: b",\"message\":\"",
+        alone: b"\"message\":\"",
+        end: b"\"",
+        is_beside_outputs: true,
+    },
+    content: None,
     failed: Failed::Dropped,
-    error: b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"",
-    codes: Codes::Names(error_type),
-    error_end: b"\"",
-    forbidden_end: b"\",\"reason_code\":\"guarantee_blocked\"",
+    error: |out, kind, name| {
+        out.raw(b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"");
+        out.text_part(name.unwrap_or(error_type(kind)));
+        out.raw(b"\",\"message\":\"");
+    },
+    error_end: |out, kind| {
+        out.raw(if kind == FailureKind::Forbidden { b"\",\"reason_code\":\"guarantee_blocked\"" } else { b"\"" });
+    },
     parse_error: b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"ProtocolError\",\"message\":\"",
+    close,
+    logs: Logs::OutOfBand,
+    progress: None,
 };
+
+/// With an empty list of capability checks where the request has something to check, as its own tools do.
+fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
+    let wants_checks = closing.received.is_some_and(|received| wants_checks(&received));
+    out.raw(if wants_checks { b"},\"capability_checks\":[]}" } else { b"}}" });
+}
 
 /// The version of the protocol that is spoken here. A request of another gets a `ProtocolError`.
 pub const VERSION: u32 = 1;
@@ -47,93 +72,39 @@ const SOURCES: usize = 8;
 const TIMEOUT_MS: usize = 9;
 const PROJECT: usize = 10;
 const KIND: usize = 11;
-const SLOTS: usize = 12;
 
-static MEMBERS: Level = Level::of(&[
-    Key::new("protocol_version", PROTOCOL_VERSION, None),
-    Key::new("tool", TOOL, None),
-    Key::new("tool_name", TOOL, None),
-    Key::new("kind", KIND, None),
-    Key::new("entry", ENTRY, None),
-    Key::new("payload", PAYLOAD, None),
-    Key::new("capability_context", CAPABILITY_CONTEXT, Some(&CONTEXT)),
-    Key::new("timeout_ms", TIMEOUT_MS, None),
-    Key::new("sandbox", SANDBOX, None),
-    Key::new("trace_id", TRACE_ID, None),
-    Key::new("project", PROJECT, None),
-]);
+static MEMBERS: [Member; 11] = [
+    Member::new("protocol_version", PROTOCOL_VERSION),
+    Member::new("tool", TOOL),
+    Member::new("tool_name", TOOL),
+    Member::new("kind", KIND),
+    Member::new("entry", ENTRY),
+    Member::new("payload", PAYLOAD),
+    Member::new("capability_context", CAPABILITY_CONTEXT).with(&CONTEXT),
+    Member::new("timeout_ms", TIMEOUT_MS),
+    Member::new("sandbox", SANDBOX),
+    Member::new("trace_id", TRACE_ID),
+    Member::new("project", PROJECT),
+];
 
-static CONTEXT: Level = Level::of(&[Key::new("guarantees", GUARANTEES, None), Key::new("sources", SOURCES, None)]);
+static CONTEXT: Members = Members::of(&[Member::new("guarantees", GUARANTEES), Member::new("sources", SOURCES)]);
 
-const _: () = assert!(SLOTS <= gevals::SLOTS, "the engine has memory for so many");
-
-/// Where the members of a request stand in its text.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Spans<'s>(pub(crate) &'s rpc::Spans);
-
-/// Checks a request and finds its members.
-pub(crate) fn scan(text: &[u8], spans: &mut rpc::Spans) -> Result<(), SyntaxError> {
-    *spans = rpc::NO_SPANS;
-    check::scan(text, &MEMBERS, spans)
+/// Whether the reply has a list of capability checks: where the request has something to check.
+fn wants_checks(received: &Received<'_>) -> bool {
+    received.first(CAPABILITY_CONTEXT) == b'{'
 }
 
-impl Spans<'_> {
-    fn get(self, slot: usize) -> Span {
-        self.0.get(slot).copied().unwrap_or_default()
-    }
-
-    fn of(self, text: &[u8], slot: usize) -> &[u8] {
-        rpc::member(text, self.0, slot)
-    }
-
-    /// What the host says about a call's surroundings, found by `part` in what is left of the request's text.
-    pub(crate) fn surroundings<'a>(self, line: &Parts<'a>) -> Surroundings<'a> {
-        let part = |slot| line.of(self.get(slot));
-        let string = |slot| rpc::string(part(slot));
-        let object = |slot| match part(slot) {
-            object @ [b'{', ..] => Some(Json::of_checked(object)),
-            _ => None,
-        };
-        Surroundings {
-            entry: string(ENTRY),
-            trace_id: string(TRACE_ID),
-            kind: string(KIND),
-            sandbox: part(SANDBOX) == b"true",
-            capability_context: object(CAPABILITY_CONTEXT),
-            project: object(PROJECT),
-        }
-    }
-
-    /// A member that every request has and that is wanted no more once it runs: the tool's name.
-    pub(crate) fn spent(self) -> Span {
-        self.get(TOOL)
-    }
-
-    /// Whether the reply tells of capability checks: where the request has something to check.
-    pub(crate) fn wants_checks(self, text: &[u8]) -> bool {
-        matches!(self.of(text, CAPABILITY_CONTEXT), [b'{', ..])
-    }
-
-    /// The version that the request says, to be echoed.
-    fn version(self, text: &[u8]) -> &[u8] {
-        match self.of(text, PROTOCOL_VERSION) {
-            version @ [b'-' | b'0'..=b'9', ..] if version.len() <= 32 => version,
-            _ => b"1",
-        }
-    }
-}
-
-/// What a namel3ss host says about a call's surroundings.
+/// What a namel3ss host says about a call.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
-pub struct Surroundings<'a> {
+pub struct Invocation<'a> {
     /// The entry point that the tool's binding names, `module:function`. A native tool has no use for it.
     pub entry: Option<Text<'a>>,
     /// The trace that the call belongs to.
     pub trace_id: Option<Text<'a>>,
     /// The kind of tool, in a service request.
     pub kind: Option<Text<'a>>,
-    /// Whether a sandbox was asked for. It is not made by us.
+    /// Whether a sandbox was asked for. rigline does not make one.
     pub sandbox: bool,
     /// Required guarantees and where they come from, as sent.
     pub capability_context: Option<Json<'a>>,
@@ -141,58 +112,65 @@ pub struct Surroundings<'a> {
     pub project: Option<Json<'a>>,
 }
 
-/// Why a request is refused before anything runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Refusal {
-    Malformed(&'static str),
-    Version,
-    UnknownTool,
-    BadPayload,
-    /// A required guarantee that the extension does not keep.
-    Blocked(Guarantee),
-    /// A secret that the extension makes use of, and that is not allowed.
-    Secret(&'static str),
-    /// No time limit that can be kept.
-    Timeout,
+impl<'a> Invocation<'a> {
+    /// Reads it; it is empty where the call came by another protocol.
+    pub fn of(context: &CallContext<'a>) -> Self {
+        let Some(received) = context.received_by(NAMEL3SS) else { return Self::default() };
+        let object = |slot| received.json(slot).filter(|json| json.kind() == Kind::Object);
+        Self {
+            entry: received.string(ENTRY),
+            trace_id: received.string(TRACE_ID),
+            kind: received.string(KIND),
+            sandbox: received.member(SANDBOX) == b"true",
+            capability_context: object(CAPABILITY_CONTEXT),
+            project: object(PROJECT),
+        }
+    }
 }
 
-/// Reads a request, and its time limit in nanoseconds.
-pub(crate) fn request(text: &[u8], spans: Spans<'_>, manifest: &Manifest) -> Result<(Request, Option<u64>), Refusal> {
-    let of = |slot: usize| spans.of(text, slot);
-    if text.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Refusal::Malformed("a request must be an object"));
+const fn malformed(member: &'static str, fault: &'static str) -> Refusal {
+    Refusal::new(Code::Name("ProtocolError"), member, fault)
+}
+
+/// Reads a request.
+fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+    let manifest = facts.manifest;
+    if !received.is_object() {
+        return Err(const { &malformed("", "a request must be an object") });
     }
-    match Digits::new(of(PROTOCOL_VERSION)).map(|version| version.to_u32()) {
+    let version = received.member(PROTOCOL_VERSION);
+    match Digits::new(version).map(|version| version.to_u32()) {
         Some(Ok(VERSION)) => {}
-        Some(_) => return Err(Refusal::Version),
-        None if of(PROTOCOL_VERSION).is_empty() => {
-            return Err(Refusal::Malformed("protocol_version: required, but missing"));
-        }
-        None => return Err(Refusal::Malformed("protocol_version: expected a number")),
+        Some(_) => return Err(const { &malformed("protocol_version", "only 1 is supported") }),
+        None if version.is_empty() => return Err(const { &malformed("protocol_version", "required, but missing") }),
+        None => return Err(const { &malformed("protocol_version", "expected a number") }),
     }
-    let tool = match rpc::string(of(TOOL)) {
+    let tool = match received.string(TOOL) {
         Some(tool) => tool,
-        None if of(TOOL).is_empty() => return Err(Refusal::Malformed("tool: required, but missing")),
-        None => return Err(Refusal::Malformed("tool: expected a string")),
+        None if !received.has(TOOL) => return Err(const { &malformed("tool", "required, but missing") }),
+        None => return Err(const { &malformed("tool", "expected a string") }),
     };
-    for (slot, fault) in [(ENTRY, "entry: expected a string"), (TRACE_ID, "trace_id: expected a string")] {
-        if !matches!(of(slot), [] | [b'"' | b'n', ..]) {
-            return Err(Refusal::Malformed(fault));
+    static STRINGS: [(usize, Refusal); 2] =
+        [(ENTRY, malformed("entry", "expected a string")), (TRACE_ID, malformed("trace_id", "expected a string"))];
+    for (slot, refusal) in &STRINGS {
+        if !matches!(received.first(*slot), 0 | b'"' | b'n') {
+            return Err(refusal);
         }
     }
-    if !matches!(of(SANDBOX), [] | b"true" | b"false" | b"null") {
-        return Err(Refusal::Malformed("sandbox: expected true or false"));
+    if !matches!(received.member(SANDBOX), [] | b"true" | b"false" | b"null") {
+        return Err(const { &malformed("sandbox", "expected true or false") });
     }
-    if !matches!(of(CAPABILITY_CONTEXT), [] | [b'{' | b'n', ..]) {
-        return Err(Refusal::Malformed("capability_context: expected an object"));
+    if !matches!(received.first(CAPABILITY_CONTEXT), 0 | b'{' | b'n') {
+        return Err(const { &malformed("capability_context", "expected an object") });
     }
-    let timeout_nanos = match of(TIMEOUT_MS) {
+    let timeout_nanos = match received.member(TIMEOUT_MS) {
         [] | [b'n', ..] => None,
         text => match Digits::new(text).map(|timeout| timeout.to_u32()) {
             Some(Ok(millis @ 1..)) => Some(u64::from(millis) * 1_000_000),
-            _ => return Err(Refusal::Timeout),
+            _ => return Err(const { &malformed("timeout_ms", "expected an integer from 1 to 4294967295") }),
         },
     };
+    const UNKNOWN_TOOL: &Refusal = &Refusal::quoting(Code::Name("UnknownTool"), "Unknown tool: ", TOOL);
     let index = manifest
         .position(tool)
         .or_else(|| {
@@ -201,22 +179,38 @@ pub(crate) fn request(text: &[u8], spans: Spans<'_>, manifest: &Manifest) -> Res
                 dashed.eq(known.name.chars())
             })
         })
-        .ok_or(Refusal::UnknownTool)?;
-    let args = spans.get(PAYLOAD);
-    if !matches!(args.of(text), [] | [b'{' | b'n', ..]) {
-        return Err(Refusal::BadPayload);
+        .ok_or(UNKNOWN_TOOL)?;
+    if !matches!(received.first(PAYLOAD), 0 | b'{' | b'n') {
+        return Err(const { &Refusal::new(Code::Name("ValueError"), "payload", "expected an object") });
     }
-    if let Some(blocked) = required(of(GUARANTEES)).find(|guarantee| !manifest.guarantees.contains(guarantee)) {
-        return Err(Refusal::Blocked(blocked));
+    if violation(received, manifest).is_some() {
+        return Ok(Action::Answer(refuse_violation));
     }
-    let allowed = Json::of_checked(of(GUARANTEES)).get("secrets_allowed").unwrap_or(Json::NULL);
+    let call = CallAction::new(received, index, received.span(PAYLOAD), received.span(TOOL));
+    Ok(Action::Call(call.timeout_nanos(timeout_nanos)))
+}
+
+/// What is required of a call that the extension does not keep to.
+enum Violation {
+    /// A guarantee that it does not give.
+    Guarantee(Guarantee),
+    /// A secret that it makes use of, and that is not allowed.
+    Secret(&'static str),
+}
+
+fn violation(received: &Received<'_>, manifest: &Manifest) -> Option<Violation> {
+    let guarantees = received.member(GUARANTEES);
+    if let Some(missing) = required(guarantees).find(|guarantee| !manifest.guarantees.contains(guarantee)) {
+        return Some(Violation::Guarantee(missing));
+    }
+    let allowed = Json::of_checked(guarantees).get("secrets_allowed").unwrap_or(Json::NULL);
     let is_allowed = |secret: &&str| allowed.elements().any(|name| name.text().is_some_and(|name| name == **secret));
     if allowed.kind() == Kind::Array
         && let Some(secret) = manifest.secrets.iter().copied().find(|secret| !is_allowed(secret))
     {
-        return Err(Refusal::Secret(secret));
+        return Some(Violation::Secret(secret));
     }
-    Ok((Request::Execute { index, args }, timeout_nanos))
+    None
 }
 
 /// The guarantees that the JSON object `guarantees` requires. The real tools ask whether a value is true to Python; what is neither
@@ -228,57 +222,50 @@ fn required(guarantees: &[u8]) -> impl Iterator<Item = Guarantee> {
     })
 }
 
-/// Writes a refusal behind the head of its reply.
-pub(crate) fn write_refusal(
-    out: &mut Writer<'_>,
-    refusal: Refusal,
-    text: &[u8],
-    spans: Spans<'_>,
-    manifest: &Manifest,
-) {
+/// Writes what follows the head of a refusal, up to where its text goes.
+fn begin_refusal(out: &mut Writer<'_>, received: &Received<'_>, name: &str) {
     out.raw(b"\"ok\":false,\"protocol_version\":");
-    out.raw(spans.version(text));
-    out.raw(b",\"error\":{\"type\":\"");
-    out.raw(match refusal {
-        Refusal::Malformed(_) | Refusal::Version | Refusal::Timeout => b"ProtocolError".as_slice(),
-        Refusal::UnknownTool => b"UnknownTool",
-        Refusal::BadPayload => b"ValueError",
-        Refusal::Blocked(_) | Refusal::Secret(_) => b"CapabilityViolation",
+    // The version that the request says is echoed.
+    out.raw(match received.member(PROTOCOL_VERSION) {
+        version @ [b'-' | b'0'..=b'9', ..] if version.len() <= 32 => version,
+        _ => b"1",
     });
+    out.raw(b",\"error\":{\"type\":\"");
+    out.raw(name.as_bytes());
     out.raw(b"\",\"message\":\"");
-    match refusal {
-        Refusal::Malformed(fault) => out.text_part(fault),
-        Refusal::Version => out.text_part("protocol_version: only 1 is supported"),
-        Refusal::Timeout => out.text_part("timeout_ms: expected an integer from 1 to 4294967295"),
-        Refusal::BadPayload => out.text_part("payload: expected an object"),
-        Refusal::UnknownTool => {
-            out.text_part("Unknown tool: ");
-            if let Some(tool) = rpc::string(spans.of(text, TOOL)) {
-                Quoted(tool).write_escaped(out);
-            }
-        }
-        Refusal::Blocked(guarantee) => {
+}
+
+/// Writes a refusal behind the head of its reply.
+fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
+    begin_refusal(out, received, if let Code::Name(name) = refusal.code() { name } else { "" });
+    refusal.write_text(out, received);
+    out.raw(if wants_checks(received) { b"\"},\"capability_checks\":[]}" } else { b"\"}}" });
+}
+
+/// Writes that the extension does not keep to what is required.
+fn refuse_violation(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
+    let manifest = facts.manifest;
+    let Some(violation) = violation(received, manifest) else { return };
+    begin_refusal(out, received, "CapabilityViolation");
+    // The reasons are those that the real host knows (its module `capabilities.gates.base`).
+    let (name, capability, reason) = match violation {
+        Violation::Guarantee(guarantee) => {
             out.text_part("the guarantee ");
             out.text_part(guarantee.name());
             out.text_part(" is required, and ");
             out.text_part(manifest.name);
             out.text_part(" does not keep it");
+            (guarantee.name(), guarantee.capability(), "guarantee_blocked")
         }
-        Refusal::Secret(secret) => {
+        Violation::Secret(secret) => {
             out.text_part(manifest.name);
             out.text_part(" needs the secret ");
             out.text_part(secret);
             out.text_part(", which is not allowed");
+            ("secrets_allowed", "secrets", "secrets_blocked")
         }
-    }
-    // The reasons are those that the real host knows (its module `capabilities.gates.base`).
-    let (name, capability, reason) = match refusal {
-        Refusal::Blocked(guarantee) => (guarantee.name(), guarantee.capability(), "guarantee_blocked"),
-        Refusal::Secret(_) => ("secrets_allowed", "secrets", "secrets_blocked"),
-        _ if spans.wants_checks(text) => return out.raw(b"\"},\"capability_checks\":[]}"),
-        _ => return out.raw(b"\"}}"),
     };
-    let source = Json::of_checked(spans.of(text, SOURCES)).get(name).and_then(|source| source.text());
+    let source = received.json(SOURCES).and_then(|sources| sources.get(name)).and_then(|source| source.text());
     out.raw(b"\",\"reason_code\":\"guarantee_blocked\"},\"capability_checks\":[{\"capability\":\"");
     out.raw(capability.as_bytes());
     out.raw(b"\",\"allowed\":false,\"guarantee_source\":\"");
@@ -292,7 +279,7 @@ pub(crate) fn write_refusal(
 }
 
 /// The error type for a failure: Python's names where it has them.
-pub(crate) fn error_type(kind: FailureKind) -> &'static str {
+fn error_type(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Failed | FailureKind::Unreachable => "OperationFailed",
         FailureKind::UnknownOperation => "UnknownTool",

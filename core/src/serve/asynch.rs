@@ -4,6 +4,7 @@ use core::cell::Cell;
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{self, Poll};
+use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
@@ -14,6 +15,10 @@ use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::engine::{Background, Engine, Next, Run};
 use crate::failure::Failure;
+use crate::json::write::Writer;
+use crate::phrases::Logs;
+use crate::phrases::Progress;
+use crate::received::Received;
 
 /// Serves one connection until it ends, or until `stop` is ready ([`core::future::pending`] for never).
 ///
@@ -110,6 +115,7 @@ enum Safety {
 enum Ran {
     Ended,
     Late,
+    Cancelled,
     Stopped,
 }
 
@@ -188,12 +194,17 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         let clock = *clock;
         let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
+        queue.logs.set(scratch.reply.phrases().logs);
+        let mut heart = Heart { received: scratch.received, write: scratch.reply.phrases().progress, next: None };
+        heart.rest(clock);
+        queue.beats.set(None);
         let mut sink = QueueSink { queue, send_log: *send_log, held: None };
         let mut cx = Context::new(scratch, &mut sink, clock, deadline);
         let around = Around {
             over: Cell::new(false),
             ended: Cell::new(false),
             nudged: Cell::new(false),
+            cancelled: Cell::new(false),
             carry: Cell::new(*carry),
         };
         let mut ran = Ran::Stopped;
@@ -220,9 +231,17 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         if let Some(deadline) = deadline {
                             clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
                         }
+                        if let Some(next) = heart.beat(clock, queue, *send_log) {
+                            clock.wake_at(next, task.waker());
+                        }
                     }
                 }
-                around.poll(outside.as_mut(), task).map(|end| lost = Some(end))
+                let polled = around.poll(outside.as_mut(), task).map(|end| lost = Some(end));
+                if polled.is_pending() && around.cancelled.get() {
+                    ran = Ran::Cancelled;
+                    return Poll::Ready(());
+                }
+                polled
             })
             .await;
         }
@@ -258,6 +277,8 @@ struct Around {
     ended: Cell<bool>,
     /// Something was answered.
     nudged: Cell<bool>,
+    /// The caller has cancelled the call.
+    cancelled: Cell<bool>,
     /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
     /// byte is read when the request region is full.
     carry: Cell<Option<u8>>,
@@ -343,12 +364,59 @@ impl Around {
         }
         let mut spare = queue.spare.take()?;
         spare.length = background.answer(spare.memory).map_or(0, <[u8]>::len);
+        if background.is_cancelled() {
+            self.cancelled.set(true);
+            self.nudged.set(true);
+        }
         if spare.length == 0 {
             queue.put_back(spare);
             return None;
         }
         self.nudged.set(true);
         Some(spare)
+    }
+}
+
+/// After how long a caller that wants to hear of a call's progress hears that it goes on: callers give up after a minute.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+
+/// Reports that a handler is still there, to callers who asked for progress.
+struct Heart<'c> {
+    received: Option<Received<'c>>,
+    write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
+    /// When it beats; none if nobody asked.
+    next: Option<Instant>,
+}
+
+impl Heart<'_> {
+    fn rest(&mut self, clock: &dyn Clock) {
+        self.next = self.write.map(|_| clock.now().after(HEARTBEAT));
+    }
+
+    /// Beats if it is time to; returns when to look again.
+    fn beat(&mut self, clock: &dyn Clock, queue: &Queue<'_>, send_log: &dyn Fn(&[u8]) -> bool) -> Option<Instant> {
+        let (next, write) = (self.next?, self.write?);
+        if clock.now() < next {
+            return Some(next);
+        }
+        let (done, beat) = queue.beats.get().unwrap_or_default();
+        let beat = beat.saturating_add(1);
+        let progress = Progress { done, beat, total: None, message: None, received: self.received };
+        let mut sink = QueueSink { queue, send_log, held: None };
+        let mut out = Writer::new(sink.room());
+        if write(&mut out, &progress) {
+            out.byte(b'\n');
+            match out.finish().map(|line| line.len()) {
+                Ok(length) => sink.commit(length),
+                Err(_) => sink.dropped(),
+            }
+            queue.beats.set(Some((done, beat)));
+            self.rest(clock);
+        } else {
+            sink.withdraw();
+            self.next = None;
+        }
+        self.next
     }
 }
 
@@ -396,8 +464,12 @@ struct Queue<'m> {
     dropped: Cell<usize>,
     /// Lines that were queued are being sent.
     sending: Cell<bool>,
+    /// How far the call has come, and how often that was reported again since.
+    beats: Cell<Option<(u32, u32)>>,
     /// The size of each buffer.
     half: usize,
+    /// How the call in hand writes logs.
+    logs: Cell<Logs>,
 }
 
 struct Buffer<'m> {
@@ -422,7 +494,9 @@ impl<'m> Queue<'m> {
             length: Cell::new(0),
             dropped: Cell::new(0),
             sending: Cell::new(false),
+            beats: Cell::new(None),
             half,
+            logs: Cell::new(Logs::OutOfBand),
         }
     }
 
@@ -452,7 +526,7 @@ impl<'m> Queue<'m> {
     fn write_dropped(&self, memory: &mut [u8]) -> usize {
         match self.dropped.take() {
             0 => 0,
-            dropped => write_dropped(memory, dropped).unwrap_or_default(),
+            dropped => write_dropped(memory, dropped, self.logs.get()).unwrap_or_default(),
         }
     }
 }
@@ -492,6 +566,14 @@ impl LogSink for QueueSink<'_, '_> {
             }
         }
         self.put_back();
+    }
+
+    fn progressed(&mut self, done: u32) -> bool {
+        let is_farther = self.queue.beats.get().is_none_or(|(last, _)| done > last);
+        if is_farther {
+            self.queue.beats.set(Some((done, 0)));
+        }
+        is_farther
     }
 
     fn withdraw(&mut self) {

@@ -14,6 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
 use crate::engine::{Engine, Run, Step};
 use crate::failure::Failure;
+use crate::phrases::Logs;
 
 /// Serves one connection until it ends.
 ///
@@ -59,7 +60,8 @@ fn serve_connection<E: Extension, T: Read + Write>(
             Step::Write(line) => write_line(transport, line)?,
             Step::Run(step) => {
                 let lost = Cell::new(false);
-                let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()), lost: &lost };
+                let logs = step.scratch.reply.phrases().logs;
+                let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()), lost: &lost, logs };
                 let (result, safe) = run_call(extension, step, &mut sink, &lost, clock);
                 sink.report_dropped();
                 *cut_off = !safe;
@@ -134,6 +136,7 @@ struct Sink<'a, T: ErrorType> {
     result: Result<(), ServeError<T::Error>>,
     /// Whether there was one.
     lost: &'a Cell<bool>,
+    logs: Logs,
 }
 
 impl<T: Write> LogSink for Sink<'_, T> {
@@ -160,7 +163,7 @@ impl<T: Write> LogSink for Sink<'_, T> {
 impl<T: Write> Sink<'_, T> {
     fn report_dropped(&mut self) {
         if self.dropped > 0
-            && let Some(length) = write_dropped(self.memory, self.dropped)
+            && let Some(length) = write_dropped(self.memory, self.dropped, self.logs)
         {
             self.commit(length);
         }

@@ -9,21 +9,19 @@ pub mod asynch;
 pub mod blocking;
 
 use core::fmt;
-#[cfg(feature = "waza")]
 use core::future::{Future, poll_fn};
-#[cfg(feature = "waza")]
 use core::pin::{Pin, pin};
-#[cfg(feature = "waza")]
 use core::task::{self, Poll};
 
 use crate::Extension;
 use crate::call::Outcome;
 use crate::context::Context;
-use crate::engine::Work;
+use crate::engine::{JobRun, Work};
 use crate::failure::Failure;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
-use crate::protocol::gevals;
+use crate::phrases::{Log, Logs};
+use crate::service::{Step, TaskEnd};
 
 #[allow(unused_imports, reason = "for the docs")]
 use crate::engine::Engine;
@@ -78,23 +76,21 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
 impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 
 /// Polls `future` with a stack frame of its own: what it needs is not there while others are polled.
-#[cfg(feature = "waza")]
 #[inline(never)]
 fn poll_apart<F: Future>(future: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
     future.poll(task)
 }
 
 /// Runs what an engine hands out.
-async fn run<E: Extension>(extension: &mut E, work: Work<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
     match work {
         Work::Call(call) => extension.call(call, cx).await,
         Work::Event(event) => {
             extension.on_event(event, cx).await;
             Ok(Outcome::DONE)
         }
-        #[cfg(feature = "waza")]
-        Work::Eval(eval) => {
-            let mut run = pin!(crate::protocol::waza::run_eval(extension, eval, cx));
+        Work::Job(job) => {
+            let mut run = pin!(run_job(extension, job, cx));
             poll_fn(|task| poll_apart(run.as_mut(), task)).await;
             Ok(Outcome::DONE)
         }
@@ -102,8 +98,51 @@ async fn run<E: Extension>(extension: &mut E, work: Work<'_>, cx: &mut Context<'
     }
 }
 
-/// Writes the log line that tells how many were dropped; gives its length, or none if it does not fit either.
-fn write_dropped(memory: &mut [u8], dropped: usize) -> Option<usize> {
+/// Runs the tasks of a job one after the other, and reports each.
+async fn run_job<'a, E: Extension>(extension: &mut E, run: JobRun<'a>, cx: &mut Context<'a>) {
+    let JobRun { service, job } = run;
+    cx.begin_job(service, job);
+    let at = |step: &Step<'_>| service.advance(job, step);
+    at(&Step::Start);
+    cx.report(&Step::Start).await;
+    for task in 0..job.tasks {
+        if service.is_cancelled(job) {
+            break;
+        }
+        cx.report(&Step::TaskStart(task)).await;
+        let result = {
+            let mut running = pin!(extension.run_task(job.group, task, cx));
+            poll_fn(|waker| {
+                if service.is_cancelled(job) {
+                    return Poll::Ready(None);
+                }
+                running.as_mut().poll(waker).map(Some)
+            })
+            .await
+        };
+        let end = match &result {
+            None => {
+                extension.safe_state().await;
+                TaskEnd::Cancelled
+            }
+            Some(Ok(_)) => TaskEnd::Passed,
+            Some(Err(failure)) => {
+                if !failure.is_logged() {
+                    cx.log(Level::Error, failure);
+                }
+                TaskEnd::Failed(failure)
+            }
+        };
+        let step = Step::TaskEnd(task, end);
+        at(&step);
+        cx.report(&step).await;
+    }
+    at(&Step::End);
+    cx.report(&Step::End).await;
+}
+
+/// Writes the log line that says how many were dropped; gives its length, or none if it does not fit either.
+fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize> {
     struct Dropped(usize);
     impl Message for Dropped {
         fn write_escaped(&self, out: &mut Writer<'_>) {
@@ -112,8 +151,9 @@ fn write_dropped(memory: &mut [u8], dropped: usize) -> Option<usize> {
             out.text_part(": no room in the log buffer");
         }
     }
+    let Logs::Line(write) = logs else { return None };
     let mut out = Writer::new(memory);
-    gevals::write_log(&mut out, Level::Warn, &Dropped(dropped));
-    out.raw(b"}}\n");
+    write(&mut out, &Log { level: Level::Warn, message: &Dropped(dropped), data: None, received: None });
+    out.byte(b'\n');
     out.finish().ok().map(|line| line.len())
 }

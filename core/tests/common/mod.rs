@@ -4,6 +4,7 @@
 
 #[cfg(feature = "async")]
 pub mod asynch;
+pub mod ping_pong;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -37,6 +37,7 @@ use rigline::Extension;
 use rigline::engine::{Engine, Memory};
 use rigline::frame::LineEnds;
 use rigline::link;
+use rigline::protocol::waza::Evals;
 use rigline::serve::Transport;
 use rigline::serve::asynch::serve;
 use rigline_embassy::rp2040::{self, Endpoints};
@@ -170,7 +171,8 @@ async fn serve_usb<E: Extension>(mut port: Port<'static, Driver<'static, USB>>, 
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
     let gate = rig;
     let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
-    let mut engine = engine.with_line_ends(LineEnds::Serial).with_gate(&gate).with_evals(pinmap::EVALS);
+    let evals = Evals::new(pinmap::EVALS);
+    let mut engine = engine.with_line_ends(LineEnds::Serial).with_gate(&gate).with_service(&evals);
     let presence = port.presence();
     loop {
         let (reader, writer) = port.connected().await;
@@ -193,7 +195,8 @@ async fn serve_uart<E: Extension>(uart: BufferedUart, mut rig: OnWire<'_, '_, E>
     let (frames, kept) = (FRAMES.init_with(|| [0; FRAME]), KEPT.init_with(|| [0; REPLY]));
     let gate = rig;
     let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
-    let mut engine = engine.with_gate(&gate).with_evals(pinmap::EVALS);
+    let evals = Evals::new(pinmap::EVALS);
+    let mut engine = engine.with_gate(&gate).with_service(&evals);
     let (writer, reader) = uart.split();
     let shared = link::Shared::new();
     let (reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);

@@ -30,6 +30,11 @@ export interface Result {
 }
 
 export declare class RiglineError extends Error {
+  constructor(
+    kind: Kind,
+    message: string,
+    details?: { operation?: string | null; code?: number | null; data?: unknown; result?: Result | null },
+  );
   readonly kind: Kind;
   /** The message without the operation's name. */
   readonly text: string;
@@ -73,6 +78,8 @@ export interface Options {
   /** How long the extension may take to start, in seconds: 10. */
   startTimeout?: number;
   workdir?: string;
+  /** What makes request lines and reads replies, in place of a `Session`: such as rigline-web's `Client`. */
+  session?: Pick<Session, 'request' | 'receive'>;
   /** Ids begin behind this; random for servers that outlive the client. */
   base?: number;
   onLog?: (log: Log) => void;
@@ -112,8 +119,13 @@ export type Event = { reply: { id: number; answer: Answer } } | { log: Log } | {
 export declare class Session {
   constructor(base?: number);
   request(method: string, params: string): { id: number; line: string };
-  receive(line: string): Event[];
+  receive(line: string | Uint8Array): Event[];
 }
 
 export declare function duration(seconds: number): string;
 export declare function toJson(value: Json, where?: string): string;
+
+/** What answers and logs are, by their JSON values. For clients that read lines in another way. */
+export declare function ofError(error: unknown): Answer;
+export declare function ofLog(params: unknown): Log;
+export declare function ofResult(result: unknown, text: string): Answer;

@@ -34,6 +34,7 @@ export class Session {
   #first;
   #next;
   #pending = new Map();
+  #decoder = new TextDecoder('utf-8');
 
   constructor(base = 0) {
     this.#first = this.#next = (base & 0x3fffffff) + 1;
@@ -49,7 +50,8 @@ export class Session {
   /** What a line is: a list of `{ reply }`, `{ log }`, `{ send }` and `{ noise }`, as several messages may stand on it. */
   receive(line) {
     const events = [];
-    let rest = line.replace(/^\uFEFF/, '').replace(/^[\s\0]+|[\s\0]+$/g, '');
+    const text = typeof line === 'string' ? line : this.#decoder.decode(line);
+    let rest = text.replace(/^\uFEFF/, '').replace(/^[\s\0]+|[\s\0]+$/g, '');
     while (rest !== '') rest = this.#receive(rest, events);
     return events;
   }
@@ -150,7 +152,6 @@ export class Rig {
   #transport;
   #session;
   #waiting = new Map();
-  #decoder = new TextDecoder('utf-8');
   #parts = [];
   #size = 0;
   #lost = null;
@@ -163,7 +164,7 @@ export class Rig {
   constructor(transport, options = {}) {
     this.#transport = transport;
     this.#options = { timeout: 30, startTimeout: 10, workdir: '', onLog: () => {}, onNoise: () => {}, ...options };
-    this.#session = new Session(options.base ?? 0);
+    this.#session = options.session ?? new Session(options.base ?? 0);
     transport.onData = (data) => this.#data(data);
     transport.onEnd = (why) => this.#end(new RiglineError('lost', why || 'the connection is gone'));
   }
@@ -266,7 +267,7 @@ export class Rig {
     }
     this.#parts = [];
     this.#size = 0;
-    for (const { reply, send, noise, log } of this.#session.receive(this.#decoder.decode(bytes))) {
+    for (const { reply, send, noise, log } of this.#session.receive(bytes)) {
       if (reply) this.#waiting.get(reply.id)?.resolve(reply.answer);
       else if (send) this.#transport.send(send);
       else if (log) {
@@ -348,7 +349,8 @@ function plain(value) {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-function ofError(error) {
+/** Shared with the client in WebAssembly: see `../../web`. */
+export function ofError(error) {
   const raw = isObject(error) ? error.code : error;
   const code = typeof raw === 'string' && /^-?[0-9]{1,10}$/.test(raw) ? Number(raw) : raw;
   const message = isObject(error) ? plain(member(error, 'message')) : '';
@@ -356,7 +358,8 @@ function ofError(error) {
   return { kind: 'refused', error: message || plain(data) || plain(error), code: Number.isInteger(code) ? code : null, data };
 }
 
-function ofResult(result, text) {
+/** Shared with the client in WebAssembly: see `../../web`. */
+export function ofResult(result, text) {
   if (!isObject(result)) return { kind: 'invalid', error: 'the result is not an object' };
   const [message, error] = [plain(member(result, 'message')), plain(member(result, 'error'))];
   const success = member(result, 'success');
@@ -395,7 +398,8 @@ const LEVELS = new Map(
   }),
 );
 
-function ofLog(params) {
+/** Shared with the client in WebAssembly: see `../../web`. */
+export function ofLog(params) {
   if (!isObject(params)) return { level: 'info', message: plain(params), data: null };
   const level = LEVELS.get(String(member(params, 'level')).toLowerCase()) ?? 'info';
   return { level, message: plain(member(params, 'message')), data: member(params, 'data') ?? null };

@@ -73,7 +73,7 @@ def served() -> Iterator[str]:
 def board_under_emulation() -> List[str]:
     """The command that emulates a board, if there is one."""
     command = os.environ.get("RIGLINE_EMULATOR", "")
-    return [command] if command else []
+    return [command, "--until-eof"] if command else []
 
 
 @pytest.fixture(scope="session")

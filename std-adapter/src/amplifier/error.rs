@@ -1,9 +1,14 @@
 //! §4 Error Schema (v1).
 
 use std::fmt;
+use std::io;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::host::HostError;
+use crate::http_client::HttpError;
 
 /// The codes that the text reserves. A module may have codes of its own besides.
 pub const RESERVED_CODES: [&str; 7] =
@@ -46,3 +51,82 @@ impl fmt::Display for ModuleError {
 }
 
 impl std::error::Error for ModuleError {}
+
+/// Why there is no usable answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// No connection.
+    #[error(transparent)]
+    Connect(HostError),
+    /// The HTTP server gave none.
+    #[error(transparent)]
+    Http(HttpError),
+    /// None in time.
+    #[error(
+        "no answer within {limit:?}{}{}{}",
+        hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default(),
+        shown(odd.as_deref()),
+        tail(stderr)
+    )]
+    Timeout {
+        /// The limit.
+        limit: Duration,
+        /// The likely cause, if there is one to name.
+        hint: Option<String>,
+        /// The first line that was no JSON, if there was one.
+        odd: Option<String>,
+        /// The end of the program's standard error.
+        stderr: String,
+    },
+    /// The module is gone.
+    #[error(
+        "the module is gone{}{}{}",
+        exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(),
+        shown(odd.as_deref()),
+        tail(stderr)
+    )]
+    Gone {
+        /// The first line that was no JSON, if there was one.
+        odd: Option<String>,
+        /// How its process ended.
+        exit: Option<String>,
+        /// The end of its standard error.
+        stderr: String,
+    },
+    /// It is longer than is taken.
+    #[error("the answer is longer than the limit of {limit} bytes")]
+    TooLong {
+        /// The limit.
+        limit: usize,
+    },
+    /// It is not of the form that it should be.
+    #[error("a bad answer: {reason}: {text}")]
+    Bad {
+        /// What is wrong.
+        reason: String,
+        /// Its beginning.
+        text: String,
+    },
+    /// What is to be sent is no JSON object.
+    #[error("the arguments must be a JSON object")]
+    Arguments,
+    /// The connection failed.
+    #[error("talking to the module failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn shown(odd: Option<&str>) -> String {
+    odd.map(|line| format!("; it wrote {line:?}, which is no reply to that: a reply is JSON, whole and on one line, and of the form that the operation has"))
+        .unwrap_or_default()
+}
+
+fn tail(stderr: &str) -> String {
+    let stderr = stderr.trim_end();
+    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
+}
+
+pub(super) fn bad(reason: impl Into<String>, text: &str) -> CallError {
+    let text = text.chars().take(200).collect();
+    CallError::Bad { reason: reason.into(), text }
+}

@@ -8,10 +8,11 @@ use rigline::json::{Json, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::error::{CallError, bad};
 use super::lines::{Lines, Request};
 use super::{EventLog, EventRecord, ModuleError, ModuleKind};
+use crate::host as rigline_host;
 use crate::host::wire;
-use crate::host::{self as rigline_host, HostError};
 use crate::http_client::{self, Bounds, HttpError};
 use crate::target::Target;
 
@@ -77,85 +78,6 @@ pub struct Description {
 /// What came of an invocation: the result's JSON text, digits and all, or the module's error.
 pub type Invocation = Result<String, ModuleError>;
 
-/// Why there is no usable answer.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CallError {
-    /// No connection.
-    #[error(transparent)]
-    Connect(HostError),
-    /// The HTTP server gave none.
-    #[error(transparent)]
-    Http(HttpError),
-    /// None in time.
-    #[error(
-        "no answer within {limit:?}{}{}{}",
-        hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default(),
-        shown(odd.as_deref()),
-        tail(stderr)
-    )]
-    Timeout {
-        /// The limit.
-        limit: Duration,
-        /// The likely cause, if there is one to name.
-        hint: Option<String>,
-        /// The first line that was no JSON, if there was one.
-        odd: Option<String>,
-        /// The end of the program's standard error.
-        stderr: String,
-    },
-    /// The module is gone.
-    #[error(
-        "the module is gone{}{}{}",
-        exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(),
-        shown(odd.as_deref()),
-        tail(stderr)
-    )]
-    Gone {
-        /// The first line that was no JSON, if there was one.
-        odd: Option<String>,
-        /// How its process ended.
-        exit: Option<String>,
-        /// The end of its standard error.
-        stderr: String,
-    },
-    /// It is longer than is taken.
-    #[error("the answer is longer than the limit of {limit} bytes")]
-    TooLong {
-        /// The limit.
-        limit: usize,
-    },
-    /// It is not of the form that it should be.
-    #[error("a bad answer: {reason}: {text}")]
-    Bad {
-        /// What is wrong.
-        reason: String,
-        /// Its beginning.
-        text: String,
-    },
-    /// What is to be sent is no JSON object.
-    #[error("the arguments must be a JSON object")]
-    Arguments,
-    /// The connection failed.
-    #[error("talking to the module failed: {0}")]
-    Io(#[from] io::Error),
-}
-
-fn shown(odd: Option<&str>) -> String {
-    odd.map(|line| format!("; it wrote {line:?}, which is no reply to that: a reply is JSON, whole and on one line, and of the form that the operation has"))
-        .unwrap_or_default()
-}
-
-fn tail(stderr: &str) -> String {
-    let stderr = stderr.trim_end();
-    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
-}
-
-pub(super) fn bad(reason: impl Into<String>, text: &str) -> CallError {
-    let text = text.chars().take(200).collect();
-    CallError::Bad { reason: reason.into(), text }
-}
-
 impl Host {
     /// A host of the module at `target`. Nothing is opened before the first call.
     pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
@@ -174,7 +96,7 @@ impl Host {
     pub fn at(place: Place) -> Self {
         Self {
             place,
-            timeout: super::host::default_timeout(),
+            timeout: default_timeout(),
             grace: Duration::from_secs(2),
             limit: 16 << 20,
             session_id: None,
@@ -215,11 +137,16 @@ impl Host {
 
     /// Asks the module what it is.
     pub async fn describe(&mut self) -> Result<Description, CallError> {
+        self.describe_as_text().await.map(|(description, _)| description)
+    }
+
+    /// As [`describe`](Self::describe), with the JSON text of the answer, in which numbers have all their digits.
+    pub async fn describe_as_text(&mut self) -> Result<(Description, String), CallError> {
         let answer = self.ask("describe", None, self.timeout).await?;
         let description: Description =
             serde_json::from_str(&answer).map_err(|error| bad(error.to_string(), &answer))?;
         self.module = Some(description.name.clone());
-        Ok(description)
+        Ok((description, answer))
     }
 
     /// Has the module run an operation; `args` is the JSON text of an object.

@@ -20,7 +20,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::host::{CallError, bad};
+use super::error::{CallError, bad};
 use crate::host::wire::{self, Control, Dial, Reader, Writer};
 use crate::host::{Child, DTR_LOW, Options, also_open, deadline, random};
 
@@ -544,13 +544,16 @@ impl Open {
 
     async fn gone(&mut self) -> CallError {
         let exit = match &self.child {
-            Some(child) => timeout(Duration::from_millis(500), child.ended()).await.ok().map(|exit| exit.to_string()),
-            None => None,
+            Some(child) => match timeout(Duration::from_millis(500), child.ended()).await {
+                Ok(exit) => exit.to_string(),
+                Err(_) => "it closed its output, and still runs".to_owned(),
+            },
+            None => "the connection was closed".to_owned(),
         };
         if let Some(task) = &mut self.stderr {
             let _ = timeout(Duration::from_millis(200), task).await;
         }
-        CallError::Gone { exit, odd: self.odd.take(), stderr: self.stderr() }
+        CallError::Gone { exit: Some(exit), odd: self.odd.take(), stderr: self.stderr() }
     }
 
     fn stderr(&self) -> String {

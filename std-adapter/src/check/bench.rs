@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Stop, Verdict};
+use super::{Fixture, Stop, Verdict};
 use crate::host::wire::{self, Dial, Wire};
 use crate::host::{Child, Direction, Exit, HostError, Options};
 use crate::target::Target;
@@ -79,11 +79,6 @@ impl Bench {
             opened: Cell::new(false),
             unopened: RefCell::default(),
         })
-    }
-
-    /// The target.
-    pub fn target(&self) -> &Target {
-        &self.target
     }
 
     /// Whether the extension is behind a wire, where there may be hardware: only the operations of [`calls`](Self::calls) run.
@@ -229,25 +224,31 @@ impl Bench {
         }
         Err(Stop::Skip("no operation may run: name one by --call".to_owned()))
     }
+}
 
-    /// Why there was nothing to check, if nothing was ever opened.
-    pub fn unopened(&self) -> Option<Arc<HostError>> {
-        self.unopened.borrow().clone()
+impl Fixture for Bench {
+    fn target(&self) -> String {
+        self.target.to_string()
     }
 
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self, _case: &'static str) -> Result<(), Stop> {
         self.notes.borrow_mut().exchange.clear();
+        Ok(())
     }
 
-    pub(super) fn exchange(&self) -> Vec<(Direction, String)> {
+    fn exchange(&self) -> Vec<(Direction, String)> {
         self.notes.borrow().exchange.clone()
+    }
+
+    fn unopened(&self) -> Option<Arc<HostError>> {
+        self.unopened.borrow().clone()
     }
 }
 
 /// A reply as it came.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    pub(super) line: String,
+    pub(crate) line: String,
 }
 
 impl Reply {
@@ -575,7 +576,7 @@ impl Drop for Peer {
 }
 
 /// A text as a report shows it: cut, and what is not UTF-8 replaced.
-pub(super) fn cut(text: &[u8]) -> String {
+pub(crate) fn cut(text: &[u8]) -> String {
     let shown = String::from_utf8_lossy(text.get(..KEPT_BYTES).unwrap_or(text)).into_owned();
     if text.len() > KEPT_BYTES { format!("{shown}… ({} bytes)", text.len()) } else { shown }
 }

@@ -1,8 +1,9 @@
-//! Conformance: whether an extension, anybody's, does what its protocol's text and its real hosts want.
+//! Conformance: whether an extension does what the specification of its protocol and the real hosts require.
 //!
-//! A [`Case`] is one fact about an extension. It runs over raw bytes, so that it may say what a host never says, and each
-//! has a connection of its own: what one case breaks does not fail the next. [`gevals::CASES`] are those of the gevals
-//! text, [`waza::CASES`] those of waza's, for servers; another protocol adds a table of its own.
+//! A [`Case`] is one fact about an extension, and [`run`] runs a table of them. Each protocol has its table in its own folder, and a
+//! [`Suite`] in its entry in the registry. There are two fixtures for cases: a [`Bench`] has a connection for each case and sends raw
+//! bytes, also such as no host sends, so that what one case breaks does not fail the next; a [`Recorded`] host calls over lines, over
+//! HTTP and in processes alike, and can write a transcript of each case.
 //!
 //! ```
 //! # #[cfg(unix)]
@@ -19,7 +20,7 @@
 //! const CASES: &[Case] = &[Case { name: "hello", section: "Greetings", need: Need::Host, run: |bench| Box::pin(says_hello(bench)) }];
 //!
 //! let bench = Bench::new(&"exec:echo hello".parse()?, &Options::default())?;
-//! let report = run(CASES, bench, |_| {}).await;
+//! let report = run(CASES, bench, |_| {}).await?;
 //! assert_eq!(report.results[0].outcome, Outcome::Pass);
 //! # Ok(())
 //! # }
@@ -32,11 +33,11 @@
 //! (serial, TCP); in a program it may run an operation with arguments that its own schema refuses.
 
 mod bench;
-pub mod gevals;
-pub mod waza;
+mod recorded;
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,24 +45,128 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+pub(crate) use bench::cut;
 pub use bench::{Bench, Peer, Reply};
+pub use recorded::{Plan, Recorded, Sample, ensure_transcripts};
+pub(crate) use recorded::{Unreached, fail, is_success, json, start};
 
-use crate::host::{Direction, HostError};
+use crate::client::{ClientError, OptionValues};
+use crate::host::{Direction, HostError, Options};
+use crate::target::Target;
 
 /// How the text of a case begins that was skipped because no session can be had.
 pub const NO_SESSION: &str = "there is no session";
 
-/// One fact about an extension.
-#[derive(Clone, Copy)]
-pub struct Case {
+/// One fact about an extension, which a function of a fixture checks: of a [`Bench`], for raw bytes, or of a [`Recorded`] host.
+pub struct Case<F = Bench> {
     /// Its name, such as `handshake`.
     pub name: &'static str,
-    /// The section of the text that wants it so.
+    /// The section of the specification that requires it.
     pub section: &'static str,
     /// Who needs it.
     pub need: Need,
-    /// Finds out.
-    pub run: Run,
+    /// Checks it.
+    pub run: for<'a> fn(&'a mut F) -> Running<'a>,
+}
+
+/// A case that runs.
+pub type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;
+
+/// What the cases of a protocol work with.
+pub trait Fixture {
+    /// The target, as reports name it.
+    fn target(&self) -> String;
+
+    /// Begins a case: what the last one exchanged is forgotten.
+    ///
+    /// # Errors
+    /// The case cannot be tried, since nothing was ever reached.
+    fn begin(&mut self, case: &'static str) -> Result<(), Stop>;
+
+    /// The lines that the case sent and received, the first of them, shortened.
+    fn exchange(&self) -> Vec<(Direction, String)>;
+
+    /// Writes the transcript of the case, if there is to be one, and returns its path.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn write_transcript(&self) -> io::Result<Option<PathBuf>> {
+        Ok(None)
+    }
+
+    /// Why there was nothing to check, if no connection could be opened.
+    fn unopened(&self) -> Option<Arc<HostError>> {
+        None
+    }
+
+    /// Why there was nothing to check, if a server or a program for each call was never reached.
+    fn unreached(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Writes a table of cases: name, section, who needs it, and the function.
+macro_rules! cases {
+    ($($name:literal, $section:literal, $need:ident, $run:expr;)*) => {
+        &[$($crate::check::Case {
+            name: $name,
+            section: $section,
+            need: $crate::check::Need::$need,
+            run: |fixture| Box::pin($run(fixture)),
+        }),*]
+    };
+}
+pub(crate) use cases;
+
+/// The conformance cases of a protocol, as the registry of protocols has them.
+#[derive(Debug)]
+pub struct Suite {
+    /// The names of all cases, in the order in which they run.
+    pub names: fn() -> Vec<&'static str>,
+    /// Whether transcripts can be written.
+    pub has_transcripts: bool,
+    /// Runs those that are chosen. The function gets each result as soon as it is there.
+    pub run: for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) -> Checking<'a>,
+}
+
+/// A suite that runs.
+pub type Checking<'a> = Pin<Box<dyn Future<Output = Result<Report, ClientError>> + 'a>>;
+
+/// What a [`Suite`] checks, and what it may do.
+#[derive(Debug)]
+pub struct Settings {
+    /// What is checked.
+    pub target: Target,
+    /// How it is reached.
+    pub options: Options,
+    /// The bearer token, over HTTP.
+    pub token: Option<String>,
+    /// How long each answer may take.
+    pub timeout: Duration,
+    /// The operations that may run, and where transcripts go.
+    pub plan: Plan,
+    /// Options of the protocol's own.
+    pub own: OptionValues,
+    /// How the names of the chosen cases begin; if there are none, all cases are chosen.
+    pub prefixes: Vec<String>,
+}
+
+impl Settings {
+    /// The chosen ones among `all` cases.
+    ///
+    /// # Errors
+    /// No case is.
+    pub fn chosen<F>(&self, all: &'static [Case<F>]) -> Result<Vec<&'static Case<F>>, ClientError> {
+        let is_chosen = |case: &&Case<F>| {
+            self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| case.name.starts_with(prefix.as_str()))
+        };
+        let cases: Vec<_> = all.iter().filter(is_chosen).collect();
+        if cases.is_empty() {
+            let names: Vec<&str> = all.iter().map(|case| case.name).collect();
+            return Err(ClientError::usage(format!("no such case; known cases: {}", names.join(", "))));
+        }
+        Ok(cases)
+    }
 }
 
 /// Who needs an extension to be so.
@@ -84,10 +189,7 @@ impl Need {
     }
 }
 
-/// What finds out about one fact.
-pub type Run = for<'b> fn(&'b mut Bench) -> Pin<Box<dyn Future<Output = Verdict> + 'b>>;
-
-impl fmt::Debug for Case {
+impl<F> fmt::Debug for Case<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Case").field("name", &self.name).field("section", &self.section).finish_non_exhaustive()
     }
@@ -219,13 +321,42 @@ impl Report {
     }
 }
 
-/// Runs the cases, one after the other. `told` gets each result as it is there.
-pub async fn run(cases: &[Case], mut bench: Bench, mut told: impl FnMut(&CaseResult)) -> Report {
-    let mut results = Vec::with_capacity(cases.len());
+/// The names of cases.
+pub(crate) fn names<F>(cases: &[Case<F>]) -> Vec<&'static str> {
+    cases.iter().map(|case| case.name).collect()
+}
+
+/// Runs the chosen cases of a table on a [`Bench`].
+pub(crate) async fn run_on_bench(
+    all: &'static [Case],
+    settings: Settings,
+    report: &mut dyn FnMut(&CaseResult),
+) -> Result<Report, ClientError> {
+    let cases = settings.chosen(all)?;
+    let bench = Bench::new(&settings.target, &settings.options);
+    let mut bench = bench.map_err(|error| ClientError::usage(error.to_string()))?;
+    bench.patience = settings.timeout;
+    let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
+    bench.calls = settings.plan.samples.into_iter().map(sample).collect();
+    run(cases, bench, report).await.map_err(ClientError::transcripts)
+}
+
+/// Runs the cases, one after the other. `report` gets each result as soon as it is there.
+///
+/// # Errors
+/// A transcript cannot be written.
+pub async fn run<'c, F: Fixture + 'c>(
+    cases: impl IntoIterator<Item = &'c Case<F>>,
+    mut fixture: F,
+    mut report: impl FnMut(&CaseResult),
+) -> io::Result<Report> {
+    let mut results = Vec::new();
     for case in cases {
-        bench.begin();
         let started = Instant::now();
-        let verdict = (case.run)(&mut bench).await;
+        let verdict = match fixture.begin(case.name) {
+            Ok(()) => (case.run)(&mut fixture).await,
+            Err(stop) => Err(stop),
+        };
         let (outcome, text) = match verdict {
             Ok(remark) => (Outcome::Pass, remark.unwrap_or_default()),
             Err(Stop::Fail(why)) => (Outcome::Fail, why),
@@ -237,12 +368,13 @@ pub async fn run(cases: &[Case], mut bench: Bench, mut told: impl FnMut(&CaseRes
             need: case.need,
             outcome,
             text,
-            exchange: bench.exchange(),
+            exchange: fixture.exchange(),
             took: started.elapsed(),
-            transcript: None,
+            transcript: fixture.write_transcript()?,
         };
-        told(&result);
+        report(&result);
         results.push(result);
     }
-    Report { target: bench.target().to_string(), results, unopened: bench.unopened(), unreached: None }
+    let (unopened, unreached) = (fixture.unopened(), fixture.unreached());
+    Ok(Report { target: fixture.target(), results, unopened, unreached })
 }

@@ -53,6 +53,7 @@
 mod against;
 mod command;
 pub mod grade;
+pub mod history;
 pub mod list;
 mod node;
 pub mod report;

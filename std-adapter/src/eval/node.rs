@@ -74,6 +74,10 @@ impl Node {
                     }
                     self.written = Some(written.to_owned());
                 }
+                // JSON has no infinity and no NaN.
+                if number::decimal(json).is_none() {
+                    self.kind = Kind::Text(self.written.take().unwrap_or_else(|| json.clone()));
+                }
             }
             Kind::Text(text) => {
                 // A number beyond the parser's, which it takes for a text.
@@ -83,6 +87,7 @@ impl Node {
                     return;
                 };
                 if written == text
+                    && !bytes.is_some_and(|(at, _)| is_tagged(source.get(..at as usize).unwrap_or_default()))
                     && let Some(json) = json_number(written)
                 {
                     self.kind = Kind::Number(json);
@@ -321,11 +326,20 @@ fn json_number(written: &str) -> Option<String> {
     Some(format!("{sign}{whole}{fraction}{exponent}"))
 }
 
+/// Whether a scalar has an explicit tag, such as `!!str`. `before` is the document up to the scalar.
+fn is_tagged(before: &str) -> bool {
+    let mut properties = before.rsplit(|c: char| c.is_whitespace() || "[{,".contains(c));
+    // The text that touches the scalar is empty.
+    properties.next() == Some("")
+        && properties.take_while(|property| property.starts_with(['!', '&'])).any(|property| property.starts_with('!'))
+}
+
 pub(super) fn options() -> serde_saphyr::Options {
     // YAML 1.2: `on` and `off` are texts, such as ids.
     serde_saphyr::options! {
         with_snippet: false,
         strict_booleans: true,
+        non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::PassThrough,
         budget: serde_saphyr::budget! { max_nodes: VALUE_LIMIT, max_depth: DEPTH_LIMIT },
     }
 }
@@ -384,9 +398,8 @@ impl<'de> Deserialize<'de> for Kind {
             }
 
             fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
-                // JSON has no infinity and no NaN.
-                Ok(Number::from_f64(value)
-                    .map_or_else(|| Kind::Text(value.to_string()), |number| Kind::Number(number.to_string())))
+                // A number that an f64 cannot hold is taken from the document afterwards.
+                Ok(Kind::Number(Number::from_f64(value).map_or_else(|| value.to_string(), |number| number.to_string())))
             }
 
             fn visit_str<E>(self, value: &str) -> Result<Kind, E> {
@@ -463,6 +476,20 @@ mod tests {
             ("'00123'", "\"00123\"", "00123"),
             ("\"5\"", "\"5\"", "5"),
             ("True", "true", "True"),
+            ("1e400", "1e400", "1e400"),
+            ("-1e-400", "-1e-400", "-1e-400"),
+            (".inf", "\".inf\"", ".inf"),
+            ("-.Inf", "\"-.Inf\"", "-.Inf"),
+            (".nan", "\".nan\"", ".nan"),
+            ("!!str 010", "\"010\"", "010"),
+            ("!!str &a 1.50", "\"1.50\"", "1.50"),
+            (
+                "&b !!str 123456789012345678901234567890",
+                "\"123456789012345678901234567890\"",
+                "123456789012345678901234567890",
+            ),
+            ("&c 123456789012345678901234567890", "123456789012345678901234567890", "123456789012345678901234567890"),
+            ("!!float 1", "1", "1"),
         ] {
             let node = Node::parse(&format!("a: 0\nb: [{written}]\n")).unwrap();
             let element = &node.get("b").unwrap().elements()[0];

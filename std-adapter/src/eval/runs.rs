@@ -285,6 +285,11 @@ impl Runs {
         self.inner.store.all()
     }
 
+    /// What was noted of a run: the lines of its file that are whole.
+    pub(super) fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
+        self.inner.store.records(id)
+    }
+
     /// Cancels a run; one that has ended stays as it is. Gives its state then.
     ///
     /// # Errors
@@ -557,7 +562,7 @@ mod tests {
             &'a self,
             _: &'a str,
             _: Option<&'a Path>,
-            _: Option<Value>,
+            _: Option<crate::host::JsonObject>,
             _: OnLog,
         ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
             self.0.fetch_add(1, Ordering::Relaxed);

@@ -24,6 +24,7 @@
 //! A request line may have [`REQUEST_LIMIT`] bytes, a reply [`REPLY_LIMIT`]. There may be [`CLIENT_LIMIT`] connections at a time.
 //! Memory for lines is taken as they come and given back afterwards. Up to [`READERS`] requests are looked at at a time.
 
+use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +36,7 @@ use rigline::json::Kind;
 use rigline::json::write::Writer;
 use rigline::protocol::waza;
 use rigline::rpc::{INVALID_PARAMS, Incoming};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::timeout;
@@ -208,6 +209,43 @@ pub async fn serve_tcp(
     Ok(())
 }
 
+/// Serves clients over streams of the caller's own, which say who may ask.
+#[derive(Clone)]
+pub struct Server {
+    shared: Shared,
+}
+
+impl Server {
+    /// A server of these runs, for evals below this folder. It needs a runtime of several threads.
+    pub fn new(runs: Runs, root: Root) -> Self {
+        Self { shared: Shared::new(runs, root) }
+    }
+
+    /// Serves one client, as [`serve_tcp`] does: to the end of its input and of its runs, or until it is `lost`, which stops no run.
+    pub async fn serve<R, W>(&self, reader: R, writer: W, lost: impl Future<Output = ()>)
+    where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (client, lines) = Client::new();
+        let writer = tokio::spawn(write_lines(writer, lines, client.clone()));
+        let mut reader = Reading(reader);
+        let conversation = async {
+            let input = Input::of_socket(REQUEST_LIMIT, None);
+            if let Ok(End::Input) = converse(&mut reader, &client, &self.shared, input, None).await {
+                client.runs_done().await;
+            }
+        };
+        tokio::select! {
+            () = conversation => {}
+            () = lost => client.gone.cancel(),
+        }
+        client.close();
+        let _ = writer.await;
+        client.gone.cancel();
+    }
+}
+
 async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
     let places = Arc::new(Semaphore::new(CLIENT_LIMIT));
     loop {
@@ -254,7 +292,11 @@ async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
     }
 }
 
-async fn write_lines(mut stream: Stream, mut lines: mpsc::UnboundedReceiver<Vec<u8>>, client: Arc<Client>) {
+async fn write_lines<W: AsyncWrite + Unpin>(
+    mut stream: W,
+    mut lines: mpsc::UnboundedReceiver<Vec<u8>>,
+    client: Arc<Client>,
+) {
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
@@ -279,13 +321,13 @@ async fn write_lines(mut stream: Stream, mut lines: mpsc::UnboundedReceiver<Vec<
 }
 
 /// Reading, as `embedded-io` has it.
-struct Reading(Stream);
+struct Reading<R>(R);
 
-impl ErrorType for Reading {
+impl<R> ErrorType for Reading<R> {
     type Error = io::Error;
 }
 
-impl Read for Reading {
+impl<R: AsyncRead + Unpin> Read for Reading<R> {
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.read(buf).await
     }

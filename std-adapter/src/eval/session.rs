@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rigline::{Level, Phase};
 use serde_json::Value;
 
-use crate::host::{Agent, CallContext, EventKind, Host, HostError, Listener, Options, Outcome};
+use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
 use crate::record::Recorder;
 use crate::target::Target;
 
@@ -28,7 +28,7 @@ pub trait Connect: Send + Sync {
         &'a self,
         target: &'a str,
         folder: Option<&'a Path>,
-        settings: Option<Value>,
+        settings: Option<JsonObject>,
         log: OnLog,
     ) -> Pending<'a, Result<Box<dyn Session>, Unreached>>;
 }
@@ -111,7 +111,7 @@ impl Connect for Hosts {
         &'a self,
         target: &'a str,
         folder: Option<&'a Path>,
-        settings: Option<Value>,
+        settings: Option<JsonObject>,
         log: OnLog,
     ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
         Box::pin(async move {

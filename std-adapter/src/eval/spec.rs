@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::grade::{Check, Grader};
 use super::node::{Kind, Node};
 use super::walk;
+use crate::host::JsonObject;
 use crate::number;
 use crate::target::Target;
 
@@ -132,7 +133,7 @@ pub struct Config {
     /// Environment variables of the command, and of calls.
     pub env: BTreeMap<String, String>,
     /// What the target is configured with: gevals `config`.
-    pub settings: Option<Value>,
+    pub settings: Option<JsonObject>,
     /// The folder that a program of the target is started in: the eval's, where the eval names the target.
     pub target_dir: Option<PathBuf>,
     /// How often a trial that does not pass is tried; the last time counts.
@@ -703,7 +704,7 @@ fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overr
         workers: usize::try_from(workers).unwrap_or(1),
         command,
         env: reader.env(node),
-        settings: reader.map(node, "settings").map(Node::value),
+        settings: reader.map(node, "settings").and_then(|settings| settings.json().parse().ok()),
         target_dir: overrides
             .target
             .is_none()

@@ -189,6 +189,19 @@ impl Store {
         replay_with(&files::open(&path)?, |value| line(value)).map(Some)
     }
 
+    /// The lines of a run's file that are whole; none if it is not there.
+    pub(super) fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
+        let path = self.path(id);
+        let file = (is_run(id) && is_ours(&path, id)).then(|| files::open(&path).ok()).flatten();
+        let mut lines = file.map(BufReader::new);
+        std::iter::from_fn(move || {
+            let mut line = Vec::new();
+            let read = lines.as_mut()?.take(LINE_LIMIT).read_until(b'\n', &mut line);
+            // The last line may have been cut off.
+            read.is_ok_and(|read| read > 0).then(|| serde_json::from_slice(&line).unwrap_or_default())
+        })
+    }
+
     fn path(&self, id: &str) -> PathBuf {
         self.folder.join(format!("{id}.jsonl"))
     }

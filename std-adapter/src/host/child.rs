@@ -15,7 +15,6 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
 use super::error::{Exit, HostError};
-use super::wire::{Manners, Wire};
 use crate::process::{self, Lifeline, NotStarted};
 use crate::target::Exec;
 
@@ -101,8 +100,16 @@ impl Drop for Inner {
     }
 }
 
+/// A program that was started, and its pipes.
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
 /// Starts a program with pipes for its input and outputs, as the leader of a process group of its own.
-pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]) -> Result<Wire, HostError> {
+pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]) -> Result<Started, HostError> {
     let mut command = process::command(&exec.program, &exec.args, folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(env.iter().map(|(name, value)| (name, value)));
@@ -119,7 +126,7 @@ pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]
     let stdin = ChildStdin::from_std(stdin).map_err(failed)?;
     let stdout = ChildStdout::from_std(stdout).map_err(failed)?;
     let stderr = ChildStderr::from_std(stderr).map_err(failed)?;
-    Ok(Wire { stderr: Some(Box::new(stderr)), child: Some(child), ..Wire::new(stdout, stdin, Manners::CHILD) })
+    Ok(Started { child, stdin, stdout, stderr })
 }
 
 fn watch_over(process: Process, lifeline: Lifeline) -> io::Result<Child> {
@@ -173,6 +180,8 @@ mod sys {
         };
         if let Some(group) = pid(id) {
             let _ = process::kill_process_group(group, signal);
+            // One that has stopped gets its signal only when it goes on.
+            let _ = process::kill_process_group(group, process::Signal::CONT);
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
 use rigline::client::{self, Client, Incoming, Received, Request, StartError};
@@ -25,7 +25,7 @@ use super::event::{Event, EventKind, Log};
 use super::manifest::{Manifest, value};
 use super::reading::Reading;
 use super::result::Answer;
-use super::wire::{Control, Manners, Reader, Wire, Writer};
+use super::transport::{Control, Manners, Reader, Wire, Writer};
 use super::{Direction, Options, shown};
 
 /// How many skipped lines are shown between two messages; more are counted.
@@ -60,10 +60,12 @@ struct Shared {
     errors_read: watch::Sender<bool>,
     ended: watch::Sender<bool>,
     heard: AtomicBool,
-    /// Answers to the peer's own requests.
-    refusals: mpsc::UnboundedSender<Vec<u8>>,
+    /// A call was not answered in time, and no reply has come since.
+    is_late: AtomicBool,
+    /// Answers to the peer's own requests that could not be written at once.
+    refusals: mpsc::UnboundedSender<Refusal>,
     /// How many bytes of them wait.
-    refusals_waiting: AtomicUsize,
+    refusals_waiting: watch::Sender<usize>,
     /// A request is out that is due before [`State::next_due`].
     sooner: Notify,
 }
@@ -81,6 +83,13 @@ struct State {
     budget: u32,
     more_skipped: u64,
     hint: Option<String>,
+}
+
+/// What is still to be written of an answer to a peer's own request.
+struct Refusal {
+    rest: Vec<u8>,
+    /// The writer, if the beginning of the line is written already.
+    writer: Option<OwnedMutexGuard<Writer>>,
 }
 
 /// A request that is out.
@@ -166,8 +175,9 @@ impl Connection {
             errors_read: watch::channel(wire.stderr.is_none()).0,
             ended: watch::channel(false).0,
             heard: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
             refusals,
-            refusals_waiting: AtomicUsize::new(0),
+            refusals_waiting: watch::channel(0).0,
             sooner: Notify::new(),
         });
         let output = read_output(Arc::clone(&shared), wire.reader, wire.manners.ends, wire.child.clone());
@@ -192,6 +202,11 @@ impl Connection {
 
     pub(super) fn ended(&self) -> Option<End> {
         self.shared.lock().end.clone()
+    }
+
+    /// Whether a call was not answered in time, and no reply has come since.
+    pub(super) fn is_late(&self) -> bool {
+        self.shared.is_late.load(Ordering::Relaxed)
     }
 
     /// Waits for the connection's end, whatever it is.
@@ -484,14 +499,11 @@ impl Shared {
             traffic(Direction::Sent, &line);
         }
         // Most lines go at once, and cost no task.
-        let sent = match at_once(&mut writer, &line).await {
-            Some(Ok(sent)) => sent,
-            Some(Err(error)) => return Err(Trouble::InputClosed(error)),
-            None => 0,
+        let sent = match poll_fn(|cx| Poll::Ready(at_once(&mut writer, &line, cx))).await {
+            Ok(Written::Whole) => return Ok(()),
+            Ok(Written::Part(sent)) => sent,
+            Err(error) => return Err(Trouble::InputClosed(error)),
         };
-        if sent == line.len() {
-            return Ok(());
-        }
         let rest = tokio::spawn(async move {
             writer.write_all(line.get(sent..).unwrap_or_default()).await?;
             writer.flush().await
@@ -580,6 +592,9 @@ impl Shared {
             let received = state.client.receive(line);
             let skipped = std::mem::take(&mut state.more_skipped);
             let is_message = !matches!(received.incoming, Incoming::Noise(_) | Incoming::Broken(_));
+            if matches!(received.incoming, Incoming::Reply(_) | Incoming::Stray(_)) {
+                self.is_late.store(false, Ordering::Relaxed);
+            }
             if is_message {
                 state.budget = SHOWN_SKIPPED;
             } else {
@@ -609,15 +624,38 @@ impl Shared {
         }
     }
 
-    /// Answers a request of the peer's, after those that came before it. A peer that asks without reading gets so many answers and
-    /// no more.
+    /// Answers a request of the peer's, after those that came before it. Most answers are written here at once, so that they precede
+    /// everything that follows the request. A peer that asks without reading gets a bounded number of answers.
     fn refuse(&self, line: Vec<u8>) {
-        let length = line.len();
-        let waiting = self.refusals_waiting.fetch_add(length, Ordering::AcqRel);
-        if waiting + length > REFUSALS || self.refusals.send(line).is_err() {
-            self.refusals_waiting.fetch_sub(length, Ordering::AcqRel);
+        let mut refusal = Refusal { rest: line, writer: None };
+        if *self.refusals_waiting.borrow() == 0
+            && let Ok(mut writer) = Arc::clone(&self.writer).try_lock_owned()
+        {
+            match at_once(&mut writer, &refusal.rest, &mut Context::from_waker(Waker::noop())) {
+                Ok(Written::Whole) | Err(_) => return,
+                Ok(Written::Part(0)) => {}
+                Ok(Written::Part(sent)) => {
+                    refusal.rest.drain(..sent);
+                    refusal.writer = Some(writer);
+                }
+            }
+        }
+        let length = refusal.rest.len();
+        let has_room = self.refusals_waiting.send_if_modified(|waiting| {
+            // The rest of a line that has begun always has room: half a line would damage the next one.
+            let has_room = refusal.writer.is_some() || *waiting + length <= REFUSALS;
+            *waiting += if has_room { length } else { 0 };
+            has_room
+        });
+        if !has_room || self.refusals.send(refusal).is_err() {
             self.lock().hint = Some("it asks for more than it reads the answers to".to_owned());
         }
+    }
+
+    /// Waits until the peer has been sent all answers to its own requests, but not for long.
+    async fn refusals_written(&self) {
+        let mut waiting = self.refusals_waiting.subscribe();
+        let _ = timeout(ENDING, waiting.wait_for(|waiting| *waiting == 0)).await;
     }
 }
 
@@ -719,13 +757,28 @@ impl State {
     }
 }
 
-/// Writes what goes without waiting; `None` if nothing does.
-async fn at_once(writer: &mut OwnedMutexGuard<Writer>, line: &[u8]) -> Option<io::Result<usize>> {
-    poll_fn(|cx| match Pin::new(&mut ***writer).poll_write(cx, line) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
+/// How much of a line was written.
+enum Written {
+    /// All of it, and it was flushed.
+    Whole,
+    /// So many bytes, or all of them without the flush.
+    Part(usize),
+}
+
+/// Writes what goes without waiting.
+fn at_once(writer: &mut OwnedMutexGuard<Writer>, line: &[u8], cx: &mut Context<'_>) -> io::Result<Written> {
+    let mut writer = Pin::new(&mut ***writer);
+    let sent = match writer.as_mut().poll_write(cx, line) {
+        Poll::Ready(sent) => sent?,
+        Poll::Pending => 0,
+    };
+    if sent < line.len() {
+        return Ok(Written::Part(sent));
+    }
+    match writer.poll_flush(cx) {
+        Poll::Ready(flushed) => flushed.map(|()| Written::Whole),
+        Poll::Pending => Ok(Written::Part(sent)),
+    }
 }
 
 /// Fails the requests that are due. One timer does for all of them, and is left as it is while every new request is due later
@@ -737,6 +790,7 @@ async fn watch_deadlines(shared: Arc<Shared>) {
             let now = Instant::now();
             while let Some(late) = state.waiting.iter().find(|waiting| waiting.due.is_some_and(|due| due <= now)) {
                 let id = late.id;
+                shared.is_late.store(true, Ordering::Relaxed);
                 state.finish(id, Fate::Late);
             }
             state.next_due = state.waiting.iter().filter_map(|waiting| waiting.due).min();
@@ -749,19 +803,25 @@ async fn watch_deadlines(shared: Arc<Shared>) {
     }
 }
 
-/// Answers what the peer asks, in order.
-async fn write_refusals(shared: Arc<Shared>, mut refused: mpsc::UnboundedReceiver<Vec<u8>>) {
-    while let Some(line) = refused.recv().await {
-        let mut writer = Arc::clone(&shared.writer).lock_owned().await;
+/// Writes the answers that wait, in order.
+async fn write_refusals(shared: Arc<Shared>, mut refused: mpsc::UnboundedReceiver<Refusal>) {
+    while let Some(Refusal { rest, writer }) = refused.recv().await {
+        let mut writer = match writer {
+            Some(writer) => writer,
+            None => Arc::clone(&shared.writer).lock_owned().await,
+        };
         let sent = async {
-            writer.write_all(&line).await?;
+            writer.write_all(&rest).await?;
             writer.flush().await
         };
         let sent = sent.await;
-        shared.refusals_waiting.fetch_sub(line.len(), Ordering::AcqRel);
+        drop(writer);
         if sent.is_err() {
+            refused.close();
+            shared.refusals_waiting.send_replace(0);
             return;
         }
+        shared.refusals_waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(rest.len()));
     }
 }
 
@@ -798,6 +858,8 @@ async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, ch
         }
         if since_newline > limit + SLACK && !told {
             told = true;
+            // It may never end.
+            shared.is_late.store(true, Ordering::Relaxed);
             shared.too_long(since_newline);
         }
     };
@@ -805,6 +867,7 @@ async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, ch
     while let Some(frame) = framer.next() {
         shared.frame(frame, &mut told);
     }
+    shared.refusals_written().await;
     shared.output_read.send_replace(true);
     if let Some(child) = child {
         // Its end is told by who watches it, unless it does not end.

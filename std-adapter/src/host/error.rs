@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::ports::PortInfo;
+use super::port_info::{Holder, PortInfo};
 use crate::terminal::printable;
 
 /// Why there is no answer.
@@ -290,22 +290,6 @@ impl fmt::Display for RpcFailure {
             Some(code) => write!(f, "{} ({code})", self.message),
             None => f.write_str(&self.message),
         }
-    }
-}
-
-/// A process that has a port open.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// Its process id.
-    pub pid: u32,
-    /// Its command line.
-    pub command: String,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} ({})", self.pid, self.command)
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::SystemTime;
 use rigline::Level;
 use serde_json::Value;
 
-use super::error::{Exit, Holder, RpcFailure, also_open};
+use super::error::{Exit, RpcFailure, also_open};
+use super::port_info::Holder;
 
 /// Something that an extension said or did, besides answering.
 #[derive(Debug, Clone)]

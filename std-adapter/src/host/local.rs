@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::sync::mpsc;
 
 use super::error::HostError;
-use super::wire::{Dial, Dialing, Manners, Wire};
+use super::transport::{Dial, Dialing, Manners, Wire};
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
 

@@ -28,6 +28,8 @@ pub struct Manifest {
     pub faults: Vec<String>,
     /// The manifest as it came.
     pub raw: Value,
+    /// Its text, in which numbers have all their digits.
+    pub text: String,
 }
 
 /// An operation: gevals "Operation Object".
@@ -40,6 +42,13 @@ pub struct Operation {
     pub description: String,
     /// The JSON Schema of its arguments; `true`, which takes all, if it has none.
     pub params: Value,
+}
+
+impl Operation {
+    /// Whether its schema requires no arguments.
+    pub fn needs_no_arguments(&self) -> bool {
+        self.params.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty)
+    }
 }
 
 impl Manifest {
@@ -112,6 +121,7 @@ impl Manifest {
             reply_limit: limit("reply"),
             faults,
             raw: value(json),
+            text: json.as_str().to_owned(),
         })
     }
 }

@@ -60,15 +60,18 @@ mod child;
 mod connection;
 mod error;
 mod event;
+mod json_object;
 mod link;
 pub mod local;
 mod manifest;
+mod port_info;
 pub mod ports;
 mod reading;
 mod replay;
 mod result;
 mod serial;
 mod tap;
+mod transport;
 pub mod wire;
 
 use std::collections::BTreeMap;
@@ -86,11 +89,13 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use child::Child;
-#[cfg(feature = "amplifier")]
+#[allow(unused_imports, reason = "only protocols without ids report who else has a port open")]
 pub(crate) use error::also_open;
-pub use error::{Details, Exit, Holder, HostError, RpcFailure};
+pub use error::{Details, Exit, HostError, RpcFailure};
 pub use event::{Event, EventKind, Log};
+pub use json_object::JsonObject;
 pub use manifest::{Manifest, Operation};
+pub use port_info::Holder;
 pub use result::{CallResult, Outcome};
 
 pub use crate::record::Direction;
@@ -136,8 +141,8 @@ pub struct Options {
     pub line_limit: usize,
     /// How many of the last lines of standard error are kept for errors: 20.
     pub stderr_lines: usize,
-    /// The extension's own settings, an object: gevals `config`.
-    pub config: Option<Value>,
+    /// The extension's own settings: gevals `config`.
+    pub config: Option<JsonObject>,
     /// Whether a reply without `"jsonrpc":"2.0"` fails its call, instead of being accepted with a note.
     pub strict: bool,
     /// Whether a call after a loss connects anew, instead of failing with what ended the connection.
@@ -268,9 +273,6 @@ impl Host {
 
     /// As [`connect`](Self::connect), over connections that the caller makes.
     pub async fn over(dialer: Box<dyn Dial>, options: Options) -> Result<Self, HostError> {
-        if options.config.as_ref().is_some_and(|config| !config.is_object()) {
-            return Err(HostError::NoObject("the config"));
-        }
         let options = Arc::new(options);
         let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
         Ok(Self {
@@ -416,8 +418,7 @@ impl Host {
     pub async fn identify(&self, recorder: &Recorder) {
         let manifest = self.describe();
         let mut rig = serde_json::json!({ "name": manifest.name, "version": manifest.version });
-        let needs = |schema: &Value| schema["required"].as_array().is_some_and(|required| !required.is_empty());
-        if manifest.operation("identify").is_some_and(|operation| !needs(&operation.params)) {
+        if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
             let context = CallContext { timeout: Some(IDENTIFY), ..CallContext::default() };
             match self.call("identify", &Value::Object(serde_json::Map::new()), context).await {
                 Ok(result) => {
@@ -479,14 +480,15 @@ impl Host {
     }
 
     /// Ends the session: `shutdown`, its reply, the end of the process. What does not end within
-    /// [`Options::shutdown_timeout`] is terminated, and then killed. Calls that are out fail.
+    /// [`Options::shutdown_timeout`] is terminated, and then killed; one that has not answered a call in its time gets half a second. Calls that are out fail.
     ///
     /// # Errors
     /// [`HostError::Gone`] if a device or a connection was lost before.
     pub async fn shutdown(&self) -> Result<Shutdown, HostError> {
-        let after = self.options.shutdown_timeout;
-        let mut deadline = deadline(Instant::now(), after);
         let connection = self.current();
+        // It had its time already.
+        let after = if connection.is_late() { TERMINATION } else { self.options.shutdown_timeout };
+        let mut deadline = deadline(Instant::now(), after);
         let mut report = Shutdown { acknowledged: false, exit: None, killed: false, error: None };
         match connection.request(&Request::Shutdown, deadline).await {
             Ok(Fate::Answer(Answer::Result(_))) => report.acknowledged = true,
@@ -566,8 +568,7 @@ async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Resu
     if !options.boot_delay.is_zero() {
         sleep(options.boot_delay).await;
     }
-    let config = options.config.as_ref().map(Value::to_string);
-    let config = config.as_deref().and_then(|config| RawJson::from_checked_str(config).ok());
+    let config = options.config.as_ref().and_then(|config| RawJson::from_checked_str(config.as_str()).ok());
     let start = deadline(Instant::now(), options.start_timeout);
     let manifest = connection.initialize(&Request::Initialize { config }, start).await?;
     Ok((connection, manifest))

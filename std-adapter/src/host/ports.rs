@@ -2,70 +2,14 @@
 //!
 //! On Linux from sysfs; elsewhere the names alone.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::error::{Holder, HostError};
+use super::error::HostError;
+use super::port_info::Holder;
+pub use super::port_info::{PortInfo, USB_NAME, UsbInfo};
 use crate::target::Port;
 use crate::terminal;
-
-/// The word in a device's USB manufacturer or product string by which it is known as ours.
-pub const USB_NAME: &str = "rigline";
-
-/// A serial port.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct PortInfo {
-    /// What to open, such as `/dev/ttyACM0`.
-    pub path: PathBuf,
-    /// The USB device behind it, if it is one.
-    pub usb: Option<UsbInfo>,
-}
-
-/// A USB device.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct UsbInfo {
-    /// Its place in the USB tree, such as `1-2.3`.
-    pub place: String,
-    /// Vendor id.
-    pub vendor_id: u16,
-    /// Product id.
-    pub product_id: u16,
-    /// Its manufacturer in words; empty if it does not say.
-    pub manufacturer: String,
-    /// Its product in words; empty if it does not say.
-    pub product: String,
-    /// Its serial number; empty if it does not say.
-    pub serial_number: String,
-}
-
-impl PortInfo {
-    /// Whether the device says that it is a rigline device.
-    pub fn is_rigline(&self) -> bool {
-        self.usb.as_ref().is_some_and(|usb| {
-            [&usb.manufacturer, &usb.product].iter().any(|name| name.to_lowercase().contains(USB_NAME))
-        })
-    }
-}
-
-impl fmt::Display for PortInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        let Some(usb) = &self.usb else { return Ok(()) };
-        write!(f, "  {:04x}:{:04x}", usb.vendor_id, usb.product_id)?;
-        for text in [&usb.manufacturer, &usb.product] {
-            if !text.is_empty() {
-                write!(f, " {text}")?;
-            }
-        }
-        if !usb.serial_number.is_empty() {
-            write!(f, "  serial {}", usb.serial_number)?;
-        }
-        write!(f, "  usb {}", usb.place)
-    }
-}
 
 /// Where ports are looked for. Tests give folders of their own; [`Roots::of_environment`] is the usual.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +37,20 @@ impl Roots {
         };
         let proc = Some(root.join("proc")).filter(|proc| proc.is_dir()).unwrap_or_else(|| "/proc".into());
         Self { sys: root.join("sys"), dev: root.join("dev"), proc }
+    }
+
+    /// That the folder which `RIGLINE_ROOT` names is there.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check(&self) -> Result<(), HostError> {
+        match self.sys.parent() {
+            Some(root) if *self != Self::default() && !root.is_dir() => Err(HostError::Unsupported(format!(
+                "{} is not a folder; the variable RIGLINE_ROOT names it",
+                root.display()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The file that a port's path means. A name without a folder is one in `/dev`, or in `/dev/serial`, where udev keeps lasting ones.
@@ -145,6 +103,7 @@ impl Roots {
 
     /// The one port that a target means. No byte is written to find it.
     pub fn find(&self, wanted: &Port) -> Result<PortInfo, HostError> {
+        self.check()?;
         let ports = self.ports();
         let (fitting, name): (Vec<PortInfo>, String) = match wanted {
             Port::Path(path) => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
 
 use super::error::HostError;
-use super::wire::{Dial, Dialing, Manners, Wire};
+use super::transport::{Dial, Dialing, Manners, Wire};
 use crate::record::{Action, Player, Recording};
 use crate::target::{Replay, Target};
 

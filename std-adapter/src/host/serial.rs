@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serial2_tokio::{SerialPort, Settings};
 
-use super::error::{Holder, HostError};
-use super::ports::{PortInfo, Roots};
-use super::wire::{Control, Dial, Dialing, Manners, Wire};
+use super::error::HostError;
+use super::port_info::Holder;
+use super::port_info::PortInfo;
+use super::ports::Roots;
+use super::transport::{Control, Dial, Dialing, Manners, Wire};
 use crate::target::{Port, Serial, Target};
 
 pub(super) struct SerialDialer {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::shown;
-use super::wire::{Dial, Dialing};
+use super::transport::{Dial, Dialing};
 use crate::record::Direction;
 use crate::record::Recorder;
 use crate::record::transcript::What;

@@ -1,109 +1,23 @@
-//! Connections before anything is said over them: bytes in, bytes out, and what belongs to them.
+//! How a target is connected to.
 
-use std::fmt;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rigline::frame::LineEnds;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::child::{self, Child};
-use super::error::{Holder, HostError};
+use super::child;
+use super::error::HostError;
 use super::link::LinkDialer;
 use super::replay::ReplayDialer;
 use super::serial::SerialDialer;
 use super::tap::TapDialer;
+pub use super::transport::{Control, Dial, Dialing, Manners, Reader, Wire, Writer};
 use super::{Options, deadline};
 use crate::net::Token;
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
-
-/// Bytes from an extension.
-pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
-/// Bytes to an extension.
-pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
-
-/// One open connection.
-pub struct Wire {
-    /// Bytes from the extension.
-    pub reader: Reader,
-    /// Bytes to it.
-    pub writer: Writer,
-    /// The standard error of a child.
-    pub stderr: Option<Reader>,
-    /// The process, if there is one. It is ended, with its whole group, when the last of these is dropped.
-    pub child: Option<Child>,
-    /// A serial port's lines.
-    pub control: Option<Arc<dyn Control>>,
-    /// How to behave on it.
-    pub manners: Manners,
-}
-
-/// How a host behaves on a wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Manners {
-    /// `initialize` is repeated with a new id after this time, for a board that was booting when the first came.
-    pub resend: Option<Duration>,
-    /// The wire outlives sessions: it may hold half a line and old replies. So ids start at random, a newline goes first,
-    /// and an error that names no request does not fail `initialize`.
-    pub shared: bool,
-    /// What ends a line.
-    pub ends: LineEnds,
-}
-
-impl Manners {
-    /// A new process: nothing on it is old.
-    pub const CHILD: Self = Self { resend: None, shared: false, ends: LineEnds::Lf };
-    /// A TCP connection, which a board may be behind.
-    pub const TCP: Self = Self { resend: Some(Duration::from_secs(3)), shared: false, ends: LineEnds::Lf };
-    /// A serial port.
-    pub const SERIAL: Self = Self { resend: Some(Duration::from_secs(1)), shared: true, ends: LineEnds::Serial };
-}
-
-impl Wire {
-    /// A wire over any pair of streams.
-    pub fn new(
-        reader: impl AsyncRead + Send + Unpin + 'static,
-        writer: impl AsyncWrite + Send + Unpin + 'static,
-        manners: Manners,
-    ) -> Self {
-        Self { reader: Box::new(reader), writer: Box::new(writer), stderr: None, child: None, control: None, manners }
-    }
-}
-
-impl fmt::Debug for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wire").field("child", &self.child).field("manners", &self.manners).finish_non_exhaustive()
-    }
-}
-
-/// The lines of a serial port beside its data.
-pub trait Control: Send + Sync {
-    /// Sets DTR. Boards take a change to low as the end of a session.
-    fn set_dtr(&self, on: bool) -> io::Result<()>;
-    /// Drops what is queued in both directions.
-    fn discard(&self) -> io::Result<()>;
-    /// The other processes that have the port open, as far as can be seen: each byte from the device goes to one of them only.
-    fn others(&self) -> Vec<Holder> {
-        Vec::new()
-    }
-}
-
-/// A future that [`Dial::dial`] gives.
-pub type Dialing<'a> = Pin<Box<dyn Future<Output = Result<Wire, HostError>> + Send + 'a>>;
-
-/// Opens a connection, as often as one is needed: at first, after a loss and after a cancellation.
-pub trait Dial: Send + Sync {
-    /// What is dialled, in words.
-    fn name(&self) -> String;
-    /// Opens a connection.
-    fn dial(&self) -> Dialing<'_>;
-}
 
 /// What dials a target.
 ///
@@ -130,9 +44,7 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
         Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
         Target::Replay(replay) => Box::new(ReplayDialer::new(replay)?),
         Target::Http(url) => {
-            return Err(HostError::Unsupported(format!(
-                "gevals is not spoken over HTTP: {url} (--protocol amplifier or namel3ss is)"
-            )));
+            return Err(HostError::Unsupported(format!("{url}: the protocol has no HTTP transport")));
         }
     };
     let inner = match link {
@@ -200,8 +112,10 @@ impl Dial for ExecDialer {
     fn dial(&self) -> Dialing<'_> {
         Box::pin(async {
             let mut env = self.env.clone();
-            env.push(process::within(&self.exec, self.working_dir.as_deref())?);
-            child::start(&self.exec, self.working_dir.as_deref(), &env)
+            env.push(process::within(&self.exec, self.working_dir.as_deref()).map_err(HostError::Unsupported)?);
+            let child::Started { child, stdin, stdout, stderr } =
+                child::start(&self.exec, self.working_dir.as_deref(), &env)?;
+            Ok(Wire { stderr: Some(Box::new(stderr)), child: Some(child), ..Wire::new(stdout, stdin, Manners::CHILD) })
         })
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Options;
 
 /// The place that a body takes up in the memory for all of them.
-pub(super) type Permit = Option<OwnedSemaphorePermit>;
+pub(crate) type Permit = Option<OwnedSemaphorePermit>;
 
 /// How much of a body that is too long is still taken, so that its sender, who may not read before it has sent all, gets to
 /// see the answer.
@@ -22,7 +22,7 @@ const PATIENCE: u64 = 64 << 20;
 
 /// Why a body is not taken.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     NotJson(String),
     Cut,
     TooLong { limit: usize },

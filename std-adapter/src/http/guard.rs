@@ -14,16 +14,16 @@ use crate::net::Access;
 pub(super) struct Foreign(pub(super) Option<String>);
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guard {
-    pub(super) access: Access,
-    pub(super) hosts: Vec<String>,
-    pub(super) origins: Vec<String>,
+pub(crate) struct Guard {
+    pub(crate) access: Access,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) origins: Vec<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
-    pub(super) text: String,
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) text: String,
 }
 
 fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
@@ -31,7 +31,7 @@ fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
 }
 
 impl Guard {
-    pub(super) fn check(&self, request: &Request) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, request: &Request) -> Result<(), Refusal> {
         let headers = request.headers();
         if let Some(Foreign(Some(text))) = request.extensions().get::<Foreign>() {
             return Err(refusal(StatusCode::FORBIDDEN, text.as_str()));

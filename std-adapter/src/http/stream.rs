@@ -19,11 +19,11 @@ pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
 
 /// The connection that a request came on.
 #[derive(Debug, Clone)]
-pub(super) struct Client(pub(super) Stream);
+pub(crate) struct Client(pub(super) Stream);
 
 impl Client {
     /// Whether nobody waits for the answer any more. A client that closed its sending half only, and is known to read, does.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         matches!(self.0.presence(), Presence::Gone | Presence::Unknown)
     }
 }

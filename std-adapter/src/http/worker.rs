@@ -18,6 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
 use super::Options;
+use super::exchange::Exchange;
 use super::stream::Client;
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
@@ -45,6 +46,7 @@ pub struct Surroundings {
 #[derive(Debug)]
 pub(super) struct Worker {
     manifest: &'static Manifest,
+    exchange: Option<Arc<Exchange>>,
     shared: Arc<Shared>,
     _carriers: JoinSet<()>,
 }
@@ -190,6 +192,8 @@ impl Worker {
             replied: Notify::new(),
         });
         let jobs = End(shared.clone());
+        let exchange = options.routes.dialect.map(|dialect| Exchange::new(dialect, options.queue));
+        let for_extension = exchange.clone();
         let (tell_manifest, manifest) = oneshot::channel();
         let (tell_end, ended) = oneshot::channel();
         let options = options.clone();
@@ -206,9 +210,16 @@ impl Worker {
                 Ok(extension) => {
                     let _ = tell_manifest.send(extension.manifest());
                     if options.requires {
-                        run(&runtime, &options, &surroundings.clock, RequirePath::new(extension), &jobs.0)
+                        run(
+                            &runtime,
+                            &options,
+                            &surroundings.clock,
+                            RequirePath::new(extension),
+                            &jobs.0,
+                            for_extension,
+                        )
                     } else {
-                        run(&runtime, &options, &surroundings.clock, extension, &jobs.0)
+                        run(&runtime, &options, &surroundings.clock, extension, &jobs.0, for_extension)
                     }
                 }
                 Err(_) => Err(io::Error::other("making the extension panicked")),
@@ -223,7 +234,7 @@ impl Worker {
                 let (for_jobs, for_replies) = (shared.clone(), shared.clone());
                 carriers.spawn(async move { for_jobs.carry_jobs().await });
                 carriers.spawn(async move { for_replies.carry_replies().await });
-                Ok((Self { manifest, shared, _carriers: carriers }, ended))
+                Ok((Self { manifest, exchange, shared, _carriers: carriers }, ended))
             }
             Err(_) => Err(io::Error::other("making the extension panicked")),
         }
@@ -231,6 +242,11 @@ impl Worker {
 
     pub(super) fn manifest(&self) -> &'static Manifest {
         self.manifest
+    }
+
+    /// The stream to the extension, for protocols that have one.
+    pub(super) fn exchange(&self) -> Option<&Arc<Exchange>> {
+        self.exchange.as_ref()
     }
 
     /// Waits for the reply to a line, newline and all.
@@ -258,6 +274,9 @@ impl Worker {
     /// Takes no more; what is in the queue is still answered.
     pub(super) fn close(&self) {
         self.shared.close();
+        if let Some(exchange) = &self.exchange {
+            exchange.close();
+        }
     }
 }
 
@@ -267,16 +286,32 @@ fn run<E: Extension>(
     clock: &TokioClock,
     extension: E,
     shared: &Arc<Shared>,
+    exchange: Option<Arc<Exchange>>,
 ) -> io::Result<()> {
+    if let Some(exchange) = exchange {
+        let (reader, writer) = exchange.ends();
+        return serve(runtime, options, clock, extension, reader, writer);
+    }
     let pending = Rc::new(Pending::default());
-    let mut extension = Observed { inner: extension, pending: pending.clone() };
+    let extension = Observed { inner: extension, pending: pending.clone() };
+    let reader = Lines { shared, line: Vec::new(), given: 0, pending: pending.clone() };
+    let writer = Replies { shared, pending, reply: Vec::new() };
+    serve(runtime, options, clock, extension, reader, writer)
+}
+
+fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
+    runtime: &tokio::runtime::Runtime,
+    options: &Options,
+    clock: &TokioClock,
+    mut extension: E,
+    mut reader: R,
+    mut writer: W,
+) -> io::Result<()> {
     let mut request = vec![0; options.request_limit + 1];
     let mut reply = vec![0; options.reply_limit.saturating_add(1)];
     let memory = Memory { request: &mut request, reply: &mut reply };
     let engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
-    let mut engine = engine.with_protocol(options.protocol);
-    let mut reader = Lines { shared, line: Vec::new(), given: 0, pending: pending.clone() };
-    let mut writer = Replies { shared, pending, reply: Vec::new() };
+    let mut engine = engine.with_protocol(options.routes.protocol);
     let mut log = [0; 16 << 10];
     let serving = asynch::serve(
         &mut extension,
@@ -290,7 +325,7 @@ fn run<E: Extension>(
     );
     let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(clock.drive(serving))));
     match result {
-        Ok(result) => result.map(|_| ()).map_err(io::Error::other),
+        Ok(result) => result.map(|_| ()).map_err(|error| io::Error::other(error.to_string())),
         Err(_) => {
             // That the rails go off matters more than a state that may be odd.
             let safe_state = async { tokio::time::timeout(SAFE_STATE_AFTER_PANIC, extension.safe_state()).await };
@@ -360,7 +395,6 @@ impl<E: Extension> Extension for Observed<E> {
         self.inner.on_event(event, cx).await;
     }
 
-    #[cfg(feature = "eval")]
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let _working = Working::new(&self.pending);
         self.inner.run_task(eval, task, cx).await

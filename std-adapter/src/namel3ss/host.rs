@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rigline::json::Json;
@@ -14,7 +15,7 @@ use super::project::{Project, Resolved, Source};
 use super::reply::{CapabilityCheck, Reply};
 use super::runners::{Output, Program, RunError};
 use super::trace::Trace;
-use super::{Binding, Runner};
+use super::{Binding, Runner, redirects};
 use crate::http_client::{self, Bounds, HttpError};
 use crate::process;
 use crate::target::Target;
@@ -46,6 +47,8 @@ pub struct Host {
     pub python: Option<PathBuf>,
     /// What the interpreter gets before `-c SOURCE`.
     pub python_args: Vec<String>,
+    /// The program is `rigline bridge`: where it ends before it answers, the device behind it could not be talked to.
+    pub is_bridge: bool,
     /// The longest reply that is taken, in bytes: 16 MiB.
     pub limit: usize,
     /// The bearer token that services are sent, if they want one.
@@ -107,6 +110,7 @@ impl Host {
             project,
             python: None,
             python_args: Vec::new(),
+            is_bridge: false,
             limit: 16 << 20,
             token: None,
             package_root: OnceCell::new(),
@@ -176,9 +180,7 @@ impl Host {
         };
         let Output { stdout, stderr, status } = program.run(text.as_bytes().to_vec()).await?;
         match status {
-            Some(status) if !status.success() && stdout.trim_ascii().is_empty() => {
-                Err(RunError::Crash { status, stderr })
-            }
+            Some(status) if !status.success() && stdout.trim_ascii().is_empty() => Err(self.crash(status, stderr)),
             _ => Ok(String::from_utf8_lossy(&stdout).into_owned()),
         }
     }
@@ -191,7 +193,7 @@ impl Host {
     /// [`raw`](Self::raw), for a service's handshake; none if it is no service.
     pub async fn raw_handshake(&self, text: &str) -> Option<Result<String, RunError>> {
         let url = self.project.fallback.as_ref()?.url.as_ref()?;
-        let address = match http_client::with_path(url, "/capabilities/handshake") {
+        let address = match redirects::with_path(url, "/capabilities/handshake") {
             Ok(address) => address,
             Err(source) => return Some(Err(RunError::Service { url: url.clone(), source })),
         };
@@ -207,6 +209,17 @@ impl Host {
         let answer = http_client::post(url, self.token.as_deref(), text.as_bytes().to_vec(), bounds).await;
         let answer = answer.map_err(|source| RunError::Service { url: url.into(), source })?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    /// What it means that the program ended without an answer.
+    fn crash(&self, status: ExitStatus, stderr: String) -> RunError {
+        if self.is_bridge
+            && let Some(code) = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 1)
+        {
+            let said = stderr.find("rigline: ").and_then(|at| stderr.get(at + "rigline: ".len()..));
+            return RunError::Device { text: said.unwrap_or(&stderr).trim_end().to_owned(), code };
+        }
+        RunError::Crash { status, stderr }
     }
 
     async fn run(&self, call: &ToolCall, trace: &mut Trace) -> Result<(Result<String, ToolError>, String), RunError> {
@@ -500,14 +513,14 @@ impl Run<'_> {
         let wants_handshake = settings.service_handshake_required == Some(true);
         trace.service_handshake = Some(wants_handshake);
         if wants_handshake {
-            let address = http_client::with_path(url, "/capabilities/handshake").map_err(fault)?;
+            let address = redirects::with_path(url, "/capabilities/handshake").map_err(fault)?;
             let request = json!({
                 "protocol_version": PROTOCOL_VERSION,
                 "tool_name": self.resolved.tool,
                 "runner": "service",
                 "required_guarantees": self.guarantees.json(),
             });
-            let answer = http_client::post_following(&address, token, request.to_string().into_bytes(), bounds).await;
+            let answer = redirects::post_following(&address, token, request.to_string().into_bytes(), bounds).await;
             let answer = answer.map_err(|source| match source {
                 HttpError::Connect { .. }
                 | HttpError::Timeout { .. }
@@ -526,7 +539,7 @@ impl Run<'_> {
             ("project", json!({ "app_root": self.host.project.app_root, "flow": self.flow })),
         ];
         let body = self.request("tool_name", members);
-        let answer = http_client::post_following(url, token, body, bounds).await.map_err(fault)?;
+        let answer = redirects::post_following(url, token, body, bounds).await.map_err(fault)?;
         let reply = Reply::parse(&answer).map_err(|source| RunError::Reply { source, stderr: String::new() })?;
         trace.capability_checks.extend(reply.capability_checks.unwrap_or_default());
         Ok(reply.result)
@@ -592,7 +605,7 @@ impl Run<'_> {
         // "Exit codes": a crash is no reply and no success; with a reply, the code does not matter.
         match status {
             Some(status) if !status.success() && stdout.trim_ascii().is_empty() => {
-                return Err(RunError::Crash { status, stderr });
+                return Err(self.host.crash(status, stderr));
             }
             _ => {}
         }

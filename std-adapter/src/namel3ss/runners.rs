@@ -81,6 +81,14 @@ pub enum RunError {
         /// The end of its standard error.
         stderr: String,
     },
+    /// The device behind `rigline bridge` could not be talked to.
+    #[error("{text}")]
+    Device {
+        /// What the bridge said.
+        text: String,
+        /// Its exit code.
+        code: u8,
+    },
     /// What it wrote is no reply.
     #[error("{source}{}", tail(stderr))]
     Reply {

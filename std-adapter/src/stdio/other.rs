@@ -14,10 +14,6 @@ pub(crate) fn take() -> io::Result<(Input, Output)> {
     Ok((Input, Output))
 }
 
-pub(super) fn stderr_has_room() -> bool {
-    true
-}
-
 #[derive(Debug)]
 pub(crate) struct Input;
 

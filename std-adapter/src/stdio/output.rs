@@ -14,7 +14,8 @@ use embedded_io_async::{ErrorType, Write};
 use tokio::sync::Notify;
 
 use super::stop::Stop;
-use super::{HOST_LINE_LIMIT, complain, system};
+use super::{HOST_LINE_LIMIT, system};
+use crate::stderr::complain;
 
 /// When the process is to end, a reader that takes nothing for this long is waited for no more.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -253,8 +254,6 @@ impl Write for Lines {
 fn warn_if_long(line: &[u8]) {
     let length = line.len().saturating_sub(1);
     if length > HOST_LINE_LIMIT {
-        complain(format_args!(
-            "a line of {length} bytes: the gevals host stops reading at lines over {HOST_LINE_LIMIT} bytes"
-        ));
+        complain(format_args!("a line of {length} bytes: hosts stop reading at lines over {HOST_LINE_LIMIT} bytes"));
     }
 }

@@ -40,10 +40,6 @@ fn nothing() -> io::Result<OwnedFd> {
     }
 }
 
-pub(super) fn stderr_has_room() -> bool {
-    is_ready(io::stderr(), PollFlags::OUT)
-}
-
 /// Standard input, not read from yet.
 #[derive(Debug)]
 pub(crate) struct Input(OwnedFd);

@@ -9,10 +9,11 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rigline_std::amplifier::{LogReader, check_taxonomy};
-use rigline_std::cases::{self, Case, Plan, Sample, amplifier, namel3ss};
-use rigline_std::check::{Bench, Outcome, Report, gevals, run};
+use rigline_std::amplifier::{self, LogReader, check_taxonomy};
+use rigline_std::check::{Bench, Case, Outcome, Plan, Recorded, Report, Sample, run};
+use rigline_std::gevals;
 use rigline_std::host::Options;
+use rigline_std::namel3ss;
 use rigline_std::target::{Exec, Target};
 use serde_json::Value;
 
@@ -36,8 +37,10 @@ fn main() -> ExitCode {
         Trial::test("o_04_both_answers_to_an_unknown_operation", o_04_both_answers_to_an_unknown_operation),
         Trial::test("o_07_the_entry_of_a_tool_is_named", o_07_the_entry_of_a_tool_is_named),
     ];
-    trials.extend(gevals::CASES.iter().map(|case| Trial::test(case.name, || expect(case.name, &[case.name]))));
-    for (protocol, names) in [("amplifier", names(amplifier::CASES)), ("namel3ss", names(namel3ss::CASES))] {
+    trials.extend(gevals::check::CASES.iter().map(|case| Trial::test(case.name, || expect(case.name, &[case.name]))));
+    for (protocol, names) in
+        [("amplifier", names(amplifier::check::CASES)), ("namel3ss", names(namel3ss::check::CASES))]
+    {
         for transport in ["program", "http"] {
             for fault in std::iter::once("").chain(names.clone()) {
                 // Only services shake hands.
@@ -75,13 +78,11 @@ fn expect_of_peer(protocol: &'static str, transport: &str, fault: &str) -> Resul
             let mut host = rigline_std::amplifier::Host::new(&target, &Options::default()).unwrap();
             // Two seconds are long on a busy machine, but a module that hangs is not to take more of the test's.
             (host.timeout, host.grace) = (Duration::from_secs(2), Duration::ZERO);
-            let cases: Vec<_> = amplifier::CASES.iter().collect();
-            cases::run(&cases, &mut host, "fake", &plan, |_| {}).await
+            run(amplifier::check::CASES, Recorded::new(host, "fake", plan), |_| {}).await
         } else {
             let mut host = rigline_std::namel3ss::Host::of_target(&target).unwrap();
             host.project.settings.python_tools.timeout_seconds = Some(2.0);
-            let cases: Vec<_> = namel3ss::CASES.iter().collect();
-            cases::run(&cases, &mut host, "fake", &plan, |_| {}).await
+            run(namel3ss::check::CASES, Recorded::new(host, "fake", plan), |_| {}).await
         }
     })?;
     let named = |outcome| -> Vec<_> {
@@ -131,7 +132,7 @@ fn check(target: &Target) -> Report {
         options.shutdown_timeout = Duration::from_secs(3);
         let mut bench = Bench::new(target, &options).unwrap();
         bench.patience = Duration::from_secs(3);
-        run(gevals::CASES, bench, |_| {}).await
+        run(gevals::check::CASES, bench, |_| {}).await.unwrap()
     })
 }
 
@@ -143,7 +144,7 @@ fn rigline(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 fn the_built_in_rig_passes() -> Result<(), Failed> {
     let (code, out, _) = rigline(&["check", "sim"]);
-    let all = format!("sim: {} passed, 0 failed, 0 skipped\n", gevals::CASES.len());
+    let all = format!("sim: {} passed, 0 failed, 0 skipped\n", gevals::check::CASES.len());
     if code == Some(0) && out.ends_with(&all) { Ok(()) } else { Err(out.into()) }
 }
 

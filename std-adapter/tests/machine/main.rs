@@ -2,6 +2,7 @@
 //! process, and every port a real pty.
 #![cfg(target_os = "linux")]
 
+mod limits;
 mod ports;
 mod programs;
 mod replies;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rigline_std::host::{Host, Options};
+use rigline_std::host::{Host, JsonObject, Options};
 use rustix::process::{Pid, test_kill_process};
 
 use crate::{EXTENSION, LONG, RIGLINE, rigline, run, script, wait_until};
@@ -221,8 +221,7 @@ fn g_13_arguments_and_settings_are_objects() {
             let error = host.call_json("identify", args, rigline_std::host::CallContext::default()).await.unwrap_err();
             assert_eq!(error.to_string(), "the arguments must be a JSON object", "{args}");
         }
-        options.config = Some(serde_json::json!([1]));
-        let error = Host::connect(&"sim".parse().unwrap(), options).await.unwrap_err();
+        let error = JsonObject::try_from(serde_json::json!([1])).unwrap_err();
         assert_eq!(error.to_string(), "the config must be a JSON object");
     });
 }

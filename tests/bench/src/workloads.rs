@@ -14,6 +14,8 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::others;
+
 /// The gevals text's `execute` example as one line without spaces, with its newline.
 pub(crate) const LINE: &str = include_str!("../execute.jsonl");
 
@@ -21,29 +23,34 @@ pub(crate) const LINE: &str = include_str!("../execute.jsonl");
 pub(crate) type Workload = (&'static str, fn(usize) -> usize);
 
 /// What one can run.
-pub(crate) const ALL: [Workload; 9] = [
+pub(crate) const ALL: [Workload; 14] = [
     ("rigline", rigline_serve),
     ("rigline-apart", rigline_apart),
     ("serde_json", serde_json_serve),
     ("serde_json-apart", serde_json_apart),
     ("jsonrpsee", jsonrpsee),
     ("serde-json-core", serde_json_core),
+    ("sonic-rs", others::sonic_rs),
+    ("simd-json", others::simd_json),
+    ("lsp-server", others::lsp_server),
+    ("rigline-frame", rigline_frame),
+    ("memchr", memchr),
     ("rigline-check", rigline_check),
     ("serde_json-check", serde_json_check),
     ("allocations", allocations),
 ];
 
-const UID: &str = "abc-123-def";
-const VERSION: &str = "12345";
+pub(crate) const UID: &str = "abc-123-def";
+pub(crate) const VERSION: &str = "12345";
 
 /// Gives the line as often as it is told, each in a read of its own, and takes replies.
-struct Pipe {
+pub(crate) struct Pipe {
     left: usize,
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Pipe {
-    fn new(left: usize) -> Self {
+    pub(crate) fn new(left: usize) -> Self {
         Self { left, bytes: 0 }
     }
 
@@ -103,10 +110,10 @@ impl std::io::Write for Pipe {
 struct Kubernetes;
 
 #[derive(Deserialize)]
-struct Apply<'a> {
-    file: &'a str,
+pub(crate) struct Apply<'a> {
+    pub(crate) file: &'a str,
     #[serde(default = "default_namespace")]
-    namespace: &'a str,
+    pub(crate) namespace: &'a str,
 }
 
 fn default_namespace() -> &'static str {
@@ -193,6 +200,44 @@ fn rigline_check(count: usize) -> usize {
     (0..count).filter(|_| rigline::json::check::check(black_box(line)).is_ok()).count()
 }
 
+/// Framing alone: lines in, one by one, their bytes looked at by nobody else.
+fn rigline_frame(count: usize) -> usize {
+    let mut memory = [0; 4096];
+    let mut framer = rigline::frame::Framer::new(&mut memory);
+    let mut pipe = Pipe::new(count);
+    let mut lines = 0;
+    loop {
+        let read = pipe.give(framer.space());
+        if read == 0 {
+            return lines;
+        }
+        framer.commit(read);
+        while let Some(frame) = framer.next() {
+            black_box(frame);
+            lines += 1;
+        }
+    }
+}
+
+/// What a framer cannot be faster than: the search for the newline alone.
+fn memchr(count: usize) -> usize {
+    let mut memory = [0; 4096];
+    let mut pipe = Pipe::new(count);
+    let mut lines = 0;
+    loop {
+        let read = pipe.give(&mut memory);
+        let mut rest = &memory[..read];
+        if rest.is_empty() {
+            return lines;
+        }
+        while let Some(at) = memchr::memchr(b'\n', rest) {
+            black_box(&rest[..at]);
+            rest = &rest[at + 1..];
+            lines += 1;
+        }
+    }
+}
+
 // serde_json, by hand
 
 #[derive(Deserialize)]
@@ -239,17 +284,17 @@ struct Response<'a> {
 }
 
 #[derive(Serialize)]
-struct Applied<'a> {
-    success: bool,
-    message: &'a str,
-    outputs: Outputs<'a>,
+pub(crate) struct Applied<'a> {
+    pub(crate) success: bool,
+    pub(crate) message: &'a str,
+    pub(crate) outputs: Outputs<'a>,
 }
 
 #[derive(Serialize)]
-struct Outputs<'a> {
+pub(crate) struct Outputs<'a> {
     #[serde(rename = "resourceVersion")]
-    resource_version: &'a str,
-    uid: &'a str,
+    pub(crate) resource_version: &'a str,
+    pub(crate) uid: &'a str,
 }
 
 fn serde_json_serve(count: usize) -> usize {
@@ -289,13 +334,7 @@ fn serde_json_reply(line: &[u8], reply: &mut Vec<u8>) -> Option<()> {
         "execute" => {
             let execute = request.params?;
             let CallContext { workdir, phase, env, timeout, agent } = execute.context?;
-            let timeout = timeout.map(GoDuration::parse).transpose().ok()?;
-            let phase = match phase {
-                Some("setup") => 1,
-                Some("verify") => 2,
-                Some("cleanup") => 3,
-                _ => 0,
-            };
+            let (phase, timeout) = (self::phase(phase), self::timeout(timeout).ok()?);
             black_box((workdir, phase, env, timeout, agent.map(|agent| (agent.prompt, agent.output))));
             match execute.operation? {
                 "apply" => {
@@ -310,6 +349,21 @@ fn serde_json_reply(line: &[u8], reply: &mut Vec<u8>) -> Option<()> {
         }
         _ => None,
     }
+}
+
+/// A phase as the number of its meaning.
+pub(crate) fn phase(name: Option<&str>) -> u8 {
+    match name {
+        Some("setup") => 1,
+        Some("verify") => 2,
+        Some("cleanup") => 3,
+        _ => 0,
+    }
+}
+
+/// A time limit, none if it is absent.
+pub(crate) fn timeout(text: Option<&str>) -> Result<Option<GoDuration>, rigline::duration::ParseDurationError> {
+    text.map(GoDuration::parse).transpose()
 }
 
 fn serde_json_check(count: usize) -> usize {

@@ -16,6 +16,7 @@ use libfuzzer_sys::fuzz_target;
 use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
 use rigline::frame::LineEnds;
 use rigline::json::{Json, Kind};
+use rigline::protocol::gevals::TaskContext;
 use rigline::rpc::MAX_ID;
 use rigline::serve::{End, ServeError, Transport, asynch, blocking};
 use rigline::{
@@ -278,7 +279,7 @@ impl Extension for Anything {
             #[serde(default)]
             count: u8,
         }
-        let context = call.context;
+        let context = TaskContext::of(&call.context);
         let text = format!("{} {:?}", call.args_json(), context.phase);
         let variables = context.env().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
         if let Some(workdir) = context.workdir {

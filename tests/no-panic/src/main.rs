@@ -48,10 +48,10 @@ mod check {
         Build { profile: "release", features: &["async"], allowed: &[ASYNC_GUARD] },
         Build { profile: "release", features: ALL, allowed: &[ASYNC_GUARD] },
         // At opt-level "s" the compiler leaves a bounds check in postcard's own code for integers.
-        Build { profile: "firmware", features: &["async", "amplifier", "namel3ss", "waza"], allowed: &[ASYNC_GUARD] },
+        Build { profile: "firmware", features: &["async", "protocols"], allowed: &[ASYNC_GUARD] },
     ];
 
-    const ALL: &[&str] = &["async", "postcard", "amplifier", "namel3ss", "waza"];
+    const ALL: &[&str] = &["async", "postcard", "protocols"];
 
     pub(crate) fn main() -> ExitCode {
         match run() {

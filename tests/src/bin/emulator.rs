@@ -18,11 +18,11 @@ fn main() -> ExitCode {
 
 #[cfg(unix)]
 mod unix {
-    use std::env;
-    use std::io::{BufRead, BufReader, Write};
+    use std::io::{self, BufRead, BufReader, Write};
     use std::net::TcpStream;
-    use std::process::ExitCode;
+    use std::process::{self, ExitCode};
     use std::time::Duration;
+    use std::{env, thread};
 
     use rigline_tests::emulator::{Emulator, prepare};
     use rigline_tests::link;
@@ -38,19 +38,29 @@ IMAGE is the path of an image, or the name of one of the firmware's images, whic
   --usb-port N, --uart-port N, --control-port N   TCP ports of 127.0.0.1 [default: any]
   --dtr connect|manual   DTR follows the connection, or only the control port sets it [default: connect]
   --fast                 skip idle time
-  --quiet                print nothing about resets and faults";
+  --quiet                print nothing about resets and faults
+  --until-eof            end at the end of standard input, also when the program that holds it is killed";
 
     const FLAGS: &[&str] = &["--fast", "--quiet"];
+    const UNTIL_EOF: &str = "--until-eof";
     const WITH_VALUE: &[&str] = &["--usb-port", "--uart-port", "--control-port", "--dtr"];
 
     /// How long an image has to say what it can do. Emulated time is slower than real time on a busy computer.
     const ANSWER: Duration = Duration::from_secs(5);
 
     pub(crate) fn run() -> Result<ExitCode, String> {
-        let arguments: Vec<String> = env::args().skip(1).collect();
+        let mut arguments: Vec<String> = env::args().skip(1).collect();
         if arguments.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
             println!("{USAGE}");
             return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(at) = arguments.iter().position(|argument| argument == UNTIL_EOF) {
+            arguments.remove(at);
+            // The emulator of this process ends with it, since it has a pipe of this process as its own standard input.
+            thread::spawn(|| {
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                process::exit(0);
+            });
         }
         let (image, options) = match sort(arguments) {
             Ok(sorted) => sorted,

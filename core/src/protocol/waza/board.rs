@@ -9,11 +9,11 @@ use super::{
     Complete, Error, Eval, EvalService, EvalSummary, Event, Progress, Reply, RunRequest, RunState, Started, Status,
     Summary, Task, TaskSummary, Validation, Verdict,
 };
-use crate::Extension;
-use crate::context::Context;
 use crate::json::RawJson;
-use crate::json::view::Text;
+use crate::json::view::{Json, Text};
+use crate::json::write::{Message, Writer};
 use crate::level::Level;
+use crate::service::{Job, Service, Step, TaskEnd};
 
 /// How many runs are remembered. A new one takes the place of the oldest that has ended.
 pub const RUNS: usize = 4;
@@ -46,7 +46,7 @@ impl BoardEval {
     }
 }
 
-/// A task of a [`BoardEval`]: [`Extension::run_task`] runs it.
+/// A task of a [`BoardEval`]: [`Extension::run_task`](crate::Extension::run_task) runs it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct BoardTask {
@@ -65,9 +65,10 @@ impl BoardTask {
     }
 }
 
-/// The evals of an extension, and how their runs go.
+/// The evals of an extension, and how their runs go: a [`Service`] for
+/// [`Engine::with_service`](crate::engine::Engine::with_service).
 #[derive(Debug)]
-pub(crate) struct Evals {
+pub struct Evals {
     known: &'static [BoardEval],
     runs: [Cell<Entry>; RUNS],
     next: Cell<u32>,
@@ -110,34 +111,21 @@ impl Stage {
 }
 
 impl Evals {
-    pub(crate) fn new(evals: &'static [BoardEval]) -> Self {
+    /// For these evals. A group of tasks, as [`Extension::run_task`](crate::Extension::run_task) has it, is one of them.
+    pub fn new(evals: &'static [BoardEval]) -> Self {
         Self { known: evals, runs: Default::default(), next: Cell::new(1) }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.known.is_empty()
-    }
-
-    /// The run that waits longest for its turn.
-    pub(crate) fn waiting(&self) -> Option<Run<'_>> {
-        let waits = |run: &&Cell<Entry>| {
-            let Entry { number, stage, .. } = run.get();
-            // A run that was cancelled before its turn has to say so.
-            number > 0 && matches!(stage, Stage::Queued | Stage::Stopping)
-        };
-        let entry = self.runs.iter().filter(waits).min_by_key(|run| run.get().number)?;
-        let eval = entry.get().eval;
-        Some(Run { entry, index: eval, eval: self.known.get(eval)? })
-    }
-
-    /// The connection is gone: what ran with it has failed, and what waited for its turn too.
-    pub(crate) fn abandon(&self) {
-        for run in &self.runs {
-            let entry = run.get();
-            if !entry.stage.has_ended() {
-                run.set(Entry { stage: Stage::Failed, ..entry });
-            }
+    fn change(&self, job: Job, change: impl FnOnce(&mut Entry)) {
+        if let Some(run) = self.runs.iter().find(|run| run.get().number == job.number) {
+            let mut entry = run.get();
+            change(&mut entry);
+            run.set(entry);
         }
+    }
+
+    fn entry(&self, job: Job) -> Entry {
+        self.runs.iter().map(Cell::get).find(|entry| entry.number == job.number).unwrap_or_default()
     }
 
     fn find<'a>(&self, path: Text<'a>) -> Result<(usize, &'static BoardEval), Error<'a>> {
@@ -283,85 +271,103 @@ fn number_text(number: u32, memory: &mut [u8; 10]) -> &str {
     core::str::from_utf8(text).unwrap_or_default()
 }
 
-/// A run whose turn has come.
-#[derive(Debug, Clone, Copy)]
-pub struct Run<'s> {
-    entry: &'s Cell<Entry>,
-    index: usize,
-    eval: &'static BoardEval,
-}
-
-impl Run<'_> {
-    fn is_cancelled(&self) -> bool {
-        self.entry.get().stage == Stage::Stopping
+impl Service for Evals {
+    fn owns(&self, method: Text<'_>) -> bool {
+        !self.known.is_empty() && super::is_method(method)
     }
 
-    fn set(&self, change: impl FnOnce(&mut Entry)) {
-        let mut entry = self.entry.get();
-        change(&mut entry);
-        self.entry.set(entry);
-    }
-}
-
-/// Runs an eval, task by task, and tells of it as the text has it.
-pub(crate) async fn run<E: Extension>(extension: &mut E, run: Run<'_>, cx: &mut Context<'_>) {
-    let mut memory = [0; 10];
-    let name = number_text(run.entry.get().number, &mut memory);
-    let total = u32::try_from(run.eval.tasks.len()).unwrap_or(u32::MAX);
-    let progress = Progress { run_id: Some(name), total_tasks: Some(total), ..Progress::default() };
-    let tell = |event| Progress { event: Some(event), ..progress };
-    cx.begin_eval(run.entry.get().number);
-    if !run.is_cancelled() {
-        run.set(|entry| entry.stage = Stage::Running);
-        cx.notify("eval.progress", &tell(Event::RunStart)).await;
-    }
-    for (index, task) in run.eval.tasks.iter().enumerate() {
-        if run.is_cancelled() {
-            break;
+    fn answer(&self, method: Text<'_>, params: Json<'_>, out: &mut Writer<'_>) {
+        match super::request(method, params) {
+            Ok(request) => super::answer(&mut &*self, &request, out),
+            Err(refusal) => super::write_refusal(out, refusal, method),
         }
-        let number = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
-        let of_task = |event| Progress { task_name: Some(task.id), task_num: Some(number), ..tell(event) };
-        let of_trial = |event| Progress { trial_num: Some(1), total_trials: Some(1), ..of_task(event) };
-        cx.notify("eval.progress", &of_task(Event::TaskStart)).await;
-        cx.notify("eval.progress", &of_trial(Event::TrialStart)).await;
-        let result = unless_cancelled(run, extension.run_task(run.index, index, cx)).await;
-        let status = match result {
-            None => {
-                extension.safe_state().await;
-                Verdict::Cancelled
-            }
-            Some(Ok(_)) => Verdict::Passed,
-            Some(Err(failure)) => {
-                if !failure.is_logged() {
-                    cx.log(Level::Error, failure);
-                }
-                Verdict::Failed
-            }
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let waits = |run: &&Cell<Entry>| {
+            let Entry { number, stage, .. } = run.get();
+            // A run that was cancelled before its turn has to say so.
+            number > 0 && matches!(stage, Stage::Queued | Stage::Stopping)
         };
-        run.set(|entry| match status {
-            Verdict::Passed => entry.summary.passed += 1,
-            _ => entry.summary.failed += 1,
-        });
-        let status = Some(status);
-        cx.notify("eval.progress", &Progress { status, ..of_trial(Event::TrialComplete) }).await;
-        cx.notify("eval.progress", &Progress { status, ..of_task(Event::TaskComplete) }).await;
+        let Entry { number, eval, .. } = self.runs.iter().filter(waits).min_by_key(|run| run.get().number)?.get();
+        Some(Job { number, group: eval, tasks: self.known.get(eval)?.tasks.len() })
     }
-    let cancelled = run.is_cancelled();
-    run.set(|entry| entry.stage = if cancelled { Stage::Cancelled } else { Stage::Completed });
-    let summary = (!cancelled).then(|| run.entry.get().summary);
-    let error = cancelled.then_some("the run was cancelled");
-    cx.notify("eval.progress", &tell(Event::RunComplete)).await;
-    cx.notify("eval.complete", &Complete { run_id: Some(name), summary, error, ..Complete::default() }).await;
-}
 
-/// The future's output, or none once the run is cancelled.
-async fn unless_cancelled<F: Future>(run: Run<'_>, future: F) -> Option<F::Output> {
-    let mut future = core::pin::pin!(future);
-    core::future::poll_fn(|task| {
-        if run.is_cancelled() {
-            return core::task::Poll::Ready(None);
+    fn is_cancelled(&self, job: Job) -> bool {
+        self.entry(job).stage == Stage::Stopping
+    }
+
+    fn advance(&self, job: Job, step: &Step<'_>) {
+        self.change(job, |entry| match step {
+            Step::Start if entry.stage == Stage::Queued => entry.stage = Stage::Running,
+            Step::TaskEnd(_, TaskEnd::Passed) => entry.summary.passed += 1,
+            Step::TaskEnd(..) => entry.summary.failed += 1,
+            Step::End => {
+                entry.stage = if entry.stage == Stage::Stopping { Stage::Cancelled } else { Stage::Completed };
+            }
+            Step::Start | Step::TaskStart(_) => {}
+        });
+    }
+
+    fn report(&self, job: Job, step: &Step<'_>, nth: usize, out: &mut Writer<'_>) -> bool {
+        let Entry { stage, summary, .. } = self.entry(job);
+        let mut memory = [0; 10];
+        let name = Some(number_text(job.number, &mut memory));
+        let total_tasks = Some(u32::try_from(job.tasks).unwrap_or(u32::MAX));
+        let (event, task, status) = match (step, nth) {
+            (Step::Start, 0) if stage == Stage::Running => (Event::RunStart, None, None),
+            (Step::TaskStart(task), 0) => (Event::TaskStart, Some(*task), None),
+            (Step::TaskStart(task), 1) => (Event::TrialStart, Some(*task), None),
+            (Step::TaskEnd(task, end), 0 | 1) => {
+                let verdict = match end {
+                    TaskEnd::Passed => Verdict::Passed,
+                    TaskEnd::Failed(_) => Verdict::Failed,
+                    TaskEnd::Cancelled => Verdict::Cancelled,
+                };
+                let event = if nth == 0 { Event::TrialComplete } else { Event::TaskComplete };
+                (event, Some(*task), Some(verdict))
+            }
+            (Step::End, 0) => (Event::RunComplete, None, None),
+            (Step::End, 1) => {
+                let cancelled = stage == Stage::Cancelled;
+                let complete = Complete {
+                    run_id: name,
+                    summary: (!cancelled).then_some(summary),
+                    error: cancelled.then_some("the run was cancelled"),
+                    ..Complete::default()
+                };
+                super::write_notification(out, "eval.complete", &complete);
+                return true;
+            }
+            _ => return false,
+        };
+        let id = task.and_then(|task| self.known.get(job.group)?.tasks.get(task)).map(|task| task.id);
+        let trial = matches!(event, Event::TrialStart | Event::TrialComplete).then_some(1);
+        let progress = Progress {
+            run_id: name,
+            event: Some(event),
+            task_name: id,
+            task_num: task.map(|task| u32::try_from(task).unwrap_or(u32::MAX).saturating_add(1)),
+            total_tasks,
+            trial_num: trial,
+            total_trials: trial,
+            status,
+            ..Progress::default()
+        };
+        super::write_notification(out, "eval.progress", &progress);
+        true
+    }
+
+    fn write_log(&self, job: Job, level: Level, message: &dyn Message, out: &mut Writer<'_>) {
+        super::write_log(out, job.number, level, message);
+    }
+
+    fn disconnected(&self) {
+        for run in &self.runs {
+            let entry = run.get();
+            if !entry.stage.has_ended() {
+                run.set(Entry { stage: Stage::Failed, ..entry });
+            }
         }
-        future.as_mut().poll(task).map(Some)
-    })
-    .await
+    }
 }

@@ -16,8 +16,7 @@
 
 mod board;
 
-pub use board::{BoardEval, BoardTask, RUNS, Run};
-pub(crate) use board::{Evals, run as run_eval};
+pub use board::{BoardEval, BoardTask, Evals, RUNS};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -25,7 +24,9 @@ use crate::json::ser;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message, Writer};
 use crate::json::{Decimal, RawJson};
-use crate::rpc::{self, Quoted};
+use crate::level::Level;
+use crate::received::Quoted;
+use crate::rpc;
 
 /// The eval file does not exist.
 pub const NOT_FOUND: i32 = -32000;
@@ -210,14 +211,6 @@ pub fn answer<'a>(service: &'a mut dyn EvalService, request: &Request<'a>, out: 
             out.truncate(start);
             write_error(out, &error);
         }
-    }
-}
-
-/// Answers a request from an extension's own evals: writes what follows the reply's head.
-pub(crate) fn answer_from(evals: &Evals, method: Text<'_>, params: Json<'_>, out: &mut Writer<'_>) {
-    match request(method, params) {
-        Ok(request) => answer(&mut &*evals, &request, out),
-        Err(refusal) => write_refusal(out, refusal, method),
     }
 }
 
@@ -647,7 +640,7 @@ words! {
 }
 
 /// Writes the notification `eval.log` of a run's number, without the newline.
-pub(crate) fn write_log(out: &mut Writer<'_>, run: u32, level: crate::context::Level, message: &dyn Message) {
+pub(crate) fn write_log(out: &mut Writer<'_>, run: u32, level: Level, message: &dyn Message) {
     out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"eval.log\",\"params\":{\"runId\":\"");
     out.u32(run);
     out.raw(b"\",\"level\":\"");

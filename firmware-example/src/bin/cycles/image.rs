@@ -7,6 +7,7 @@ use embassy_rp as _;
 use panic_halt as _;
 use rigline::context::LogSink;
 use rigline::engine::{Engine, Memory, Step, Work};
+use rigline::protocol::GEVALS;
 use rigline::{Clock, Context, Extension, Instant};
 use rigline_rig::bench::Kubernetes;
 
@@ -42,7 +43,7 @@ fn mark<const CODE: u8>() {
 fn main() -> ! {
     let (mut request, mut reply) = ([0; 1024], [0; 1024]);
     let memory = Memory { request: &mut request, reply: &mut reply };
-    if let Ok(mut engine) = Engine::new(Kubernetes.manifest(), memory) {
+    if let Ok(mut engine) = Engine::with_protocols(Kubernetes.manifest(), memory, &[GEVALS]) {
         for _ in 0..3 {
             for (to, from) in engine.space().iter_mut().zip(black_box(LINE)) {
                 *to = *from;

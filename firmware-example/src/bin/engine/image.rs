@@ -10,6 +10,11 @@ use embassy_rp::usb::{Driver, InterruptHandler};
 use embassy_usb::Builder;
 use panic_halt as _;
 use rigline::engine::{Engine, Memory};
+#[cfg(feature = "amplifier")]
+use rigline::protocol::AMPLIFIER;
+#[cfg(feature = "namel3ss")]
+use rigline::protocol::NAMEL3SS;
+use rigline::protocol::{GEVALS, Protocol};
 use rigline::serve::Transport;
 use rigline::serve::asynch::serve;
 use rigline::{Clock, Extension, Instant};
@@ -28,6 +33,15 @@ const LINE: usize = 1024;
 /// What the engine and the shell work in; the figures name it.
 const BUFFERS: usize = 2 * LINE + LOGS;
 const LOGS: usize = 2 * rigline::engine::LEAST_REPLY;
+
+/// What is not listed is not linked.
+const PROTOCOLS: &[&Protocol] = &[
+    GEVALS,
+    #[cfg(feature = "amplifier")]
+    AMPLIFIER,
+    #[cfg(feature = "namel3ss")]
+    NAMEL3SS,
+];
 
 struct Microseconds;
 
@@ -58,7 +72,14 @@ async fn main(_spawner: Spawner) {
     let mut device = builder.build();
     let (request, rest) = BUFFER.init_with(|| [0; BUFFERS]).split_at_mut(LINE);
     let (reply, logs) = rest.split_at_mut(LINE);
-    let Ok(mut engine) = Engine::new(Kubernetes.manifest(), Memory { request, reply }) else { return };
+    let memory = Memory { request, reply };
+    let Ok(mut engine) = Engine::with_protocols(Kubernetes.manifest(), memory, PROTOCOLS) else { return };
+    #[cfg(feature = "waza")]
+    let evals = rigline::protocol::waza::Evals::new(rigline_rig::pinmap::EVALS);
+    #[cfg(feature = "waza")]
+    {
+        engine = engine.with_service(&evals);
+    }
     join(usb_cdc::run(&mut device, Endpoints::first()), async {
         loop {
             let (reader, writer) = port.connected().await;

@@ -1,11 +1,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rigline_std::protocol::Protocol;
 use rigline_std::proxy::{End, Limits, Proxy, Transport};
 use rigline_std::relay::Relay;
 use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
 
-use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::connect::{self, Connection, Failure};
+use crate::protocol::{self, DEFAULT};
 use crate::serve;
 
 /// Stand on standard input and output as an extension, and forward to a device
@@ -29,8 +31,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
     /// What is spoken on standard input and output. For namel3ss, all of the input is one request
-    #[arg(long, value_enum, default_value = "gevals")]
-    protocol: ProtocolName,
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()), default_value = DEFAULT)]
+    protocol: &'static Protocol,
     /// The longest gevals line that is sent, in bytes. Real gevals hosts stop reading for good at a line of more than 65535
     #[arg(long, alias = "line-limit", value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
     reply_limit: usize,
@@ -41,7 +43,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        if self.protocol != ProtocolName::Gevals {
+        if !self.protocol.has_proxy {
             return self.relay();
         }
         connect::run_alone(self.bridge())
@@ -50,10 +52,13 @@ impl Arguments {
     fn relay(self) -> ExitCode {
         let relay = match Relay::connect(&self.connection.target, self.connection.options()) {
             Ok(relay) => relay,
-            Err(error) => return serve::relay_failure(&error).tell(),
+            Err(error) => return serve::relay_failure(error).tell(),
         };
-        let stdio = Stdio::new().protocol(self.protocol.into());
-        if self.protocol == ProtocolName::Namel3ss { stdio.one_text().serve(relay) } else { stdio.serve(relay) }
+        let mut stdio = Stdio::new();
+        if let Some(lines) = self.protocol.lines {
+            stdio = stdio.protocol(lines);
+        }
+        if self.protocol.is_single_document { stdio.one_text().serve(relay) } else { stdio.serve(relay) }
     }
 
     async fn bridge(self) -> Result<u8, Failure> {

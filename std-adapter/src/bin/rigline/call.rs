@@ -1,22 +1,32 @@
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use rigline::Phase;
-use rigline_std::host::{Agent, CallContext, CallResult, Outcome, Shutdown};
+use rigline::FailureKind;
+use rigline::json::{Json, Kind};
+use rigline_std::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
 use rigline_std::record::Recorder;
 use rigline_std::target::Target;
 use semver::{Version, VersionReq};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::arguments::{self, Given};
 use crate::complete;
-use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::connect::{self, Connection, Failure};
 use crate::describe;
 use crate::out::{self, Table};
-use crate::peer::{self, Asked, CallArguments, Fault, PeerArguments};
-use crate::record::{self, RecordArguments, Values};
+use crate::protocol::{self, HasOptions, OwnOptions, PeerArguments};
+use crate::record::{self, RecordArguments};
+
+/// `call`'s options of single protocols.
+#[derive(Debug)]
+pub(crate) struct OfCall;
+
+impl HasOptions for OfCall {
+    const COMMAND: Command = Command::Call;
+}
 
 /// Call an operation
 ///
@@ -30,7 +40,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     peer: PeerArguments,
     #[command(flatten)]
-    more: CallArguments,
+    own: OwnOptions<OfCall>,
     #[command(flatten)]
     record: RecordArguments,
     /// The operation, or the tool
@@ -42,24 +52,9 @@ pub(crate) struct Arguments {
     /// Its arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
     #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json_text)]
     args: Option<String>,
-    /// How long the call may take, which must be more than 0s [default: 30s; namel3ss: as the tool is bound, else 10s]
+    /// How long the call may take, which must be more than 0s [default: the protocol's own: 30s; namel3ss: as the tool is bound, else 10s]
     #[arg(long, value_name = "DURATION", value_parser = connect::time_limit)]
     timeout: Option<Duration>,
-    /// The part of the task: setup, verify or cleanup
-    #[arg(long, value_parser = phase)]
-    phase: Option<Phase>,
-    /// A variable of the task, as NAME=VALUE; may be repeated
-    #[arg(long, value_name = "NAME=VALUE")]
-    env: Vec<String>,
-    /// The task's directory [default: this one]
-    #[arg(long, value_name = "DIR")]
-    workdir: Option<String>,
-    /// What the agent under test was asked
-    #[arg(long, value_name = "TEXT|@FILE", value_parser = connect::text_of)]
-    agent_prompt: Option<String>,
-    /// What the agent under test answered
-    #[arg(long, value_name = "TEXT|@FILE", value_parser = connect::text_of)]
-    agent_output: Option<String>,
     /// Fail with 3 unless the extension's version is in this range, such as ">=1.2"
     #[arg(long, value_name = "RANGE")]
     expect_version: Option<VersionReq>,
@@ -72,32 +67,24 @@ impl Arguments {
     pub(crate) fn run(mut self) -> ExitCode {
         connect::run_alone(async move {
             let as_json = self.json;
-            let failed = |failure: &Failure| {
-                let fault = Fault { code: None, message: failure.text.clone(), details: None };
-                peer::as_json(&Err(fault))
-            };
-            let recorder = match self.begin_recording() {
-                Ok(recorder) => recorder,
-                Err(failure) => {
-                    if as_json {
-                        connect::print_json(&failed(&failure));
-                    }
-                    return Err(failure);
-                }
-            };
-            self.connection.recorder.clone_from(&recorder);
             let mut evidence = Evidence::default();
-            let mut called = self.any(&mut evidence).await;
-            if let Err(failure) = &called {
-                let text = failed(failure);
-                if as_json {
-                    connect::print_json(&text);
+            let mut called = match self.begin_recording() {
+                Ok(recorder) => {
+                    self.connection.recorder.clone_from(&recorder);
+                    evidence.recorder = recorder;
+                    self.call(&mut evidence).await
                 }
-                evidence.report = text;
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = &called {
+                evidence.report = as_json_of_failure(failure);
+                if as_json {
+                    connect::print_json(&evidence.report);
+                }
             }
-            if let Some(recorder) = recorder {
+            if let Some(recorder) = evidence.recorder {
                 let code = called.as_ref().map_or_else(|failure| failure.code, |code| *code);
-                let files = [("report.json", evidence.report), ("values.jsonl", evidence.values.into_text())];
+                let files = [("report.json", evidence.report), ("values.jsonl", evidence.values)];
                 let ended = record::finish(&recorder, &files, code);
                 called = called.map(|_| ended);
             }
@@ -107,8 +94,8 @@ impl Arguments {
 
     fn begin_recording(&self) -> Result<Option<Arc<Recorder>>, Failure> {
         let target = &self.connection.target;
-        let has_lines = self.peer.protocol != ProtocolName::Namel3ss && !matches!(target, Target::Http(_));
-        if self.record.is_wanted() && !has_lines {
+        let has_session = !self.peer.protocol.is_single_document && !matches!(target, Target::Http(_));
+        if self.record.is_wanted() && !has_session {
             let text = "--record: what passes over HTTP, and what a program gets that is started for one call, is not recorded";
             return Err(Failure::usage(text));
         }
@@ -120,143 +107,117 @@ impl Arguments {
         describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
     }
 
-    async fn any(self, evidence: &mut Evidence) -> Result<u8, Failure> {
-        self.more.check(self.peer.protocol)?;
-        if self.peer.protocol == ProtocolName::Gevals {
-            self.call(evidence).await
-        } else {
-            self.call_peer(evidence).await
+    async fn call(mut self, evidence: &mut Evidence) -> Result<u8, Failure> {
+        let protocol = self.peer.protocol;
+        self.own.check(protocol)?;
+        if self.connection.config.is_some() && !protocol.has_config {
+            let names = protocol::names(|protocol| protocol.has_config);
+            return Err(Failure::usage(format!("--config goes with --protocol {names}")));
         }
-    }
-
-    async fn call_peer(self, evidence: &mut Evidence) -> Result<u8, Failure> {
-        for (option, is_there) in [
-            ("--phase", self.phase.is_some()),
-            ("--env", !self.env.is_empty()),
-            ("--workdir", self.workdir.is_some()),
-            ("--agent-prompt", self.agent_prompt.is_some()),
-            ("--agent-output", self.agent_output.is_some()),
-            ("--config", self.connection.config.is_some()),
-        ] {
-            if is_there {
-                return Err(Failure::usage(format!("{option} goes with --protocol gevals")));
-            }
+        if self.expect_version.is_some() && !protocol.has_manifest {
+            return Err(Failure::usage(format!(
+                "--expect-version: with {} an extension has no version",
+                protocol.title
+            )));
         }
-        let spinner = Spinner::start(self.connection.quiet, format!("{} {}", self.connection.target, self.operation));
-        let asked = Asked {
-            connection: &self.connection,
-            peer: &self.peer,
-            more: &self.more,
-            operation: &self.operation,
-            timeout: self.timeout,
-        };
-        let (result, code) = if self.peer.protocol == ProtocolName::Amplifier {
-            let prepare = |names: &[&str], schema: Option<&Value>, (name, version): (&str, &str)| {
-                self.expected(name, version).and_then(|()| self.arguments(names, schema))
-            };
-            asked.amplifier(prepare).await?
-        } else {
-            if self.expect_version.is_some() {
-                return Err(Failure::usage("--expect-version: a namel3ss tool has no version"));
-            }
-            // What a tool takes is written in the program that calls it.
-            asked.namel3ss(self.arguments(&[&self.operation], Some(&Value::Bool(true)))?).await?
-        };
-        spinner.bar.finish_and_clear();
-        evidence.report = peer::as_json(&result);
-        if let Ok(result) = &result {
-            let value = serde_json::from_str(result).unwrap_or_else(|_| Value::from(result.as_str()));
-            evidence.value(&self.operation, "result", value);
-        }
-        if self.json {
-            connect::print_json(&evidence.report);
-        } else {
-            match &result {
-                Ok(result) => connect::print(&peer::as_text(result)),
-                Err(fault) => {
-                    if let Some(details) = &fault.details {
-                        connect::print(&peer::as_text(&details.to_string()));
-                    }
-                    let code = fault.code.as_deref().unwrap_or_default();
-                    out::complain_of_failure(&format!("{} failed: {code}: {}", self.operation, fault.message));
-                }
-            }
-        }
-        Ok(code)
-    }
-
-    async fn call(self, evidence: &mut Evidence) -> Result<u8, Failure> {
         let spinner = Spinner::start(self.connection.quiet, format!("{} {}", self.connection.target, self.operation));
         let mut options = self.connection.options();
         if let Some(listener) = options.listener.take() {
             let bar = spinner.bar.clone();
             options.listener = Some(Arc::new(move |event| bar.suspend(|| listener(event))));
         }
-        let host = tokio::select! {
-            host = self.connection.open(options) => host?,
-            interruption = connect::interrupted() => return Err(interruption),
+        let own = std::mem::take(&mut self.own.values);
+        // Made once: a signal between two steps must not be lost.
+        let mut interrupted = pin!(connect::interrupted());
+        let mut client = tokio::select! {
+            biased;
+            interruption = &mut interrupted => return Err(interruption),
+            client = self.peer.client(&self.connection, options, own) => client?,
         };
-        if let Some(recorder) = &self.connection.recorder {
-            host.identify(recorder).await;
-        }
-        let manifest = host.describe();
-        let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-        let schema = manifest.operation(&self.operation).map(|operation| &operation.params);
-        let prepared = self
-            .expected(&manifest.name, &manifest.version)
-            .and_then(|()| Ok((self.arguments(&names, schema)?, self.context()?)));
-        let (args, context) = match prepared {
-            Ok(prepared) => prepared,
+        let prepared = tokio::select! {
+            biased;
+            interruption = &mut interrupted => {
+                client.interrupt().await;
+                return Err(interruption);
+            }
+            prepared = self.prepare(&mut *client) => prepared,
+        };
+        let args = match prepared {
+            Ok(args) => args,
             Err(failure) => {
-                let _ = host.shutdown().await;
+                let _ = client.close().await;
                 return Err(failure);
             }
         };
+        let request =
+            CallRequest { operation: self.operation.clone(), args, timeout: self.timeout, ..CallRequest::default() };
         let called = tokio::select! {
-            called = host.call_json(&self.operation, &args, context) => called,
-            interruption = connect::interrupted() => {
+            biased;
+            interruption = &mut interrupted => {
                 spinner.bar.finish_and_clear();
-                // A program may put its hardware into the safe state first. A port or a socket that is closed says as much.
-                if let Some(child) = host.child() {
-                    child.terminate();
-                    let _ = tokio::time::timeout(Duration::from_secs(2), child.ended()).await;
-                }
+                client.interrupt().await;
                 return Err(interruption);
             }
+            called = client.call(&request) => called,
         };
         spinner.bar.finish_and_clear();
-        let result = match called {
-            Ok(result) => result,
+        let record_fault = client.record_fault();
+        if let Some(fault) = &record_fault {
+            connect::complain(format_args!("rigline: {fault}"));
+        }
+        let answer = match called {
+            Ok(answer) => answer,
             Err(error) => {
-                // Said before what is there still is ended, which may take a while; what it says to that adds nothing.
-                let failure = Failure::of(&error);
+                // Said before the connection is closed, which may take a while; what that brings adds nothing.
+                let failure = Failure::from(error);
                 failure.tell();
-                evidence.report = peer::as_json(&Err(Fault { code: None, message: failure.text, details: None }));
+                evidence.report = as_json_of_failure(&failure);
                 if self.json {
                     connect::print_json(&evidence.report);
                 }
-                let _ = host.shutdown().await;
+                let _ = client.close().await;
                 return Ok(failure.code);
             }
         };
-        evidence.report = as_json(&result);
-        for (name, value) in &result.outputs {
-            evidence.value(&self.operation, name, Value::from(value.as_str()));
+        if self.connection.verbose && !answer.stderr.is_empty() {
+            connect::complain(answer.stderr.trim_end());
         }
+        evidence.answer(&self.operation, &answer);
         if self.json {
             connect::print_json(&evidence.report);
         } else {
-            connect::print(&as_text(&result));
-            if let Some(failure) = result.failure() {
+            connect::print(&as_text(&answer));
+            if let Some(failure) = &answer.failure {
                 out::complain_of_failure(&format!("{} failed: {failure}", self.operation));
             }
         }
-        match host.shutdown().await {
-            Ok(end) if !end.is_clean() => connect::complain(unclean(&end)),
-            Ok(_) => {}
+        match client.close().await {
+            Ok(Some(unclean)) => connect::complain(format_args!("rigline: {unclean}")),
+            Ok(None) => {}
             Err(error) => connect::complain(format_args!("rigline: shutdown: {error}")),
         }
-        Ok(code(&result))
+        let code = exit_code(answer.failure.as_ref());
+        Ok(if record_fault.is_some() { code.max(connect::FAILED) } else { code })
+    }
+
+    /// The arguments, by what the extension says about itself.
+    async fn prepare(&self, client: &mut dyn Client) -> Result<String, Failure> {
+        if !self.peer.protocol.has_manifest {
+            // The program that calls knows what the operation takes.
+            return self.arguments(&[&self.operation], Some(&Value::Bool(true)));
+        }
+        let described = client.describe(None, self.connection.start_timeout).await?;
+        let Description::Manifest(described) = described else {
+            return Err(Failure::usage(format!("{} does not say which operations it has", self.connection.target)));
+        };
+        let Described { manifest, .. } = &*described;
+        if let Some(recorder) = &self.connection.recorder {
+            record::identify(recorder, client, manifest).await;
+        }
+        self.expected(&manifest.name, &manifest.version)?;
+        let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
+        let schema = manifest.operation(&self.operation).map(|operation| &operation.params);
+        self.arguments(&names, schema)
     }
 
     fn expected(&self, name: &str, version: &str) -> Result<(), Failure> {
@@ -269,7 +230,6 @@ impl Arguments {
 
     fn arguments(&self, operations: &[&str], schema: Option<&Value>) -> Result<String, Failure> {
         let Some(schema) = schema else { return Err(arguments::no_operation(&self.operation, operations)) };
-        let protocol = if self.peer.protocol == ProtocolName::Amplifier { " --protocol amplifier" } else { "" };
         let words =
             ["rigline".to_owned(), "describe".to_owned(), self.connection.target.to_string(), self.operation.clone()];
         let given = Given {
@@ -277,107 +237,89 @@ impl Arguments {
             args: self.args.as_deref(),
             values: &self.values,
             is_quiet: self.connection.quiet,
-            help: out::command_line(&words) + protocol,
+            help: out::command_line(&words) + &protocol::option_of(self.peer.protocol),
         };
         given.arguments(schema)
     }
-
-    fn context(&self) -> Result<CallContext, Failure> {
-        let mut context = CallContext {
-            phase: self.phase.unwrap_or_default(),
-            workdir: self.workdir.clone(),
-            timeout: self.timeout,
-            ..CallContext::default()
-        };
-        for pair in &self.env {
-            let Some((name, value)) = pair.split_once('=') else {
-                return Err(Failure::usage(format!("--env `{pair}`: expected NAME=VALUE")));
-            };
-            context.env.insert(name.to_owned(), value.to_owned());
-        }
-        if self.agent_prompt.is_some() || self.agent_output.is_some() {
-            context.agent = Some(Agent {
-                prompt: self.agent_prompt.clone().unwrap_or_default(),
-                output: self.agent_output.clone().unwrap_or_default(),
-            });
-        }
-        Ok(context)
-    }
 }
 
-/// What a recording keeps of the result.
+/// What a recording keeps.
 #[derive(Default)]
 struct Evidence {
+    recorder: Option<Arc<Recorder>>,
     report: String,
-    values: Values,
+    values: String,
 }
 
 impl Evidence {
-    fn value(&mut self, operation: &str, name: &str, value: Value) {
-        self.values.add(&json!({ "operation": operation, "output": name, "value": value }));
+    fn answer(&mut self, operation: &str, answer: &Answer) {
+        self.report = as_json(answer);
+        let outputs = Json::parse(answer.outputs.as_bytes()).unwrap_or(Json::NULL);
+        // Their own text, so that numbers keep their digits.
+        let mut add = |output: &str, value: Json<'_>| {
+            let (operation, output) = (Value::from(operation), Value::from(output));
+            self.values += &format!("{{\"operation\":{operation},\"output\":{output},\"value\":{value}}}\n");
+        };
+        match outputs.kind() {
+            Kind::Object => outputs.members().for_each(|(name, value)| add(&name.to_string(), value)),
+            Kind::Null => {}
+            _ => add("result", outputs),
+        }
     }
 }
 
-fn phase(text: &str) -> Result<Phase, String> {
-    match text {
-        "setup" => Ok(Phase::Setup),
-        "verify" => Ok(Phase::Verify),
-        "cleanup" => Ok(Phase::Cleanup),
-        _ => Err("expected setup, verify or cleanup".to_owned()),
-    }
-}
-
-fn unclean(end: &Shutdown) -> String {
-    let why = match (&end.error, end.killed, end.exit) {
-        (Some(error), ..) => format!("shutdown was answered with an error: {error}"),
-        (None, true, _) => "it did not end after shutdown, and was killed".to_owned(),
-        (None, false, Some(exit)) => exit.to_string(),
-        (None, false, None) => "shutdown was not answered".to_owned(),
-    };
-    format!("rigline: the extension did not end cleanly: {why}")
-}
-
-fn code(result: &CallResult) -> u8 {
-    match &result.outcome {
-        Outcome::Success => connect::SUCCESS,
-        Outcome::Refused(error) => match error.code {
-            Some(-32601 | -32602) => connect::USAGE,
-            Some(-32001) => connect::TIMED_OUT,
+/// The exit code of an answer: the same in every protocol.
+fn exit_code(failure: Option<&CallFailure>) -> u8 {
+    match failure {
+        None => connect::SUCCESS,
+        Some(failure) if failure.is_invalid => connect::NO_ANSWER,
+        Some(failure) => match failure.kind {
+            FailureKind::UnknownOperation | FailureKind::BadArguments => connect::USAGE,
+            FailureKind::Timeout => connect::TIMED_OUT,
             _ => connect::FAILED,
         },
-        Outcome::Invalid(_) => connect::NO_ANSWER,
-        _ => connect::FAILED,
     }
 }
 
-fn as_json(result: &CallResult) -> String {
-    let outputs: Map<String, Value> =
-        result.outputs.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
-    let error_code = match &result.outcome {
-        Outcome::Refused(error) => error.code,
-        _ => None,
-    };
-    let text = json!({
-        "success": result.is_success(),
-        "message": result.message,
-        "error": result.failure(),
-        "code": error_code,
-        "outputs": outputs,
-    });
-    format!("{text:#}\n")
+/// An answer as JSON, in one shape for every protocol.
+fn as_json(answer: &Answer) -> String {
+    let failure = answer.failure.as_ref();
+    let message = answer.message.as_deref().filter(|_| !(answer.is_message_output && failure.is_some()));
+    let error = failure.map(|failure| failure.message.as_str());
+    let code = failure.and_then(|failure| failure.code.clone());
+    to_json(failure.is_none(), message, error, code, &answer.outputs)
 }
 
-fn as_text(result: &CallResult) -> String {
-    let mut text = String::new();
-    if let Some(message) = &result.message {
-        text.push_str(message);
-        text.push('\n');
+/// The same shape where there is no answer.
+fn as_json_of_failure(failure: &Failure) -> String {
+    to_json(false, None, Some(&failure.text), None, "{}")
+}
+
+/// Outputs keep their digits, which a number of `serde_json` may not.
+fn to_json(success: bool, message: Option<&str>, error: Option<&str>, code: Option<Value>, outputs: &str) -> String {
+    let (message, error, code) = (Value::from(message), Value::from(error), code.unwrap_or_default());
+    let text = format!(
+        "{{\"success\":{success},\"message\":{message},\"error\":{error},\"code\":{code},\"outputs\":{outputs}}}"
+    );
+    Json::parse(text.as_bytes()).map_or_else(|_| text.clone(), out::indented)
+}
+
+/// An answer for people: its message, and a table of the outputs.
+fn as_text(answer: &Answer) -> String {
+    let json = Json::parse(answer.outputs.as_bytes()).unwrap_or(Json::NULL);
+    let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
+    let mut text = answer.message.as_ref().map(|message| format!("{message}\n")).unwrap_or_default();
+    if json.kind() != Kind::Object {
+        return if json.is_null() { text } else { plain(json) + "\n" };
     }
-    if !result.outputs.is_empty() {
-        let mut table = Table::new(&[]);
-        for (name, value) in &result.outputs {
-            table.row([name, value]);
+    let mut table = Table::new(&[]);
+    for (name, value) in json.members() {
+        match value.text() {
+            Some(message) if answer.is_message_output && name == "message" => text = format!("{message}\n"),
+            _ => table.row([name.to_string(), plain(value)]),
         }
+    }
+    if !table.is_empty() {
         text.push_str(&table.to_string());
     }
     text

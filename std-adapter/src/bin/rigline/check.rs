@@ -2,17 +2,25 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::ValueEnum;
-use rigline_std::cases::{self, Case, Plan, Sample};
-use rigline_std::check::{self, Bench, CaseResult, Need, Outcome, Report, gevals, run, waza};
+use rigline_std::check::{self, CaseResult, Need, Outcome, Plan, Report, Sample, Settings};
+use rigline_std::client::Command;
 use rigline_std::host::Direction;
+use rigline_std::protocol::Protocol;
 use rigline_std::target::Target;
 use serde_json::{Map, Value};
 
-use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::connect::{self, Connection, Failure};
 use crate::files;
 use crate::out::{self, Style, Text};
-use crate::peer::PeerArguments;
+use crate::protocol::{self, DEFAULT, HasOptions, OwnOptions};
+
+/// `check`'s options of single protocols.
+#[derive(Debug)]
+pub(crate) struct OfCheck;
+
+impl HasOptions for OfCheck {
+    const COMMAND: Command = Command::Check;
+}
 
 /// Check whether an extension or a server, anybody's, does what its protocol and its real hosts want
 ///
@@ -33,8 +41,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
     /// What it speaks. A waza server is asked about evals of the check's own, in the folder for temporary files
-    #[arg(long, value_enum, default_value = "gevals")]
-    protocol: Protocol,
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.check.is_some()), default_value = DEFAULT)]
+    protocol: &'static Protocol,
     /// An operation that may run, and its arguments as a JSON object; may be repeated
     #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2, action = clap::ArgAction::Append)]
     call: Vec<String>,
@@ -51,9 +59,8 @@ pub(crate) struct Arguments {
     /// How long each answer is waited for
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s")]
     patience: std::time::Duration,
-    /// namel3ss: the tool's entry, as its binding has it
-    #[arg(long, value_name = "MODULE:FUNCTION")]
-    entry: Option<String>,
+    #[command(flatten)]
+    own: OwnOptions<OfCheck>,
     /// Cases that only a standard wants count for the exit code, too
     #[arg(long)]
     strict: bool,
@@ -71,60 +78,39 @@ pub(crate) struct Arguments {
     junit: Option<PathBuf>,
 }
 
-/// Whose cases are tried.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Protocol {
-    Gevals,
-    Amplifier,
-    Namel3ss,
-    Waza,
-}
-
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         connect::run(self.check())
     }
 
     async fn check(self) -> Result<u8, Failure> {
-        if self.entry.is_some() && !matches!(self.protocol, Protocol::Namel3ss) {
-            return Err(Failure::usage("--entry goes with --protocol namel3ss"));
-        }
-        match self.protocol {
-            Protocol::Gevals => self.check_lines(gevals::CASES).await,
-            Protocol::Waza => self.check_lines(waza::CASES).await,
-            Protocol::Amplifier => {
-                let mut host = self.peer(ProtocolName::Amplifier).amplifier(&self.connection)?;
-                host.timeout = self.patience;
-                let mut plan = self.plan()?;
-                if plan.samples.is_empty() {
-                    // As with the other protocols: it changes nothing.
-                    let described = host.describe().await;
-                    let identify = "identify".to_owned();
-                    if described.is_ok_and(|description| description.capabilities.contains(&identify)) {
-                        plan.samples = vec![Sample { operation: identify, args: "{}".into() }];
-                    }
-                }
-                self.check_peer(cases::amplifier::CASES, host, plan).await
+        files::ensure_reports(
+            &[("--json-file", self.json_file.as_deref()), ("--junit", self.junit.as_deref())],
+            self.json.then_some("--json"),
+        )?;
+        self.own.check(self.protocol)?;
+        let Some(suite) = self.protocol.check else {
+            return Err(Failure::usage(format!("--protocol {}: there are no cases for it", self.protocol.name)));
+        };
+        if let Some(folder) = &self.transcripts {
+            if !suite.has_transcripts {
+                let names = protocol::names(|protocol| protocol.check.is_some_and(|suite| suite.has_transcripts));
+                return Err(Failure::usage(format!("--transcripts goes with --protocol {names}")));
             }
-            Protocol::Namel3ss => {
-                let mut host = self.peer(ProtocolName::Namel3ss).namel3ss(&self.connection)?;
-                if host.project.fallback.is_none() {
-                    return Err(Failure::usage(
-                        "a project's tools are checked one by one: name a program or a service",
-                    ));
-                }
-                host.project.settings.python_tools.timeout_seconds = Some(self.patience.as_secs_f64());
-                if let (Some(entry), Some(binding)) = (&self.entry, &mut host.project.fallback) {
-                    binding.entry.clone_from(entry);
-                }
-                let plan = self.plan()?;
-                self.check_peer(cases::namel3ss::CASES, host, plan).await
-            }
+            check::ensure_transcripts((suite.names)().into_iter(), folder)
+                .map_err(|error| Failure::usage(format!("--transcripts {error}")))?;
         }
-    }
-
-    fn peer(&self, protocol: ProtocolName) -> PeerArguments {
-        PeerArguments { protocol, token_file: self.token_file.clone() }
+        let settings = Settings {
+            target: self.connection.target.clone(),
+            options: self.connection.options(),
+            token: self.token_file.as_ref().map(protocol::bearer).transpose()?,
+            timeout: self.patience,
+            plan: self.plan()?,
+            own: self.own.values.clone(),
+            prefixes: self.case.clone(),
+        };
+        let report = (suite.run)(settings, &mut |result| self.tell(result)).await?;
+        self.report(&report)
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
@@ -138,37 +124,6 @@ impl Arguments {
             slow: pairs("--slow", &self.slow)?.into_iter().next().map(sample),
             transcripts,
         })
-    }
-
-    async fn check_peer<H>(self, all: &[Case<H>], mut host: H, plan: Plan) -> Result<u8, Failure> {
-        let is_chosen =
-            |case: &&Case<H>| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str()));
-        let cases: Vec<_> = all.iter().filter(is_chosen).collect();
-        if cases.is_empty() {
-            return Err(no_such_case(all.iter().map(|case| case.name)));
-        }
-        let target = self.connection.target.to_string();
-        let report = cases::run(&cases, &mut host, &target, &plan, |result| self.tell(result)).await;
-        let report =
-            report.map_err(|error| Failure { code: connect::USAGE, text: format!("the transcripts: {error}") })?;
-        self.report(&report)
-    }
-
-    async fn check_lines(self, all: &[check::Case]) -> Result<u8, Failure> {
-        let mut bench = Bench::new(&self.connection.target, &self.connection.options())
-            .map_err(|error| Failure::usage(error.to_string()))?;
-        bench.patience = self.patience;
-        bench.calls = self.calls()?;
-        let cases: Vec<_> = all
-            .iter()
-            .filter(|case| self.case.is_empty() || self.case.iter().any(|name| case.name.starts_with(name.as_str())))
-            .copied()
-            .collect();
-        if cases.is_empty() {
-            return Err(no_such_case(all.iter().map(|case| case.name)));
-        }
-        let report = run(&cases, bench, |result| self.tell(result)).await;
-        self.report(&report)
     }
 
     fn tell(&self, result: &CaseResult) {
@@ -258,10 +213,6 @@ fn pairs(option: &str, texts: &[String]) -> Result<Vec<(String, Value)>, Failure
         }
     }
     Ok(calls)
-}
-
-fn no_such_case<'c>(names: impl Iterator<Item = &'c str>) -> Failure {
-    Failure::usage(format!("there is no such case; there are: {}", names.collect::<Vec<_>>().join(", ")))
 }
 
 /// A name for a folder that nobody else has.

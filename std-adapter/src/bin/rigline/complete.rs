@@ -92,7 +92,7 @@ impl Man {
     fn write(&self, command: &clap::Command, name: &str) -> Result<u64, Failure> {
         let mut page = Vec::new();
         let path = self.folder.join(format!("{name}.1"));
-        let failed = |error: std::io::Error| Failure::usage(format!("{}: {error}", path.display()));
+        let failed = |error: std::io::Error| crate::files::failed(&path, &error);
         clap_mangen::Man::new(command.clone()).render(&mut page).map_err(failed)?;
         rigline_std::files::write(&path, &page).map_err(failed)?;
         let below = command.get_subcommands().filter(|below| !below.is_hide_set());

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rigline::protocol::Protocol;
 use rigline::{GoDuration, Level};
-use rigline_std::host::{Event, EventKind, Host, HostError, Options};
+use rigline_std::host::{Event, EventKind, HostError, JsonObject, Options};
 use rigline_std::net::Token;
 use rigline_std::record::Recorder;
 use rigline_std::signals::Signals;
@@ -15,30 +14,9 @@ use rigline_std::target::Target;
 use serde_json::Value;
 
 pub(crate) use crate::exit::{FAILED, NO_ANSWER, SUCCESS, TIMED_OUT, USAGE};
+pub(crate) use crate::failure::Failure;
 use crate::out::{self, Style};
 pub(crate) use crate::out::{complain, print, print_json};
-
-/// For whoever has no board at hand.
-const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; with --wait 60s a device is waited for";
-
-/// The protocols, by their names.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ProtocolName {
-    #[default]
-    Gevals,
-    Amplifier,
-    Namel3ss,
-}
-
-impl From<ProtocolName> for Protocol {
-    fn from(name: ProtocolName) -> Self {
-        match name {
-            ProtocolName::Gevals => Self::Gevals,
-            ProtocolName::Amplifier => Self::Amplifier,
-            ProtocolName::Namel3ss => Self::Namel3ss,
-        }
-    }
-}
 
 /// How to reach a target.
 #[derive(Debug, Clone, clap::Args)]
@@ -54,7 +32,7 @@ pub(crate) struct Connection {
     pub(crate) start_timeout: Duration,
     /// The extension's own settings: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE", value_parser = config)]
-    pub(crate) config: Option<Value>,
+    pub(crate) config: Option<JsonObject>,
     /// Show debug logs, standard error and what was skipped
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
@@ -84,47 +62,6 @@ impl Connection {
         options.listener = Some(Arc::new(move |event| show(event, verbose, quiet)));
         options
     }
-
-    pub(crate) async fn open(&self, options: Options) -> Result<Host, Failure> {
-        Host::connect(&self.target, options).await.map_err(|error| match &error {
-            // Its settings are arguments too.
-            HostError::Refused { error: why, .. } if self.config.is_some() && why.code == Some(-32602) => {
-                Failure::usage(error.to_string())
-            }
-            error => Failure::of(error),
-        })
-    }
-}
-
-/// Why a command ends with a code other than 0, said on standard error.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: u8,
-    pub(crate) text: String,
-}
-
-impl Failure {
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
-        Self { code: USAGE, text: text.into() }
-    }
-
-    /// Says it, and gives the exit code.
-    pub(crate) fn tell(&self) -> ExitCode {
-        out::complain_of_failure(&self.text);
-        ExitCode::from(self.code)
-    }
-
-    pub(crate) fn of(error: &HostError) -> Self {
-        let advice = if matches!(error, HostError::NoDevice { .. }) { WITHOUT_HARDWARE } else { "" };
-        let code = match error {
-            HostError::Unsupported(_) | HostError::NoObject(_) | HostError::Types { what: "the arguments", .. } => {
-                USAGE
-            }
-            error if error.is_timeout() => TIMED_OUT,
-            _ => NO_ANSWER,
-        };
-        Self { code, text: format!("{error}{advice}") }
-    }
 }
 
 /// Runs a command to its exit code. Ctrl-C, SIGTERM and SIGHUP drop it, which ends the programs that it has started.
@@ -132,8 +69,9 @@ pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCo
     run_alone(async {
         tokio::select! {
             biased;
-            result = command => result,
+            // First, so that signals are waited for before the command starts a program.
             interruption = interrupted() => Err(interruption),
+            result = command => result,
         }
     })
 }
@@ -199,9 +137,8 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
 }
 
 /// An extension's settings, which are an object.
-pub(crate) fn config(text: &str) -> Result<Value, String> {
-    json(text)
-        .and_then(|value| if value.is_object() { Ok(value) } else { Err("config: expected an object".to_owned()) })
+pub(crate) fn config(text: &str) -> Result<JsonObject, String> {
+    json_text(text)?.parse().map_err(|error: HostError| error.to_string())
 }
 
 /// As [`json`], and leaves the text as it is, the digits of its numbers too.

@@ -1,15 +1,25 @@
 use std::process::ExitCode;
 
+use rigline::json::{Json, Kind};
+use rigline_std::client::{Command, Description, Page};
 use rigline_std::host::{HostError, Manifest, Operation};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
 
 use crate::arguments;
 use crate::complete;
-use crate::connect::{self, Connection, Failure, ProtocolName};
+use crate::connect::{self, Connection, Failure};
 use crate::out::{self, Table};
-use crate::peer::{self, PeerArguments};
+use crate::protocol::{self, HasOptions, OwnOptions, PeerArguments};
 use crate::schema::{self, Place};
+
+/// `describe`'s options of single protocols.
+#[derive(Debug)]
+pub(crate) struct OfDescribe;
+
+impl HasOptions for OfDescribe {
+    const COMMAND: Command = Command::Describe;
+}
 
 /// Show what an extension is and can do, or what one of its operations takes
 #[derive(Debug, clap::Args)]
@@ -21,9 +31,8 @@ pub(crate) struct Arguments {
     /// Show only this operation, with an example call
     #[arg(add = complete::operations())]
     operation: Option<String>,
-    /// namel3ss: the tool that a service is asked about
-    #[arg(long, value_name = "TOOL")]
-    tool: Option<String>,
+    #[command(flatten)]
+    own: OwnOptions<OfDescribe>,
     /// Print the manifest, or the operation, as JSON
     #[arg(long)]
     json: bool,
@@ -32,41 +41,44 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// One operation, as `call TARGET OPERATION --help` shows it.
     pub(crate) fn of_operation(connection: Connection, peer: PeerArguments, operation: String, json: bool) -> Self {
-        Self { connection, peer, operation: Some(operation), tool: None, json }
+        Self { connection, peer, operation: Some(operation), own: OwnOptions::none(), json }
     }
 
     pub(crate) fn run(self) -> ExitCode {
         connect::run(async move {
-            match self.peer.protocol {
-                ProtocolName::Amplifier => {
-                    let (raw, manifest) = peer::describe_amplifier(&self.connection, &self.peer).await?;
-                    self.show(&raw, &manifest)?;
+            self.own.check(self.peer.protocol)?;
+            let (options, own) = (self.connection.options(), self.own.values.clone());
+            let mut client = self.peer.client(&self.connection, options, own).await?;
+            let described = client.describe(self.operation.as_deref(), self.connection.start_timeout).await;
+            let shown = match described {
+                Ok(Description::Manifest(described)) => self.show(&described.text, &described.manifest),
+                Ok(Description::Page(page)) => {
+                    self.show_page(page);
+                    Ok(())
                 }
-                ProtocolName::Namel3ss => {
-                    let tool = self.tool.as_deref().or(self.operation.as_deref());
-                    let text = peer::describe_namel3ss(&self.connection, &self.peer, tool, self.json).await?;
-                    if self.json {
-                        connect::print_json(&text);
-                    } else {
-                        connect::print(&text);
-                    }
-                }
-                ProtocolName::Gevals => {
-                    let host = self.connection.open(self.connection.options()).await?;
-                    let manifest = host.describe();
-                    let shown = self.show(&with_requirements(&manifest), &manifest);
-                    let ended = host.shutdown().await.map_err(|error| Failure::of(&error));
-                    shown.and(ended.map(drop))?;
-                }
-            }
+                Err(error) => Err(error.into()),
+            };
+            let closed = client.close().await.map_err(Failure::from);
+            shown.and(closed.map(drop))?;
             Ok(connect::SUCCESS)
         })
     }
 
-    fn show(&self, raw: &Value, manifest: &Manifest) -> Result<(), Failure> {
+    fn show_page(&self, page: Page) {
+        if self.json {
+            connect::print_json(&indented(&page.json));
+            return;
+        }
+        let mut table = Table::new(page.heads);
+        page.rows.into_iter().for_each(|row| table.row(row));
+        connect::print(&if table.is_empty() { page.text } else { format!("{}{table}", page.text) });
+    }
+
+    /// `text` is the JSON text of all.
+    fn show(&self, text: &str, manifest: &Manifest) -> Result<(), Failure> {
         let Some(name) = &self.operation else {
             if self.json {
-                connect::print_json(&format!("{raw:#}\n"));
+                connect::print_json(&indented(text));
             } else {
                 connect::print(&as_text(manifest));
             }
@@ -77,18 +89,22 @@ impl Arguments {
             return Err(arguments::no_operation(name, &names));
         };
         let outputs = outputs(manifest, name);
-        let protocol = match self.peer.protocol {
-            ProtocolName::Gevals => "",
-            ProtocolName::Amplifier => " --protocol amplifier",
-            ProtocolName::Namel3ss => " --protocol namel3ss",
-        };
+        let protocol = protocol::option_of(self.peer.protocol);
         let example = format!("{}{protocol}", example(&self.connection.target, operation));
         if self.json {
-            let value = json!({
-                "operation": operation.name, "description": operation.description, "params": operation.params,
-                "outputs": outputs, "example": example,
-            });
-            connect::print_json(&format!("{value:#}\n"));
+            let written = Json::parse(manifest.text.as_bytes()).ok();
+            let written = written.and_then(|json| json.get("operations")?.get(name));
+            let member = |name: &str| written.and_then(|json| json.get(name)).filter(|value| !value.is_null());
+            let outputs = member("outputs").filter(|outputs| outputs.kind() == Kind::Object).unwrap_or(Json::NULL);
+            let value = format!(
+                "{{\"operation\":{},\"description\":{},\"params\":{},\"outputs\":{},\"example\":{}}}",
+                json!(operation.name),
+                json!(operation.description),
+                member("params").map_or("true", |params| params.as_str()),
+                outputs.as_str(),
+                json!(example)
+            );
+            connect::print_json(&indented(&value));
         } else {
             let text = describe(operation, outputs);
             connect::print(&format!("{}\nExample:\n  {example}\n", text.trim_start_matches('\n')));
@@ -103,7 +119,14 @@ pub(crate) fn the_only_one() -> ExitCode {
         Ok(port) => {
             connect::print(&format!("{port}\n\n"));
             let connection = Connection::to(Target::Serial(Serial::new(Port::Auto)));
-            Arguments { connection, peer: PeerArguments::default(), operation: None, tool: None, json: false }.run()
+            Arguments {
+                connection,
+                peer: PeerArguments::default(),
+                operation: None,
+                own: OwnOptions::none(),
+                json: false,
+            }
+            .run()
         }
         Err(HostError::NoDevice { ports, .. }) => {
             let mut text = "No rig is plugged in.".to_owned();
@@ -126,14 +149,8 @@ pub(crate) fn the_only_one() -> ExitCode {
     }
 }
 
-/// The manifest as it came, and which of the commands it requires are there.
-fn with_requirements(manifest: &Manifest) -> Value {
-    let requires: Vec<Value> = manifest
-        .requires
-        .iter()
-        .map(|command| json!({ "command": command, "found": which::which(command).ok() }))
-        .collect();
-    json!({ "manifest": manifest.raw, "requires": requires, "faults": manifest.faults })
+fn indented(text: &str) -> String {
+    Json::parse(text.as_bytes()).map_or_else(|_| text.to_owned(), out::indented)
 }
 
 fn as_text(manifest: &Manifest) -> String {

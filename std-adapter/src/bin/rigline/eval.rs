@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use crate::connect::Failure;
 use crate::jsonrpc::runtime;
 use crate::out::{self, Style, Table, Text, complain, print, print_json, print_text};
-use crate::record::{self, RecordArguments, Values};
+use crate::record::{self, RecordArguments};
 use crate::reports::{self, GitHub, ReportArguments, Watched};
 use crate::{exit, junit};
 
@@ -177,23 +177,8 @@ impl Run {
 
     /// Finds out before anything is run that a report could not be written.
     fn reports_can_be_written(&self) -> Result<(), Failure> {
-        let to_stdout = self.files().filter(|(_, path)| is_stdout(path)).count();
-        if to_stdout + usize::from(self.json) > 1 {
-            return Err(Failure::usage("only one of --json and the reports can go to standard output"));
-        }
-        let mut taken: Vec<&Path> = Vec::new();
-        for (option, path) in self.files() {
-            if !is_stdout(path) {
-                if taken.contains(&path) {
-                    return Err(Failure::usage(format!("{option} {}: another report goes there", path.display())));
-                }
-                taken.push(path);
-                files::ensure_writable(path).map_err(|error| {
-                    Failure::usage(format!("{option} {}: cannot be written: {error}", path.display()))
-                })?;
-            }
-        }
-        Ok(())
+        let reports: Vec<(&str, Option<&Path>)> = self.files().map(|(option, path)| (option, Some(path))).collect();
+        crate::files::ensure_reports(&reports, self.json.then_some("--json"))
     }
 
     /// The options of reports, with their files.
@@ -300,24 +285,25 @@ fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8
     let runs = || done.iter().filter_map(|done| done.run.as_ref().ok());
     recorder.say("files", record::eval_files(runs().map(|(_, spec, _)| &**spec)));
     recorder.say("runs", runs().map(|(id, ..)| id.as_str()).collect());
-    let mut values = Values::default();
+    let mut values = String::new();
     for (id, spec, outcome) in runs() {
         for record in &outcome.tasks {
             let task = spec.tasks.get(record.task).map(|task| &task.id);
             for trial in &record.trials {
                 for step in &trial.steps {
                     for (output, value) in &step.outputs {
-                        values.add(&json!({
+                        let value = json!({
                             "run": id, "eval": spec.name, "task": task, "trial": trial.number,
                             "step": step.id, "operation": step.operation, "output": output, "value": value,
-                        }));
+                        });
+                        values += &format!("{value}\n");
                     }
                 }
             }
         }
     }
     let report = serde_json::to_string_pretty(&as_json(done, errors, code)).unwrap_or_default() + "\n";
-    record::finish(recorder, &[("report.json", report), ("values.jsonl", values.into_text())], code)
+    record::finish(recorder, &[("report.json", report), ("values.jsonl", values)], code)
 }
 
 fn is_stdout(path: &Path) -> bool {

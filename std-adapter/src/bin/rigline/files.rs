@@ -1,14 +1,14 @@
 //! Files that the command line names. `-` is a stream, and so is what a shell hands over as `<(…)`; everything else is read and
 //! written by [`rigline_std::files`]: nothing blocks, and nothing is written through a link or into what somebody else wrote.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use rigline::json::{Json, Kind};
 use rigline_std::files;
 
-use crate::connect::Failure;
+use crate::exit::{FAILED, USAGE};
+use crate::failure::Failure;
 use crate::out;
 
 /// The longest file that is read as a whole, in bytes.
@@ -19,9 +19,17 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     if is_stream(path) { File::open(path) } else { files::open(path) }
 }
 
-/// The text of a file.
+/// The text of a file, without the byte order mark that some editors write at its beginning.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    if is_stream(path) { io::read_to_string(File::open(path)?.take(LONGEST)) } else { files::read_text(path, LONGEST) }
+    let mut text = if is_stream(path) {
+        io::read_to_string(File::open(path)?.take(LONGEST))?
+    } else {
+        files::read_text(path, LONGEST)?
+    };
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
+    Ok(text)
 }
 
 /// Writes a whole file; `-` is standard output.
@@ -33,24 +41,40 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     files::write(path, text.as_bytes()).map_err(|error| failed(path, &error))
 }
 
-/// A log of JSON lines that lines are added to. Its folder is made. A link is not followed, and what is no such log is left as it
-/// is.
-pub(crate) fn append(path: &Path) -> Result<File, Failure> {
-    match files::first_line(path).map_err(|error| failed(path, &error))? {
-        Some(first) if !Json::parse(first.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) => {
-            let text = format!("{} exists, and is not a log of JSON lines; nothing was changed", path.display());
-            return Err(Failure::usage(text));
+/// Finds out before a command does its work whether it can write its reports: pairs of an option and the file that it names.
+/// At most one of them may be standard output, which has `other_output` already if the command prints its result there.
+pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Option<&str>) -> Result<(), Failure> {
+    let is_stdout = |path: &Path| path == Path::new("-") || path == Path::new("/dev/stdout");
+    let mut on_stdout: Vec<&str> = other_output.into_iter().collect();
+    let mut taken: Vec<&Path> = Vec::new();
+    for (option, path) in reports {
+        match path {
+            Some(path) if is_stdout(path) => on_stdout.push(option),
+            Some(path) if taken.contains(path) => {
+                return Err(Failure::usage(format!("{option} {}: another report goes there", path.display())));
+            }
+            Some(path) => {
+                taken.push(path);
+                files::ensure_writable(path).map_err(|error| {
+                    Failure::usage(format!("{option} {}: cannot be written: {error}", path.display()))
+                })?;
+            }
+            None => {}
         }
-        Some(_) => {}
-        None => files::write(path, b"").map_err(|error| failed(path, &error))?,
     }
-    files::open_with(OpenOptions::new().append(true), path).map_err(|error| failed(path, &error))
+    if on_stdout.len() > 1 {
+        return Err(Failure::usage(format!("only one of {} can go to standard output", on_stdout.join(", "))));
+    }
+    Ok(())
 }
 
 fn is_stream(path: &Path) -> bool {
     ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|place| path.starts_with(place))
 }
 
-fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("{}: {error}", path.display()))
+/// What a file's error is for the exit code: the file cannot be used, or the output could not be written.
+pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
+    let is_output =
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge);
+    Failure { code: if is_output { FAILED } else { USAGE }, text: format!("{}: {error}", path.display()) }
 }

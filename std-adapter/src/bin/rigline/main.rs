@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use rigline_std::process;
 
 mod arguments;
 mod bridge;
@@ -16,25 +17,25 @@ mod check;
 mod complete;
 mod connect;
 mod describe;
-mod descriptor;
 mod eval;
-mod events;
 mod exit;
+mod failure;
 mod files;
 mod jsonrpc;
 mod junit;
 mod monitor;
 mod new;
 mod out;
-mod peer;
 mod ports;
+mod protocol;
+mod protocols;
 mod record;
 mod replay;
 mod reports;
 mod rig;
 mod schema;
 mod serve;
-mod shim;
+mod web;
 
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
@@ -52,17 +53,14 @@ enum Command {
     Call(Box<call::Arguments>),
     Check(check::Arguments),
     Bridge(bridge::Arguments),
-    Descriptor(descriptor::Arguments),
-    Events(events::Arguments),
-    #[command(name = "gevals-shim")]
-    GevalsShim(shim::GevalsArguments),
-    #[command(name = "namel3ss-shim")]
-    Namel3ssShim(shim::Namel3ssArguments),
+    #[command(flatten)]
+    OfProtocol(protocols::Command),
     New(new::Arguments),
     Eval(eval::Arguments),
     Jsonrpc(jsonrpc::Arguments),
     Rig(rig::Arguments),
     Serve(serve::Arguments),
+    Web(Box<web::Arguments>),
     Ports(ports::Arguments),
     Monitor(monitor::Arguments),
     Replay(replay::Arguments),
@@ -78,15 +76,13 @@ impl Command {
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
             Self::Bridge(arguments) => arguments.run(),
-            Self::Descriptor(arguments) => arguments.run(),
-            Self::Events(arguments) => arguments.run(),
-            Self::GevalsShim(arguments) => arguments.run(),
-            Self::Namel3ssShim(arguments) => arguments.run(),
+            Self::OfProtocol(command) => command.run(),
             Self::New(arguments) => arguments.run(),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
             Self::Serve(arguments) => arguments.run(),
+            Self::Web(arguments) => arguments.run(),
             Self::Ports(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
@@ -98,7 +94,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    rigline_std::process::is_rigline();
+    process::is_rigline();
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
         let text =
@@ -107,6 +103,10 @@ fn main() -> ExitCode {
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         out::complain_of_failure(&format!("internal error{place}: {text}"));
     }));
+    if let Err(why) = process::ensure_descriptors() {
+        return out::finish(connect::Failure::usage(why).tell());
+    }
+    process::write_errors_instead_of_signals();
     complete::answer();
     let words: Vec<OsString> = std::env::args_os().collect();
     out::expect_json(words.iter().map(OsString::as_os_str));

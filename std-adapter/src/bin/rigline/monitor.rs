@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rigline_std::host::{Direction, EventKind, Exit, wire};
+use rigline_std::protocols;
 use rigline_std::record::Recorder;
 use rigline_std::stdio;
 use rigline_std::target::Target;
+use rigline_std::traffic::Decoder;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::connect::{self, Connection, Failure};
 use crate::out::{self, Style};
-use decode::Decoder;
-
-mod decode;
 
 /// Show the traffic with an extension, decoded
 ///
@@ -217,7 +216,8 @@ pub(crate) struct View {
 impl View {
     /// Shows what happens, on standard error.
     fn live() -> Self {
-        Self { decoder: Decoder::default(), began: SystemTime::now(), at: None }
+        let decoder = Decoder::new(protocols::ALL.iter().filter_map(|protocol| protocol.reading));
+        Self { decoder, began: SystemTime::now(), at: None }
     }
 
     /// Shows a recording that began then, on standard output.
@@ -228,6 +228,7 @@ impl View {
     /// Goes on to something that was recorded so long after the beginning.
     pub(crate) fn go_to(&mut self, at: Duration) {
         self.at = Some(at);
+        self.decoder.go_to(at);
     }
 
     pub(crate) fn line(&mut self, direction: Direction, bytes: &[u8]) {
@@ -235,8 +236,7 @@ impl View {
             Direction::Sent => ("→", Style::Sent),
             Direction::Received => ("←", Style::Received),
         };
-        let now = self.at.unwrap_or_else(|| self.began.elapsed().unwrap_or_default());
-        let (what, fault) = self.decoder.decode(now, direction, bytes);
+        let (what, fault) = self.decoder.decode(direction, bytes);
         self.print(style, &format!("{arrow} {what}"));
         if let Some(fault) = fault {
             self.fault(&fault);

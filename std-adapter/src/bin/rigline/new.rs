@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::connect;
+use crate::protocols::STARTER_FILES;
 
 /// Write a starter extension into a new folder: it builds, and its tests pass
 ///
@@ -37,11 +38,6 @@ const COMMON: Files = &[
     ("tests/one_shot.rs", include_str!("new/one_shot.rs.in")),
     ("evals/eval.yaml", include_str!("new/eval.yaml.in")),
     ("evals/tasks/greet.yaml", include_str!("new/task.yaml.in")),
-    ("hosts/gevals.yaml", include_str!("new/gevals.yaml.in")),
-    ("hosts/gevals-task.yaml", include_str!("new/gevals-task.yaml.in")),
-    ("hosts/app.ai", include_str!("new/app.ai.in")),
-    ("hosts/module.json", include_str!("new/module.json.in")),
-    ("hosts/tools.yaml", include_str!("new/tools.yaml.in")),
     (".gitignore", "/target\n"),
 ];
 
@@ -86,7 +82,7 @@ impl Arguments {
 fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     let name = &arguments.name;
     let (files, operations) = match arguments.firmware {
-        None => (DESKTOP, r#""greet""#),
+        None => (DESKTOP, r#""greet", "count-lines""#),
         Some(Board::Rp2040) => (RP2040, r#""greet", "light""#),
     };
     if !is_package_name(name) {
@@ -113,7 +109,7 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     })?;
     let type_name = type_name(name, files);
     let mut sources = Vec::new();
-    for (file, text) in files.iter().chain(COMMON) {
+    for (file, text) in files.iter().chain(COMMON).chain(STARTER_FILES.iter().copied().flatten()) {
         let path = folder.join(file);
         let text = text
             .replace("{{NAME}}", name)

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
+use rigline::json::{Json, Kind};
 use rigline_std::terminal;
 use serde_json::json;
+use unicode_width::UnicodeWidthStr;
 
 use crate::exit;
 
@@ -41,6 +43,45 @@ pub(crate) fn print(text: &str) {
 /// Writes one JSON text to standard output.
 pub(crate) fn print_json(text: &str) {
     write(terminal::json(text).as_bytes());
+}
+
+/// JSON text with a line for each member and element; strings and numbers as they are written, with all their digits.
+pub(crate) fn indented(json: Json<'_>) -> String {
+    let mut text = String::new();
+    indent(json, 0, &mut text);
+    text.push('\n');
+    text
+}
+
+fn indent(json: Json<'_>, depth: usize, text: &mut String) {
+    let line = |text: &mut String, depth: usize| {
+        text.push('\n');
+        text.push_str(&"  ".repeat(depth));
+    };
+    match json.kind() {
+        Kind::Object if json.members().next().is_some() => {
+            for (place, (name, value)) in json.members().enumerate() {
+                text.push(if place == 0 { '{' } else { ',' });
+                line(text, depth + 1);
+                text.push_str(&format!("\"{}\": ", name.raw()));
+                indent(value, depth + 1, text);
+            }
+            line(text, depth);
+            text.push('}');
+        }
+        Kind::Array if json.elements().next().is_some() => {
+            for (place, value) in json.elements().enumerate() {
+                text.push(if place == 0 { '[' } else { ',' });
+                line(text, depth + 1);
+                indent(value, depth + 1, text);
+            }
+            line(text, depth);
+            text.push(']');
+        }
+        Kind::Object => text.push_str("{}"),
+        Kind::Array => text.push_str("[]"),
+        _ => text.push_str(json.as_str()),
+    }
 }
 
 /// Writes a file's text to standard output: as it is, unless a terminal would obey it.
@@ -239,7 +280,7 @@ pub(crate) struct Table {
 const LONGEST: usize = 2000;
 /// What it shows of a longer one, in characters.
 const SHOWN: usize = 200;
-/// The longest word that a column is made wide enough for, in characters.
+/// The longest word that a column is made wide enough for, in columns of the terminal.
 const LONGEST_WORD: usize = 24;
 
 impl Table {
@@ -292,7 +333,7 @@ impl Table {
     fn longest_word(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
         let words = cells.chain(self.header.get(column).copied()).flat_map(str::split_whitespace);
-        words.map(|word| word.chars().count()).max().unwrap_or_default()
+        words.map(UnicodeWidthStr::width).max().unwrap_or_default()
     }
 
     fn as_list(&self) -> String {

@@ -2,12 +2,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rigline_std::Host;
-use rigline_std::host::Options;
 use rigline_std::host::ports::{PortInfo, Roots};
+use rigline_std::host::{Holder, Options};
 use rigline_std::target::{Port, Serial, Target};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::connect;
+use crate::connect::{self, Failure};
 use crate::out::Table;
 
 /// List serial ports, what is plugged into them, and who holds them
@@ -27,9 +27,10 @@ impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
         connect::run(async move {
             let roots = Roots::of_environment();
+            roots.check().map_err(|error| Failure::of(&error))?;
             let mut found = Vec::new();
             for port in roots.ports() {
-                let holders: Vec<String> = roots.holders(&port.path).iter().map(ToString::to_string).collect();
+                let holders = roots.holders(&port.path);
                 let answer = if self.probe && port.is_rigline() { Some(probe(&port).await) } else { None };
                 found.push((port, holders, answer));
             }
@@ -43,7 +44,7 @@ impl Arguments {
     }
 }
 
-type Found = (PortInfo, Vec<String>, Option<Result<String, String>>);
+type Found = (PortInfo, Vec<Holder>, Option<Result<String, String>>);
 
 async fn probe(port: &PortInfo) -> Result<String, String> {
     let mut options = Options::default();
@@ -60,25 +61,13 @@ fn as_json(found: &[Found]) -> String {
     let ports: Vec<Value> = found
         .iter()
         .map(|(port, holders, answer)| {
-            let usb = port.usb.as_ref().map(|usb| {
-                json!({
-                    "vendor_id": format!("{:04x}", usb.vendor_id),
-                    "product_id": format!("{:04x}", usb.product_id),
-                    "manufacturer": usb.manufacturer,
-                    "product": usb.product,
-                    "serial_number": usb.serial_number,
-                    "place": usb.place,
-                })
-            });
-            let (extension, error) = match answer {
-                None => (None, None),
-                Some(Ok(name)) => (Some(name), None),
-                Some(Err(error)) => (None, Some(error)),
-            };
-            json!({
-                "port": port.path, "rigline": port.is_rigline(), "usb": usb, "held_by": holders,
-                "extension": extension, "error": error,
-            })
+            let mut json = port.to_json(holders);
+            match answer {
+                None => {}
+                Some(Ok(name)) => json["extension"] = name.as_str().into(),
+                Some(Err(error)) => json["error"] = error.as_str().into(),
+            }
+            json
         })
         .collect();
     format!("{:#}\n", Value::from(ports))
@@ -107,7 +96,7 @@ fn as_text(found: &[Found], probed: bool) -> String {
             usb.serial_number,
             usb.place,
             ours,
-            holders.join("\n"),
+            holders.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
         ]);
     }
     let hint = if !probed && found.iter().any(|(port, ..)| port.is_rigline()) {

@@ -3,7 +3,10 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use rigline_std::client::{CallRequest, Client};
+use rigline_std::host::Manifest;
 use rigline_std::process;
 use rigline_std::record::{FolderError, Recorder};
 use rigline_std::target::Target;
@@ -58,18 +61,27 @@ pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) ->
     }
 }
 
-/// The values of a recording, a line each.
-#[derive(Debug, Default)]
-pub(crate) struct Values(String);
-
-impl Values {
-    pub(crate) fn add(&mut self, value: &Value) {
-        self.0 += &format!("{value}\n");
+/// Notes what an extension is: its name and version, and what its operation `identify` says, if it has one that needs no arguments.
+pub(crate) async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &Manifest) {
+    let mut rig = json!({ "name": manifest.name, "version": manifest.version });
+    if manifest.operation("identify").is_some_and(|operation| operation.needs_no_arguments()) {
+        let request = CallRequest {
+            operation: "identify".to_owned(),
+            args: "{}".to_owned(),
+            timeout: Some(Duration::from_secs(2)),
+            ..CallRequest::default()
+        };
+        match client.call(&request).await {
+            Ok(answer) => {
+                rig["identity"] = serde_json::from_str(&answer.outputs).unwrap_or_default();
+                if let Some(failure) = &answer.failure {
+                    rig["error"] = failure.to_string().into();
+                }
+            }
+            Err(error) => rig["error"] = error.to_string().into(),
+        }
     }
-
-    pub(crate) fn into_text(self) -> String {
-        self.0
-    }
+    recorder.rig(rig);
 }
 
 /// The files that evals are made of, with their hashes.

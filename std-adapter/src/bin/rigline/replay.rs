@@ -1,3 +1,4 @@
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -5,11 +6,12 @@ use std::time::{Duration, SystemTime};
 use rigline_std::check::{Bench, Peer, Stop};
 use rigline_std::host::Direction;
 use rigline_std::record::Recording;
-use rigline_std::record::transcript::{Entry, Transcript, What};
+use rigline_std::record::transcript::{self, Entry, Transcript, What};
 use rigline_std::target::Target;
 use serde_json::Value;
 
 use crate::connect::{self, Connection, Failure};
+use crate::files;
 use crate::monitor::View;
 use crate::out;
 
@@ -46,7 +48,14 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        let transcript = match Recording::read_transcript(&self.recording) {
+        let read = if self.recording.is_dir() {
+            Recording::read_transcript(&self.recording)
+        } else {
+            let opened = files::open(&self.recording).map_err(|error| error.to_string());
+            let read = opened.and_then(|file| transcript::read(BufReader::new(file)));
+            read.map_err(|error| format!("{}: {error}", self.recording.display()))
+        };
+        let transcript = match read {
             Ok(transcript) => transcript,
             Err(error) => return Failure::usage(error).tell(),
         };

@@ -5,11 +5,13 @@ use clap::Args;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
-use rigline_std::http::{Options, Server};
+use rigline_std::http::{Options, Routes, Server};
 use rigline_std::net::ListenAddress;
+use rigline_std::protocol::Protocol;
 use rigline_std::stdio::Stdio;
 
-use crate::connect::{self, Failure, ProtocolName};
+use crate::connect::{self, Failure};
+use crate::protocol::{self, names};
 
 /// Serve a simulated hardware-test rig on standard input and output, or over HTTP
 #[derive(Debug, Args)]
@@ -18,8 +20,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
     /// Read every line by this protocol. Without it, each line shows which one it is. For namel3ss, the whole input is one request
-    #[arg(long, value_enum)]
-    protocol: Option<ProtocolName>,
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()))]
+    protocol: Option<&'static Protocol>,
     /// Configure the rig with this JSON object before the first request, as a gevals session's `config` does
     #[arg(long, value_name = "JSON", conflicts_with = "http")]
     config: Option<String>,
@@ -59,14 +61,15 @@ pub(crate) struct HttpArguments {
 
 impl HttpArguments {
     /// Listens.
-    pub(crate) fn bind(&self, address: &ListenAddress, protocol: ProtocolName) -> Result<Server, Failure> {
-        let mut options = match protocol {
-            ProtocolName::Amplifier => Options::amplifier(),
-            ProtocolName::Namel3ss => Options::namel3ss().path(&self.path),
-            ProtocolName::Gevals => {
-                return Err(Failure::usage("gevals is not spoken over HTTP: say --protocol amplifier or namel3ss"));
-            }
+    pub(crate) fn bind(&self, address: &ListenAddress, protocol: &Protocol) -> Result<Server, Failure> {
+        let Some(routes) = protocol.http else {
+            let others = names(|protocol| protocol.http.is_some());
+            return Err(Failure::usage(format!("{} has no HTTP transport: use --protocol {others}", protocol.title)));
         };
+        let mut options = Options::new(routes);
+        if routes.has_free_path() {
+            options = options.path(&self.path);
+        }
         if let Some(path) = &self.token_file {
             options = options.token(connect::token(path)?);
         } else if !address.is_loopback() {
@@ -88,10 +91,11 @@ impl HttpArguments {
 }
 
 /// Says on standard output where a server listens.
-pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: ProtocolName) -> Result<(), Failure> {
+pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protocol) -> Result<(), Failure> {
     let addresses = server.addresses();
     let addresses = addresses.map_err(|error| Failure { code: connect::NO_ANSWER, text: error.to_string() })?;
-    let path = if protocol == ProtocolName::Namel3ss { http.path.as_str() } else { "" };
+    let has_path = protocol.http.is_some_and(Routes::has_free_path);
+    let path = if has_path { http.path.as_str() } else { "" };
     for address in addresses {
         connect::print(&format!("listening on http://{address}{path}\n"));
     }
@@ -108,8 +112,8 @@ impl Arguments {
         }
         let clock = TokioClock::new();
         let mut stdio = Stdio::new().clock(clock.clone());
-        if let Some(protocol) = self.protocol {
-            stdio = stdio.protocol(protocol.into());
+        if let Some(lines) = self.protocol.and_then(|protocol| protocol.lines) {
+            stdio = stdio.protocol(lines);
         }
         if let Some(limit) = self.reply_limit {
             stdio = stdio.reply_limit(limit);
@@ -117,7 +121,7 @@ impl Arguments {
         if let Some(config) = self.config {
             stdio = stdio.config(config);
         }
-        if self.protocol == Some(ProtocolName::Namel3ss) {
+        if self.protocol.is_some_and(|protocol| protocol.is_single_document) {
             stdio = stdio.one_text();
         }
         stdio.serve(Rig::new(SimBoard::new(clock, self.seed), stdio.limits()))
@@ -125,7 +129,7 @@ impl Arguments {
 }
 
 /// Serves the simulated rig over HTTP.
-pub(crate) fn serve_http(http: &HttpArguments, address: &ListenAddress, protocol: ProtocolName, seed: u32) -> ExitCode {
+pub(crate) fn serve_http(http: &HttpArguments, address: &ListenAddress, protocol: &Protocol, seed: u32) -> ExitCode {
     let result = http.bind(address, protocol).and_then(|server| {
         announce(&server, http, protocol)?;
         let make = move |surroundings: &rigline_std::http::Surroundings| {

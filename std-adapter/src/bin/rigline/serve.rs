@@ -5,13 +5,15 @@ use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::host::local::in_process;
 use rigline_std::net::{Access, ListenAddress};
+use rigline_std::protocol::Protocol;
+use rigline_std::protocols;
 use rigline_std::proxy::{Limits, Proxy};
 use rigline_std::relay::{Relay, RelayError};
 use rigline_std::target::Target;
 use tokio::task::LocalSet;
 
-use crate::connect::{self, Connection, Failure, ProtocolName};
-use crate::peer;
+use crate::connect::{self, Connection, Failure};
+use crate::protocol::{self, names};
 use crate::rig::{self, HttpArguments};
 
 /// How long the built-in rig has to bring about its safe state at the end.
@@ -44,8 +46,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "[HOST:]PORT", required_unless_present = "http", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
     /// What is spoken: gevals over TCP, the others over HTTP
-    #[arg(long, value_enum)]
-    protocol: Option<ProtocolName>,
+    #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_proxy || protocol.http.is_some()))]
+    protocol: Option<&'static Protocol>,
     #[command(flatten)]
     http: HttpArguments,
     /// How many TCP clients are served at once
@@ -55,22 +57,27 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        match (self.tcp.clone(), self.http.http.clone(), self.protocol.unwrap_or_default()) {
-            (Some(address), _, ProtocolName::Gevals) => connect::run_alone(self.serve_tcp(address)),
-            (Some(_), ..) => usage("over TCP gevals is served; for Amplifier and namel3ss there is --http"),
+        let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
+        match (self.tcp.clone(), self.http.http.clone(), protocol) {
+            (Some(address), _, protocol) if protocol.has_proxy => connect::run_alone(self.serve_tcp(address)),
+            (Some(_), ..) => usage(&format!(
+                "{} is not served over TCP, only {} is: use --http",
+                protocol.title,
+                names(|protocol| protocol.has_proxy)
+            )),
             (None, Some(address), protocol) => self.serve_http(&address, protocol),
             (None, None, _) => usage("say where to listen: --tcp or --http"),
         }
     }
 
-    fn serve_http(self, address: &ListenAddress, protocol: ProtocolName) -> ExitCode {
+    fn serve_http(self, address: &ListenAddress, protocol: &Protocol) -> ExitCode {
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
             return rig::serve_http(&self.http, address, protocol, 1);
         }
         let result = self.http.bind(address, protocol).and_then(|server| {
             let relay = Relay::connect(&self.connection.target, self.connection.options());
-            let relay = relay.map_err(|error| relay_failure(&error))?;
+            let relay = relay.map_err(relay_failure)?;
             rig::announce(&server, &self.http, protocol)?;
             server.run(move |_| relay).map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })
         });
@@ -131,10 +138,9 @@ fn usage(text: &str) -> ExitCode {
     Failure::usage(text).tell()
 }
 
-pub(crate) fn relay_failure(error: &RelayError) -> Failure {
+pub(crate) fn relay_failure(error: RelayError) -> Failure {
     match error {
-        RelayError::Host(error) => Failure::of(error),
-        RelayError::Module(error) => peer::failure_of(error),
+        RelayError::Client(error) => error.into(),
         error => Failure { code: connect::NO_ANSWER, text: error.to_string() },
     }
 }

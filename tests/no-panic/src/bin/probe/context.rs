@@ -9,6 +9,8 @@ use rigline::event::Event;
 use rigline::json::de;
 use rigline::json::write::Writer;
 use rigline::manifest::{Guarantee, Kind};
+use rigline::protocol::Protocol;
+use rigline::protocol::gevals::TaskContext;
 use rigline::{
     Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Phase,
     Schema,
@@ -26,7 +28,13 @@ pub(crate) static MANIFEST: Manifest = Manifest::new("probe", "1.0.0")
         Operation::new("one", Schema::text(r#"{"type":"object"}"#)),
     ]);
 
-#[cfg(feature = "waza")]
+/// What the engines of the probe speak.
+#[cfg(feature = "protocols")]
+pub(crate) const PROTOCOLS: &[&Protocol] = rigline::protocol::ALL;
+#[cfg(not(feature = "protocols"))]
+pub(crate) const PROTOCOLS: &[&Protocol] = &[rigline::protocol::GEVALS];
+
+#[cfg(feature = "protocols")]
 pub(crate) const EVALS: &[rigline::protocol::waza::BoardEval] = &[rigline::protocol::waza::BoardEval::new(
     "self-test",
     "probe",
@@ -97,7 +105,6 @@ impl Extension for Probe {
         cx.info("event");
     }
 
-    #[cfg(feature = "waza")]
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         cx.sleep(Duration::from_nanos(black_box(1))).await;
         keep((eval, task));
@@ -113,9 +120,16 @@ impl Extension for Probe {
 pub(crate) fn handle(mut call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
     keep((call.index, call.operation()));
     show(&call.args_json());
-    let context = call.context;
+    keep((call.context.timeout_nanos, call.context.protocol().name()));
+    let context = TaskContext::of(&call.context);
     keep(context.workdir.map(|text| text.raw()));
-    keep((context.phase == Phase::Setup, context.timeout_nanos));
+    keep(context.phase == Phase::Setup);
+    #[cfg(feature = "protocols")]
+    {
+        keep(rigline::protocol::amplifier::session_id(&call.context).is_some());
+        keep(rigline::protocol::namel3ss::Invocation::of(&call.context).sandbox);
+    }
+    cx.progress(black_box(1), black_box(None), text());
     for (name, value) in context.env() {
         show(&name);
         show(&value);

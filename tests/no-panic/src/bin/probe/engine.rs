@@ -9,21 +9,26 @@ use rigline::Extension;
 use rigline::context::{Context, LogSink};
 use rigline::engine::{Background, Engine, Gate, Memory, Run, Step, Work};
 use rigline::frame::LineEnds;
-use rigline::protocol::Protocol;
+use rigline::protocol::GEVALS;
 use rigline::{Failure, Outcome};
 
-use crate::context::{MANIFEST, Probe, Ticks, configure, handle};
+use crate::context::{MANIFEST, PROTOCOLS, Probe, Ticks, configure, handle};
 use crate::program::{bytes, keep, show};
 
 pub(crate) fn all() {
     let (mut request, mut reply) = (bytes::<512>(), bytes::<1024>());
     let size = black_box(1000);
     let memory = Memory { request: &mut request, reply: reply.get_mut(..size).unwrap_or_default() };
-    match Engine::new(&MANIFEST, memory) {
+    #[cfg(feature = "protocols")]
+    let evals = rigline::protocol::waza::Evals::new(crate::context::EVALS);
+    match Engine::with_protocols(&MANIFEST, memory, PROTOCOLS) {
         Ok(engine) => {
-            let engine = engine.with_line_ends(LineEnds::Serial).with_protocol(black_box(Protocol::Gevals));
-            #[cfg(feature = "waza")]
-            let engine = engine.with_evals(crate::context::EVALS);
+            let mut engine = engine.with_line_ends(LineEnds::Serial);
+            if black_box(true) {
+                engine = engine.with_protocol(black_box(GEVALS));
+            }
+            #[cfg(feature = "protocols")]
+            let engine = engine.with_service(&evals);
             drive(engine.with_gate(&Door));
         }
         Err(error) => show(&error),

@@ -27,7 +27,7 @@ mod link;
 mod macros;
 #[cfg(target_os = "none")]
 mod serve;
-#[cfg(all(target_os = "none", feature = "waza"))]
+#[cfg(all(target_os = "none", feature = "protocols"))]
 mod waza;
 
 #[cfg(target_os = "none")]
@@ -45,7 +45,7 @@ mod program {
         crate::duration::all();
         crate::client::all();
         crate::event::all();
-        #[cfg(feature = "waza")]
+        #[cfg(feature = "protocols")]
         crate::waza::all();
         #[cfg(feature = "postcard")]
         crate::link::all();

@@ -8,16 +8,19 @@ use rigline::engine::{Engine, Memory};
 use rigline::serve::blocking::{self, Halves};
 use rigline::serve::{ServeError, Transport};
 
-use crate::context::{Least, MANIFEST, Probe, Ticks};
+use crate::context::{Least, MANIFEST, PROTOCOLS, Probe, Ticks};
 use crate::macros::Written;
 use crate::program::{bytes, keep, show};
 
 pub(crate) fn all() {
     let (mut request, mut reply, mut log) = (bytes::<512>(), bytes::<1024>(), bytes::<256>());
-    let Ok(mut engine) = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }) else { return };
-    #[cfg(feature = "waza")]
+    #[cfg(feature = "protocols")]
+    let evals = rigline::protocol::waza::Evals::new(crate::context::EVALS);
+    let memory = Memory { request: &mut request, reply: &mut reply };
+    let Ok(mut engine) = Engine::with_protocols(&MANIFEST, memory, PROTOCOLS) else { return };
+    #[cfg(feature = "protocols")]
     {
-        engine = engine.with_evals(crate::context::EVALS);
+        engine = engine.with_service(&evals);
     }
     let kind = if black_box(true) { Transport::Process } else { Transport::Wire };
     let mut halves = Halves { reader: Wire, writer: Wire };

@@ -1,0 +1,117 @@
+//! Content beside outputs and message: texts, images, sounds and resources.
+
+use crate::json::write::Writer;
+
+/// A piece of a result that is made for people or for a model, not for programs: [`Context::content`](crate::Context::content).
+///
+/// Bytes are written into the reply as base64 (RFC 4648 §4), without a copy in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Content<'c> {
+    /// Text.
+    Text(&'c str),
+    /// An image.
+    Image {
+        /// Its media type, such as `image/png`.
+        mime_type: &'c str,
+        /// Its bytes.
+        data: &'c [u8],
+    },
+    /// A sound.
+    Audio {
+        /// Its media type, such as `audio/wav`.
+        mime_type: &'c str,
+        /// Its bytes.
+        data: &'c [u8],
+    },
+    /// A resource that is text.
+    TextResource {
+        /// Its URI.
+        uri: &'c str,
+        /// Its media type, such as `text/plain`.
+        mime_type: &'c str,
+        /// The text.
+        text: &'c str,
+    },
+    /// A resource that is bytes.
+    BlobResource {
+        /// Its URI.
+        uri: &'c str,
+        /// Its media type.
+        mime_type: &'c str,
+        /// Its bytes.
+        data: &'c [u8],
+    },
+}
+
+impl Content<'_> {
+    /// Writes it as a JSON string, for protocols that have outputs only: text as it is, bytes as a `data:` URI (RFC 2397).
+    pub(crate) fn write_as_output(&self, out: &mut Writer<'_>) {
+        match *self {
+            Self::Text(text) | Self::TextResource { text, .. } => out.str(text),
+            Self::Image { mime_type, data }
+            | Self::Audio { mime_type, data }
+            | Self::BlobResource { mime_type, data, .. } => {
+                out.raw(b"\"data:");
+                out.text_part(mime_type);
+                out.raw(b";base64,");
+                write_base64(out, data);
+                out.byte(b'"');
+            }
+        }
+    }
+}
+
+/// Writes bytes as base64, with padding.
+pub(crate) fn write_base64(out: &mut Writer<'_>, data: &[u8]) {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let letter = |bits: u32| ALPHABET.get(bits as usize & 63).copied().unwrap_or_default();
+    for group in data.chunks(3) {
+        let byte = |place: usize| u32::from(group.get(place).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        out.byte(letter(bits >> 18));
+        out.byte(letter(bits >> 12));
+        out.byte(if group.len() > 1 { letter(bits >> 6) } else { b'=' });
+        out.byte(if group.len() > 2 { letter(bits) } else { b'=' });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 4648 §10, and what has every kind of letter.
+    #[test]
+    fn bytes_are_written_as_base64() {
+        for (data, text) in [
+            (&b""[..], ""),
+            (b"f", "Zg=="),
+            (b"fo", "Zm8="),
+            (b"foo", "Zm9v"),
+            (b"foob", "Zm9vYg=="),
+            (b"fooba", "Zm9vYmE="),
+            (b"foobar", "Zm9vYmFy"),
+            (b"\x00\x10\xfb\xff", "ABD7/w=="),
+            (b"\xfb\xef\xbe", "++++"),
+        ] {
+            let mut memory = [0; 16];
+            let mut out = Writer::new(&mut memory);
+            write_base64(&mut out, data);
+            assert_eq!(out.as_written(), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn other_protocols_get_a_data_uri() {
+        for (content, text) in [
+            (Content::Text("a\"b"), r#""a\"b""#),
+            (Content::Image { mime_type: "image/png", data: b"foo" }, r#""data:image/png;base64,Zm9v""#),
+            (Content::TextResource { uri: "x:y", mime_type: "text/plain", text: "t" }, r#""t""#),
+        ] {
+            let mut memory = [0; 64];
+            let mut out = Writer::new(&mut memory);
+            content.write_as_output(&mut out);
+            assert_eq!(core::str::from_utf8(out.as_written()).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What a protocol is to an engine: a value, made of tables, phrases and a few functions.
+
+use core::fmt;
+
+use crate::json::check::{Member, Members, SLOTS, Span};
+use crate::json::view::Json;
+use crate::json::write::Writer;
+use crate::level::Level;
+use crate::manifest::Manifest;
+use crate::phrases::Phrases;
+use crate::received::{Envelope, Received, Refusal};
+
+/// A protocol that an engine speaks: how it recognises its messages, what they ask for, and how replies are written. It has
+/// no state; a session, the order of replies and deferred work are the engine's.
+///
+/// The first member of its table, which must have slot 0, is its *marker*: a message that has this member is its own, see
+/// [`Engine`](crate::engine::Engine).
+///
+/// [`protocol`](crate::protocol) has those that exist, and an example of one more.
+pub struct Protocol {
+    pub(crate) name: &'static str,
+    pub(crate) members: Members,
+    pub(crate) request: u8,
+    pub(crate) phrases: &'static Phrases,
+    pub(crate) read: Read,
+    pub(crate) refuse: Refuse,
+    pub(crate) envelope: fn(&Received<'_>) -> Envelope,
+    pub(crate) recognise: Option<fn(&Received<'_>, bool) -> bool>,
+    pub(crate) is_answer: fn(Json<'_>) -> bool,
+    pub(crate) busy: Option<fn(&Received<'_>) -> Busy>,
+    pub(crate) is_json_rpc: bool,
+    pub(crate) has_line_limit: bool,
+    pub(crate) numeric_strings: bool,
+}
+
+/// Reads a request.
+pub type Read = fn(&Received<'_>, &Facts<'_>) -> Result<Action, &'static Refusal>;
+/// Writes an answer behind the head of its reply, up to the end of the reply.
+pub type Respond = fn(&mut Writer<'_>, &Received<'_>, &Facts<'_>);
+/// Writes a refusal behind the head of its reply, up to the end of the reply.
+pub type Refuse = fn(&mut Writer<'_>, &Received<'_>, &Refusal, &Facts<'_>);
+
+impl Protocol {
+    /// A protocol whose requests have these members, the marker among them with slot 0. `request` is the slot of the member
+    /// that makes a message a request: it is no answer then.
+    ///
+    /// Every message is answered, in the order of the messages, and has no id; what the setters say otherwise.
+    pub const fn new(
+        name: &'static str,
+        members: &'static [Member],
+        request: usize,
+        phrases: &'static Phrases,
+        read: Read,
+        refuse: Refuse,
+    ) -> Self {
+        #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
+        let request = request as u8;
+        Self {
+            name,
+            members: Members::of(members).with_others(SLOTS - 1),
+            request,
+            phrases,
+            read,
+            refuse,
+            envelope: |_| Envelope::Request { id: Span { start: 0, end: 0 } },
+            recognise: None,
+            is_answer: crate::rpc::is_answer,
+            busy: None,
+            is_json_rpc: false,
+            has_line_limit: false,
+            numeric_strings: false,
+        }
+    }
+
+    /// A protocol over JSON-RPC 2.0, with [`rpc::members`](crate::rpc::members): with ids, notifications and batches, and
+    /// faults that are answered while a call is out.
+    pub const fn json_rpc(
+        name: &'static str,
+        members: &'static [Member],
+        phrases: &'static Phrases,
+        read: Read,
+    ) -> Self {
+        Self {
+            envelope: crate::rpc::envelope,
+            busy: Some(|_| Busy::Wait),
+            is_json_rpc: true,
+            ..Self::new(name, members, crate::rpc::METHOD, phrases, read, crate::rpc::refuse)
+        }
+    }
+
+    /// With ids, or with messages that are no requests.
+    #[must_use]
+    pub const fn envelope(self, envelope: fn(&Received<'_>) -> Envelope) -> Self {
+        Self { envelope, ..self }
+    }
+
+    /// With a test that tells its messages from those of other protocols that have the same marker. The test gets whether
+    /// the message before was of this protocol. It may use the members of [`rpc::members`](crate::rpc::members) only, and what
+    /// is below them as a view: the tables below `params` are those of the protocol before. A protocol without a test gets
+    /// what no test claims.
+    #[must_use]
+    pub const fn recognise(self, test: fn(&Received<'_>, bool) -> bool) -> Self {
+        Self { recognise: Some(test), ..self }
+    }
+
+    /// With a test for messages that are themselves answers, and get none. It is asked about messages without a request's
+    /// members.
+    #[must_use]
+    pub const fn answers(self, test: fn(Json<'_>) -> bool) -> Self {
+        Self { is_answer: test, ..self }
+    }
+
+    /// With ids: while a call is out, what cannot be read is answered at once, and this says what becomes of the rest.
+    #[must_use]
+    pub const fn busy(self, busy: fn(&Received<'_>) -> Busy) -> Self {
+        Self { busy: Some(busy), ..self }
+    }
+
+    /// Its hosts read lines of a limited length, see [`Engine::with_json_rpc_limit`](crate::engine::Engine::with_json_rpc_limit).
+    #[must_use]
+    pub const fn with_line_limit(self) -> Self {
+        Self { has_line_limit: true, ..self }
+    }
+
+    /// Its hosts write numbers as strings, see [`Call::has_numeric_strings`](crate::Call::has_numeric_strings).
+    #[must_use]
+    pub const fn with_numeric_strings(self) -> Self {
+        Self { numeric_strings: true, ..self }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The name of its marker.
+    pub(crate) fn marker(&self) -> &'static [u8] {
+        self.members.name(0)
+    }
+
+    /// Begins the reply to a line that is not JSON, up to where its text goes; `"}}` ends it.
+    pub(crate) fn begin_parse_error(&self, out: &mut Writer<'_>) {
+        (self.phrases.head)(out, b"");
+        out.raw(self.phrases.parse_error);
+    }
+}
+
+/// By name.
+impl fmt::Debug for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A protocol is one value: it is the same at the same place only.
+impl PartialEq for Protocol {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Protocol {}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Protocol {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{=str}", self.name);
+    }
+}
+
+/// What a protocol may want to know besides the message.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Facts<'f> {
+    /// The extension.
+    pub manifest: &'f Manifest,
+    /// The longest line that is accepted and the longest that is sent, in bytes without their ends.
+    pub limits: (usize, usize),
+    /// Whether the session was shut down and no other has started.
+    pub is_closed: bool,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy)]
+pub enum Action {
+    /// To run an operation.
+    Call(CallAction),
+    /// To begin a session.
+    OpenSession {
+        /// The configuration: an object, or absent. The extension gets it before the answer is written.
+        config: Span,
+        /// The answer.
+        answer: Respond,
+    },
+    /// To end the session.
+    CloseSession {
+        /// The answer.
+        answer: Respond,
+    },
+    /// An answer that needs nobody to run.
+    Answer(Respond),
+    /// To take note of an event: the answer goes first, the work is done then, and logs keep their route.
+    AckThenRun {
+        /// The event, an object.
+        event: Span,
+        /// The answer.
+        answer: Respond,
+    },
+    /// To leave out logs below a level until the connection ends.
+    LimitLogs {
+        /// The least level that is sent.
+        least: Level,
+        /// The answer.
+        answer: Respond,
+    },
+    /// Nothing, and there is no reply.
+    Ignore,
+}
+
+/// A call of an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct CallAction {
+    pub(crate) index: usize,
+    pub(crate) args: Span,
+    pub(crate) has_args: bool,
+    pub(crate) timeout: Option<Nanos>,
+}
+
+impl CallAction {
+    /// The operation at `index` in the manifest with the arguments at `args`, an object. Where `args` is absent or null, the
+    /// arguments are an empty object, which takes the place of the member at `spent`: one of at least two bytes that every
+    /// such request has and that is not wanted any more once it was read.
+    pub fn new(received: &Received<'_>, index: usize, args: Span, spent: Span) -> Self {
+        let has_args = received.of(args).first() == Some(&b'{');
+        Self { index, args: if has_args { args } else { spent }, has_args, timeout: None }
+    }
+
+    /// With a limit on the call's time, in nanoseconds: never zero.
+    #[must_use]
+    pub const fn timeout_nanos(self, nanos: Option<u64>) -> Self {
+        let timeout = match nanos {
+            Some(nanos) => Some(Nanos(nanos)),
+            None => None,
+        };
+        Self { timeout, ..self }
+    }
+}
+
+impl From<CallAction> for Action {
+    fn from(call: CallAction) -> Self {
+        Self::Call(call)
+    }
+}
+
+/// Aligned as all else here: else a microcontroller's image has copying and clearing functions for this alignment besides.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, packed(4))]
+pub(crate) struct Nanos(pub(crate) u64);
+
+/// What becomes of a message that comes while a call is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Busy {
+    /// It waits its turn.
+    Wait,
+    /// It is answered at once: reading it must give [`Action::Answer`], [`Action::Ignore`] or a refusal, and anything else
+    /// waits.
+    Answer,
+    /// It cancels the request with the id whose JSON text is at this span: the call that is out, or one that waits its
+    /// turn. A cancelled request is not answered. The message itself is not answered either.
+    Cancel(Span),
+}

@@ -1,0 +1,627 @@
+//! Model Context Protocol: an extension's operations as tools for agents, over JSON-RPC 2.0.
+//!
+//! Both eras of the protocol are spoken on one stream, and each request says which it is of:
+//!
+//! | | legacy: 2024-11-05 to 2025-11-25 | modern: 2026-07-28 |
+//! |---|---|---|
+//! | recognised by | `initialize`, or a request without the members below | `io.modelcontextprotocol/…` in `params._meta` |
+//! | methods | `initialize`, `ping`, `tools/list`, `tools/call`, `logging/setLevel` | `server/discover`, `tools/list`, `tools/call`, `subscriptions/listen` |
+//! | results | as they are | with `resultType` and `serverInfo` |
+//! | logs | `notifications/message` | the same, if the request's `_meta` asks for them |
+//!
+//! `notifications/cancelled` ends a call, which then gets no answer. A request that has a `progressToken` gets
+//! `notifications/progress`.
+//!
+//! Each operation is a tool. A tool's name has only letters, digits and `_`, and at most 64 characters, since real clients
+//! accept no others: every other character of an operation's name becomes `_`, and both forms are accepted in calls. Outputs are
+//! the tool's `structuredContent`, and their JSON is repeated as text, as clients of older revisions need it.
+//!
+//! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
+//! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
+
+use crate::content::{Content, write_base64};
+use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
+use crate::json::check::{Member, Members, Span};
+use crate::json::view::{Json, Kind, Text};
+use crate::json::write::Writer;
+use crate::level::Level;
+use crate::manifest::{Manifest, Operation, Schema};
+use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress};
+use crate::received::{Code, Envelope, Quoted, Received, Refusal};
+use crate::rpc;
+
+/// Model Context Protocol, both eras.
+pub const MCP: &Protocol = &PROTOCOL;
+static PROTOCOL: Protocol = Protocol { refuse, envelope, ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read) }
+    .recognise(recognise)
+    .busy(busy);
+
+/// The revision of the modern era that is spoken.
+pub const MODERN: &str = "2026-07-28";
+/// The revisions of the legacy era that are spoken, the newest first.
+pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// A request of the modern era asks for a revision that is not spoken.
+pub const UNSUPPORTED_VERSION: i32 = -32022;
+
+const NAME: usize = rpc::FIRST_FREE;
+const ARGUMENTS: usize = NAME + 1;
+const META: usize = NAME + 2;
+const TOKEN: usize = NAME + 3;
+const META_VERSION: usize = NAME + 4;
+const META_CAPABILITIES: usize = NAME + 5;
+const META_CLIENT: usize = NAME + 6;
+const META_LOG_LEVEL: usize = NAME + 7;
+const CURSOR: usize = NAME + 8;
+const VERSION: usize = NAME + 9;
+const REQUEST_ID: usize = NAME + 10;
+const LEVEL: usize = NAME + 11;
+
+static ENVELOPE: [Member; rpc::FIRST_FREE] = rpc::members(&PARAMS);
+
+static PARAMS: Members = Members::of(&[
+    Member::new("name", NAME),
+    Member::new("arguments", ARGUMENTS),
+    Member::new("_meta", META).with(&META_MEMBERS),
+    Member::new("cursor", CURSOR),
+    Member::new("protocolVersion", VERSION),
+    Member::new("requestId", REQUEST_ID),
+    Member::new("level", LEVEL),
+]);
+
+static META_MEMBERS: Members = Members::of(&[
+    Member::new("progressToken", TOKEN),
+    Member::new("io.modelcontextprotocol/protocolVersion", META_VERSION),
+    Member::new("io.modelcontextprotocol/clientInfo", META_CLIENT),
+    Member::new("io.modelcontextprotocol/clientCapabilities", META_CAPABILITIES),
+    Member::new("io.modelcontextprotocol/logLevel", META_LOG_LEVEL),
+]);
+
+/// The prefix of the names in `_meta` that are the protocol's own.
+const OWN_META: &str = "io.modelcontextprotocol/";
+
+/// Whether a method is one that no other protocol has: all have a slash but for `ping`.
+pub fn is_method(method: Text<'_>) -> bool {
+    method == "ping" || method.chars().any(|char| char == '/')
+}
+
+fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
+    let Some(method) = received.string(rpc::METHOD) else { return was_mine };
+    if is_method(method) {
+        return true;
+    }
+    let Some(params) = received.json(rpc::PARAMS) else { return false };
+    let is_initialize = method == "initialize"
+        && (params.get("clientInfo").is_some()
+            || params.get("protocolVersion").and_then(|version| version.text()).is_some_and(is_date));
+    is_initialize
+        || params.get("_meta").is_some_and(|meta| {
+            meta.members().any(|(name, _)| {
+                let mut chars = name.chars();
+                OWN_META.chars().all(|char| chars.next() == Some(char))
+            })
+        })
+}
+
+/// Whether a version is a date, as those of this protocol are.
+fn is_date(version: Text<'_>) -> bool {
+    let mut chars = version.chars();
+    let mut pattern = "0000-00-00".chars();
+    pattern.all(|wanted| match chars.next() {
+        Some(char) if wanted == '0' => char.is_ascii_digit(),
+        char => char == Some(wanted),
+    }) && chars.next().is_none()
+}
+
+/// JSON-RPC's envelope, but for ids: they are strings and integers, and never null (Base Protocol, Requests).
+fn envelope(received: &Received<'_>) -> Envelope {
+    match rpc::envelope(received) {
+        Envelope::Request { .. }
+            if !matches!(received.member(rpc::ID), [b'"', ..]) && !is_integer(received.member(rpc::ID)) =>
+        {
+            Envelope::Invalid { text: "the id must be a string or an integer", id: Span::default() }
+        }
+        envelope => envelope,
+    }
+}
+
+fn is_integer(value: &[u8]) -> bool {
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+}
+
+/// Whether a request is of the modern era: it says things about itself that only those say.
+fn is_modern(received: &Received<'_>) -> bool {
+    [META_VERSION, META_CAPABILITIES, META_CLIENT].into_iter().any(|slot| received.has(slot))
+}
+
+/// What may be answered while a call is out: all but what lists or runs tools.
+fn busy(received: &Received<'_>) -> Busy {
+    if received.is(rpc::METHOD, "notifications/cancelled") && received.has(REQUEST_ID) {
+        Busy::Cancel(received.span(REQUEST_ID))
+    } else if received.is(rpc::METHOD, "tools/call") || received.is(rpc::METHOD, "tools/list") {
+        Busy::Wait
+    } else {
+        Busy::Answer
+    }
+}
+
+/// The progress token of a request, if it has a valid one.
+fn token<'t>(received: &Received<'t>) -> Option<&'t [u8]> {
+    let token = received.member(TOKEN);
+    (matches!(token, [b'"', ..]) || is_integer(token)).then_some(token)
+}
+
+/// The fixed parts of its replies.
+static PHRASES: Phrases = Phrases {
+    head: write_head,
+    success: b",\"result\":{",
+    outputs: Outputs { start: b"\"structuredContent\":{", end: b"}", as_strings: false },
+    message: MessagePlace {
+        after_outputs: b"},\"content\":[{\"type\":\"text\",\"text\":\"",
+        alone: b"\"content\":[{\"type\":\"text\",\"text\":\"",
+        end: b"\"}",
+        is_beside_outputs: false,
+    },
+    content: Some(ContentPlace {
+        after_outputs: b"},\"content\":[",
+        alone: b"\"content\":[",
+        write: write_content,
+        before_text: b",{\"type\":\"text\",\"text\":\"",
+    }),
+    failed: Failed::Result {
+        success: b",\"result\":{",
+        after_outputs: b"},\"content\":[{\"type\":\"text\",\"text\":\"",
+        alone: b"\"content\":[{\"type\":\"text\",\"text\":\"",
+        end: b"\"}",
+    },
+    error: |out, _, _| out.raw(b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\""),
+    error_end: |out, _| out.raw(b"\"}"),
+    parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
+    close,
+    logs: Logs::Line(write_log),
+    progress: Some(write_progress),
+};
+
+/// JSON-RPC's head, but that an id that could not be read is left out: null is none here.
+fn write_head(out: &mut Writer<'_>, id: &[u8]) {
+    if id.is_empty() {
+        out.raw(b"{\"jsonrpc\":\"2.0\"");
+    } else {
+        rpc::write_head(out, id);
+    }
+}
+
+const META_REQUIRED: &str = "required in every request, but missing";
+const STRING: &str = "expected a string";
+const OBJECT: &str = "expected an object";
+const REQUIRED: &str = "required, but missing";
+const UNSUPPORTED: &Refusal = &Refusal::new(Code::Number(UNSUPPORTED_VERSION), "Unsupported protocol version", "");
+const UNKNOWN_METHOD: &Refusal =
+    &Refusal::quoting(Code::Number(rpc::METHOD_NOT_FOUND), "Method not found: ", rpc::METHOD);
+const UNKNOWN_TOOL: &Refusal = &Refusal::quoting(Code::Number(rpc::INVALID_PARAMS), "Unknown tool: ", NAME);
+
+/// -32602 on a member of `params`.
+const fn invalid(member: &'static str, fault: &'static str) -> Refusal {
+    Refusal::new(Code::Number(rpc::INVALID_PARAMS), member, fault)
+}
+
+/// Reads a request.
+fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
+    let is = |name| received.is(rpc::METHOD, name);
+    if !received.has(rpc::ID) {
+        // All notifications there are say something about a request, a session or what the client can do.
+        return Ok(Action::Ignore);
+    }
+    let only_modern = is("server/discover") || is("subscriptions/listen");
+    if only_modern || is_modern(received) {
+        check_meta(received)?;
+        if is("server/discover") {
+            return Ok(Action::Answer(write_discovery));
+        }
+        if is("subscriptions/listen") {
+            return Ok(Action::Answer(write_acknowledgement));
+        }
+    } else {
+        if is("initialize") {
+            return Ok(Action::OpenSession { config: Span::default(), answer: write_initialized });
+        }
+        if is("ping") {
+            return Ok(Action::Answer(|out, _, _| out.raw(b",\"result\":{}}")));
+        }
+        if is("logging/setLevel") {
+            return match received.string(LEVEL).and_then(level) {
+                Some(least) => Ok(Action::LimitLogs { least, answer: |out, _, _| out.raw(b",\"result\":{}}") }),
+                None => Err(const {
+                    &invalid("level", "expected one of debug, info, notice, warning, error, critical, alert, emergency")
+                }),
+            };
+        }
+    }
+    if is("tools/list") {
+        return match cursor(received) {
+            Some(_) => Ok(Action::Answer(write_tools)),
+            None => Err(const { &invalid("cursor", "not one that was given out here") }),
+        };
+    }
+    if is("tools/call") {
+        return call(received, facts.manifest);
+    }
+    Err(UNKNOWN_METHOD)
+}
+
+/// Checks what every request of the modern era must say about itself (Base Protocol, `_meta`).
+fn check_meta(received: &Received<'_>) -> Result<(), &'static Refusal> {
+    match received.first(META_VERSION) {
+        b'"' if received.is(META_VERSION, MODERN) => {}
+        b'"' => return Err(UNSUPPORTED),
+        0 => return Err(const { &invalid("_meta: io.modelcontextprotocol/protocolVersion", META_REQUIRED) }),
+        _ => return Err(const { &invalid("_meta: io.modelcontextprotocol/protocolVersion", STRING) }),
+    }
+    match received.first(META_CAPABILITIES) {
+        b'{' => Ok(()),
+        0 => Err(const { &invalid("_meta: io.modelcontextprotocol/clientCapabilities", META_REQUIRED) }),
+        _ => Err(const { &invalid("_meta: io.modelcontextprotocol/clientCapabilities", OBJECT) }),
+    }
+}
+
+fn call(received: &Received<'_>, manifest: &Manifest) -> Result<Action, &'static Refusal> {
+    match received.first(NAME) {
+        b'"' => {}
+        0 => return Err(const { &invalid("name", REQUIRED) }),
+        _ => return Err(const { &invalid("name", STRING) }),
+    }
+    let index = position(received, manifest).ok_or(UNKNOWN_TOOL)?;
+    if !matches!(received.first(ARGUMENTS), 0 | b'{' | b'n') {
+        return Err(const { &invalid("arguments", OBJECT) });
+    }
+    Ok(CallAction::new(received, index, received.span(ARGUMENTS), received.span(rpc::JSONRPC)).into())
+}
+
+/// The place of the operation that a request's tool is.
+fn position(received: &Received<'_>, manifest: &Manifest) -> Option<usize> {
+    let name = received.string(NAME)?;
+    manifest
+        .position(name)
+        .or_else(|| manifest.operations.iter().position(|operation| name.chars().eq(operation.identifier())))
+}
+
+/// The place of the first tool of the page that is asked for: none if the cursor is not one of [`write_tools`].
+fn cursor(received: &Received<'_>) -> Option<usize> {
+    match received.member(CURSOR) {
+        [] | [b'n', ..] => Some(0),
+        [b'"', digits @ .., b'"'] if !digits.is_empty() && digits.len() < 6 => {
+            digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + usize::from(digit & 0xf)))
+        }
+        _ => None,
+    }
+}
+
+/// Writes a page of tools: as many as fit the reply region, one at least, so that the cursor advances.
+fn write_tools(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
+    let operations = facts.manifest.operations;
+    out.raw(b",\"result\":{\"tools\":[");
+    let first = out.len();
+    let end = |out: &mut Writer<'_>, next: Option<usize>| {
+        out.byte(b']');
+        if let Some(next) = next {
+            out.raw(b",\"nextCursor\":\"");
+            out.usize(next);
+            out.byte(b'"');
+        }
+        write_end(out, facts.manifest, is_modern(received), true);
+    };
+    let mut measure = Writer::new(&mut []);
+    end(&mut measure, Some(operations.len()));
+    let limit = out.capacity().saturating_sub(measure.len());
+    let mut next = cursor(received).unwrap_or_default();
+    while let Some(operation) = operations.get(next) {
+        let start = out.len();
+        let same = |known: &Operation| known.identifier().eq(operation.identifier());
+        if !operations.iter().take(next).any(same) {
+            let comma: &[u8] = if start > first { b"," } else { b"" };
+            out.raw(comma);
+            write_tool(out, operation, true);
+            if out.len() > limit {
+                out.truncate(start);
+                if start > first {
+                    break;
+                }
+                // Alone it is too long for a page: what it is called must do.
+                write_tool(out, operation, false);
+                if out.len() > limit {
+                    out.truncate(start);
+                }
+            }
+        }
+        next += 1;
+    }
+    end(out, (next < operations.len()).then_some(next));
+}
+
+fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
+    out.raw(b"{\"name\":\"");
+    operation.identifier().for_each(|char| out.char(char));
+    if whole {
+        out.raw(b"\",\"title\":\"");
+        for (place, char) in operation.name.chars().enumerate() {
+            out.char(match char {
+                '-' | '_' => ' ',
+                _ if place == 0 => char.to_ascii_uppercase(),
+                _ => char,
+            });
+        }
+        if !operation.description.is_empty() {
+            out.raw(b"\",\"description\":\"");
+            out.text_part(operation.description);
+        }
+    }
+    out.raw(b"\",\"inputSchema\":");
+    write_schema(out, &operation.params, whole);
+    if let Some(outputs) = &operation.outputs
+        && whole
+    {
+        out.raw(b",\"outputSchema\":");
+        write_schema(out, outputs, true);
+    }
+    if let Some(effects) = operation.effects {
+        out.raw(b",\"annotations\":{\"readOnlyHint\":");
+        out.bool(effects.read_only);
+        out.raw(b",\"destructiveHint\":");
+        out.bool(effects.destructive);
+        out.raw(b",\"idempotentHint\":");
+        out.bool(effects.idempotent);
+        out.byte(b'}');
+    }
+    out.byte(b'}');
+}
+
+/// Writes a schema as it is if it says that it is one of objects, which it must; else that much, and no more.
+fn write_schema(out: &mut Writer<'_>, schema: &Schema, whole: bool) {
+    const OF_OBJECTS: &[u8] = b"{\"type\":\"object\"";
+    let start = out.len();
+    if whole {
+        schema.write(out);
+        if !out.fits() {
+            return;
+        }
+        let written = out.as_written().get(start..).unwrap_or_default();
+        if written.starts_with(OF_OBJECTS) {
+            return;
+        }
+        let json = Json::of_checked(written);
+        if json.kind() == Kind::Object
+            && json.get("type").and_then(|kind| kind.text()).is_some_and(|kind| kind == "object")
+        {
+            return;
+        }
+        out.truncate(start);
+    }
+    out.raw(OF_OBJECTS);
+    out.byte(b'}');
+}
+
+/// Writes the end of a result, up to the end of the reply.
+fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cacheable: bool) {
+    if is_modern {
+        if is_cacheable {
+            // It changes when the program or the firmware does.
+            out.raw(b",\"ttlMs\":300000,\"cacheScope\":\"public\"");
+        }
+        out.raw(b",\"resultType\":\"complete\",\"_meta\":{\"io.modelcontextprotocol/serverInfo\":");
+        write_server(out, manifest);
+        out.byte(b'}');
+    }
+    out.raw(b"}}");
+}
+
+fn write_server(out: &mut Writer<'_>, manifest: &Manifest) {
+    out.raw(b"{\"name\":");
+    out.str(manifest.name);
+    out.raw(b",\"version\":");
+    out.str(manifest.version);
+    out.byte(b'}');
+}
+
+/// What the answers to `initialize` and `server/discover` have in common.
+fn write_capabilities(out: &mut Writer<'_>, manifest: &Manifest) {
+    out.raw(b",\"capabilities\":{\"tools\":{},\"logging\":{}}");
+    if !manifest.description.is_empty() {
+        out.raw(b",\"instructions\":");
+        out.str(manifest.description);
+    }
+}
+
+/// Lifecycle, Version Negotiation: the client's version if it is known here, else the newest, and never an error.
+fn write_initialized(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
+    let [newest, ..] = LEGACY;
+    let version = LEGACY.into_iter().find(|known| received.is(VERSION, known)).unwrap_or(newest);
+    out.raw(b",\"result\":{\"protocolVersion\":\"");
+    out.raw(version.as_bytes());
+    out.byte(b'"');
+    write_capabilities(out, facts.manifest);
+    out.raw(b",\"serverInfo\":");
+    write_server(out, facts.manifest);
+    out.raw(b"}}");
+}
+
+fn write_discovery(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
+    out.raw(b",\"result\":{\"supportedVersions\":");
+    write_versions(out);
+    write_capabilities(out, facts.manifest);
+    write_end(out, facts.manifest, true, true);
+}
+
+fn write_versions(out: &mut Writer<'_>) {
+    out.raw(b"[\"");
+    out.raw(MODERN.as_bytes());
+    for version in LEGACY {
+        out.raw(b"\",\"");
+        out.raw(version.as_bytes());
+    }
+    out.raw(b"\"]");
+}
+
+/// Answers `subscriptions/listen` with the notification that acknowledges it. Nothing that could be subscribed to ever
+/// changes here, so that nothing follows it: the request stays open until the client cancels it.
+fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &Facts<'_>) {
+    if !out.as_written().starts_with(b"{") {
+        // In a batch, which the modern era does not have.
+        rpc::begin_error(out, rpc::INVALID_REQUEST);
+        out.raw(b"subscriptions/listen cannot be in a batch");
+        return rpc::end_error(out);
+    }
+    // A notification has no id: the reply's head, which has one, makes room for it.
+    out.truncate(0);
+    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":");
+    out.raw(received.member(rpc::ID));
+    out.raw(b"},\"notifications\":{}}}");
+}
+
+/// Writes a content block (Tools, Tool Result).
+fn write_content(out: &mut Writer<'_>, content: &Content<'_>) {
+    let bytes = |out: &mut Writer<'_>, kind: &[u8], mime_type: &str, data: &[u8]| {
+        out.raw(kind);
+        out.text_part(mime_type);
+        out.raw(b"\",\"data\":\"");
+        write_base64(out, data);
+        out.raw(b"\"}");
+    };
+    let resource = |out: &mut Writer<'_>, uri: &str, mime_type: &str, member: &[u8]| {
+        out.raw(b"{\"type\":\"resource\",\"resource\":{\"uri\":");
+        out.str(uri);
+        out.raw(b",\"mimeType\":");
+        out.str(mime_type);
+        out.raw(member);
+    };
+    match *content {
+        Content::Text(text) => {
+            out.raw(b"{\"type\":\"text\",\"text\":");
+            out.str(text);
+            out.byte(b'}');
+        }
+        Content::Image { mime_type, data } => bytes(out, b"{\"type\":\"image\",\"mimeType\":\"", mime_type, data),
+        Content::Audio { mime_type, data } => bytes(out, b"{\"type\":\"audio\",\"mimeType\":\"", mime_type, data),
+        Content::TextResource { uri, mime_type, text } => {
+            resource(out, uri, mime_type, b",\"text\":");
+            out.str(text);
+            out.raw(b"}}");
+        }
+        Content::BlobResource { uri, mime_type, data } => {
+            resource(out, uri, mime_type, b",\"blob\":\"");
+            write_base64(out, data);
+            out.raw(b"\"}}");
+        }
+    }
+}
+
+/// Writes the end of a call's result: what is not there yet of its content, and what its era adds.
+fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
+    let (start, end) = closing.outputs;
+    let has_outputs = end > 0;
+    let has_text = closing.has_message || closing.error.is_some();
+    if !has_text {
+        out.raw(if has_outputs { b",\"content\":[" } else { b"\"content\":[" });
+    }
+    if has_outputs {
+        // Tools, Structured Content: the serialized JSON goes into a text block too.
+        out.raw(if has_text { b",{\"type\":\"text\",\"text\":\"{" } else { b"{\"type\":\"text\",\"text\":\"{" });
+        out.repeat(start, end, true);
+        out.raw(b"}\"}");
+    }
+    out.byte(b']');
+    let received = closing.received.as_ref();
+    if closing.error.is_some() {
+        out.raw(b",\"isError\":true");
+    } else if !has_outputs
+        && received
+            .and_then(|received| closing.manifest.operations.get(position(received, closing.manifest)?))
+            .is_some_and(|operation| operation.outputs.is_some())
+    {
+        // Tools, Output Schema: a tool that has one must give structured content.
+        out.raw(b",\"structuredContent\":{}");
+    }
+    write_end(out, closing.manifest, received.is_some_and(is_modern), false);
+}
+
+/// Writes a refusal behind the head of its reply.
+fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, facts: &Facts<'_>) {
+    if refusal.code() != Code::Number(UNSUPPORTED_VERSION) {
+        return rpc::refuse(out, received, refusal, facts);
+    }
+    rpc::begin_error(out, UNSUPPORTED_VERSION);
+    refusal.write_text(out, received);
+    out.raw(b"\",\"data\":{\"supported\":");
+    write_versions(out);
+    out.raw(b",\"requested\":");
+    if let Some(version) = received.string(META_VERSION) {
+        out.message(&Quoted(version));
+    }
+    out.raw(b"}}}");
+}
+
+/// The level of this name, in syslog's order: what is between two of ours is the lower.
+fn level(name: Text<'_>) -> Option<Level> {
+    const NAMES: [(&str, Level); 8] = [
+        ("debug", Level::Debug),
+        ("info", Level::Info),
+        ("notice", Level::Warn),
+        ("warning", Level::Warn),
+        ("error", Level::Error),
+        ("critical", Level::Error),
+        ("alert", Level::Error),
+        ("emergency", Level::Error),
+    ];
+    NAMES.into_iter().find(|(known, _)| name == *known).map(|(_, level)| level)
+}
+
+/// Writes a log, unless the request is of the modern era and does not ask for it.
+fn write_log(out: &mut Writer<'_>, log: &Log<'_>) {
+    if let Some(received) = log.received.as_ref().filter(|received| is_modern(received))
+        && received.string(META_LOG_LEVEL).and_then(level).is_none_or(|least| log.level < least)
+    {
+        return;
+    }
+    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"");
+    out.raw(if log.level == Level::Warn { b"warning" } else { log.level.name().as_bytes() });
+    out.raw(b"\",\"data\":");
+    if let Some(write) = log.data {
+        out.raw(b"{\"message\":\"");
+        log.message.write_escaped(out);
+        out.raw(b"\",\"data\":");
+        write(out);
+        out.raw(b"}}}");
+    } else {
+        out.byte(b'"');
+        log.message.write_escaped(out);
+        out.raw(b"\"}}");
+    }
+}
+
+/// Writes a progress notification, if the request has a token for it.
+fn write_progress(out: &mut Writer<'_>, progress: &Progress<'_>) -> bool {
+    let Some(token) = progress.received.as_ref().and_then(token) else { return false };
+    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":");
+    out.raw(token);
+    out.raw(b",\"progress\":");
+    out.u32(progress.done);
+    if progress.beat > 0 {
+        // Progress must increase with each notification.
+        out.byte(b'.');
+        let mut unit = 100_000;
+        while unit > 0 {
+            out.u32(progress.beat / unit % 10);
+            unit /= 10;
+        }
+    }
+    if let Some(total) = progress.total {
+        out.raw(b",\"total\":");
+        out.u32(total);
+    }
+    if let Some(message) = progress.message {
+        out.raw(b",\"message\":\"");
+        message.write_escaped(out);
+        out.byte(b'"');
+    }
+    out.raw(b"}}");
+    true
+}

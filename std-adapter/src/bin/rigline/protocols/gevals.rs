@@ -1,0 +1,48 @@
+//! `rigline gevals-shim`: a program that a gevals host can start, and that runs a target.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use rigline_std::target::Target;
+
+use super::shim::{finish, program, put, this};
+use crate::connect::Failure;
+
+pub(super) const STARTER_FILES: &[(&str, &str)] = &[
+    ("hosts/gevals.yaml", include_str!("../new/gevals.yaml.in")),
+    ("hosts/gevals-task.yaml", include_str!("../new/gevals-task.yaml.in")),
+];
+
+/// Write a program that a gevals host can start without arguments, and that runs TARGET
+///
+/// An eval file of the real host names it as the extension's `package`:
+///
+///   extensions:
+///     rig:
+///       package: ./rig-extension
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The extension: any target. `rigline bridge` goes to those that are not programs
+    target: Target,
+    /// Where to write it [default: standard output]
+    #[arg(short, long, value_name = "FILE", default_value = "-", hide_default_value = true)]
+    output: PathBuf,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> ExitCode {
+        finish(self.write())
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        let words = match &self.target {
+            Target::Exec(exec) => program(exec)?,
+            Target::Sim => vec![this()?, "rig".to_owned()],
+            target => vec![this()?, "bridge".to_owned(), target.to_string()],
+        };
+        // The one-shot argument `--config JSON` is for the extension itself.
+        let command = format!("exec {} \"$@\"", shell_words::join(words));
+        put(&self.output, "Written by rigline gevals-shim. A gevals host starts this without arguments.", &command)
+    }
+}

@@ -1,0 +1,36 @@
+//! The commands and starter files that only one protocol has: the command's own registry of protocols.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+mod amplifier;
+mod gevals;
+mod namel3ss;
+mod shim;
+
+/// The commands of single protocols.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Descriptor(amplifier::descriptor::Arguments),
+    Events(amplifier::events::Arguments),
+    #[command(name = "gevals-shim")]
+    GevalsShim(gevals::Arguments),
+    #[command(name = "namel3ss-shim")]
+    Namel3ssShim(namel3ss::Arguments),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> ExitCode {
+        match self {
+            Self::Descriptor(arguments) => arguments.run(),
+            Self::Events(arguments) => arguments.run(),
+            Self::GevalsShim(arguments) => arguments.run(),
+            Self::Namel3ssShim(arguments) => arguments.run(),
+        }
+    }
+}
+
+/// Files of a starter extension, for the hosts of each protocol: where they go, and their text.
+pub(crate) const STARTER_FILES: &[&[(&str, &str)]] =
+    &[gevals::STARTER_FILES, namel3ss::STARTER_FILES, amplifier::STARTER_FILES];

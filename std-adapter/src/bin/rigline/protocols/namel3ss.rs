@@ -1,0 +1,61 @@
+//! `rigline namel3ss-shim`: a program that namel3ss's local runner can start, and that runs a target.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use rigline_std::target::{Exec, Target};
+
+use super::shim::{finish, program, put, this};
+use crate::connect::Failure;
+
+pub(super) const STARTER_FILES: &[(&str, &str)] =
+    &[("hosts/app.ai", include_str!("../new/app.ai.in")), ("hosts/tools.yaml", include_str!("../new/tools.yaml.in"))];
+
+/// Write a program that namel3ss's local runner can start as `PROGRAM -c SOURCE`, and that runs TARGET
+///
+/// Put it where the project's interpreter is looked for, `.venv/bin/python`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// `exec:PROGRAM ARGS` or a path, of a program that speaks namel3ss on standard input and output, as rigline's extensions do; or
+    /// sim, or any other target, which `rigline bridge` goes to
+    target: Target,
+    /// The program does not speak namel3ss: go to it by `rigline bridge`, too
+    #[arg(long)]
+    bridge: bool,
+    /// Where to write it [default: standard output]
+    #[arg(short, long, value_name = "FILE", default_value = "-", hide_default_value = true)]
+    output: PathBuf,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> ExitCode {
+        finish(self.write())
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        let bridge = |target: &Target| -> Result<_, Failure> {
+            Ok(["bridge".to_owned(), target.to_string(), "--protocol".to_owned(), "namel3ss".to_owned()]
+                .into_iter()
+                .fold(vec![this()?], |mut words, word| {
+                    words.push(word);
+                    words
+                }))
+        };
+        let words = match &self.target {
+            Target::Exec(exec) if self.bridge => {
+                let mut words = program(exec)?.into_iter();
+                let program = words.next().unwrap_or_default();
+                bridge(&Target::Exec(Exec { program, args: words.collect() }))?
+            }
+            Target::Exec(exec) => program(exec)?,
+            Target::Sim if !self.bridge => {
+                let words = ["rig", "--protocol", "namel3ss"].map(str::to_owned);
+                [vec![this()?], words.to_vec()].concat()
+            }
+            target => bridge(target)?,
+        };
+        let comment = "Written by rigline namel3ss-shim. namel3ss starts this as `{this} -c SOURCE`; both are ignored.";
+        put(&self.output, comment, &format!("exec {}", shell_words::join(words)))
+    }
+}

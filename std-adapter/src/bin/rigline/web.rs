@@ -1,0 +1,126 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rigline_rig::Rig;
+use rigline_rig::sim::SimBoard;
+use rigline_std::eval::Root;
+use rigline_std::host::local::in_process;
+use rigline_std::net::{ListenAddress, Token};
+use rigline_std::target::Target;
+use rigline_std::web::{Options, Server};
+use tokio::task::LocalSet;
+
+use crate::connect::{self, Connection, Failure, complain};
+use crate::jsonrpc;
+
+/// How long the rig has to bring about its safe state at the end.
+const SAFE_STATE: Duration = Duration::from_secs(2);
+
+/// Serve the web page of a rig: call operations, plot outputs, read transcripts, run evals
+///
+/// Open the URL that it prints in a browser. Everybody who has this URL, the token in it included, can call every operation of the target.
+/// Without a target the page offers the serial ports that are plugged in, and the built-in rig (`sim`).
+///
+/// When the browser is closed, the call that runs is cancelled and the rig switches its outputs off.
+///
+/// With --evals DIR the page also runs the evals in that folder. An eval may start any program.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  rigline web sim\n  rigline web serial:auto --evals evals\n  rigline web sim --listen 7080"
+)]
+pub(crate) struct Arguments {
+    /// What the page talks to: serial:auto, `exec:PROGRAM ARGS`, a path, tcp:HOST:PORT, or sim for the built-in rig
+    target: Option<Target>,
+    /// Listen on HOST:PORT; a port alone, and localhost, are both loopback addresses; port 0 takes a free one
+    #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:0")]
+    listen: ListenAddress,
+    /// Let the page run the evals in this folder
+    #[arg(long, value_name = "DIR")]
+    evals: Option<PathBuf>,
+    /// Where runs of evals are kept; among this user's state by default
+    #[arg(long, value_name = "DIR", requires = "evals")]
+    runs: Option<PathBuf>,
+    /// Take the token from this file instead of making a new one
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Answer other users of this machine too, if they have the token
+    #[arg(long)]
+    any_user: bool,
+    /// Answer to this name too, as in a `Host` of `rig.example.org`
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Answer web pages of this origin too, such as `https://bench.example.org`
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// Show debug logs, standard error and what was skipped
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> ExitCode {
+        let runtime = match jsonrpc::runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let text = format!("no async runtime can be started: {error}");
+                return Failure { code: connect::FAILED, text }.tell();
+            }
+        };
+        let result = runtime.block_on(self.serve());
+        runtime.shutdown_background();
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.tell(),
+        }
+    }
+
+    async fn serve(self) -> Result<(), Failure> {
+        let token = match &self.token_file {
+            Some(path) => connect::token(path)?,
+            None => Token::random(),
+        };
+        // The built-in rig needs no process of its own.
+        let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
+        let mut connection = Connection::to(self.target.clone().unwrap_or(Target::Sim));
+        (connection.verbose, connection.quiet) = (self.verbose, !self.verbose);
+        let mut options = Options::new(token).host(connection.options()).sim(sim);
+        if let Some(target) = self.target.clone() {
+            options = options.target(target);
+        }
+        if self.any_user {
+            options = options.any_user();
+        }
+        options = self.allow_host.iter().fold(options, Options::allow_host);
+        options = self.allow_origin.iter().fold(options, Options::allow_origin);
+        if let Some(folder) = &self.evals {
+            let root = Root::new(folder);
+            let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
+            let target = self.target.as_ref().map(ToString::to_string);
+            options = options.evals(jsonrpc::runs(self.runs.clone(), target).map_err(Failure::usage)?, root);
+        }
+        let address = &self.listen;
+        let failed = |error: std::io::Error| Failure {
+            code: connect::NO_ANSWER,
+            text: format!("cannot listen on {address}: {error}"),
+        };
+        let server = Server::bind(address, options).map_err(failed)?;
+        let what = self.target.as_ref().map_or_else(|| "what is plugged in".to_owned(), ToString::to_string);
+        connect::print(&format!("serving {what} at {}\n", server.url().map_err(failed)?));
+        if !address.is_loopback() {
+            complain(format_args!(
+                "rigline: {address} is open to the network, and the token crosses it in the clear; Web Serial works on localhost and over https only"
+            ));
+        }
+        let local = LocalSet::new();
+        local.spawn_local(rigs);
+        let served = local
+            .run_until(server.run_until(async {
+                connect::interrupted().await;
+            }))
+            .await;
+        // A rig that nobody can reach any more ends, in its safe state.
+        let _ = tokio::time::timeout(SAFE_STATE, local).await;
+        served.map_err(failed)
+    }
+}

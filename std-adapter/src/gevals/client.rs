@@ -1,0 +1,161 @@
+//! gevals as a [`Client`].
+
+use std::time::Duration;
+
+use rigline::{FailureKind, Phase};
+use serde_json::{Map, Value, json};
+
+use crate::client::{
+    Answer, CallFailure, CallRequest, Client, ClientError, ClientOptions, Described, Description, OptionValues, Pending,
+};
+use crate::host::{Agent, CallContext, CallResult, Host, HostError, Manifest, Outcome, Shutdown};
+use crate::target::Target;
+
+/// How long a program may take to end when its caller is interrupted.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
+
+struct GevalsClient {
+    host: Host,
+    context: CallContext,
+}
+
+pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
+    Box::pin(async move {
+        let context = context(&options.own)?;
+        let has_config = options.host.config.is_some();
+        let host = Host::connect(target, options.host).await.map_err(|error| match &error {
+            // The settings are arguments of the command.
+            HostError::Refused { error: why, .. } if has_config && why.code == Some(-32602) => {
+                ClientError::usage(error.to_string())
+            }
+            _ => error.into(),
+        })?;
+        Ok(Box::new(GevalsClient { host, context }) as Box<dyn Client>)
+    })
+}
+
+/// gevals "Context Object".
+fn context(own: &OptionValues) -> Result<CallContext, ClientError> {
+    let mut context = CallContext {
+        phase: match own.one("phase") {
+            Some("setup") => Phase::Setup,
+            Some("verify") => Phase::Verify,
+            Some("cleanup") => Phase::Cleanup,
+            _ => Phase::default(),
+        },
+        workdir: own.one("workdir").map(str::to_owned),
+        ..CallContext::default()
+    };
+    for pair in own.all("env") {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(ClientError::usage(format!("--env `{pair}`: expected NAME=VALUE")));
+        };
+        context.env.insert(name.to_owned(), value.to_owned());
+    }
+    let (prompt, output) = (own.one("agent-prompt"), own.one("agent-output"));
+    if prompt.is_some() || output.is_some() {
+        let [prompt, output] = [prompt, output].map(|text| text.unwrap_or_default().to_owned());
+        context.agent = Some(Agent { prompt, output });
+    }
+    Ok(context)
+}
+
+impl Client for GevalsClient {
+    fn describe<'a>(
+        &'a mut self,
+        _about: Option<&'a str>,
+        _limit: Duration,
+    ) -> Pending<'a, Result<Description, ClientError>> {
+        let manifest = self.host.describe();
+        Box::pin(std::future::ready(Ok(Description::Manifest(Box::new(Described {
+            text: with_requirements(&manifest),
+            manifest: (*manifest).clone(),
+            kind: None,
+            has_typed_outputs: false,
+        })))))
+    }
+
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
+        let context = CallContext { timeout: request.timeout, ..self.context.clone() };
+        Box::pin(async move {
+            let result = self.host.call_json(&request.operation, &request.args, context).await?;
+            Ok(answer(result))
+        })
+    }
+
+    fn cancel(&mut self) -> Pending<'_, ()> {
+        // What keeps the extension from coming back fails the next call, too.
+        Box::pin(async { drop(self.host.cancel().await) })
+    }
+
+    fn interrupt(&mut self) -> Pending<'_, ()> {
+        Box::pin(async {
+            // A program may bring about its safe state first. To a device, a closed port or socket says as much.
+            if let Some(child) = self.host.child() {
+                child.terminate();
+                let _ = tokio::time::timeout(INTERRUPT_TIMEOUT, child.ended()).await;
+            }
+        })
+    }
+
+    fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {
+        Box::pin(async move {
+            let end = self.host.shutdown().await?;
+            Ok((!end.is_clean()).then(|| unclean(&end)))
+        })
+    }
+}
+
+/// The manifest as it came, and which of the commands it requires are found, as JSON text.
+fn with_requirements(manifest: &Manifest) -> String {
+    let requires: Vec<Value> = manifest
+        .requires
+        .iter()
+        .map(|command| json!({ "command": command, "found": which::which(command).ok() }))
+        .collect();
+    let (requires, faults) = (json!(requires), json!(manifest.faults));
+    format!("{{\"manifest\":{},\"requires\":{requires},\"faults\":{faults}}}", manifest.text)
+}
+
+fn unclean(end: &Shutdown) -> String {
+    let why = match (&end.error, end.killed, end.exit) {
+        (Some(error), ..) => format!("shutdown was answered with an error: {error}"),
+        (None, true, _) => "it did not end after shutdown, and was killed".to_owned(),
+        (None, false, Some(exit)) => exit.to_string(),
+        (None, false, None) => "shutdown was not answered".to_owned(),
+    };
+    format!("the extension did not end cleanly: {why}")
+}
+
+fn answer(result: CallResult) -> Answer {
+    let failure = result.failure().map(|message| {
+        let (kind, code) = match &result.outcome {
+            Outcome::Refused(refused) => (kind(refused.code), refused.code.map(Value::from)),
+            Outcome::Invalid(_) => (FailureKind::Internal, None),
+            _ => (FailureKind::Failed, None),
+        };
+        let is_invalid = matches!(result.outcome, Outcome::Invalid(_));
+        CallFailure { kind, code, custom_code: None, message, is_invalid }
+    });
+    let outputs: Map<String, Value> =
+        result.outputs.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+    Answer {
+        message: result.message,
+        outputs: Value::Object(outputs).to_string(),
+        is_message_output: false,
+        failure,
+        stderr: String::new(),
+    }
+}
+
+/// gevals "Standard Error Codes".
+fn kind(code: Option<i32>) -> FailureKind {
+    match code {
+        Some(-32601) => FailureKind::UnknownOperation,
+        Some(-32602) => FailureKind::BadArguments,
+        Some(-32001) => FailureKind::Timeout,
+        Some(-32002) => FailureKind::RequirementNotMet,
+        Some(-32603) => FailureKind::Internal,
+        _ => FailureKind::Unreachable,
+    }
+}

@@ -1,0 +1,358 @@
+//! JSON-RPC requests of many clients on one stream of lines to the extension, each under an id of the server's own.
+//!
+//! Clients choose ids without knowing of each other. So each request gets an id that is unique here, also as its progress
+//! token, and what the extension writes is brought to the request that it is about, with the client's own id and token. The
+//! extension reads all the time: it answers what need not wait while a call runs, and can be told to cancel one.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use embedded_io_async::{ErrorType, Read, Write};
+use tokio::sync::mpsc;
+
+use super::body;
+
+/// How a protocol of JSON-RPC writes what is not a reply.
+#[derive(Debug)]
+pub(crate) struct Dialect {
+    /// What a progress notification begins with, up to its token.
+    pub(crate) progress: &'static str,
+    /// The notification that cancels a request.
+    pub(crate) cancel: fn(u64) -> String,
+}
+
+/// The stream, as requests see it.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    dialect: &'static Dialect,
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    input: Option<mpsc::UnboundedSender<Vec<u8>>>,
+    /// For the extension's thread, once.
+    output: Option<mpsc::UnboundedReceiver<Vec<u8>>>,
+    /// The requests that are not answered yet, the oldest first.
+    open: BTreeMap<u64, Open>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    lines: mpsc::UnboundedSender<Line>,
+    /// The JSON texts of the client's own id and token.
+    id: String,
+    token: Option<String>,
+    /// Whether logs while it is the oldest are about it.
+    is_call: bool,
+}
+
+/// A line for a request, without its end.
+#[derive(Debug)]
+pub(crate) enum Line {
+    /// A notification about it.
+    Notification(Vec<u8>),
+    /// Its reply; nothing follows.
+    Reply(Vec<u8>),
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// Too many wait.
+    Full,
+    /// The extension has ended.
+    Gone,
+}
+
+/// What a request is, and the parts of it that are replaced.
+#[derive(Debug)]
+pub(crate) struct Outgoing<'t> {
+    /// The request's JSON text.
+    pub(crate) text: &'t str,
+    /// Its id in that text.
+    pub(crate) id: &'t str,
+    /// Its progress token in that text, if it has one.
+    pub(crate) token: Option<&'t str>,
+    /// Whether it runs an operation, so that logs are about it.
+    pub(crate) is_call: bool,
+    /// Whether it is cancelled when its [`Incoming`] is dropped before the reply.
+    pub(crate) cancels: bool,
+}
+
+impl Exchange {
+    /// An exchange with at most `limit` open requests.
+    pub(crate) fn new(dialect: &'static Dialect, limit: usize) -> Arc<Self> {
+        let (input, output) = mpsc::unbounded_channel();
+        let state = State { input: Some(input), output: Some(output), open: BTreeMap::new(), last: 0 };
+        Arc::new(Self { dialect, limit, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(self: &Arc<Self>, request: &Outgoing<'_>) -> Result<Incoming, NotTaken> {
+        let (lines, receiver) = mpsc::unbounded_channel();
+        let mut state = self.state();
+        if state.open.len() >= self.limit {
+            return Err(NotTaken::Full);
+        }
+        state.last += 1;
+        let number = state.last;
+        let own = number.to_string();
+        let line = with_own_names(request, &own);
+        let sent = state.input.as_ref().is_some_and(|input| input.send(line).is_ok());
+        if !sent {
+            return Err(NotTaken::Gone);
+        }
+        let open = Open {
+            lines,
+            id: request.id.to_owned(),
+            token: request.token.map(str::to_owned),
+            is_call: request.is_call,
+        };
+        state.open.insert(number, open);
+        Ok(Incoming { exchange: self.clone(), number, lines: receiver, cancels: request.cancels })
+    }
+
+    /// Cancels the open request that has this id of a client's, if there is exactly one.
+    pub(crate) fn cancel(&self, id: &str) {
+        let mut state = self.state();
+        let mut found = state.open.iter().filter(|(_, open)| open.id == id).map(|(number, _)| *number);
+        if let (Some(number), None) = (found.next(), found.next()) {
+            self.cancel_number(&mut state, number);
+        }
+    }
+
+    fn cancel_number(&self, state: &mut State, number: u64) {
+        if state.open.remove(&number).is_some()
+            && let Some(input) = &state.input
+        {
+            let mut line = (self.dialect.cancel)(number).into_bytes();
+            line.push(b'\n');
+            let _ = input.send(line);
+        }
+    }
+
+    /// Takes no more. What is open is still answered.
+    pub(crate) fn close(&self) {
+        self.state().input = None;
+    }
+
+    /// Whether there is an extension that answers.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.state().input.as_ref().is_some_and(|input| !input.is_closed())
+    }
+
+    /// The extension's ends of the stream.
+    pub(super) fn ends(self: &Arc<Self>) -> (Requests, Lines) {
+        let output = self.state().output.take();
+        (Requests { output, line: Vec::new(), given: 0 }, Lines { exchange: self.clone(), line: Vec::new() })
+    }
+
+    /// Brings a line that the extension wrote to the request that it is about.
+    fn deliver(&self, line: &[u8]) {
+        const REPLY: &str = "{\"jsonrpc\":\"2.0\",\"id\":";
+        let mut state = self.state();
+        if let Some((number, rest)) = number_behind(line, REPLY) {
+            if let Some(open) = state.open.remove(&number) {
+                let _ = open.lines.send(Line::Reply([REPLY.as_bytes(), open.id.as_bytes(), rest].concat()));
+            }
+        } else if let Some((number, rest)) = number_behind(line, self.dialect.progress) {
+            if let Some(Open { lines, token: Some(token), .. }) = state.open.get(&number) {
+                let line = [self.dialect.progress.as_bytes(), token.as_bytes(), rest].concat();
+                let _ = lines.send(Line::Notification(line));
+            }
+        } else if let Some(open) = state.open.values().find(|open| open.is_call) {
+            let _ = open.lines.send(Line::Notification(line.to_vec()));
+        }
+    }
+}
+
+/// The number behind `prefix`, and what follows it.
+fn number_behind<'l>(line: &'l [u8], prefix: &str) -> Option<(u64, &'l [u8])> {
+    let rest = line.strip_prefix(prefix.as_bytes())?;
+    let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = rest.split_at_checked(length)?;
+    Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
+}
+
+/// The request as a line, with our own number in the place of its id and its token.
+fn with_own_names(request: &Outgoing<'_>, own: &str) -> Vec<u8> {
+    let place = |part: &str| {
+        let start = (part.as_ptr() as usize).wrapping_sub(request.text.as_ptr() as usize);
+        (start, start.wrapping_add(part.len()))
+    };
+    let mut places = vec![place(request.id)];
+    places.extend(request.token.map(place));
+    places.sort_unstable();
+    let (mut line, mut copied) = (Vec::with_capacity(request.text.len() + 2 * own.len() + 1), 0);
+    for (start, end) in places {
+        line.extend_from_slice(request.text.get(copied..start).unwrap_or_default().as_bytes());
+        line.extend_from_slice(own.as_bytes());
+        copied = end;
+    }
+    line.extend_from_slice(request.text.get(copied..).unwrap_or_default().as_bytes());
+    body::on_one_line(&mut line);
+    line
+}
+
+/// What comes back for a request. When it is dropped before the reply came, nobody waits for that any more.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    exchange: Arc<Exchange>,
+    number: u64,
+    pub(crate) lines: mpsc::UnboundedReceiver<Line>,
+    cancels: bool,
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        let mut state = self.exchange.state();
+        if self.cancels {
+            self.exchange.cancel_number(&mut state, self.number);
+        }
+        // A legacy call that runs goes on, and its reply and logs go nowhere.
+        if let Some(open) = state.open.get_mut(&self.number) {
+            open.token = None;
+        }
+    }
+}
+
+/// What the extension reads.
+#[derive(Debug)]
+pub(super) struct Requests {
+    output: Option<mpsc::UnboundedReceiver<Vec<u8>>>,
+    line: Vec<u8>,
+    given: usize,
+}
+
+impl ErrorType for Requests {
+    type Error = Infallible;
+}
+
+impl Read for Requests {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+        let rest = loop {
+            let rest = self.line.get(self.given..).unwrap_or_default();
+            if !rest.is_empty() {
+                break rest;
+            }
+            let next = match &mut self.output {
+                Some(output) => output.recv().await,
+                None => None,
+            };
+            let Some(line) = next else { return Ok(0) };
+            (self.line, self.given) = (line, 0);
+        };
+        let count = rest.len().min(buf.len());
+        if let (Some(place), Some(bytes)) = (buf.get_mut(..count), rest.get(..count)) {
+            place.copy_from_slice(bytes);
+        }
+        self.given += count;
+        Ok(count)
+    }
+}
+
+/// What the extension writes.
+#[derive(Debug)]
+pub(super) struct Lines {
+    exchange: Arc<Exchange>,
+    line: Vec<u8>,
+}
+
+impl ErrorType for Lines {
+    type Error = Infallible;
+}
+
+impl Write for Lines {
+    async fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if let [line @ .., b'\n'] = self.line.as_slice() {
+                self.exchange.deliver(line);
+                self.line.clear();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    async fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        // The extension has ended: whoever waits is told.
+        let mut state = self.exchange.state();
+        state.input = None;
+        state.open.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static DIALECT: Dialect = Dialect {
+        progress: "{\"jsonrpc\":\"2.0\",\"method\":\"progress\",\"params\":{\"token\":",
+        cancel: |number| format!("cancel {number}"),
+    };
+
+    fn request<'t>(text: &'t str, id: &'t str, token: Option<&'t str>) -> Outgoing<'t> {
+        let part = |name: &str| {
+            let start = text.find(name).unwrap();
+            &text[start..start + name.len()]
+        };
+        Outgoing { text, id: part(id), token: token.map(part), is_call: true, cancels: true }
+    }
+
+    #[test]
+    fn each_request_gets_what_is_about_it_under_its_own_names() {
+        let exchange = Exchange::new(&DIALECT, 2);
+        let mut first = exchange.send(&request("{\"id\":7,\"t\":\"a\",\n\"x\":1.50}", "7", Some("\"a\""))).unwrap();
+        let mut second = exchange.send(&request("{\"t\":77,\"id\":\"7\"}", "\"7\"", None)).unwrap();
+        assert_eq!(exchange.send(&request("{\"id\":9}", "9", None)).unwrap_err(), NotTaken::Full);
+        let mut sent = exchange.state().output.take().unwrap();
+        assert_eq!(sent.try_recv().unwrap(), b"{\"id\":1,\"t\":1, \"x\":1.50}\n");
+        assert_eq!(sent.try_recv().unwrap(), b"{\"t\":77,\"id\":2}\n");
+        exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+        exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"method\":\"progress\",\"params\":{\"token\":1,\"x\":1}}");
+        exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"method\":\"log\"}");
+        exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}");
+        assert!(
+            matches!(second.lines.try_recv(), Ok(Line::Reply(line)) if line == b"{\"jsonrpc\":\"2.0\",\"id\":\"7\",\"result\":{}}")
+        );
+        assert!(
+            matches!(first.lines.try_recv(), Ok(Line::Notification(line)) if line == b"{\"jsonrpc\":\"2.0\",\"method\":\"progress\",\"params\":{\"token\":\"a\",\"x\":1}}")
+        );
+        assert!(matches!(first.lines.try_recv(), Ok(Line::Notification(line)) if line.ends_with(b"\"log\"}")));
+        drop(second);
+        assert!(sent.try_recv().is_err(), "what is answered is not cancelled");
+        drop(first);
+        assert_eq!(sent.try_recv().unwrap(), b"cancel 1\n");
+    }
+
+    #[test]
+    fn a_client_cancels_by_its_own_id_unless_two_have_it() {
+        let exchange = Exchange::new(&DIALECT, 9);
+        let mut sent = exchange.state().output.take().unwrap();
+        let _first = exchange.send(&request("{\"id\":7}", "7", None)).unwrap();
+        let second = exchange.send(&request("{\"id\":7}", "7", None)).unwrap();
+        while sent.try_recv().is_ok() {}
+        exchange.cancel("7");
+        assert!(sent.try_recv().is_err());
+        drop(second);
+        assert_eq!(sent.try_recv().unwrap(), b"cancel 2\n");
+        exchange.cancel("7");
+        assert_eq!(sent.try_recv().unwrap(), b"cancel 1\n");
+        exchange.close();
+        assert_eq!(exchange.send(&request("{\"id\":7}", "7", None)).unwrap_err(), NotTaken::Gone);
+    }
+}

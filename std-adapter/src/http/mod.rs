@@ -1,0 +1,596 @@
+//! An extension behind HTTP, for Amplifier and namel3ss hosts.
+//!
+//! | protocol | what is answered |
+//! |---|---|
+//! | Amplifier | `POST /health`, `POST /describe`, `POST /invoke` (PROTOCOLS.md §2) |
+//! | namel3ss | `POST` to the [`path`](Options::path) of the user's choice, and `POST /capabilities/handshake` |
+//!
+//! The body is one JSON text on as many lines as it likes; `/health` and `/describe` take none as well. What its
+//! `Content-Type` says does not matter, since real clients say nothing or say that it is a form (`curl -d`), unless it names a
+//! character set other than UTF-8, or a `Content-Encoding`: 415. The reply is one JSON text and a newline.
+//!
+//! # Statuses
+//! A host that gets anything but 2xx does not look at the body, so all that a module or tool has to say comes with 200, its
+//! failures included: `ok:false`.
+//!
+//! | status | when |
+//! |---|---|
+//! | 200 | the request was JSON: its reply, be it an error reply to no valid request |
+//! | 400 | the body is not JSON, or was cut; `Content-Length` and `Transfer-Encoding` both; no `Host` in HTTP/1.1 |
+//! | 401, 403 | no or another bearer token; another user of this machine; a request from a web page of another origin, or to a name that is not ours |
+//! | 404, 405 | another path, another method |
+//! | 408 | the body did not come within [`Options::read_timeout`] |
+//! | 413, 415 | longer than [`Options::request_limit`]; an encoding that is not taken |
+//! | 500 | the handler panicked; the server stops |
+//! | 503 | the queue is full |
+//!
+//! # Who may ask
+//! Web pages can make a browser send requests to any address, the loopback one too, and by DNS rebinding even read the
+//! replies. So a request whose `Origin` is not the server itself is refused, as is one whose `Host` is a domain name, unless
+//! it is `localhost`, has no dot (nobody can register such a name), or was [allowed](Options::allow_host). Programs of other
+//! users of this machine are refused where the system tells whose a connection is, unless they are
+//! [allowed](Options::any_user). Against all other programs there is the [token](Options::token).
+//!
+//! # Example
+//! ```no_run
+//! use rigline::{Context, Failure, Outcome};
+//! use rigline_std::http::{Options, Server, Token};
+//!
+//! struct Greeter;
+//!
+//! #[rigline::extension(name = "greeter", version = "1.0.0", description = "Says hello")]
+//! impl Greeter {
+//!     /// Say hello.
+//!     #[operation]
+//!     fn hello(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+//!         cx.done("hello")
+//!     }
+//! }
+//!
+//! fn main() -> std::io::Result<()> {
+//!     let options = Options::amplifier().token(Token::from_file("token.txt")?).queue(64);
+//!     let server = Server::bind("127.0.0.1:0", options)?;
+//!     println!("http://{}", server.address()?);
+//!     server.run(|_| Greeter)
+//! }
+//! ```
+//!
+//! # How it runs
+//! The extension lives on a thread of its own, and takes requests one at a time from a queue of
+//! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished. A client
+//! that closed its sending half only is known to wait for its answer if it is on this machine, on Linux; elsewhere it is taken
+//! for one that is gone if its call had to wait.
+//! When the server is told to stop, what was received is answered first.
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension as Extend, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rigline::engine::LEAST_REPLY;
+use rigline::protocol::Protocol;
+use rigline::{Extension, Manifest};
+use tokio::sync::{Semaphore, watch};
+
+use self::body::Fault;
+use self::exchange::Exchange;
+use self::guard::Guard;
+use self::stream::Client;
+use self::worker::{Refused, Worker};
+use crate::net::{Access, ListenAddress, Listeners};
+use crate::signals::Signals;
+
+pub use self::worker::Surroundings;
+pub use crate::net::Token;
+
+mod body;
+pub(crate) mod exchange;
+pub(crate) mod guard;
+pub(crate) mod stream;
+mod worker;
+
+/// How a protocol is spoken over HTTP.
+#[derive(Debug)]
+pub struct Routes {
+    /// What requests become.
+    pub(crate) protocol: &'static Protocol,
+    /// The paths that are answered, by `POST` only.
+    pub(crate) routes: &'static [Route],
+    /// The body of an error that has to do with HTTP.
+    pub(crate) refusal: fn(StatusCode, &str) -> serde_json::Value,
+    /// How requests of [`Endpoint::Exchange`] are told from each other on one stream; none if requests take turns.
+    pub(crate) dialect: Option<&'static exchange::Dialect>,
+}
+
+/// A future that a connection's task runs.
+pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl Routes {
+    /// Whether the path of requests is the user's choice ([`Options::path`]).
+    pub fn has_free_path(&self) -> bool {
+        self.routes.iter().any(|route| route.path.is_none())
+    }
+}
+
+/// A path, and how it is answered.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// The path; none is [`Options::path`].
+    pub(crate) path: Option<&'static str>,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// How a path is answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Endpoint {
+    /// With this text, as long as the extension lives.
+    Health(&'static str),
+    /// As the extension answers this line.
+    Line(&'static str),
+    /// As the extension answers the body.
+    Request,
+    /// By a function of the body and the manifest.
+    Answer(fn(&[u8], &Manifest) -> String),
+    /// By a function, over the [exchange](exchange::Exchange) with the extension.
+    Exchange(fn(Arc<Service>, Client, Request) -> Pending<Response>),
+}
+
+/// How a server behaves.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Options {
+    routes: &'static Routes,
+    path: String,
+    request_limit: usize,
+    reply_limit: usize,
+    queue: usize,
+    memory: usize,
+    connections: usize,
+    read_timeout: Duration,
+    stop_timeout: Duration,
+    requires: bool,
+    guard: Guard,
+}
+
+impl Options {
+    /// For the hosts of a protocol, as its entry in the registry has it.
+    pub fn new(routes: &'static Routes) -> Self {
+        Self {
+            routes,
+            path: "/tools".into(),
+            request_limit: 8 << 20,
+            reply_limit: 8 << 20,
+            queue: 512,
+            memory: 256 << 20,
+            connections: 512,
+            read_timeout: Duration::from_secs(10),
+            stop_timeout: Duration::from_secs(35),
+            requires: true,
+            guard: Guard::default(),
+        }
+    }
+
+    /// The path of requests, for protocols that leave it to the user [default: `/tools`].
+    pub fn path(self, path: impl Into<String>) -> Self {
+        Self { path: path.into(), ..self }
+    }
+
+    /// The longest body that is taken, in bytes: 8 MiB if unsaid.
+    pub fn request_limit(self, bytes: usize) -> Self {
+        Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
+    }
+
+    /// The longest reply that is sent, in bytes: 8 MiB if unsaid, [`LEAST_REPLY`] at least. In place of a longer one goes
+    /// `oom` or `MemoryError`.
+    pub fn reply_limit(self, bytes: usize) -> Self {
+        Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
+    }
+
+    /// How many requests may wait: 512 by default, one at least. Beyond it: 503. A connection has one request at a time, so
+    /// this limit matters only if it is below that of [connections](Self::connections).
+    pub fn queue(self, requests: usize) -> Self {
+        Self { queue: requests.max(1), ..self }
+    }
+
+    /// How many bytes all bodies together may have: 256 MiB if unsaid. Beyond it: 503.
+    pub fn memory(self, bytes: usize) -> Self {
+        Self { memory: bytes, ..self }
+    }
+
+    /// How many connections are open at once: 512 if unsaid. Others wait to be accepted.
+    pub fn connections(self, connections: usize) -> Self {
+        Self { connections: connections.max(1), ..self }
+    }
+
+    /// How long a head may take, and then a body, how long an idle connection is kept, and how long a client may take nothing
+    /// of a reply: 10 s if unsaid.
+    pub fn read_timeout(self, timeout: Duration) -> Self {
+        Self { read_timeout: timeout, ..self }
+    }
+
+    /// How long what is in hand may take when the server is told to stop: 35 s if unsaid.
+    pub fn stop_timeout(self, timeout: Duration) -> Self {
+        Self { stop_timeout: timeout, ..self }
+    }
+
+    /// Whether the commands of the manifest's `requires` are looked for before each call: yes if unsaid.
+    pub fn check_requires(self, check: bool) -> Self {
+        Self { requires: check, ..self }
+    }
+
+    /// Only requests with `Authorization: Bearer TOKEN` are answered.
+    pub fn token(mut self, token: Token) -> Self {
+        self.guard.access.token = Some(token);
+        self
+    }
+
+    /// Programs of other users of this machine are answered too.
+    pub fn any_user(mut self) -> Self {
+        self.guard.access.any_user = true;
+        self
+    }
+
+    /// The server may be called by this name too, as in a `Host` of `rig.example.org`; without a port.
+    pub fn allow_host(mut self, name: impl Into<String>) -> Self {
+        self.guard.hosts.push(name.into().to_ascii_lowercase());
+        self
+    }
+
+    fn path_of<'o>(&'o self, route: &Route) -> &'o str {
+        route.path.unwrap_or(&self.path)
+    }
+
+    /// Web pages of this origin, such as `https://bench.example.org`, may call.
+    pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
+        self.guard.origins.push(origin.into().to_ascii_lowercase());
+        self
+    }
+}
+
+/// A server that has its address, and answers once it [runs](Self::run).
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<TcpListener>,
+    options: Options,
+}
+
+impl Server {
+    /// Listens at `address`; with port 0 at a free one, which [`address`](Self::address) gives. Of several addresses it is the
+    /// first that can be listened on; for both loopback addresses there is [`bind_all`](Self::bind_all).
+    pub fn bind(address: impl ToSocketAddrs, options: Options) -> io::Result<Self> {
+        check_path(&options)?;
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listeners: vec![listener], options })
+    }
+
+    /// Listens at all that `address` stands for: `localhost` is both loopback addresses.
+    pub fn bind_all(address: &ListenAddress, options: Options) -> io::Result<Self> {
+        check_path(&options)?;
+        Ok(Self { listeners: address.bind()?, options })
+    }
+
+    /// Where it listens: the first address, if there are several.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listeners.first().ok_or(io::ErrorKind::NotFound)?.local_addr()
+    }
+
+    /// All addresses that it listens on.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// Serves the extension that `make` makes, until SIGTERM or SIGINT (elsewhere Ctrl-C).
+    ///
+    /// # Errors
+    /// The handler panicked, or there is no thread or runtime to be had.
+    pub fn run<E: Extension>(self, make: impl FnOnce(&Surroundings) -> E + Send + 'static) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { self.run_until(make, signal()?).await })
+    }
+
+    /// Serves the extension that `make` makes, on its own thread, until `stop` is ready; in a tokio runtime.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_until<E: Extension>(
+        self,
+        make: impl FnOnce(&Surroundings) -> E + Send + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let Self { listeners, options } = self;
+        let listeners = Listeners::new(listeners)?;
+        let (worker, mut ended) = Worker::start(&options, make).await?;
+        let state = Arc::new(Service {
+            manifest: worker.manifest(),
+            memory: Arc::new(Semaphore::new(options.memory >> 10)),
+            worker,
+            options,
+        });
+        let options = &state.options;
+        let front = Front {
+            access: options.guard.access.clone(),
+            read_timeout: options.read_timeout,
+            connections: options.connections,
+        };
+        let ending = async {
+            tokio::select! {
+                () = stop => Ok(()),
+                result = &mut ended => result.unwrap_or(Ok(())),
+            }
+        };
+        let (result, finish) = front.serve(listeners, router(&state), ending).await;
+        let _ = tokio::time::timeout(options.stop_timeout, finish).await;
+        state.worker.close();
+        if result.is_ok() {
+            return tokio::time::timeout(options.stop_timeout, ended)
+                .await
+                .map_or(Ok(()), |ended| ended.unwrap_or(Ok(())));
+        }
+        result
+    }
+}
+
+/// How connections are taken.
+pub(crate) struct Front {
+    pub(crate) access: Access,
+    /// As [`Options::read_timeout`].
+    pub(crate) read_timeout: Duration,
+    /// As [`Options::connections`].
+    pub(crate) connections: usize,
+}
+
+impl Front {
+    /// Answers everybody who connects, until `stop` gives something. What comes with it finishes the connections that are left.
+    pub(crate) async fn serve<T>(
+        &self,
+        listeners: Listeners,
+        router: Router,
+        stop: impl Future<Output = T>,
+    ) -> (T, impl Future<Output = ()>) {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.read_timeout).max_header_size(64 << 10);
+        builder.half_close(true);
+        let (open, _) = watch::channel(true);
+        let connections = Arc::new(Semaphore::new(self.connections));
+        let mut stop = pin!(stop);
+        loop {
+            let accepted = async {
+                let place = connections.clone().acquire_owned().await;
+                (place, listeners.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                accepted = accepted => accepted,
+                end = &mut stop => {
+                    let finish = async move {
+                        open.send_replace(false);
+                        open.closed().await;
+                    };
+                    return (end, finish);
+                }
+            };
+            let Ok(stream) = accepted else {
+                // No descriptors left, or a peer that is gone already: others will go too.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            let ambiguous = Arc::new(AtomicBool::new(false));
+            let refusal = self.access.refusal(stream.ends());
+            let io = TokioIo::new(stream::Watched::new(stream.clone(), self.read_timeout, ambiguous.clone()));
+            let router = router
+                .clone()
+                .layer(Extend(stream::Ambiguous(ambiguous)))
+                .layer(Extend(stream::Client(stream)))
+                .layer(Extend(guard::Foreign(refusal)));
+            let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
+            let mut is_open = open.subscribe();
+            tokio::spawn(async move {
+                let mut connection = pin!(connection);
+                // What goes wrong with a connection is its peer's to see.
+                tokio::select! {
+                    _ = connection.as_mut() => {}
+                    () = async { drop(is_open.wait_for(|is_open| !is_open).await) } => {
+                        connection.as_mut().graceful_shutdown();
+                        let _ = connection.await;
+                    }
+                }
+                drop(place);
+                drop(is_open);
+            });
+        }
+    }
+}
+
+/// Refuses paths for tools that cannot be.
+fn check_path(options: &Options) -> io::Result<()> {
+    let path = &options.path;
+    let is_of_url = path.is_ascii() && path.parse::<PathAndQuery>().is_ok();
+    let is_taken = options.routes.routes.iter().any(|route| route.path == Some(path));
+    if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || !is_of_url || is_taken {
+        let text = format!(
+            "{path:?} cannot be the path of tools: it must begin with a slash, be as URLs have it, and not be the handshake's"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(())
+}
+
+/// Ready at a signal to stop.
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    let mut signals = Signals::new()?;
+    Ok(async move {
+        let _ = signals.next().await;
+    })
+}
+
+/// What all connections share.
+pub(crate) struct Service {
+    options: Options,
+    manifest: &'static Manifest,
+    worker: Worker,
+    /// What bodies may still take up, in KiB.
+    memory: Arc<Semaphore>,
+}
+
+fn router(service: &Arc<Service>) -> Router {
+    // A `*` or `:` in a path of the user's choice means nothing else.
+    let mut router = Router::new().without_v07_checks();
+    for route in service.options.routes.routes {
+        let endpoint = route.endpoint;
+        let answer = move |State(service): State<Arc<Service>>, client: Extend<Client>, request: Request| async move {
+            service.answer(endpoint, client.0, request).await
+        };
+        router = router.route(service.options.path_of(route), post(answer).fallback(not_allowed));
+    }
+    router
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(service.clone(), guarded))
+        .with_state(service.clone())
+}
+
+async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    match service.options.guard.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            let mut response = service.refuse(refusal.status, &refusal.text);
+            if refusal.status == StatusCode::UNAUTHORIZED {
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            // RFC 9112 §6.1: what follows such a message cannot be told apart from it.
+            if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        }
+    }
+}
+
+async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let options = &service.options;
+    let paths: Vec<&str> = options.routes.routes.iter().map(|route| options.path_of(route)).collect();
+    let paths = match paths.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    };
+    let path = request.uri().path();
+    service.refuse(StatusCode::NOT_FOUND, &format!("nothing is at {path}; there are {paths}"))
+}
+
+async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
+    let mut response = service.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    response
+}
+
+impl Service {
+    /// The stream to the extension, for protocols that have one.
+    pub(crate) fn exchange(&self) -> Option<&Arc<Exchange>> {
+        self.worker.exchange()
+    }
+
+    async fn answer(self: &Arc<Self>, endpoint: Endpoint, client: Client, request: Request) -> Response {
+        match endpoint {
+            Endpoint::Exchange(answer) => answer(self.clone(), client, request).await,
+            Endpoint::Health(reply) => self.health(reply, request).await,
+            Endpoint::Line(line) => self.fixed(request, client, line).await,
+            Endpoint::Request => match self.body(request).await {
+                Ok((mut line, _permit)) => {
+                    body::on_one_line(&mut line);
+                    self.ask(line, client).await
+                }
+                Err(fault) => self.fault(&fault),
+            },
+            Endpoint::Answer(answer) => match self.body(request).await {
+                Ok((text, _permit)) => json(StatusCode::OK, answer(&text, self.manifest)),
+                Err(fault) => self.fault(&fault),
+            },
+        }
+    }
+
+    /// Answers at once, even while a call runs.
+    async fn health(&self, reply: &'static str, request: Request) -> Response {
+        match body::read(request, &self.options, &self.memory).await.and_then(|(text, _)| match text.is_empty() {
+            true => Ok(()),
+            false => body::check(&text),
+        }) {
+            Ok(()) if self.worker.is_alive() => json(StatusCode::OK, reply),
+            Ok(()) => self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended"),
+            Err(fault) => self.fault(&fault),
+        }
+    }
+
+    pub(crate) async fn body(&self, request: Request) -> Result<(Vec<u8>, body::Permit), Fault> {
+        let text = body::read(request, &self.options, &self.memory).await?;
+        if text.0.is_empty() {
+            return Err(Fault::NotJson("the body is empty".into()));
+        }
+        body::check(&text.0)?;
+        Ok(text)
+    }
+
+    /// Answers a request whose path says it all.
+    async fn fixed(&self, request: Request, client: Client, line: &str) -> Response {
+        match body::read(request, &self.options, &self.memory).await {
+            Ok((text, _)) if !text.is_empty() => match body::check(&text) {
+                Ok(()) => self.ask(line.into(), client).await,
+                Err(fault) => self.fault(&fault),
+            },
+            Ok(_) => self.ask(line.into(), client).await,
+            Err(fault) => self.fault(&fault),
+        }
+    }
+
+    async fn ask(&self, line: Vec<u8>, client: Client) -> Response {
+        match self.worker.ask(line, client).await {
+            Ok(reply) => json(StatusCode::OK, reply),
+            Err(Refused::Full) => {
+                let mut response = self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                response
+            }
+            Err(Refused::Abandoned) => {
+                let text = "the connection was closed while the request waited: it was not begun";
+                self.refuse(StatusCode::REQUEST_TIMEOUT, text)
+            }
+            // It was JSON, and no request: an answer, such as a mirror would send.
+            Err(Refused::Silent) => self.refuse(StatusCode::OK, "the body is not a request"),
+            Err(Refused::Gone) => {
+                self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer")
+            }
+        }
+    }
+
+    pub(crate) fn fault(&self, fault: &Fault) -> Response {
+        let mut response = self.refuse(fault.status(), &fault.to_string());
+        if fault.ends_connection() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    /// An error that has to do with HTTP, in the protocol's own form.
+    pub(crate) fn refuse(&self, status: StatusCode, text: &str) -> Response {
+        json(status, format!("{}\n", (self.options.routes.refusal)(status, text)))
+    }
+}
+
+fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    let mut response = (status, Body::from(body.into())).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,536 @@
+//! Streamable HTTP, of both eras (Base Protocol, Transports).
+//!
+//! One path takes `POST`; anything else is 405, since nothing here is sent without a request. A request is of the modern era if
+//! its `_meta` or its header `MCP-Protocol-Version` says so, and `initialize` without such a `_meta` never is. There are no
+//! sessions in either era.
+//!
+//! A reply that nothing precedes is one JSON text. Where progress or a log comes first, the response is a stream of events that
+//! ends with the reply.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use hyper::body::Frame;
+use rigline::json::{Json, Kind};
+use rigline::protocol::mcp;
+use rigline::rpc;
+use serde_json::{Value, json};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::http::exchange::{Dialect, Exchange, Incoming, Line, NotTaken, Outgoing};
+use crate::http::stream::Client;
+use crate::http::{Endpoint, Options, Pending, Route, Routes, Service};
+
+pub(super) const ROUTES: Routes = Routes {
+    protocol: mcp::MCP,
+    routes: &[Route { path: Some("/mcp"), endpoint: Endpoint::Exchange(answer) }],
+    refusal,
+    dialect: Some(&DIALECT),
+};
+
+static DIALECT: Dialect = Dialect {
+    progress: "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":",
+    cancel: |number| {
+        format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{number}}}}}")
+    },
+};
+
+/// The headers do not say what the body says.
+const HEADER_MISMATCH: i32 = -32020;
+
+/// How often a response looks for its client.
+const WATCH: Duration = Duration::from_millis(100);
+/// After how many such looks a silent stream gets a comment, so that nobody takes it for dead.
+const BEATS: u32 = 150;
+
+impl Options {
+    /// For MCP's clients, at `/mcp`.
+    pub fn mcp() -> Self {
+        Self::new(&ROUTES)
+    }
+}
+
+/// An error that has to do with HTTP.
+fn refusal(status: StatusCode, text: &str) -> Value {
+    let code = match status {
+        StatusCode::BAD_REQUEST => rpc::PARSE_ERROR,
+        StatusCode::INTERNAL_SERVER_ERROR => rpc::INTERNAL_ERROR,
+        _ => rpc::INVALID_REQUEST,
+    };
+    error(None, code, text)
+}
+
+fn error(id: Option<&str>, code: i32, text: &str) -> Value {
+    let error = json!({ "code": code, "message": text });
+    match id.and_then(|id| serde_json::from_str::<Value>(id).ok()) {
+        Some(id) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+        None => json!({ "jsonrpc": "2.0", "error": error }),
+    }
+}
+
+fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Response> {
+    Box::pin(async move {
+        let headers = request.headers().clone();
+        let (text, _permit) = match service.body(request).await {
+            Ok(body) => body,
+            Err(fault) => return service.fault(&fault),
+        };
+        let text = String::from_utf8(text).unwrap_or_default();
+        let Some(exchange) = service.exchange() else {
+            return service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended");
+        };
+        let Ok(json) = Json::parse(text.as_bytes()) else {
+            return service.refuse(StatusCode::BAD_REQUEST, "the body is not JSON");
+        };
+        if json.kind() == Kind::Array {
+            return batch(exchange, &headers, json).await;
+        }
+        match Message::read(json, &headers) {
+            Ok(Message::Request(outgoing)) => {
+                let is_modern = outgoing.cancels;
+                if is_modern && outgoing.is("subscriptions/listen", json) {
+                    return subscription(&outgoing, client);
+                }
+                match exchange.send(&outgoing) {
+                    Ok(incoming) => respond(&service, incoming, client, is_modern, accepts_events(&headers)).await,
+                    Err(refused) => not_taken(&service, refused),
+                }
+            }
+            Ok(Message::Cancel(id)) => {
+                exchange.cancel(id);
+                StatusCode::ACCEPTED.into_response()
+            }
+            Ok(Message::Notification) => StatusCode::ACCEPTED.into_response(),
+            Err(refused) => refused.response(),
+        }
+    })
+}
+
+/// A message of a client.
+enum Message<'t> {
+    Request(Outgoing<'t>),
+    /// It cancels the request with this id.
+    Cancel(&'t str),
+    /// It needs no answer.
+    Notification,
+}
+
+/// Why a message is refused.
+struct Refused<'t> {
+    id: Option<&'t str>,
+    status: StatusCode,
+    code: i32,
+    text: String,
+    data: Option<Value>,
+}
+
+impl<'t> Refused<'t> {
+    fn new(id: Option<&'t str>, code: i32, text: impl Into<String>) -> Self {
+        Self { id, status: StatusCode::BAD_REQUEST, code, text: text.into(), data: None }
+    }
+
+    fn body(&self) -> Value {
+        let mut body = error(self.id, self.code, &self.text);
+        if let (Some(error), Some(data)) = (body.get_mut("error"), &self.data) {
+            error["data"] = data.clone();
+        }
+        body
+    }
+
+    fn response(&self) -> Response {
+        whole(self.status, self.body().to_string())
+    }
+}
+
+impl<'t> Message<'t> {
+    fn read(json: Json<'t>, headers: &HeaderMap) -> Result<Self, Refused<'t>> {
+        let id = json.get("id").map(|id| id.as_str());
+        let params = json.get("params").unwrap_or(Json::NULL);
+        let meta = params.get("_meta").unwrap_or(Json::NULL);
+        let Some(method) = json.get("method").and_then(|method| method.text()) else {
+            if json.kind() == Kind::Object && (json.get("result").is_some() || json.get("error").is_some()) {
+                // Nothing was asked of the client.
+                return Ok(Self::Notification);
+            }
+            return Err(Refused::new(
+                id,
+                rpc::INVALID_REQUEST,
+                "Invalid Request: expected an object with the member method",
+            ));
+        };
+        let Some(id) = id else {
+            return Ok(match params.get("requestId") {
+                Some(id) if method == "notifications/cancelled" => Self::Cancel(id.as_str()),
+                _ => Self::Notification,
+            });
+        };
+        if !matches!(json.get("id").map(|id| id.kind()), Some(Kind::String | Kind::Number)) {
+            return Err(Refused::new(
+                None,
+                rpc::INVALID_REQUEST,
+                "Invalid Request: the id must be a string or an integer",
+            ));
+        }
+        let version = header_text(headers, "mcp-protocol-version", id)?;
+        let own = |name: &str| meta.get(&format!("io.modelcontextprotocol/{name}"));
+        let says_modern =
+            ["protocolVersion", "clientCapabilities", "clientInfo"].into_iter().any(|name| own(name).is_some());
+        let is_initialize = method == "initialize";
+        let is_modern =
+            says_modern || !is_initialize && version.as_deref().is_some_and(|version| version > mcp::LEGACY[0]);
+        if is_modern {
+            check_modern(
+                id,
+                &method.to_string(),
+                params,
+                own("protocolVersion"),
+                own("clientCapabilities"),
+                version,
+                headers,
+            )?;
+        } else if let Some(version) = version
+            && !is_initialize
+            && !mcp::LEGACY.contains(&version.as_str())
+        {
+            let text =
+                format!("MCP-Protocol-Version: {version} is not supported; supported are {}", mcp::LEGACY.join(", "));
+            return Err(Refused::new(Some(id), rpc::INVALID_REQUEST, text));
+        }
+        let token = meta.get("progressToken").filter(|token| matches!(token.kind(), Kind::String | Kind::Number));
+        Ok(Self::Request(Outgoing {
+            text: json.as_str(),
+            id,
+            token: token.map(|token| token.as_str()),
+            is_call: method == "tools/call",
+            cancels: is_modern,
+        }))
+    }
+}
+
+impl Outgoing<'_> {
+    fn is(&self, method: &str, json: Json<'_>) -> bool {
+        json.get("method").and_then(|method| method.text()).is_some_and(|text| text == *method)
+    }
+}
+
+/// Streamable HTTP, Request Metadata: headers repeat what the body says.
+fn check_modern<'t>(
+    id: &'t str,
+    method: &str,
+    params: Json<'_>,
+    version: Option<Json<'_>>,
+    capabilities: Option<Json<'_>>,
+    header: Option<String>,
+    headers: &HeaderMap,
+) -> Result<(), Refused<'t>> {
+    let missing = |name: &str| {
+        let text = format!("_meta: io.modelcontextprotocol/{name}: required in every request, but missing");
+        Refused::new(Some(id), rpc::INVALID_PARAMS, text)
+    };
+    let mismatch = |text: String| Refused::new(Some(id), HEADER_MISMATCH, text);
+    let version = version.ok_or_else(|| missing("protocolVersion"))?;
+    let Some(version) = version.text().map(|version| version.to_string()) else {
+        return Err(Refused::new(
+            Some(id),
+            rpc::INVALID_PARAMS,
+            "_meta: io.modelcontextprotocol/protocolVersion: expected a string",
+        ));
+    };
+    if capabilities.ok_or_else(|| missing("clientCapabilities"))?.kind() != Kind::Object {
+        let text = "_meta: io.modelcontextprotocol/clientCapabilities: expected an object";
+        return Err(Refused::new(Some(id), rpc::INVALID_PARAMS, text));
+    }
+    let compare = |name: &str, header: Option<String>, body: &str| match header {
+        None => Err(mismatch(format!("Header mismatch: {name} is missing"))),
+        Some(header) if header != body => {
+            Err(mismatch(format!("Header mismatch: {name} is {header:?}, but the body says {body:?}")))
+        }
+        Some(_) => Ok(()),
+    };
+    compare("MCP-Protocol-Version", header, &version)?;
+    if version != mcp::MODERN {
+        let supported: Vec<&str> = [mcp::MODERN].into_iter().chain(mcp::LEGACY).collect();
+        let data = json!({ "supported": supported, "requested": version });
+        let refused = Refused::new(Some(id), mcp::UNSUPPORTED_VERSION, "Unsupported protocol version");
+        return Err(Refused { data: Some(data), ..refused });
+    }
+    compare("Mcp-Method", header_text(headers, "mcp-method", id)?, method)?;
+    let named = match method {
+        "tools/call" | "prompts/get" => params.get("name"),
+        "resources/read" => params.get("uri"),
+        _ => None,
+    };
+    if let Some(name) = named.and_then(|name| name.text()) {
+        let header = match header_text(headers, "mcp-name", id)? {
+            Some(header) => Some(decoded(&header).ok_or_else(|| {
+                mismatch(format!("Header mismatch: Mcp-Name is not the base64 of UTF-8 text: {header:?}"))
+            })?),
+            None => None,
+        };
+        compare("Mcp-Name", header, &name.to_string())?;
+    }
+    Ok(())
+}
+
+/// The text of a header that may occur once.
+fn header_text<'t>(headers: &HeaderMap, name: &str, id: &'t str) -> Result<Option<String>, Refused<'t>> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match value.to_str() {
+        Ok(text) if values.next().is_none() => Ok(Some(text.trim().to_owned())),
+        Ok(_) => Err(Refused::new(Some(id), HEADER_MISMATCH, format!("Header mismatch: {name} occurs twice"))),
+        Err(_) => {
+            Err(Refused::new(Some(id), HEADER_MISMATCH, format!("Header mismatch: {name} has invalid characters")))
+        }
+    }
+}
+
+/// A header's value out of `=?base64?…?=` (Value Encoding); anything else is itself.
+fn decoded(value: &str) -> Option<String> {
+    let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Some(value.to_owned());
+    };
+    String::from_utf8(from_base64(encoded)?).ok()
+}
+
+/// RFC 4648 §4. Padding may be missing, as real clients leave it out.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let text = text.trim_end_matches('=').as_bytes();
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for byte in text {
+        let value = ALPHABET.iter().position(|known| known == byte)?;
+        bits = bits << 6 | u32::try_from(value).ok()?;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push(u8::try_from(bits >> count & 0xff).ok()?);
+        }
+    }
+    (count < 6).then_some(bytes)
+}
+
+/// Whether a client takes a stream of events.
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.any(|value| value.contains("text/event-stream") || value.contains("*/*"))
+}
+
+/// Answers the members of a batch, which only 2025-03-26 has, one after the other.
+async fn batch(exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) -> Response {
+    let mut replies: Vec<String> = Vec::new();
+    let mut is_empty = true;
+    for member in json.elements() {
+        is_empty = false;
+        match Message::read(member, headers) {
+            Ok(Message::Request(outgoing)) if outgoing.cancels => {
+                let text = "batches are part of 2025-03-26 only";
+                replies.push(Refused::new(Some(outgoing.id), rpc::INVALID_REQUEST, text).body().to_string());
+            }
+            Ok(Message::Request(outgoing)) => {
+                let Ok(mut incoming) = exchange.send(&outgoing) else { continue };
+                while let Some(line) = incoming.lines.recv().await {
+                    if let Line::Reply(reply) = line {
+                        replies.push(String::from_utf8_lossy(&reply).into_owned());
+                    }
+                }
+            }
+            Ok(Message::Cancel(id)) => exchange.cancel(id),
+            Ok(Message::Notification) => {}
+            Err(refused) => replies.push(refused.body().to_string()),
+        }
+    }
+    match (is_empty, replies.as_slice()) {
+        (true, _) => Refused::new(None, rpc::INVALID_REQUEST, "Invalid Request: an empty batch").response(),
+        (false, []) => StatusCode::ACCEPTED.into_response(),
+        (false, replies) => whole(StatusCode::OK, format!("[{}]", replies.join(","))),
+    }
+}
+
+/// Waits for the first line: a reply is the whole response, a notification begins a stream.
+async fn respond(
+    service: &Service,
+    mut incoming: Incoming,
+    client: Client,
+    is_modern: bool,
+    accepts_events: bool,
+) -> Response {
+    let mut watch = ticks();
+    loop {
+        let line = tokio::select! {
+            line = incoming.lines.recv() => line,
+            _ = watch.tick() => {
+                if is_modern && client.is_gone() {
+                    // Dropping what comes in cancels the request.
+                    return StatusCode::REQUEST_TIMEOUT.into_response();
+                }
+                continue;
+            }
+        };
+        return match line {
+            Some(Line::Notification(_)) if !accepts_events => continue,
+            Some(Line::Notification(line)) => {
+                events(Events { first: Some(event(&line)), ..Events::new(incoming, client, is_modern) })
+            }
+            Some(Line::Reply(reply)) => {
+                let status = if is_modern { status_of(&reply) } else { StatusCode::OK };
+                whole(status, reply)
+            }
+            // It was cancelled, or the extension has ended.
+            None if service.exchange().is_some_and(|exchange| exchange.is_alive()) => {
+                StatusCode::ACCEPTED.into_response()
+            }
+            None => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer"),
+        };
+    }
+}
+
+/// The status that goes with an error of the modern era.
+fn status_of(reply: &[u8]) -> StatusCode {
+    let code = Json::parse(reply).ok().and_then(|reply| reply.get("error")?.get("code")?.number()?.to_i64().ok());
+    match code {
+        Some(code) if code == i64::from(rpc::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(code) if code == i64::from(mcp::UNSUPPORTED_VERSION) || code == i64::from(rpc::INVALID_REQUEST) => {
+            StatusCode::BAD_REQUEST
+        }
+        _ => StatusCode::OK,
+    }
+}
+
+/// Acknowledges a subscription, and keeps its stream open: nothing that could be subscribed to ever changes.
+fn subscription(request: &Outgoing<'_>, client: Client) -> Response {
+    let acknowledgement = format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{}}},\"notifications\":{{}}}}}}",
+        request.id
+    );
+    events(Events { first: Some(event(acknowledgement.as_bytes())), ..Events::silent(client) })
+}
+
+fn not_taken(service: &Service, refused: NotTaken) -> Response {
+    match refused {
+        NotTaken::Full => {
+            let mut response = service.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response
+        }
+        NotTaken::Gone => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended"),
+    }
+}
+
+fn whole(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = (status, body.into()).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn events(events: Events) -> Response {
+    let mut response = Body::new(events).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn event(line: &[u8]) -> Bytes {
+    [b"event: message\ndata: ", line, b"\n\n"].concat().into()
+}
+
+fn ticks() -> Interval {
+    let mut ticks = interval(WATCH);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// A stream of events that ends with the reply, or when the client of a modern request is gone.
+struct Events {
+    first: Option<Bytes>,
+    incoming: Option<Incoming>,
+    is_over: bool,
+    /// Whether the stream's end cancels what it is about.
+    watches: bool,
+    client: Client,
+    ticks: Interval,
+    silent: u32,
+}
+
+impl Events {
+    fn new(incoming: Incoming, client: Client, watches: bool) -> Self {
+        Self { incoming: Some(incoming), watches, ..Self::silent(client) }
+    }
+
+    fn silent(client: Client) -> Self {
+        Self { first: None, incoming: None, is_over: false, watches: true, client, ticks: ticks(), silent: 0 }
+    }
+}
+
+impl hyper::body::Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Some(first) = this.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        if let Some(incoming) = &mut this.incoming
+            && let Poll::Ready(line) = incoming.lines.poll_recv(task)
+        {
+            this.silent = 0;
+            return Poll::Ready(match line {
+                Some(Line::Notification(line)) => Some(Ok(Frame::data(event(&line)))),
+                Some(Line::Reply(line)) => {
+                    this.is_over = true;
+                    Some(Ok(Frame::data(event(&line))))
+                }
+                None => None,
+            });
+        }
+        while this.ticks.poll_tick(task).is_ready() {
+            if this.watches && this.client.is_gone() {
+                this.is_over = true;
+                this.incoming = None;
+                return Poll::Ready(None);
+            }
+            this.silent += 1;
+            if this.silent >= BEATS {
+                this.silent = 0;
+                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b":\n\n")))));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_headers_are_decoded() {
+        for (value, text) in [
+            ("us-west1", Some("us-west1")),
+            ("=?base64?SGVsbG8sIOS4lueVjA==?=", Some("Hello, 世界")),
+            ("=?base64?IHBhZGRlZCA=?=", Some(" padded ")),
+            ("=?base64?SGVsbG8?=", Some("Hello")),
+            ("=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=", Some("=?base64?literal?=")),
+            ("=?BASE64?SGVsbG8?=", Some("=?BASE64?SGVsbG8?=")),
+            ("=?base64?SGVs!!!bG8=?=", None),
+            ("=?base64?/w==?=", None),
+            ("=?base64?A?=", None),
+            ("=?base64??=", Some("")),
+        ] {
+            assert_eq!(decoded(value).as_deref(), text, "{value}");
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! The web page of a rig, and the server behind it: what `rigline web` runs.
+//!
+//! | path | what it is |
+//! |---|---|
+//! | `GET /` and files beside it | the page, which is embedded in the program |
+//! | `GET /api/info` | `{"version","target","evals"}` |
+//! | `GET /api/ports` | the serial ports, as `rigline ports --json` lists them, with the number of this server's own `sessions` on each |
+//! | `GET /api/runs?limit=N` | earlier eval runs with the numbers that they measured |
+//! | WebSocket `/ws?target=TARGET` | a gevals session: one text frame a line |
+//! | WebSocket `/evals` | waza's JSON-RPC: one text frame a line |
+//!
+//! # Who may ask
+//! Everything below `/api` and both WebSockets need the [token](Options::new): as the parameter `token`, or as a bearer token. The page
+//! itself needs none. Requests from pages of other origins and for foreign names are refused with 403, as by [`http`](crate::http), and so
+//! are other users of this machine. A client whose token is wrong gets a WebSocket that is closed at once with the code 4401, because a
+//! browser hides the status of a handshake that fails.
+//!
+//! A page may name a target where the server has none of its own: a serial port that is plugged in, or `sim`. It never names a program,
+//! and no address in the network.
+//!
+//! # A session
+//! Sessions are those of the [`proxy`](crate::proxy), with its limits: calls take turns, and a browser that is gone without `shutdown` has
+//! its call cancelled and the outputs made safe. Frames that break a rule of their own end the connection with one of these codes:
+//!
+//! | code | why |
+//! |---|---|
+//! | 1001 | the server stops |
+//! | 1003 | a binary frame |
+//! | 1009 | a frame over [`FRAME_LIMIT`] |
+//! | 4401 | the token is missing or wrong |
+//! | 4404 | there is no such target, it may not be chosen, or there are no evals |
+//! | 4408 | the client took nothing for 10 s, or was silent for [`SILENCE`] |
+//! | 4410 | the device is gone |
+//! | 4429 | too many clients |
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ws::{WebSocket, WebSocketUpgrade};
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use self::socket::Closing;
+use self::targets::Targets;
+use crate::eval::Root;
+use crate::eval::history;
+use crate::eval::runs::Runs;
+use crate::eval::server::Server as EvalServer;
+use crate::host;
+use crate::host::local::InProcess;
+use crate::host::ports::Roots;
+use crate::http::Front;
+use crate::http::guard::Guard;
+use crate::net::{ListenAddress, Listeners, Token};
+use crate::proxy::Transport;
+use crate::target::Target;
+
+mod page;
+mod socket;
+mod targets;
+
+pub use self::socket::{FRAME_LIMIT, SILENCE};
+
+/// How many WebSockets are served at once.
+const CLIENTS: usize = 32;
+/// How many connections are open at once. A browser opens several for one page.
+const CONNECTIONS: usize = 128;
+/// How long a request's head may take, and how long a client may take nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long clients have to take their last lines when the server stops.
+const LAST_LINES: Duration = Duration::from_secs(3);
+
+/// What everything on the page may load: nothing from elsewhere, and no script or style in its markup.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
+    font-src 'self'; connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'";
+
+/// What goes with every answer.
+const HEADERS: [(HeaderName, HeaderValue); 7] = [
+    (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    (
+        HeaderName::from_static("permissions-policy"),
+        HeaderValue::from_static("serial=(self), camera=(), geolocation=(), hid=(), microphone=(), midi=(), usb=()"),
+    ),
+];
+
+/// What is served, and to whom.
+#[must_use]
+pub struct Options {
+    target: Option<Target>,
+    host: host::Options,
+    sim: Option<InProcess>,
+    evals: Option<(Runs, Root)>,
+    token: Token,
+    guard: Guard,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("target", &self.target).field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// For clients that send this token: they choose among the serial ports that are plugged in.
+    pub fn new(token: Token) -> Self {
+        Self { target: None, host: host::Options::default(), sim: None, evals: None, token, guard: Guard::default() }
+    }
+
+    /// This target only.
+    pub fn target(self, target: Target) -> Self {
+        Self { target: Some(target), ..self }
+    }
+
+    /// How targets are connected to.
+    pub fn host(self, host: host::Options) -> Self {
+        Self { host, ..self }
+    }
+
+    /// What the target [`sim`](Target::Sim) is, in place of a process of its own.
+    pub fn sim(self, sim: InProcess) -> Self {
+        Self { sim: Some(sim), ..self }
+    }
+
+    /// Evals below this folder can be run, and these runs looked at. The server then needs a runtime of several threads.
+    pub fn evals(self, runs: Runs, root: Root) -> Self {
+        Self { evals: Some((runs, root)), ..self }
+    }
+
+    /// Programs of other users of this machine are answered too, if they have the token.
+    pub fn any_user(mut self) -> Self {
+        self.guard.access.any_user = true;
+        self
+    }
+
+    /// As [`http::Options::allow_host`](crate::http::Options::allow_host).
+    pub fn allow_host(mut self, name: impl Into<String>) -> Self {
+        self.guard.hosts.push(name.into().to_ascii_lowercase());
+        self
+    }
+
+    /// As [`http::Options::allow_origin`](crate::http::Options::allow_origin).
+    pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
+        self.guard.origins.push(origin.into().to_ascii_lowercase());
+        self
+    }
+}
+
+/// A server that has its address, and answers once it [runs](Self::run_until).
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<TcpListener>,
+    options: Options,
+}
+
+impl Server {
+    /// Listens at all that `address` stands for.
+    ///
+    /// # Errors
+    /// The port is taken, or there is no such address here.
+    pub fn bind(address: &ListenAddress, options: Options) -> io::Result<Self> {
+        Ok(Self { listeners: address.bind()?, options })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// The page's address, token included, as it is opened on this machine.
+    ///
+    /// # Errors
+    /// The system does not say where it listens.
+    pub fn url(&self) -> io::Result<String> {
+        let address = *self.addresses()?.first().ok_or(io::ErrorKind::NotFound)?;
+        let host =
+            if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() };
+        Ok(format!("http://{host}/#token={}", self.options.token.reveal()))
+    }
+
+    /// Serves until `stop` is ready. Sessions that are open then are lost: hardware goes into its safe state.
+    ///
+    /// # Errors
+    /// The listeners cannot be used in this runtime.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let Options { target, host, sim, evals, token, guard } = self.options;
+        let listeners = Listeners::new(self.listeners)?;
+        let front = Front { access: guard.access.clone(), read_timeout: PATIENCE, connections: CONNECTIONS };
+        let (runs, evals) = match evals {
+            Some((runs, root)) => (Some(runs.clone()), Some(EvalServer::new(runs, root))),
+            None => (None, None),
+        };
+        let service = Arc::new(Service {
+            targets: Targets::new(target, host, sim),
+            evals,
+            runs,
+            token,
+            guard,
+            places: Arc::new(Semaphore::new(CLIENTS)),
+            stop: CancellationToken::new(),
+        });
+        let ((), finish) = front.serve(listeners, router(&service), stop).await;
+        service.stop.cancel();
+        let last = async {
+            finish.await;
+            // All places are free when all clients are gone.
+            let _ = service.places.acquire_many(u32::try_from(CLIENTS).unwrap_or(u32::MAX)).await;
+        };
+        let _ = tokio::time::timeout(LAST_LINES, last).await;
+        service.targets.abandon().await;
+        Ok(())
+    }
+}
+
+/// What all connections share.
+struct Service {
+    targets: Arc<Targets>,
+    evals: Option<EvalServer>,
+    runs: Option<Runs>,
+    token: Token,
+    guard: Guard,
+    /// For clients over WebSockets.
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+/// What a request's URL says.
+#[derive(Debug, Default, Deserialize)]
+struct Said {
+    token: Option<String>,
+    target: Option<String>,
+    limit: Option<usize>,
+}
+
+fn router(service: &Arc<Service>) -> Router {
+    Router::new()
+        .route("/api/info", get(info))
+        .route("/api/ports", get(ports))
+        .route("/api/runs", get(runs))
+        .route("/ws", get(session))
+        .route("/evals", get(evals))
+        .fallback(file)
+        .layer(middleware::from_fn_with_state(service.clone(), guarded))
+        .with_state(service.clone())
+}
+
+async fn guarded(State(service): State<Arc<Service>>, mut request: Request, next: Next) -> Response {
+    // A link on another page may lead to ours: it says nothing but what the page is, which no other page can look into.
+    let is_visit = request.method() == Method::GET
+        && request.headers().get("sec-fetch-mode").is_some_and(|mode| mode == "navigate")
+        && request.headers().get("sec-fetch-dest").is_some_and(|dest| dest == "document");
+    if is_visit {
+        request.headers_mut().remove("sec-fetch-site");
+    }
+    let mut response = match service.guard.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            let mut response = refuse(refusal.status, &refusal.text);
+            if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        }
+    };
+    response.headers_mut().extend(HEADERS);
+    response
+}
+
+async fn info(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
+    service.answer(&said, &headers, || {
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "target": service.targets.fixed().map(ToString::to_string),
+            "evals": service.evals.is_some(),
+        })
+    })
+}
+
+async fn ports(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
+    let sessions = service.targets.sessions();
+    // Processes and their open files are looked at.
+    let listed = tokio::task::spawn_blocking(move || {
+        let roots = Roots::of_environment();
+        let one = |port: host::ports::PortInfo| {
+            let mut json = port.to_json(&roots.holders(&port.path));
+            json["sessions"] = sessions.iter().filter(|path| **path == port.path).count().into();
+            json
+        };
+        roots.ports().into_iter().map(one).collect::<Vec<Value>>()
+    });
+    if let Some(refusal) = service.refusal(&said, &headers) {
+        return refusal;
+    }
+    match listed.await {
+        Ok(ports) => json_response(StatusCode::OK, &Value::from(ports)),
+        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the ports cannot be listed"),
+    }
+}
+
+async fn runs(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
+    if let Some(refusal) = service.refusal(&said, &headers) {
+        return refusal;
+    }
+    let Some(runs) = service.runs.clone() else { return refuse(StatusCode::NOT_FOUND, NO_EVALS) };
+    let limit = said.limit.unwrap_or(history::LIMIT);
+    match tokio::task::spawn_blocking(move || history::history(&runs, limit)).await {
+        Ok(Ok(history)) => json_response(StatusCode::OK, &history),
+        Ok(Err(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the runs cannot be read: {error}")),
+        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the runs cannot be read"),
+    }
+}
+
+const NO_EVALS: &str = "this server has no evals: see --evals";
+
+async fn session(
+    State(service): State<Arc<Service>>,
+    said: Query<Said>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    socket::limited(upgrade).on_upgrade(async move |socket| service.session(socket, &said, &headers).await)
+}
+
+async fn evals(
+    State(service): State<Arc<Service>>,
+    said: Query<Said>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    socket::limited(upgrade).on_upgrade(async move |socket| service.evals(socket, &said, &headers).await)
+}
+
+async fn file(method: Method, uri: Uri) -> Response {
+    if method != Method::GET && method != Method::HEAD {
+        let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed here");
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    match page::file(uri.path()) {
+        Some((kind, bytes)) => {
+            let mut response = Body::from(bytes).into_response();
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+            response
+        }
+        None => refuse(StatusCode::NOT_FOUND, "nothing is at this path"),
+    }
+}
+
+impl Service {
+    fn has_token(&self, said: &Said, headers: &HeaderMap) -> bool {
+        match &said.token {
+            Some(token) => self.token.is(token.as_bytes()),
+            None => {
+                let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
+                // RFC 9110 §11.1: the scheme's case does not matter.
+                match given.split_at_checked(7) {
+                    Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
+                        self.token.is(token.trim_ascii())
+                    }
+                    _ => false,
+                }
+            }
+        }
+    }
+
+    fn refusal(&self, said: &Said, headers: &HeaderMap) -> Option<Response> {
+        let has_token = self.has_token(said, headers);
+        (!has_token).then(|| {
+            refuse(
+                StatusCode::UNAUTHORIZED,
+                "the token of this server is required: it is part of the URL that rigline web prints",
+            )
+        })
+    }
+
+    fn answer(&self, said: &Said, headers: &HeaderMap, answer: impl FnOnce() -> Value) -> Response {
+        self.refusal(said, headers).unwrap_or_else(|| json_response(StatusCode::OK, &answer()))
+    }
+
+    async fn session(&self, socket: WebSocket, said: &Said, headers: &HeaderMap) {
+        let Some((socket, _place)) = self.admit(socket, said, headers).await else { return };
+        let lease = match self.targets.lease(said.target.as_deref()).await {
+            Ok(lease) => lease,
+            Err(why) => return socket::close(socket, &Closing::new(4404, why)).await,
+        };
+        let proxy = lease.proxy();
+        socket::carry(socket, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
+            proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+        })
+        .await;
+        lease.end().await;
+    }
+
+    async fn evals(&self, socket: WebSocket, said: &Said, headers: &HeaderMap) {
+        let Some((socket, _place)) = self.admit(socket, said, headers).await else { return };
+        let Some(server) = self.evals.clone() else {
+            return socket::close(socket, &Closing::new(4404, NO_EVALS)).await;
+        };
+        socket::carry(socket, std::future::pending(), self.stop.clone(), async move |reader, writer, lost| {
+            server.serve(reader, writer, lost.cancelled_owned()).await;
+        })
+        .await;
+    }
+
+    /// Gives the client a place, if it may ask and there is one.
+    async fn admit(
+        &self,
+        socket: WebSocket,
+        said: &Said,
+        headers: &HeaderMap,
+    ) -> Option<(WebSocket, tokio::sync::OwnedSemaphorePermit)> {
+        let closing = if self.has_token(said, headers) {
+            match self.places.clone().try_acquire_owned() {
+                Ok(place) => return Some((socket, place)),
+                Err(_) => Closing::new(4429, format!("too many clients: {CLIENTS} are connected already")),
+            }
+        } else {
+            Closing::new(4401, "the token is missing or wrong: open the URL that rigline web printed last")
+        };
+        socket::close(socket, &closing).await;
+        None
+    }
+}
+
+fn refuse(status: StatusCode, text: &str) -> Response {
+    json_response(status, &json!({ "error": text }))
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response {
+    let mut response = (status, Body::from(format!("{body}\n"))).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

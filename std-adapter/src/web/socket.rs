@@ -1,0 +1,268 @@
+//! A line server's streams, carried by a WebSocket: one text frame a line.
+
+use std::future::Future;
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use rigline::json::check::check;
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
+};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite::Error as SocketError;
+use tokio_util::sync::CancellationToken;
+
+/// The longest frame that is read, in bytes. A line that is longer than the line server takes, and not longer than this, gets an error
+/// reply; one that is longer ends the connection.
+pub const FRAME_LIMIT: usize = 16 << 20;
+/// A client from which nothing came for this long is lost. It is asked for a sign of life three times in that time.
+pub const SILENCE: Duration = Duration::from_secs(30);
+
+/// What is on the way between socket and server, in bytes.
+const IN_FLIGHT: usize = 64 << 10;
+/// How long a client has to take the frame that closes the connection.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// The longest reason that fits a closing frame (RFC 6455 §5.5: 125 bytes, two of them the code).
+const LONGEST_REASON: usize = 123;
+
+/// Why a connection is closed.
+#[derive(Debug, Clone)]
+pub(super) struct Closing {
+    code: u16,
+    reason: String,
+}
+
+impl Closing {
+    pub(super) fn new(code: u16, reason: impl Into<String>) -> Self {
+        let mut reason = reason.into().replace(['\r', '\n'], " ");
+        if reason.len() > LONGEST_REASON {
+            let most = LONGEST_REASON - '…'.len_utf8();
+            let end = (0..=most).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default();
+            reason.truncate(end);
+            reason.push('…');
+        }
+        Self { code, reason }
+    }
+}
+
+/// A handshake with our limits.
+pub(super) fn limited(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
+    upgrade.max_message_size(FRAME_LIMIT).max_frame_size(FRAME_LIMIT).write_buffer_size(0)
+}
+
+/// Says why, and closes the connection.
+pub(super) async fn close(mut socket: WebSocket, closing: &Closing) {
+    let frame = CloseFrame { code: closing.code, reason: closing.reason.as_str().into() };
+    let goodbye = async {
+        if socket.send(Message::Close(Some(frame))).await.is_ok() {
+            // What is still on its way is read and dropped: a reset would take the reason with it.
+            while let Some(Ok(_)) = socket.recv().await {}
+        }
+    };
+    let _ = timeout(GOODBYE, goodbye).await;
+}
+
+/// Has `serve` serve the client, until the client is gone, `gone` tells that what it talks to is, or the server stops. `serve` gets a
+/// pair of streams, and what tells that the client is lost.
+pub(super) async fn carry<F>(
+    socket: WebSocket,
+    gone: impl Future<Output = String>,
+    stop: CancellationToken,
+    serve: impl FnOnce(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>, CancellationToken) -> F,
+) where
+    F: Future<Output = ()>,
+{
+    let (ours, theirs) = duplex(IN_FLIGHT);
+    let (reader, writer) = split(theirs);
+    let (lost, ended) = (CancellationToken::new(), CancellationToken::new());
+    let served = async {
+        serve(reader, writer, lost.clone()).await;
+        ended.cancel();
+    };
+    let carried = async {
+        let mut carrier = Carrier::new(socket, ours);
+        let closing = carrier.run(gone, stop, &ended).await;
+        lost.cancel();
+        let Carrier { socket, .. } = carrier;
+        (socket, closing)
+    };
+    let ((), (socket, closing)) = tokio::join!(served, carried);
+    if let Some(closing) = closing {
+        close(socket, &closing).await;
+    }
+}
+
+struct Carrier {
+    socket: WebSocket,
+    to_server: WriteHalf<DuplexStream>,
+    from_server: BufReader<ReadHalf<DuplexStream>>,
+    /// What of a line the server has not taken yet.
+    arrived: Vec<u8>,
+    taken: usize,
+    /// What there is of a line to the client.
+    line: Vec<u8>,
+    heard: Instant,
+    has_answered: bool,
+}
+
+impl Carrier {
+    fn new(socket: WebSocket, stream: DuplexStream) -> Self {
+        let (reader, to_server) = split(stream);
+        Self {
+            socket,
+            to_server,
+            from_server: BufReader::new(reader),
+            arrived: Vec::new(),
+            taken: 0,
+            line: Vec::new(),
+            heard: Instant::now(),
+            has_answered: false,
+        }
+    }
+
+    /// Carries lines both ways, and gives why the connection is to be closed; nothing if it is closed.
+    async fn run(
+        &mut self,
+        gone: impl Future<Output = String>,
+        stop: CancellationToken,
+        ended: &CancellationToken,
+    ) -> Option<Closing> {
+        let mut gone = std::pin::pin!(gone);
+        let mut loss: Option<String> = None;
+        let mut ticks = interval(SILENCE / 3);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_waiting = self.taken < self.arrived.len();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Some(Closing::new(1001, "the server stops")),
+                // Replies to the calls that were out, with their errors, come before the end.
+                why = &mut gone, if loss.is_none() => {
+                    if self.has_answered {
+                        let _ = self.to_server.shutdown().await;
+                        loss = Some(why);
+                        self.arrived.clear();
+                        self.taken = 0;
+                    }
+                }
+                read = self.from_server.read_until(b'\n', &mut self.line) => {
+                    if !matches!(read, Ok(1..)) {
+                        return Some(match loss {
+                            Some(why) => Closing::new(4410, why),
+                            None => Closing::new(4408, "the connection was given up: nothing was taken for 10 s"),
+                        });
+                    }
+                    if !self.pass_on(ended).await {
+                        return None;
+                    }
+                }
+                written = self.to_server.write(self.arrived.get(self.taken..).unwrap_or_default()), if is_waiting => {
+                    match written {
+                        Ok(count @ 1..) => self.taken += count,
+                        _ => self.arrived.clear(),
+                    }
+                }
+                frame = self.socket.recv(), if !is_waiting => match self.take(frame, loss.is_some()) {
+                    Ok(()) => {}
+                    Err(closing) => return closing,
+                },
+                _ = ticks.tick() => {
+                    // What waits for the server keeps frames from being read.
+                    if is_waiting {
+                        self.heard = Instant::now();
+                    } else if self.heard.elapsed() > SILENCE {
+                        let text = format!("the connection was given up: nothing came for {} s", SILENCE.as_secs());
+                        return Some(Closing::new(4408, text));
+                    }
+                    if timeout(SILENCE, self.socket.send(Message::Ping(Vec::new().into()))).await.is_err() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the client a line; gives whether it can be sent more.
+    async fn pass_on(&mut self, ended: &CancellationToken) -> bool {
+        if self.line.pop_if(|byte| *byte == b'\n').is_none() && self.line.is_empty() {
+            return true;
+        }
+        let text = match String::from_utf8(std::mem::take(&mut self.line)) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        self.has_answered = true;
+        tokio::select! {
+            sent = self.socket.send(Message::Text(text.into())) => sent.is_ok(),
+            // The server has given up on a client that does not read.
+            () = async { ended.cancelled().await; tokio::time::sleep(GOODBYE).await } => false,
+        }
+    }
+
+    /// Takes a frame. `Err`: the connection ends, and is closed with this.
+    fn take(&mut self, frame: Option<Result<Message, axum::Error>>, is_over: bool) -> Result<(), Option<Closing>> {
+        self.heard = Instant::now();
+        match frame {
+            Some(Ok(Message::Text(_))) if is_over => Ok(()),
+            Some(Ok(Message::Text(text))) => {
+                self.arrived = line_of(&text);
+                self.taken = 0;
+                Ok(())
+            }
+            Some(Ok(Message::Binary(_))) => {
+                Err(Some(Closing::new(1003, "binary frames are not understood: send one line of JSON as a text frame")))
+            }
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
+            Some(Err(error)) => {
+                let is_too_long = error.into_inner().downcast::<SocketError>();
+                let is_too_long = is_too_long.is_ok_and(|error| matches!(*error, SocketError::Capacity(_)));
+                Err(is_too_long
+                    .then(|| Closing::new(1009, format!("the frame is too long: the limit is {FRAME_LIMIT} bytes"))))
+            }
+            Some(Ok(Message::Close(_))) | None => Err(None),
+        }
+    }
+}
+
+/// The line that a frame is. A frame is one line whatever stands in it: line ends between the tokens of a JSON text become spaces, and
+/// those in any other text become a byte that JSON has nowhere, so that the text gets one error.
+fn line_of(text: &str) -> Vec<u8> {
+    const NOWHERE: u8 = 0x0B;
+    let mut line = Vec::with_capacity(text.len() + 1);
+    line.extend_from_slice(text.as_bytes());
+    if line.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        let instead = if check(&line).is_ok() { b' ' } else { NOWHERE };
+        for byte in &mut line {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = instead;
+            }
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_one_line_whatever_stands_in_it() {
+        for (text, line) in [
+            ("{}", &b"{}\n"[..]),
+            ("{\r\n  \"a\": 1\n}", b"{    \"a\": 1 }\n"),
+            ("{\"a\": \"1\n2\"}", b"{\"a\": \"1\x0B2\"}\n"),
+            ("{}\n{}", b"{}\x0B{}\n"),
+            ("", b"\n"),
+        ] {
+            assert_eq!(line_of(text), line, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_fit_a_frame() {
+        assert_eq!(Closing::new(4410, "a\nb").reason, "a b");
+        let long = Closing::new(4410, "ä".repeat(100)).reason;
+        assert!(long.len() <= 123 && long.ends_with("ä…"), "{}", long.len());
+    }
+}

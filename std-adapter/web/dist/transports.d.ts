@@ -1,0 +1,9 @@
+import { type Transport } from './session.js';
+/** The connection to `rigline web`: one text frame a line. Rejects with a RiglineError of kind `connect` where there is none. */
+export declare function webSocket(url: string | URL): Promise<Transport>;
+export interface WebSerialOptions {
+    /** 115200. USB devices take any. */
+    baudRate?: number;
+}
+/** The connection to a board on a serial port that the user has chosen. Closing it drops DTR, which ends the board's session. */
+export declare function webSerial(port: SerialPort, { baudRate }?: WebSerialOptions): Promise<Transport>;

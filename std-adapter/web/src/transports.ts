@@ -1,0 +1,110 @@
+// The ways by which a page reaches a rig: the WebSocket of `rigline web`, and Web Serial.
+
+import { RiglineError, type Transport } from '../../js/src/index.js';
+
+const encoder = new TextEncoder();
+
+/** What a WebSocket's end means where it gives no reason of its own. */
+const ENDS = new Map([
+  [1001, 'the server stops'],
+  [1006, 'the connection was cut'],
+  [1009, 'the frame is too long'],
+]);
+
+/** The connection to `rigline web`: one text frame a line. Rejects with a RiglineError of kind `connect` where there is none. */
+export function webSocket(url: string | URL): Promise<Transport> {
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocket(url);
+    let ended = () => {};
+    const gone = new Promise<void>((done) => (ended = done));
+    const transport: Transport = {
+      onData: () => {},
+      onEnd: () => {},
+      send: (text) => {
+        if (socket.readyState === WebSocket.OPEN) socket.send(text.replace(/\n$/, ''));
+      },
+      close: () => {
+        socket.close();
+        return gone;
+      },
+    };
+    socket.onopen = () => resolve(transport);
+    socket.onmessage = ({ data }: MessageEvent<unknown>) => {
+      if (typeof data === 'string') transport.onData(encoder.encode(`${data}\n`));
+    };
+    socket.onclose = ({ code, reason }) => {
+      const why = reason || (ENDS.get(code) ?? `the server closed the connection with the code ${code}`);
+      reject(new RiglineError('connect', why, { code }));
+      transport.onEnd(why);
+      ended();
+    };
+  });
+}
+
+export interface WebSerialOptions {
+  /** 115200. USB devices take any. */
+  baudRate?: number;
+}
+
+/** The connection to a board on a serial port that the user has chosen. Closing it drops DTR, which ends the board's session. */
+export async function webSerial(port: SerialPort, { baudRate = 115200 }: WebSerialOptions = {}): Promise<Transport> {
+  try {
+    await port.open({ baudRate, bufferSize: 65536 });
+  } catch (error) {
+    throw new RiglineError('connect', `the port cannot be opened: ${text(error)}; another program or tab may have it open`);
+  }
+  // Some adapters have no such line.
+  await port.setSignals({ dataTerminalReady: true }).catch(() => {});
+  const { readable, writable } = port;
+  if (!readable || !writable) throw new RiglineError('connect', 'the port cannot be read and written');
+  const reader = readable.getReader();
+  const writer = writable.getWriter();
+  let why = 'the port was closed';
+  const unplugged = () => (why = 'the device was unplugged');
+  port.addEventListener('disconnect', unplugged);
+
+  const transport: Transport = {
+    onData: () => {},
+    onEnd: () => {},
+    send: (line) => {
+      writer.write(encoder.encode(line)).catch((error: unknown) => {
+        why = `nothing can be sent: ${text(error)}`;
+        void reader.cancel().catch(() => {});
+      });
+    },
+    close: async () => {
+      await reader.cancel().catch(() => {});
+      await gone;
+    },
+  };
+  const read = async () => {
+    for (;;) {
+      try {
+        const { value, done } = await reader.read();
+        if (done) return;
+        transport.onData(value);
+      } catch (error) {
+        // The event that says so comes after the error.
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        if (why === 'the port was closed') why = `the port cannot be read: ${text(error)}`;
+        return;
+      }
+    }
+  };
+  const gone = read().then(async () => {
+    reader.releaseLock();
+    await writer.abort().catch(() => {});
+    writer.releaseLock();
+    await port.setSignals({ dataTerminalReady: false }).catch(() => {});
+    await port.close().catch(() => {});
+    port.removeEventListener('disconnect', unplugged);
+    transport.onEnd(why);
+  });
+  // What the board may have kept of an earlier line ends here.
+  transport.send('\n');
+  return transport;
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
