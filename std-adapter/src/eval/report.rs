@@ -3,6 +3,7 @@
 mod ctrf;
 mod github;
 mod html;
+mod measured;
 mod model;
 mod plot;
 mod tap;
@@ -55,3 +56,6 @@ pub fn report(spec: &Spec, run: &str, outcome: &Outcome) -> Value {
         "tasks": tasks.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -580,12 +580,15 @@ mod tests {
 
     fn recording(lines: &[(&str, &str)]) -> Recording {
         let mut text = transcript::header("sim", 0);
+        let mut connection = 0;
         for (place, (kind, line)) in lines.iter().enumerate() {
-            let entry = match *kind {
+            connection += u32::from((*kind, *line) == ("event", "open"));
+            let mut entry = match *kind {
                 "event" => json!({ "ms": place, "event": line, "why": "unplugged" }),
                 "cut" => json!({ "ms": place, "got": line, "cut": true }),
                 kind => json!({ "ms": place, (kind): line }),
             };
+            entry["connection"] = connection.max(1).into();
             text += &format!("{entry}\n");
         }
         Recording::new(transcript::read(text.as_bytes()).unwrap())

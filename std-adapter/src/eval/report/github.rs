@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::model::{Class, Results, message, name, shown};
+use crate::terminal::one_line;
 
 /// How much a summary takes: GitHub refuses one of more than 1 MiB, all of a step together.
 const SUMMARY: usize = 900 << 10;
@@ -32,7 +33,7 @@ pub fn summary(results: &Results, room: usize) -> String {
                     } else {
                         format!(" [{} … {}]", shown(&it.low), shown(&it.high))
                     };
-                    let unit = it.unit.as_deref().unwrap_or_default();
+                    let unit = name(it.unit.as_deref().unwrap_or_default());
                     plain(&format!("{} {} {unit}{limits}", name(&it.name), shown(&it.value)))
                 })
                 .collect();
@@ -66,7 +67,7 @@ pub fn annotations(results: &Results) -> String {
         for case in results.cases().filter(|case| case.class == class).take(ANNOTATIONS) {
             let title = format!("{}: {}: {}", class.name(), name(case.suite), name(case.name));
             let file = case.task.and_then(|task| task.file.as_deref()).or(case.run.map(|run| run.path.as_str()));
-            let file = file.map(|file| format!("file={},", property(file))).unwrap_or_default();
+            let file = file.map(|file| format!("file={},", property(&one_line(file)))).unwrap_or_default();
             let why = if case.why.is_empty() { class.name() } else { case.why };
             let _ = writeln!(text, "::{command} {file}title={}::{}", property(&title), data(&message(why)));
         }

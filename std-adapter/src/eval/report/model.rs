@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::measured::Range;
 use crate::terminal::one_line;
 
 /// How many characters of a name are shown where there is no room for all of it.
@@ -66,6 +67,9 @@ pub struct Run {
     /// Earlier runs of the same eval, the oldest first.
     #[serde(skip)]
     pub earlier: Vec<Past>,
+    /// The ranges that its graders hold outputs against.
+    #[serde(skip)]
+    pub(super) ranges: Vec<Range>,
 }
 
 /// A task of a run.

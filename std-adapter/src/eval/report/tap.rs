@@ -36,7 +36,7 @@ fn diagnostics(text: &mut String, case: &Case<'_>) {
     if let Some(task) = case.task {
         lines.push(format!("duration_ms: {}", task.duration_ms));
         if let Some(file) = &task.file {
-            lines.push(format!("file: {}", quoted(file)));
+            lines.push(format!("file: {}", quoted(&terminal::one_line(file))));
         }
         let measured = task.trials.iter().flat_map(|trial| trial.measurements.iter().map(move |it| (trial.trial, it)));
         let mut measured = measured.peekable();
@@ -48,10 +48,10 @@ fn diagnostics(text: &mut String, case: &Case<'_>) {
                 "  - {{ name: {}, trial: {trial}, value: {}, unit: {}, low: {}, high: {}, verdict: {} }}",
                 quoted(&name(&it.name)),
                 quoted(&shown(&it.value)),
-                quoted(it.unit.as_deref().unwrap_or_default()),
+                quoted(&name(it.unit.as_deref().unwrap_or_default())),
                 quoted(&shown(&it.low)),
                 quoted(&shown(&it.high)),
-                quoted(&it.verdict),
+                quoted(&name(&it.verdict)),
             ));
         }
     }

@@ -6,6 +6,7 @@ use std::io;
 use serde_json::Value;
 
 use super::super::store::Store;
+use super::measured::{Range, fill};
 use super::model::{Past, Run, Trial, number};
 
 /// How many earlier runs are looked at.
@@ -25,7 +26,7 @@ pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {
         if id == run.run_id || !is_same(&head) {
             continue;
         }
-        let mut means = Means::default();
+        let mut means = Means { ranges: &run.ranges, ..Means::default() };
         // A run that cannot be read is left out.
         let Ok(Some(stored)) = store.read(&id, |line| means.add(line)) else { continue };
         if stored.summary.total == 0 {
@@ -45,16 +46,17 @@ pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {
 
 /// The means of measurements, by task and name.
 #[derive(Debug, Default)]
-pub(super) struct Means(BTreeMap<String, (f64, u32)>);
+pub(super) struct Means<'r> {
+    ranges: &'r [Range],
+    sums: BTreeMap<String, (f64, u32)>,
+}
 
-impl Means {
+impl Means<'_> {
     /// Takes a line of a run's file.
     fn add(&mut self, line: &Value) {
         let Some(trial) = line.get("trial") else { return };
-        if trial["measurements"].as_array().is_none_or(Vec::is_empty) {
-            return;
-        }
-        if let Ok(trial) = serde_json::from_value::<Trial>(trial.clone()) {
+        if let Ok(mut trial) = serde_json::from_value::<Trial>(trial.clone()) {
+            fill(self.ranges, &mut trial);
             self.trial(&trial);
         }
     }
@@ -62,7 +64,7 @@ impl Means {
     pub(super) fn trial(&mut self, trial: &Trial) {
         for measured in &trial.measurements {
             if let Some(value) = number(&measured.value) {
-                let (sum, count) = self.0.entry(key(&trial.task, &measured.name)).or_default();
+                let (sum, count) = self.sums.entry(key(&trial.task, &measured.name)).or_default();
                 *sum += value;
                 *count += 1;
             }
@@ -70,7 +72,7 @@ impl Means {
     }
 
     pub(super) fn finish(self) -> Vec<(String, f64)> {
-        self.0.into_iter().map(|(name, (sum, count))| (name, sum / f64::from(count.max(1)))).collect()
+        self.sums.into_iter().map(|(name, (sum, count))| (name, sum / f64::from(count.max(1)))).collect()
     }
 }
 
