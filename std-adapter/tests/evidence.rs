@@ -93,7 +93,7 @@ fn l_06_a_recorded_rig_is_a_fake_rig() {
         (&["call", "replay:run", "power", "rail=3V3", "on=true"], 1, "no call of `power`; it has initialize, identify, measure"),
         (&["call", "replay:run", "fly"], 2, "no operation `fly`"),
         (&["call", "replay:run", "measure", "channel=3V3", "--protocol", "namel3ss"], 0, ""),
-        (&["call", "replay:none", "measure"], 2, "none/session.jsonl"),
+        (&["call", "replay:none", "measure"], 2, "rigline: none: "),
         (&["replay", "run"], 0, ""),
     ] {
         let output = rigline(root.path(), arguments);
@@ -321,9 +321,11 @@ fn l_06_a_full_disk_makes_a_recording_incomplete_and_not_the_call() {
 fn l_06_a_recording_survives_what_ends_its_command() {
     let root = TempDir::new().unwrap();
     let target = fake(root.path(), "read -r line; sleep 60");
-    for (signal, state, code) in [(Signal::INT, "complete", Some(130)), (Signal::KILL, "recording", None)] {
-        let mut child = command(root.path(), &["call", &target, "go", "--record", "run"]).stderr(Stdio::null()).spawn().unwrap();
-        let session = root.path().join("run/session.jsonl");
+    for (name, signal, state, code) in
+        [("interrupted", Signal::INT, "complete", Some(130)), ("killed", Signal::KILL, "recording", None)]
+    {
+        let mut child = command(root.path(), &["call", &target, "go", "--record", name]).stderr(Stdio::null()).spawn().unwrap();
+        let session = root.path().join(name).join("session.jsonl");
         let began = Instant::now();
         while !fs::read_to_string(&session).is_ok_and(|text| text.contains("\\\"go\\\"")) {
             assert!(began.elapsed() < Duration::from_secs(30));
@@ -331,13 +333,13 @@ fn l_06_a_recording_survives_what_ends_its_command() {
         }
         if signal == Signal::INT {
             // Meanwhile nobody else records there.
-            let other = rigline(root.path(), &["call", "sim", "identify", "--record", "run"]);
+            let other = rigline(root.path(), &["call", "sim", "identify", "--record", name]);
             assert!(other.status.code() == Some(2) && texts(&other).1.contains("another process"), "{:?}", texts(&other));
         }
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), code);
-        assert_eq!(json(root.path().join("run/run.json"))["state"], state);
-        let shown = rigline(root.path(), &["replay", "run"]);
+        assert_eq!(json(root.path().join(name).join("run.json"))["state"], state);
+        let shown = rigline(root.path(), &["replay", name]);
         assert!(shown.status.success() && texts(&shown).0.contains("execute go"), "{:?}", texts(&shown));
     }
 }

@@ -67,6 +67,13 @@ struct Exchange {
     is_given_up: bool,
 }
 
+impl Exchange {
+    /// Whether its time was over then, so that nobody waited for a reply any more.
+    fn is_late(&self, ms: f64) -> bool {
+        self.limit.is_some_and(|limit| ms - self.sent > limit.as_secs_f64() * 1000.0)
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Lost {
     why: String,
@@ -170,6 +177,10 @@ impl Recording {
                         if !wants_answer(json) {
                             continue;
                         }
+                        if json.get("method").and_then(|method| method.text()).is_some_and(|it| it == "shutdown") {
+                            // Who ends the session waits for nothing that is still out.
+                            open.iter().for_each(|(place, _)| self.give_up(*place));
+                        }
                         open.push_back((self.exchanges.len(), json.get("id").map(|id| id.as_str().to_owned())));
                         let limit = json.get("params").and_then(|params| params.get("context"));
                         let limit = limit.and_then(|context| context.get("timeout")).and_then(|limit| limit.text());
@@ -213,7 +224,10 @@ impl Recording {
                 What::Gone(why) => {
                     let for_good = last_open.is_none_or(|last| last <= ms);
                     for (place, _) in open.drain(..) {
-                        if let Some(exchange) = self.exchanges.get_mut(place) {
+                        if self.exchanges.get(place).is_some_and(|exchange| exchange.is_late(ms)) {
+                            self.give_up(place);
+                        }
+                        if let Some(exchange) = self.exchanges.get_mut(place).filter(|it| !it.is_given_up) {
                             let part = std::mem::take(&mut part);
                             exchange.lost = Some(Lost { why: why.clone(), part, for_good });
                         }
@@ -227,10 +241,14 @@ impl Recording {
         let newest = self.exchanges.len();
         for (place, _) in open {
             if let Some(exchange) = self.exchanges.get_mut(place) {
-                exchange.is_given_up = is_closed || place + 1 < newest;
+                exchange.is_given_up |= is_closed || place + 1 < newest;
             }
         }
         self.greetings.push(greeting);
+    }
+
+    fn give_up(&mut self, place: usize) {
+        self.exchanges.get_mut(place).into_iter().for_each(|exchange| exchange.is_given_up = true);
     }
 
     /// What a request asks for.
@@ -423,7 +441,7 @@ impl Player {
             Some(reply) => {
                 let took = Duration::try_from_secs_f64(exchange.took / 1000.0).unwrap_or_default();
                 // Who asked had given it up.
-                let is_late = exchange.limit.is_some_and(|limit| took > limit);
+                let is_late = exchange.is_late(exchange.sent + exchange.took);
                 if (self.keeps_pace || is_late) && !took.is_zero() {
                     actions.insert(0, Action::Wait(took));
                 }
