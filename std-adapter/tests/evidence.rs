@@ -43,7 +43,8 @@ fn lines(path: impl AsRef<Path>) -> Vec<Value> {
 }
 
 fn evals(name: &str) -> String {
-    let evals: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("firmware-example/evals").join(name);
+    let evals: PathBuf =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("firmware-example/evals").join(name);
     evals.to_str().unwrap().to_owned()
 }
 
@@ -65,10 +66,16 @@ fn l_06_a_recorded_rig_is_a_fake_rig() {
     let recorded = rigline(root.path(), &["call", "sim", "measure", "channel=3V3", "--record", "run"]);
     assert_eq!(recorded.status.code(), Some(0), "{:?}", texts(&recorded));
     let run = json(root.path().join("run/run.json"));
-    assert_eq!((&run["rigline"], &run["state"], &run["exit_code"]), (&"recording".into(), &"complete".into(), &0.into()));
+    assert_eq!(
+        (&run["rigline"], &run["state"], &run["exit_code"]),
+        (&"recording".into(), &"complete".into(), &0.into())
+    );
     let rig = &run["rigs"][0];
     assert_eq!((rig["name"].as_str(), rig["identity"]["board"].as_str()), (Some("rig"), Some("SIM-00000001")), "{run}");
-    assert!(rig["identity"]["firmware"].is_string() && run["program"]["sha256"].as_str().is_some_and(|hash| hash.len() == 64));
+    assert!(
+        rig["identity"]["firmware"].is_string()
+            && run["program"]["sha256"].as_str().is_some_and(|hash| hash.len() == 64)
+    );
     let clock = &run["clocks"][0];
     assert!(clock["readings"] == 1 && clock["uncertainty_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{clock}");
     let session = lines(root.path().join("run/session.jsonl"));
@@ -89,8 +96,16 @@ fn l_06_a_recorded_rig_is_a_fake_rig() {
     let described = rigline(root.path(), &["describe", "replay:run", "--json"]);
     assert_eq!(texts(&described).0, texts(&rigline(root.path(), &["describe", "sim", "--json"])).0);
     for (arguments, code, text) in [
-        (&["call", "replay:run", "measure", "channel=5V0"][..], 1, r#"no call `measure {"channel":"5V0"}`; it has measure {"channel":"3V3"}"#),
-        (&["call", "replay:run", "power", "rail=3V3", "on=true"], 1, "no call of `power`; it has initialize, identify, measure"),
+        (
+            &["call", "replay:run", "measure", "channel=5V0"][..],
+            1,
+            r#"no call `measure {"channel":"5V0"}`; it has measure {"channel":"3V3"}"#,
+        ),
+        (
+            &["call", "replay:run", "power", "rail=3V3", "on=true"],
+            1,
+            "no call of `power`; it has initialize, identify, measure",
+        ),
         (&["call", "replay:run", "fly"], 2, "no operation `fly`"),
         (&["call", "replay:run", "measure", "channel=3V3", "--protocol", "namel3ss"], 0, ""),
         (&["call", "replay:none", "measure"], 2, "rigline: none: "),
@@ -104,14 +119,19 @@ fn l_06_a_recorded_rig_is_a_fake_rig() {
     let played = rigline(root.path(), &["replay", "run", "sim", "--ignore", "uptime_ms"]);
     assert_eq!(played.status.code(), Some(0), "{:?}", texts(&played));
     // A bridge, and several clients of a server.
-    let mut bridge = command(root.path(), &["bridge", "replay:run"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut requests = String::from(r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"0.0.1"}}"#);
+    let mut bridge =
+        command(root.path(), &["bridge", "replay:run"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut requests =
+        String::from(r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"0.0.1"}}"#);
     requests += "\n";
     requests += r#"{"jsonrpc":"2.0","id":"b","method":"execute","params":{"operation":"measure","args":{"channel":"3V3"},"context":{}}}"#;
     requests += "\n{\"jsonrpc\":\"2.0\",\"id\":\"c\",\"method\":\"shutdown\"}\n";
     bridge.stdin.take().unwrap().write_all(requests.as_bytes()).unwrap();
     let out = texts(&bridge.wait_with_output().unwrap()).0;
-    assert!(out.lines().count() == 3 && out.contains(r#""id":"b","result":{"success":true,"outputs":{"volts":""#), "{out}");
+    assert!(
+        out.lines().count() == 3 && out.contains(r#""id":"b","result":{"success":true,"outputs":{"volts":""#),
+        "{out}"
+    );
 }
 
 #[test]
@@ -125,8 +145,14 @@ fn l_06_a_recorded_eval_runs_again_in_turn_and_at_once() {
         let (out, errors) = texts(&output);
         let mut result: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{errors}"));
         let steps = result["runs"][0]["tasks"].take();
-        let outputs: Vec<Value> = steps.as_array().unwrap().iter().flat_map(|task| task["trials"].as_array().unwrap().clone())
-            .flat_map(|trial| trial["steps"].as_array().unwrap().clone()).map(|step| step["outputs"].clone()).collect();
+        let outputs: Vec<Value> = steps
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|task| task["trials"].as_array().unwrap().clone())
+            .flat_map(|trial| trial["steps"].as_array().unwrap().clone())
+            .map(|step| step["outputs"].clone())
+            .collect();
         (output.status.code(), outputs)
     };
     let first = run("sim", &["--record", "one"]);
@@ -134,9 +160,19 @@ fn l_06_a_recorded_eval_runs_again_in_turn_and_at_once() {
     let about = json(root.path().join("one/run.json"));
     let files: Vec<&str> = about["files"].as_array().unwrap().iter().filter_map(|file| file["path"].as_str()).collect();
     assert!(files.len() == 4 && files[0].ends_with("rails/eval.yaml"), "{about}");
-    assert!(about["files"].as_array().unwrap().iter().all(|file| file["sha256"].as_str().is_some_and(|hash| hash.len() == 64)));
+    assert!(
+        about["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|file| file["sha256"].as_str().is_some_and(|hash| hash.len() == 64))
+    );
     assert_eq!(json(root.path().join("one/report.json"))["success"], true);
-    assert!(lines(root.path().join("one/values.jsonl")).iter().any(|value| value["task"] == "rail-3v3" && value["trial"] == 3));
+    assert!(
+        lines(root.path().join("one/values.jsonl"))
+            .iter()
+            .any(|value| value["task"] == "rail-3v3" && value["trial"] == 3)
+    );
     for _ in 0..2 {
         assert_eq!(run("replay:one", &[]), first);
     }
@@ -157,7 +193,8 @@ fn l_06_a_recorded_eval_runs_again_in_turn_and_at_once() {
     }
     let recorded = rigline(root.path(), &["eval", "run", ".", "--runs", "runs", "--record", "many", "-q"]);
     assert_eq!(recorded.status.code(), Some(0), "{:?}", texts(&recorded));
-    let connections = lines(root.path().join("many/session.jsonl")).iter().filter(|line| line["event"] == "open").count();
+    let connections =
+        lines(root.path().join("many/session.jsonl")).iter().filter(|line| line["event"] == "open").count();
     assert_eq!(connections, 4);
     for _ in 0..2 {
         let played = rigline(root.path(), &["eval", "run", ".", "--target", "replay:many", "--runs", "runs", "-q"]);
@@ -171,7 +208,12 @@ fn l_06_losses_are_recorded_and_played() {
     for (name, steps, code, text) in [
         ("half", "read -r line; printf '{\"jsonrpc\":\"2.0\",\"id\":2,\"resu'", 3, "fake"),
         ("silent", "read -r line; echo boom >&2", 3, "fake"),
-        ("damaged", "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":tru}}'; read -r line", 3, "cannot be used"),
+        (
+            "damaged",
+            "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":tru}}'; read -r line",
+            3,
+            "cannot be used",
+        ),
         ("noisy", &format!("read -r line; echo hello; echo '{}'; read -r line", said(2, "done")), 0, "hello"),
     ] {
         let target = fake(root.path(), steps);
@@ -205,14 +247,22 @@ fn l_06_losses_are_recorded_and_played() {
 #[test]
 fn l_06_the_clock_of_the_device_and_the_uart_of_the_board_are_recorded() {
     let root = TempDir::new().unwrap();
-    let uart = |text: &str| format!(r#"echo '{{"jsonrpc":"2.0","method":"log","params":{{"level":"info","message":"uart","data":{{"uart":"{text}","uptime_us":7500}}}}}}'"#);
+    let uart = |text: &str| {
+        format!(
+            r#"echo '{{"jsonrpc":"2.0","method":"log","params":{{"level":"info","message":"uart","data":{{"uart":"{text}","uptime_us":7500}}}}}}'"#
+        )
+    };
     let reply = r#"{"jsonrpc":"2.0","id":2,"result":{"success":true,"outputs":{"uptime_ms":"9"}}}"#;
-    let steps = format!("read -r line\n{}\n{}\necho '{reply}'\nread -r line", uart("U-Boot 2026.01"), uart(r"\u001b[2J"));
+    let steps =
+        format!("read -r line\n{}\n{}\necho '{reply}'\nread -r line", uart("U-Boot 2026.01"), uart(r"\u001b[2J"));
     let target = fake(root.path(), &steps);
     let output = rigline(root.path(), &["call", &target, "go", "--record", "run"]);
     assert_eq!(output.status.code(), Some(0), "{:?}", texts(&output));
     let uart: Vec<Value> = lines(root.path().join("run/uart.jsonl"));
-    assert_eq!(uart.iter().map(|line| line["text"].as_str().unwrap()).collect::<Vec<_>>(), ["U-Boot 2026.01", "\u{1b}[2J"]);
+    assert_eq!(
+        uart.iter().map(|line| line["text"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["U-Boot 2026.01", "\u{1b}[2J"]
+    );
     let session = lines(root.path().join("run/session.jsonl"));
     let device: Vec<f64> = session.iter().filter_map(|line| line["device_ms"].as_f64()).collect();
     assert_eq!(device, [7.5, 7.5, 9.0]);
@@ -221,25 +271,38 @@ fn l_06_the_clock_of_the_device_and_the_uart_of_the_board_are_recorded() {
     let got = session.iter().rfind(|line| line["device_ms"] == 9.0).unwrap();
     let (sent, got) = (sent["ms"].as_f64().unwrap(), got["ms"].as_f64().unwrap());
     let (offset, uncertainty) = (clock["offset_ms"].as_f64().unwrap(), clock["uncertainty_ms"].as_f64().unwrap());
-    assert!((offset - ((sent + got) / 2.0 - 9.5)).abs() < 0.01 && (uncertainty - (got - sent + 1.0) / 2.0).abs() < 0.01, "{clock}");
+    assert!(
+        (offset - (f64::midpoint(sent, got) - 9.5)).abs() < 0.01 && (2.0 * uncertainty - (got - sent + 1.0)).abs() < 0.01,
+        "{clock}"
+    );
 }
 
 #[test]
 fn l_06_a_recording_that_is_not_whole_says_so_and_hangs_nobody() {
     let root = TempDir::new().unwrap();
-    assert_eq!(rigline(root.path(), &["call", "sim", "measure", "channel=3V3", "--record", "run"]).status.code(), Some(0));
+    assert_eq!(
+        rigline(root.path(), &["call", "sim", "measure", "channel=3V3", "--record", "run"]).status.code(),
+        Some(0)
+    );
     let whole = fs::read(root.path().join("run/session.jsonl")).unwrap();
     let header = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let call = |target: &str| {
         let began = Instant::now();
-        let output = rigline(root.path(), &["call", target, "measure", "channel=3V3", "--start-timeout", "5s", "--timeout", "5s"]);
+        let output = rigline(
+            root.path(),
+            &["call", target, "measure", "channel=3V3", "--start-timeout", "5s", "--timeout", "5s"],
+        );
         assert!(began.elapsed() < Duration::from_secs(20), "{target}");
         (output.status.code(), texts(&output).1)
     };
-    for end in [0, 1, header - 1, header, header + 1, header + 60, whole.len() / 2, whole.len() - 700, whole.len() - 1] {
+    for end in [0, 1, header - 1, header, header + 1, header + 60, whole.len() / 2, whole.len() - 700, whole.len() - 1]
+    {
         fs::write(root.path().join("cut.jsonl"), &whole[..end]).unwrap();
         let (code, errors) = call("replay:cut.jsonl");
-        assert!(matches!(code, Some(0..=3)) && (code == Some(0) || errors.contains("rigline: ")), "{end}: {code:?} {errors}");
+        assert!(
+            matches!(code, Some(0..=3)) && (code == Some(0) || errors.contains("rigline: ")),
+            "{end}: {code:?} {errors}"
+        );
         let shown = rigline(root.path(), &["replay", "cut.jsonl"]);
         assert_eq!(shown.status.code(), Some(if end < header - 1 { 2 } else { 0 }), "{end}: {:?}", texts(&shown));
     }
@@ -291,7 +354,9 @@ fn l_06_the_folder_of_a_recording_must_be_ours() {
     }
     assert!(!started.exists(), "nothing is started");
     assert_eq!(fs::read_dir(at("theirs")).unwrap().count(), 1);
-    for (target, more) in [("http://127.0.0.1:1", &["--protocol", "amplifier"][..]), ("sim", &["--protocol", "namel3ss"])] {
+    for (target, more) in
+        [("http://127.0.0.1:1", &["--protocol", "amplifier"][..]), ("sim", &["--protocol", "namel3ss"])]
+    {
         let mut arguments = vec!["call", target, "measure", "--record", "no"];
         arguments.extend(more);
         let output = rigline(root.path(), &arguments);
@@ -324,7 +389,8 @@ fn l_06_a_recording_survives_what_ends_its_command() {
     for (name, signal, state, code) in
         [("interrupted", Signal::INT, "complete", Some(130)), ("killed", Signal::KILL, "recording", None)]
     {
-        let mut child = command(root.path(), &["call", &target, "go", "--record", name]).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            command(root.path(), &["call", &target, "go", "--record", name]).stderr(Stdio::null()).spawn().unwrap();
         let session = root.path().join(name).join("session.jsonl");
         let began = Instant::now();
         while !fs::read_to_string(&session).is_ok_and(|text| text.contains("\\\"go\\\"")) {
@@ -334,7 +400,11 @@ fn l_06_a_recording_survives_what_ends_its_command() {
         if signal == Signal::INT {
             // Meanwhile nobody else records there.
             let other = rigline(root.path(), &["call", "sim", "identify", "--record", name]);
-            assert!(other.status.code() == Some(2) && texts(&other).1.contains("another process"), "{:?}", texts(&other));
+            assert!(
+                other.status.code() == Some(2) && texts(&other).1.contains("another process"),
+                "{:?}",
+                texts(&other)
+            );
         }
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), code);
@@ -354,23 +424,36 @@ fn l_05_reports_that_cannot_be_written_are_refused_before_the_run() {
     let eval = evals("rails");
     for option in ["--ctrf", "--tap", "--html"] {
         for file in ["folder", "fifo", "/dev/full", "file/x", "/proc/x"] {
-            let output = rigline(root.path(), &["eval", "run", &eval, "--target", "sim", "--runs", "runs", option, file]);
+            let output =
+                rigline(root.path(), &["eval", "run", &eval, "--target", "sim", "--runs", "runs", option, file]);
             let (out, errors) = texts(&output);
-            assert!(output.status.code() == Some(2) && errors.contains(option) && !errors.contains("Running"), "{option} {file}: {out}{errors}");
+            assert!(
+                output.status.code() == Some(2) && errors.contains(option) && !errors.contains("Running"),
+                "{option} {file}: {out}{errors}"
+            );
         }
         for other in [&["--json"][..], &["--junit", "-"]] {
             let mut arguments = vec!["eval", "run", &eval, "--target", "sim", "--runs", "runs", option, "-"];
             arguments.extend(other);
             let output = rigline(root.path(), &arguments);
-            assert!(output.status.code() == Some(2) && texts(&output).1.contains("standard output"), "{:?}", texts(&output));
+            assert!(
+                output.status.code() == Some(2) && texts(&output).1.contains("standard output"),
+                "{:?}",
+                texts(&output)
+            );
         }
     }
     let output = rigline(root.path(), &["eval", "run", &eval, "--runs", "runs", "--tap", "same", "--ctrf", "same"]);
-    assert!(output.status.code() == Some(2) && texts(&output).1.contains("another report goes there"), "{:?}", texts(&output));
+    assert!(
+        output.status.code() == Some(2) && texts(&output).1.contains("another report goes there"),
+        "{:?}",
+        texts(&output)
+    );
     assert!(!at("runs").exists(), "nothing was run");
     // A link is replaced, and what it leads to stays.
     symlink("file", at("link")).unwrap();
-    let output = rigline(root.path(), &["eval", "run", &eval, "--target", "sim", "--runs", "runs", "-q", "--html", "link"]);
+    let output =
+        rigline(root.path(), &["eval", "run", &eval, "--target", "sim", "--runs", "runs", "-q", "--html", "link"]);
     assert_eq!(output.status.code(), Some(0), "{:?}", texts(&output));
     assert_eq!(fs::read_to_string(at("file")).unwrap(), "x");
     assert!(fs::read_to_string(at("link")).unwrap().starts_with("<!DOCTYPE html>"));
@@ -384,7 +467,23 @@ fn l_05_all_reports_of_one_run_agree() {
     let run = || {
         let output = command(
             root.path(),
-            &["eval", "run", &good, &broken, "missing.yaml", "--target", "sim", "--runs", "runs", "--ctrf", "ctrf.json", "--html", "new/page.html", "--tap", "-"],
+            &[
+                "eval",
+                "run",
+                &good,
+                &broken,
+                "missing.yaml",
+                "--target",
+                "sim",
+                "--runs",
+                "runs",
+                "--ctrf",
+                "ctrf.json",
+                "--html",
+                "new/page.html",
+                "--tap",
+                "-",
+            ],
         )
         .env("GITHUB_ACTIONS", "true")
         .env("GITHUB_STEP_SUMMARY", at("summary.md"))
@@ -400,7 +499,11 @@ fn l_05_all_reports_of_one_run_agree() {
     assert!(tap.starts_with("TAP version 14\n1..7\n") && points[6].contains("missing.yaml"), "{tap}");
     let report = json(at("ctrf.json"));
     let summary = &report["results"]["summary"];
-    assert_eq!((&summary["tests"], &summary["passed"], &summary["failed"]), (&7.into(), &3.into(), &4.into()), "{summary}");
+    assert_eq!(
+        (&summary["tests"], &summary["passed"], &summary["failed"]),
+        (&7.into(), &3.into(), &4.into()),
+        "{summary}"
+    );
     assert!(summary["start"].as_u64() < summary["stop"].as_u64());
     let page = fs::read_to_string(at("new/page.html")).unwrap();
     for text in ["3V3 within 5 %", "read.volts", "output_range: ", "<svg", "Trend", "The last 2 runs", "Logs ("] {

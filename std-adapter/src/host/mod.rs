@@ -425,7 +425,7 @@ impl Host {
                     let outputs = result.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
                     rig["identity"] = Value::Object(outputs.collect());
                     if let Some(failure) = result.failure() {
-                        rig["error"] = failure.to_string().into();
+                        rig["error"] = failure.into();
                     }
                 }
                 Err(error) => rig["error"] = error.to_string().into(),

@@ -44,8 +44,8 @@ impl Dial for ReplayDialer {
         Box::pin(async {
             let Shared { recording, player } = &*self.shared;
             let greeting = player.lock().unwrap_or_else(PoisonError::into_inner).connect(recording);
-            let greeting = greeting
-                .map_err(|why| HostError::Open { what: self.name(), source: io::Error::other(why) })?;
+            let greeting =
+                greeting.map_err(|why| HostError::Open { what: self.name(), source: io::Error::other(why) })?;
             let (ours, theirs) = duplex(IN_FLIGHT);
             tokio::spawn(play(Arc::clone(&self.shared), greeting, theirs));
             let (reader, writer) = split(ours);

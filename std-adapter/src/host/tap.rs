@@ -44,9 +44,9 @@ impl Dial for TapDialer {
             };
             let connection = Arc::new(connection);
             let reader = std::mem::replace(&mut wire.reader, Box::new(tokio::io::empty()));
-            wire.reader = Box::new(ReadTap::new(reader, &connection, |direction| Kind::Line(direction)));
+            wire.reader = Box::new(ReadTap::new(reader, &connection, Kind::Line(Direction::Received)));
             if let Some(stderr) = wire.stderr.take() {
-                wire.stderr = Some(Box::new(ReadTap::new(stderr, &connection, |_| Kind::Stderr)));
+                wire.stderr = Some(Box::new(ReadTap::new(stderr, &connection, Kind::Stderr)));
             }
             let writer = std::mem::replace(&mut wire.writer, Box::new(tokio::io::sink()));
             wire.writer =
@@ -136,8 +136,8 @@ struct ReadTap<R> {
 }
 
 impl<R> ReadTap<R> {
-    fn new(inner: R, connection: &Arc<Connection>, kind: impl FnOnce(Direction) -> Kind) -> Self {
-        Self { inner, lines: Lines::new(kind(Direction::Received)), connection: Arc::clone(connection) }
+    fn new(inner: R, connection: &Arc<Connection>, kind: Kind) -> Self {
+        Self { inner, lines: Lines::new(kind), connection: Arc::clone(connection) }
     }
 }
 

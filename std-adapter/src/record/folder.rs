@@ -76,7 +76,8 @@ impl Folder {
         }
         let old = old.unwrap_or_default();
         let is_old = |name: &str| old.iter().any(|old| old == name);
-        for name in names.iter().filter_map(|name| name.to_str()).filter(|name| is_name(name) && !is_old(name)) {
+        let mut known = names.iter().filter_map(|name| name.to_str());
+        if let Some(name) = known.find(|name| is_name(name) && !is_old(name)) {
             return Err(FolderError::ForeignFile(path.join(name)));
         }
         if let Ok(session) = files::open(&path.join(SESSION))
@@ -200,9 +201,12 @@ mod tests {
         fs::write(at("file"), "x").unwrap();
         fs::create_dir(at("like")).unwrap();
         fs::write(at("like/run.json"), "{\"run\":1}").unwrap();
-        for (name, why) in
-            [("theirs", "holds no recording"), ("link", "is a link"), ("file", "not a folder"), ("like", "no recording")]
-        {
+        for (name, why) in [
+            ("theirs", "holds no recording"),
+            ("link", "is a link"),
+            ("file", "not a folder"),
+            ("like", "no recording"),
+        ] {
             let error = Folder::create(&at(name)).unwrap_err().to_string();
             assert!(error.contains(why), "{name}: {error}");
         }

@@ -211,7 +211,10 @@ impl Recording {
                             // A log, or noise: it belongs to the call in hand.
                             None => match (open.front(), self.exchanges.len()) {
                                 (Some((place, _)), _) => {
-                                    self.exchanges.get_mut(*place).into_iter().for_each(|it| it.before.push(reply.clone()));
+                                    self.exchanges
+                                        .get_mut(*place)
+                                        .into_iter()
+                                        .for_each(|it| it.before.push(reply.clone()));
                                 }
                                 (None, length) if length > first => {
                                     self.exchanges.last_mut().into_iter().for_each(|it| it.after.push(reply.clone()));
@@ -266,7 +269,8 @@ impl Recording {
                 for (name, default) in self.operations.get(&operation).into_iter().flatten() {
                     members.entry(name.clone()).or_insert_with(|| default.clone());
                 }
-                let args = if given.is_null() || given.kind() == Kind::Object { object(members) } else { canonical(given) };
+                let args =
+                    if given.is_null() || given.kind() == Kind::Object { object(members) } else { canonical(given) };
                 let shown = if given.is_null() { String::new() } else { given.as_str().to_owned() };
                 Asked { key: format!("execute {} {args}", Value::from(operation.as_str())), operation, args: shown }
             }
@@ -420,7 +424,9 @@ impl Player {
         let Some(place) = self.find(recording, &asked.key) else {
             // It ends well, though the recording may not.
             if asked.key == "shutdown" {
-                return vec![line(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}", id.unwrap_or("null")).into_bytes())];
+                return vec![line(
+                    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}", id.unwrap_or("null")).into_bytes(),
+                )];
             }
             return vec![line(refusal(recording, request, &asked))];
         };
@@ -504,14 +510,17 @@ fn answered(json: Json<'_>, open: &VecDeque<(usize, Option<String>)>) -> Option<
 fn learn(operations: &mut HashMap<String, BTreeMap<String, String>>, request: &str, reply: &[u8]) -> bool {
     let is_initialize = Json::parse(request.as_bytes())
         .is_ok_and(|json| json.get("method").and_then(|method| method.text()).is_some_and(|it| it == "initialize"));
-    let Some(found) = Json::parse(reply).ok().and_then(|json| json.get("result")?.get("operations")) else { return false };
+    let Some(found) = Json::parse(reply).ok().and_then(|json| json.get("result")?.get("operations")) else {
+        return false;
+    };
     if !is_initialize {
         return false;
     }
     for (name, operation) in found.members() {
         let properties = operation.get("params").and_then(|params| params.get("properties"));
         let defaults = properties.into_iter().flat_map(|properties| properties.members());
-        let defaults = defaults.filter_map(|(name, schema)| Some((name.to_string(), canonical(schema.get("default")?))));
+        let defaults =
+            defaults.filter_map(|(name, schema)| Some((name.to_string(), canonical(schema.get("default")?))));
         operations.insert(name.to_string(), defaults.collect());
     }
     true
@@ -679,7 +688,11 @@ mod tests {
         let recording = rails();
         let mut player = Player::new(false);
         for (request, code, text) in [
-            (call(9, "measure", r#"{"channel":"B"}"#), -32000, r#"no call `measure {\"channel\":\"B\"}`; it has measure {\"channel\":\"A\",\"n\":1.6e1}"#),
+            (
+                call(9, "measure", r#"{"channel":"B"}"#),
+                -32000,
+                r#"no call `measure {\"channel\":\"B\"}`; it has measure {\"channel\":\"A\",\"n\":1.6e1}"#,
+            ),
             (call(9, "press", "{}"), -32000, "no call of `press`; it has initialize, power, measure"),
             (call(9, "fly", "null"), -32601, "no call of `fly`"),
             (r#"{"jsonrpc":"2.0","id":9,"method":"status"}"#.into(), -32601, "no call of `status`"),
@@ -691,12 +704,19 @@ mod tests {
             assert!(answer.contains(&format!("\"code\":{code}")) && answer.contains(text), "{request}: {answer}");
         }
         assert_eq!(answer(&mut player, &recording, r#"{"jsonrpc":"2.0","method":"log"}"#), "");
-        assert_eq!(answer(&mut player, &recording, r#"{"jsonrpc":"2.0","id":4,"method":"shutdown"}"#), "{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}\n");
+        assert_eq!(
+            answer(&mut player, &recording, r#"{"jsonrpc":"2.0","id":4,"method":"shutdown"}"#),
+            "{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}\n"
+        );
         let other = answer(&mut player, &recording, r#"{"op":"measure","input":{}}"#);
         assert!(other.contains(r#""ok":false"#) && other.contains("unreachable"), "{other}");
         let both = format!("[{},{}]", call(5, "press", "{}"), call(6, "power", r#"{"on":true}"#));
         let answer = answer(&mut player, &recording, &both);
-        assert!(answer.starts_with("{\"jsonrpc\":\"2.0\",\"method\":\"log\"") && answer.contains("\n[{\"jsonrpc\":\"2.0\",\"id\":5"), "{answer}");
+        assert!(
+            answer.starts_with("{\"jsonrpc\":\"2.0\",\"method\":\"log\"")
+                && answer.contains("\n[{\"jsonrpc\":\"2.0\",\"id\":5"),
+            "{answer}"
+        );
     }
 
     #[test]
@@ -719,8 +739,13 @@ mod tests {
         let slow = recording(&[("sent", &late), ("sent", "\n"), ("sent", "\n"), ("got", &said(2, "at last"))]);
         assert_eq!(answer(&mut Player::new(false), &slow, &late), format!("<3ms>{}\n", said(2, "at last")));
         let cut_off = recording(&[("sent", &call(2, "go", "{}"))]);
-        assert!(answer(&mut Player::new(false), &cut_off, &call(1, "go", "{}")).contains("the recording ends before the answer"));
-        for (events, why) in [(&[("event", "unopened")][..], "could not be opened: unplugged"), (&[], "has no requests")] {
+        assert!(
+            answer(&mut Player::new(false), &cut_off, &call(1, "go", "{}"))
+                .contains("the recording ends before the answer")
+        );
+        for (events, why) in
+            [(&[("event", "unopened")][..], "could not be opened: unplugged"), (&[], "has no requests")]
+        {
             assert!(Player::new(false).connect(&recording(events)).unwrap_err().contains(why));
         }
     }

@@ -223,13 +223,17 @@ pub fn read(mut source: impl BufRead) -> Result<Transcript, String> {
                 return Err(NO_TRANSCRIPT.to_owned());
             }
             if !matches!(value["version"].as_u64(), Some(1..=VERSION)) {
-                return Err(format!("the transcript is of version {}; versions 1 to {VERSION} are read", value["version"]));
+                return Err(format!(
+                    "the transcript is of version {}; versions 1 to {VERSION} are read",
+                    value["version"]
+                ));
             }
             transcript.started_ms = value["started_ms"].as_u64().unwrap_or_default();
             transcript.target = value["target"].as_str().unwrap_or_default().to_owned();
             continue;
         }
-        let entry = Entry::read(&value).ok_or_else(|| format!("line {number}: neither a line that passed nor an event"))?;
+        let entry =
+            Entry::read(&value).ok_or_else(|| format!("line {number}: neither a line that passed nor an event"))?;
         transcript.entries.push(entry);
     }
     Ok(transcript)

@@ -43,11 +43,7 @@ impl Arguments {
 
     async fn monitor(self) -> Result<u8, Failure> {
         let mut options = self.connection.options();
-        if let Some(path) = &self.record {
-            let recorder = Recorder::file(path, &self.connection.target.to_string());
-            let recorder = recorder.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-            options.recorder = Some(Arc::new(recorder));
-        }
+        options.recorder = self.begin_recording()?;
         let dialer = wire::dialer(&self.connection.target, &options).map_err(|error| Failure::of(&error))?;
         let mut view = View::live();
         let wire = wire::open(&*dialer, &options, options.wait).await;
@@ -141,13 +137,13 @@ impl Arguments {
         if let Some(stderr) = stderr {
             let _ = tokio::time::timeout(Duration::from_millis(200), stderr).await;
         }
-        if let Some(recorder) = &options.recorder
-            && let Err(error) = recorder.finish(code)
-        {
-            view.fault(&format!("the transcript is not complete: {error}"));
-            code = if code == connect::SUCCESS { connect::FAILED } else { code };
-        }
-        Ok(code)
+        Ok(options.recorder.map_or(code, |recorder| crate::record::finish(&recorder, &[], code)))
+    }
+
+    fn begin_recording(&self) -> Result<Option<Arc<Recorder>>, Failure> {
+        let Some(path) = &self.record else { return Ok(None) };
+        let recorder = Recorder::file(path, &self.connection.target.to_string());
+        recorder.map(|recorder| Some(Arc::new(recorder))).map_err(|error| crate::files::failed(path, &error))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rigline_std::client::{CallRequest, Client};
-use rigline_std::host::Manifest;
+use rigline_std::host::{Manifest, Operation};
 use rigline_std::process;
 use rigline_std::record::{FolderError, Recorder};
 use rigline_std::target::Target;
@@ -64,7 +64,7 @@ pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) ->
 /// Notes what an extension is: its name and version, and what its operation `identify` says, if it has one that needs no arguments.
 pub(crate) async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &Manifest) {
     let mut rig = json!({ "name": manifest.name, "version": manifest.version });
-    if manifest.operation("identify").is_some_and(|operation| operation.needs_no_arguments()) {
+    if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
         let request = CallRequest {
             operation: "identify".to_owned(),
             args: "{}".to_owned(),

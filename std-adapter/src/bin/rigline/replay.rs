@@ -69,10 +69,8 @@ impl Arguments {
     }
 
     async fn play(self, target: Target, transcript: Transcript) -> Result<u8, Failure> {
-        let connection =
-            Connection { wait: self.wait, start_timeout: self.start_timeout, ..Connection::to(target) };
-        let mut bench =
-            Bench::new(&connection.target, &connection.options()).map_err(|error| Failure::of(&error))?;
+        let connection = Connection { wait: self.wait, start_timeout: self.start_timeout, ..Connection::to(target) };
+        let mut bench = Bench::new(&connection.target, &connection.options()).map_err(|error| Failure::of(&error))?;
         bench.patience = self.patience;
         let mut compared = Compared::default();
         let mut connections: Vec<u32> = transcript.entries.iter().map(|entry| entry.connection).collect();

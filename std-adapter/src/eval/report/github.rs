@@ -17,7 +17,8 @@ pub fn summary(results: &Results, room: usize) -> String {
     let classes = [Class::Fail, Class::RigError, Class::Flaky, Class::Pass, Class::Skipped, Class::NotRun];
     let counts = classes.map(|class| (class, results.count(class)));
     let counts = counts.iter().filter(|(_, count)| *count > 0);
-    let counts: Vec<String> = counts.map(|(class, count)| format!("{} {count} {}", sign(*class), class.name())).collect();
+    let counts: Vec<String> =
+        counts.map(|(class, count)| format!("{} {count} {}", sign(*class), class.name())).collect();
     let _ = writeln!(text, "{}\n", if counts.is_empty() { "no tasks".to_owned() } else { counts.join(" · ") });
     text.push_str("| | eval | task | time | measurements | why |\n|---|---|---|---:|---|---|\n");
     // What is not good comes first, as the rest may not fit.

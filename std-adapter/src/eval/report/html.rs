@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::model::{Class, Logs, Measured, Past, Results, Run, Task, message, name, number, shown, time};
-use super::plot::{Point, plot};
+use super::plot::{Point, plot, shares};
 use super::trend::{Means, key};
 
 /// How many plots a page has at most.
@@ -98,7 +98,7 @@ fn section(run: &Run, plots: &mut usize) -> Markup {
                             @for task in tasks.iter().take(ROWS) {
                                 tr {
                                     td { (badge(Class::of(&task.status))) }
-                                    td { bdi { (name(title(task))) } }
+                                    td.text { bdi { (name(title(task))) } }
                                     td.number { (passed(task)) "/" (task.trials.len()) }
                                     td.number { (took(task.duration_ms)) }
                                     td.why { bdi { (name(task.error.as_deref().unwrap_or_default())) } }
@@ -138,18 +138,20 @@ fn trend(run: &Run, plots: &mut usize) -> Markup {
         let value = 100.0 * f64::from(past.passed) / f64::from(past.total.max(1));
         Point { value, is_bad: past.passed < past.total }
     };
-    let shares: Vec<Point> = all.iter().map(share).collect();
+    let passed: Vec<Point> = all.iter().map(share).collect();
     let first = run.earlier.first().map_or(0, |past| past.started_ms);
     html! {
         h3 { "Trend" }
         p.quiet { "The last " (all.len()) " runs of this eval, since " (time(first)) ". The last one is this run." }
-        (figure("tasks passed, in percent", plot(&shares, None, Some(100.0), "run"), plots))
-        @for (name_of_it, _) in &now.means {
-            @let points: Vec<Point> = all.iter().filter_map(|past| mean(past, name_of_it)).map(|value| Point { value, is_bad: false }).collect();
-            @if points.len() > 1 {
-                @let (low, high) = limits_of(run, name_of_it);
-                (figure(&format!("{}, mean of each run", name(name_of_it)), plot(&points, low, high, "run"), plots))
-            }
+        div.plots {
+            (figure("tasks passed, in percent", shares(&passed, "run"), plots))
+            @for (name_of_it, _) in &now.means {
+                @let points: Vec<Point> = all.iter().filter_map(|past| mean(past, name_of_it)).map(|value| Point { value, is_bad: false }).collect();
+                @if points.len() > 1 {
+                    @let (low, high) = limits_of(run, name_of_it);
+                    (figure(&format!("{}, mean of each run", name(name_of_it)), plot(&points, low, high, "run"), plots))
+                }
+        }
         }
     }
 }
@@ -196,8 +198,8 @@ fn measurements(tasks: &[&Task], plots: &mut usize) -> Markup {
                         @let last = values.last();
                         tr {
                             td { (badge(if values.iter().any(|it| it.is_bad()) { Class::Fail } else { Class::Pass })) }
-                            td { bdi { (name(name_of_it)) } }
-                            td { bdi { (name(title(task))) } }
+                            td.text { bdi { (name(name_of_it)) } }
+                            td.text { bdi { (name(title(task))) } }
                             td.number { (values.len()) }
                             @if numbers.is_empty() {
                                 td.number colspan="3" { (last.map(|it| shown(&it.value)).unwrap_or_default()) }
@@ -213,13 +215,15 @@ fn measurements(tasks: &[&Task], plots: &mut usize) -> Markup {
                 }
             }
         }
-        @for (task, name_of_it, values) in all.iter().filter(|(_, _, values)| values.len() > 1) {
-            @let points: Vec<Point> = values.iter().filter_map(|it| Some(Point { value: number(&it.value)?, is_bad: it.is_bad() })).collect();
-            @let points = points.get(points.len().saturating_sub(POINTS)..).unwrap_or_default();
-            @let last = values.last();
-            @let svg = plot(points, last.and_then(|it| number(&it.low)), last.and_then(|it| number(&it.high)), "value");
-            @let unit = last.and_then(|it| it.unit.as_deref()).map(|unit| format!(" in {}", name(unit))).unwrap_or_default();
-            (figure(&format!("{}: {}{unit}", name(title(task)), name(name_of_it)), svg, plots))
+        div.plots {
+            @for (task, name_of_it, values) in all.iter().filter(|(_, _, values)| values.len() > 1) {
+                @let points: Vec<Point> = values.iter().filter_map(|it| Some(Point { value: number(&it.value)?, is_bad: it.is_bad() })).collect();
+                @let points = points.get(points.len().saturating_sub(POINTS)..).unwrap_or_default();
+                @let last = values.last();
+                @let svg = plot(points, last.and_then(|it| number(&it.low)), last.and_then(|it| number(&it.high)), "value");
+                @let unit = last.and_then(|it| it.unit.as_deref()).map(|unit| format!(" in {}", name(unit))).unwrap_or_default();
+                (figure(&format!("{}: {}{unit}", name(title(task)), name(name_of_it)), svg, plots))
+            }
         }
         @if *plots == 0 { p.quiet { "Further plots are left out." } }
     }
@@ -337,7 +341,11 @@ fn short(number: f64) -> String {
 
 fn took(ms: u64) -> String {
     let seconds = std::time::Duration::from_millis(ms).as_secs_f64();
-    if seconds < 60.0 { format!("{seconds:.2} s") } else { format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0) }
+    if seconds < 60.0 {
+        format!("{seconds:.2} s")
+    } else {
+        format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0)
+    }
 }
 
 const STYLE: &str = include_str!("page.css");

@@ -4,18 +4,8 @@ use serde_json::Value;
 
 use super::super::grade::{Check, Grader};
 use super::super::spec::Spec;
-use super::model::{Measured, Run, Trial};
+use super::model::{Measured, Range, Run, Trial};
 use crate::number;
-
-/// A range that an output of a step is held against.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Range {
-    task: String,
-    step: String,
-    output: String,
-    low: Option<String>,
-    high: Option<String>,
-}
 
 impl Run {
     /// Has the outputs that the eval's graders hold against ranges stand among the measurements of trials that name none.
@@ -23,7 +13,7 @@ impl Run {
         self.ranges = spec
             .tasks
             .iter()
-            .flat_map(|task| task.graders.iter().filter_map(|grader| Range::of(&task.id, grader)))
+            .flat_map(|task| task.graders.iter().filter_map(|grader| range(&task.id, grader)))
             .collect();
         for task in &mut self.tasks {
             for trial in &mut task.trials {
@@ -33,12 +23,10 @@ impl Run {
     }
 }
 
-impl Range {
-    fn of(task: &str, grader: &Grader) -> Option<Self> {
-        let Check::Range { min, max } = &grader.check else { return None };
-        let (step, output) = (grader.step.clone()?, grader.output.clone()?);
-        Some(Self { task: task.to_owned(), step, output, low: min.clone(), high: max.clone() })
-    }
+fn range(task: &str, grader: &Grader) -> Option<Range> {
+    let Check::Range { min, max } = &grader.check else { return None };
+    let (step, output) = (grader.step.clone()?, grader.output.clone()?);
+    Some(Range { task: task.to_owned(), step, output, low: min.clone(), high: max.clone() })
 }
 
 /// Adds what a trial's steps have given for these ranges.

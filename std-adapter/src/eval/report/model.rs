@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::measured::Range;
 use crate::terminal::one_line;
 
 /// How many characters of a name are shown where there is no room for all of it.
@@ -155,6 +154,16 @@ pub struct Measured {
     pub high: Value,
     /// `pass` or `fail`.
     pub verdict: String,
+}
+
+/// A range that an output of a step is held against.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Range {
+    pub(super) task: String,
+    pub(super) step: String,
+    pub(super) output: String,
+    pub(super) low: Option<String>,
+    pub(super) high: Option<String>,
 }
 
 /// What was logged in a run: the last lines of it.

@@ -1,13 +1,13 @@
-//! Plots as SVG, to stand in a page. The page's style sheet gives them their colours: see [`INK`].
+//! Plots as SVG, to stand in a page. The page's style sheet has other colours in the place of these, which it knows by their numbers.
 
 use plotters::prelude::*;
 
-/// The colour of axes and texts. The page has the colour of its own text in its place.
-pub(super) const INK: RGBColor = RGBColor(1, 1, 1);
+/// The colour of axes and texts.
+const INK: RGBColor = RGBColor(1, 1, 1);
 const GOOD: RGBColor = RGBColor(31, 138, 76);
 const BAD: RGBColor = RGBColor(204, 51, 51);
 const LINE: RGBColor = RGBColor(58, 110, 190);
-const SIZE: (u32, u32) = (640, 200);
+const SIZE: (u32, u32) = (480, 180);
 
 /// A value, and whether it is bad.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,10 +16,18 @@ pub(super) struct Point {
     pub(super) is_bad: bool,
 }
 
+/// Shares in percent, in their order.
+pub(super) fn shares(points: &[Point], axis: &str) -> Option<String> {
+    let mut svg = String::new();
+    draw(&mut svg, points, (-4.0, 104.0), (None, None), axis).ok().filter(|()| !points.is_empty())?;
+    Some(svg)
+}
+
 /// Values in their order, between their limits. `None` if there is nothing to show.
 pub(super) fn plot(points: &[Point], low: Option<f64>, high: Option<f64>, axis: &str) -> Option<String> {
     let values = points.iter().map(|point| point.value).chain(low).chain(high).filter(|value| value.is_finite());
-    let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| (least.min(it), most.max(it)));
+    let (least, most) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| (least.min(it), most.max(it)));
     // So far apart that their distance is no number.
     let span = most - least;
     if points.is_empty() || !span.is_finite() {
@@ -46,8 +54,8 @@ fn draw(
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&root)
         .margin(8)
-        .x_label_area_size(28)
-        .y_label_area_size(64)
+        .x_label_area_size(36)
+        .y_label_area_size(56)
         .build_cartesian_2d(0.5..right, bottom..top)?;
     let digits = digits(top - bottom);
     chart
@@ -55,7 +63,7 @@ fn draw(
         .disable_x_mesh()
         .axis_style(INK)
         .light_line_style(TRANSPARENT)
-        .bold_line_style(INK.mix(0.12))
+        .bold_line_style(INK.mix(0.15))
         .label_style(("sans-serif", 12).into_font().color(&INK))
         .x_labels(points.len().clamp(2, 12))
         .x_label_formatter(&|x| if (x - x.round()).abs() < 0.01 { format!("{x:.0}") } else { String::new() })
@@ -73,10 +81,14 @@ fn draw(
     #[allow(clippy::cast_precision_loss, reason = "a few thousand points at most")]
     let at = |place: usize| place as f64 + 1.0;
     let line = points.iter().enumerate().map(|(place, point)| (at(place), point.value));
-    chart.draw_series(LineSeries::new(line, LINE.mix(0.6).stroke_width(1)))?;
+    chart.draw_series(LineSeries::new(line, LINE.stroke_width(1)))?;
     for (place, point) in points.iter().enumerate() {
         let colour = if point.is_bad { BAD } else { LINE };
-        chart.draw_series([Circle::new((at(place), point.value), if point.is_bad { 5 } else { 3 }, colour.filled())])?;
+        chart.draw_series([Circle::new(
+            (at(place), point.value),
+            if point.is_bad { 5 } else { 3 },
+            colour.filled(),
+        )])?;
     }
     root.present()?;
     Ok(())

@@ -42,7 +42,9 @@ fn results(names: &[String]) -> Results {
         .iter()
         .map(|name| json!({ "runId": name, "eval": name, "path": name, "status": "failed", "error": name, "warnings": [name], "tasks": [] }))
         .collect();
-    let mut all = vec![json!({ "runId": "a-1", "eval": "all", "path": "e.yaml", "status": "completed", "passed": false, "tasks": tasks })];
+    let mut all = vec![
+        json!({ "runId": "a-1", "eval": "all", "path": "e.yaml", "status": "completed", "passed": false, "tasks": tasks }),
+    ];
     all.extend(runs);
     let mut results =
         Results::read(json!({ "runs": all, "errors": [{ "path": null, "error": names.join("") }, { "path": names.join(""), "error": "x" }] }))
@@ -77,9 +79,44 @@ fn l_05_a_page_holds_no_markup_but_its_own() {
     let quoted = regex::Regex::new(r#""[^"<>]*""#).unwrap();
     let active = regex::Regex::new(r#"\bon\w+\s*=|\bsrc\s*=|\bhref\s*=|["<]"#).unwrap();
     let known = [
-        "!DOCTYPE", "html", "head", "meta", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "h4", "p", "span",
-        "bdi", "code", "pre", "ul", "li", "div", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure",
-        "figcaption", "svg", "line", "polyline", "rect", "text", "circle",
+        "!DOCTYPE",
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "header",
+        "main",
+        "section",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "p",
+        "span",
+        "bdi",
+        "code",
+        "pre",
+        "ul",
+        "li",
+        "div",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "details",
+        "summary",
+        "figure",
+        "figcaption",
+        "svg",
+        "line",
+        "polyline",
+        "rect",
+        "text",
+        "circle",
     ];
     for tag in tags.captures_iter(&page) {
         assert!(known.contains(&&tag[1]), "{}", &tag[0]);
@@ -137,7 +174,11 @@ fn l_05_ctrf_has_the_members_that_its_schema_wants() {
     ] {
         assert_eq!(summary[name], expected, "{name}");
     }
-    assert_eq!(count("failed"), results.count(Class::Fail) + results.count(Class::RigError), "a rig's error is no pass");
+    assert_eq!(
+        count("failed"),
+        results.count(Class::Fail) + results.count(Class::RigError),
+        "a rig's error is no pass"
+    );
     for test in tests {
         assert!(test["name"].as_str().is_some_and(|name| !name.is_empty()) && test["duration"].is_u64(), "{test}");
     }
@@ -151,7 +192,11 @@ fn l_05_github_gets_commands_and_a_table_of_ours_only() {
     for line in commands.lines() {
         let rest = line.strip_prefix("::error ").or_else(|| line.strip_prefix("::warning ")).unwrap();
         let (properties, message) = rest.split_once("::").unwrap();
-        assert!(!properties.contains(':') && properties.split(',').all(|one| one.starts_with("file=") || one.starts_with("title=")), "{line}");
+        assert!(
+            !properties.contains(':')
+                && properties.split(',').all(|one| one.starts_with("file=") || one.starts_with("title=")),
+            "{line}"
+        );
         assert!(!message.contains('\r'), "{line}");
     }
     for room in [400, 5000, 1 << 20] {

@@ -6,8 +6,8 @@ use std::io;
 use serde_json::Value;
 
 use super::super::store::Store;
-use super::measured::{Range, fill};
-use super::model::{Past, Run, Trial, number};
+use super::measured::fill;
+use super::model::{Past, Range, Run, Trial, number};
 
 /// How many earlier runs are looked at.
 pub const EARLIER: usize = 50;
