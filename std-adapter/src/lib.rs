@@ -81,6 +81,7 @@ mod http_client;
 #[cfg(feature = "host")]
 mod lines;
 mod log;
+#[cfg(feature = "host")]
 pub mod mcp;
 pub mod namel3ss;
 #[cfg(any(feature = "host", feature = "http"))]

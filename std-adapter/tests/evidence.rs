@@ -272,7 +272,8 @@ fn l_06_the_clock_of_the_device_and_the_uart_of_the_board_are_recorded() {
     let (sent, got) = (sent["ms"].as_f64().unwrap(), got["ms"].as_f64().unwrap());
     let (offset, uncertainty) = (clock["offset_ms"].as_f64().unwrap(), clock["uncertainty_ms"].as_f64().unwrap());
     assert!(
-        (offset - (f64::midpoint(sent, got) - 9.5)).abs() < 0.01 && (2.0 * uncertainty - (got - sent + 1.0)).abs() < 0.01,
+        (offset - (f64::midpoint(sent, got) - 9.5)).abs() < 0.01
+            && (2.0 * uncertainty - (got - sent + 1.0)).abs() < 0.01,
         "{clock}"
     );
 }

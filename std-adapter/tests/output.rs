@@ -505,7 +505,39 @@ fn g_10_every_help_has_the_exit_codes() {
     assert!(names.contains(&"call") && names.contains(&"eval"), "{help}");
     for name in names {
         let (help, _) = texts(&rigline(&["help", name]));
-        assert!(name == "help" || help.contains("124 timed out"), "{name}: {help}");
+        assert!(name == "help" || help.matches("124 timed out").count() == 1, "{name}: {help}");
+    }
+    assert_eq!(help.matches("124 timed out").count(), 1, "{help}");
+}
+
+/// The list of targets is laid out by hand, for terminals from 60 columns on.
+#[test]
+fn n_12_targets_fit_60_columns() {
+    let until_usage = |text: &str| text.split("Usage:").next().unwrap().to_owned();
+    let (whole, _) = texts(&rigline(&["targets"]));
+    let narrow = without_styles(&on_terminal(60, &["targets"], &[]));
+    assert_eq!(until_usage(&narrow), until_usage(&whole));
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+}
+
+/// Wide characters take two columns each.
+#[test]
+fn g_11_tables_of_wide_characters_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = r#"{"type":"object","properties":{"チャンネル":{"type":"string","description":"日本語の長い説明文がここに入りますので表が狭い端末でも読めるべきです"}}}"#;
+    let target = echo(folder.path(), schema);
+    // As wide as terminals show them: what is not ASCII and no line of the table takes two columns here.
+    let width = |line: &str| line.chars().map(|char| if char >= '\u{3000}' { 2 } else { 1 }).sum::<usize>();
+    for columns in [64, 80, 100] {
+        let text = without_styles(&on_terminal(columns, &["describe", &target], &[]));
+        assert!(text.contains("チャンネル"), "{text}");
+        let table: Vec<&str> = text.lines().filter(|line| line.starts_with(['┌', '│', '╞', '└'])).collect();
+        assert!(!table.is_empty() || columns < 80, "{text}");
+        let widths: Vec<usize> = table.iter().map(|line| width(line)).collect();
+        assert!(
+            widths.iter().all(|width| *width == widths[0] && *width <= columns.into()),
+            "{columns}: {widths:?}\n{text}"
+        );
     }
 }
 

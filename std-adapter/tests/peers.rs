@@ -879,7 +879,7 @@ fn calls_and_their_exit_codes() {
         (
             &["serve", "sim", "--http", "0", "--protocol", "gevals"],
             2,
-            "gevals has no HTTP transport: use --protocol amplifier or namel3ss",
+            "gevals has no HTTP transport: use --protocol amplifier",
         ),
         (&["serve", "exec:false", "--http", "0", "--protocol", "amplifier"], 3, ""),
         (&["serve", "sim", "--http", "0", "--protocol", "namel3ss", "--path", "tools"], 2, "must begin with a slash"),

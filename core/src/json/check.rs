@@ -144,6 +144,11 @@ impl Span {
         self.end == 0
     }
 
+    /// The offsets of the value's first byte and of the byte behind its last; both are 0 for an absent member.
+    pub const fn range(self) -> core::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn of(self, text: &[u8]) -> &[u8] {
         text.get(self.start as usize..self.end as usize).unwrap_or_default()
@@ -310,9 +315,23 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
     if head.iter().zip(prefix).all(|(a, b)| a == b) { Some(after) } else { None }
 }
 
-/// Checks a whole line and notes where the members of `level`, and of the levels below it, stand. Of a name that occurs
-/// twice the last counts, as in the views.
-pub(crate) fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
+/// Checks a whole line and notes where its watched members are. Of a name that occurs twice the last counts, as in the views.
+/// All `slots` must be absent before.
+///
+/// ```
+/// use rigline::json::check::{Member, Members, Span, scan};
+///
+/// static NAME: Members = Members::of(&[Member::new("name", 1)]);
+/// static MESSAGE: Members = Members::of(&[Member::new("id", 0), Member::new("params", 2).with(&NAME)]);
+///
+/// let text = br#"{"id": 7, "params": {"name": "x"}}"#;
+/// let mut slots = [Span::default(); 3];
+/// scan(text, &MESSAGE, &mut slots)?;
+/// assert_eq!(&text[slots[0].range()], b"7");
+/// assert_eq!(&text[slots[1].range()], b"\"x\"");
+/// # Ok::<(), rigline::json::SyntaxError>(())
+/// ```
+pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut stack = [0; DEPTH_WORDS];
     let mut scanner = Scanner::new(text, &mut stack);
     let end = match space(text) {

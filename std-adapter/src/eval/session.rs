@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use rigline::{Level, Phase};
 use serde_json::Value;
 
+#[cfg(feature = "web")]
+use crate::host::wire::Dial;
 use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
 use crate::record::Recorder;
 use crate::target::Target;
@@ -143,6 +145,19 @@ impl Connect for Hosts {
             Ok(Box::new(Open(host)) as Box<dyn Session>)
         })
     }
+}
+
+/// Opens a session over a connection of the caller's own.
+#[cfg(feature = "web")]
+pub(crate) async fn over(
+    dialer: Box<dyn Dial>,
+    settings: Option<JsonObject>,
+    log: OnLog,
+) -> Result<Box<dyn Session>, Unreached> {
+    let options = Options { config: settings, reconnect: true, listener: Some(listener(log)), ..Options::default() };
+    let host = Host::over(dialer, options).await;
+    let host = host.map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
+    Ok(Box::new(Open(host)) as Box<dyn Session>)
 }
 
 fn listener(log: OnLog) -> Listener {

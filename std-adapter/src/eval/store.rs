@@ -180,15 +180,6 @@ impl Store {
         Ok(ids.into_iter().filter_map(|id| Some((head_of(&self.path(&id), &id)?, id))).map(|(head, id)| (id, head)))
     }
 
-    /// Reads the lines of a run that has ended; `None` if it has not, or is not there.
-    pub(super) fn read(&self, id: &str, mut line: impl FnMut(&Value)) -> io::Result<Option<Stored>> {
-        let path = self.path(id);
-        if !is_ours(&path, id) || !is_ended(&path) {
-            return Ok(None);
-        }
-        replay_with(&files::open(&path)?, |value| line(value)).map(Some)
-    }
-
     /// The lines of a run's file that are whole; none if it is not there.
     pub(super) fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
         let path = self.path(id);
@@ -338,11 +329,7 @@ fn is_ended(path: &Path) -> bool {
     })
 }
 
-fn replay(file: &File) -> io::Result<Stored> {
-    replay_with(file, |_| {})
-}
-
-fn replay_with(mut file: &File, mut each: impl FnMut(&Value)) -> io::Result<Stored> {
+fn replay(mut file: &File) -> io::Result<Stored> {
     file.seek(SeekFrom::Start(0))?;
     let mut stored = Stored { state: RunState::Running, summary: Summary::default(), error: None };
     let mut lines = BufReader::new(file);
@@ -354,7 +341,6 @@ fn replay_with(mut file: &File, mut each: impl FnMut(&Value)) -> io::Result<Stor
         }
         // The last line may have been cut off.
         let Ok(value) = serde_json::from_slice::<Value>(&line) else { continue };
-        each(&value);
         let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
         if let Some(run) = value.get("run") {
             stored.summary.total = number(&run["totalTasks"]);

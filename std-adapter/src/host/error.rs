@@ -156,7 +156,7 @@ pub enum HostError {
         error: RpcFailure,
     },
     /// The request does not fit the peer's memory. Nothing was sent.
-    #[error("the request takes {size} bytes, and {extension} takes {limit} at most")]
+    #[error("the request needs {size} bytes, and {extension} accepts at most {limit}")]
     RequestTooLarge {
         /// The extension's name.
         extension: String,

@@ -30,9 +30,9 @@ impl HasOptions for OfCall {
 
 /// Call an operation
 ///
-/// The operation's schema decides what a value is: `samples=4` is a number where a number is wanted, `channel=3V3` a string.
-/// `place.city=Bonn` sets a member of an object, and `days.0=3` an element of a list. Arguments are checked before anything is sent.
-/// Logs go to standard error, outputs to standard output. `rigline call TARGET OPERATION --help` shows one operation.
+/// The operation's schema determines the type of each value: `samples=4` is a number if the schema requires a number, and `channel=3V3`
+/// is a string. `place.city=Bonn` sets a member of an object, and `days.0=3` an element of a list. Arguments are checked before anything
+/// is sent. Logs go to standard error, outputs to standard output. `rigline call TARGET OPERATION --help` shows one operation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, http://HOST:PORT/PATH, replay:DIR for a
     /// recording, or sim for the built-in rig
     pub(crate) target: Target,
-    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
     pub(crate) wait: Duration,
     /// How long the extension may take to start [default: 10s]
@@ -33,10 +33,10 @@ pub(crate) struct Connection {
     /// The extension's own settings: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE", value_parser = config)]
     pub(crate) config: Option<JsonObject>,
-    /// Show debug logs, standard error and what was skipped
+    /// Show debug logs, standard error and skipped lines
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Show no logs but errors
+    /// Show only logs of errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// What records the session.
@@ -109,7 +109,7 @@ pub(crate) async fn interrupted() -> Failure {
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let duration = GoDuration::parse(text).map_err(|error| format!("{error}; take a duration such as 1m30s"))?;
+    let duration = GoDuration::parse(text).map_err(|error| format!("{error}; use a duration such as 1m30s"))?;
     Duration::try_from(duration).map_err(|error| error.to_string())
 }
 

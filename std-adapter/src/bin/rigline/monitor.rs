@@ -18,12 +18,12 @@ use crate::out::{self, Style};
 
 /// Show the traffic with an extension, decoded
 ///
-/// Stands between whoever writes to its standard input and the target, and passes every byte both ways. What passes is shown on
-/// standard error, with faults marked, in whatever protocol each line is: put `rigline monitor ./my-extension` where a host starts `./my-extension`. On a
-/// terminal it takes requests as they are typed. It ends with the program or the connection, and on Ctrl-C.
+/// Passes every byte between its standard input and output and the target, and shows the lines of both directions on standard error,
+/// with faults marked. The protocol of each line is detected. To watch a host, have it start `rigline monitor ./my-extension` instead
+/// of `./my-extension`. On a terminal, type requests. The command ends with the program or the connection, and on Ctrl-C.
 ///
-/// Exit codes: 0 when the program has ended well, or the server when there was nothing left to say to it; 1 when the program has ended
-/// otherwise; 2 usage; 3 when the device or the connection was lost, or could not be opened; 128+n by signal n.
+/// Exit codes: 0 the program ended with 0, or the server closed the connection after the end of input; 1 the program ended with another
+/// code; 2 usage; 3 the device or the connection was lost, or could not be opened; 128+n ended by signal n.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline monitor serial:auto\n  rigline monitor --record session.jsonl sim < requests.jsonl\n  rigline replay session.jsonl sim"
@@ -31,7 +31,7 @@ use crate::out::{self, Style};
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// Write a transcript, to be played again by `rigline replay`
+    /// Write a transcript, which `rigline replay` plays again
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }

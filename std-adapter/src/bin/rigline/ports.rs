@@ -12,10 +12,10 @@ use crate::out::Table;
 
 /// List serial ports, what is plugged into them, and who holds them
 ///
-/// No byte is written to any port. With --probe the devices that say to be ours (by their USB names) are asked for their manifest.
+/// No byte is written to any port. With --probe, the devices whose USB names are those of rigline are asked for their manifest.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Ask the devices that look like rigline devices who they are
+    /// Ask the devices that look like rigline devices for their manifest
     #[arg(long)]
     probe: bool,
     /// Print the list as JSON

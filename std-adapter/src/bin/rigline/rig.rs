@@ -16,10 +16,10 @@ use crate::protocol::{self, names};
 /// Serve a simulated hardware-test rig on standard input and output, or over HTTP
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A number that the board's identity and the noise on its readings are made of
+    /// A seed for the board's identity and for the noise on its readings
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
-    /// Read every line by this protocol. Without it, each line shows which one it is. For namel3ss, the whole input is one request
+    /// Read every line by this protocol [default: detected for each line]. For namel3ss, the whole input is one request
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()))]
     protocol: Option<&'static Protocol>,
     /// Configure the rig with this JSON object before the first request, as a gevals session's `config` does
@@ -38,8 +38,8 @@ pub(crate) struct Arguments {
 /// How to serve over HTTP.
 #[derive(Debug, Args)]
 pub(crate) struct HttpArguments {
-    /// Serve HTTP at this address, for Amplifier or namel3ss hosts; port 0 takes a free one, which is printed. A port alone, and
-    /// localhost, are both loopback addresses
+    /// Serve HTTP at this address, for Amplifier or namel3ss hosts; port 0 selects a free port, which is printed. A port alone and
+    /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", requires = "protocol")]
     pub(crate) http: Option<ListenAddress>,
     /// Where namel3ss tools are called

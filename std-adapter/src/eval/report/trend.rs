@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use rigline::protocol::waza::RunState;
 use serde_json::Value;
 
 use super::super::store::Store;
@@ -27,11 +28,10 @@ pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {
             continue;
         }
         let mut means = Means { ranges: &run.ranges, ..Means::default() };
-        // A run that cannot be read is left out.
-        let Ok(Some(stored)) = store.read(&id, |line| means.add(line)) else { continue };
-        if stored.summary.total == 0 {
-            continue;
-        }
+        // A run that cannot be read is left out, and so is one that goes on.
+        let stored = store.look(&id).ok().flatten().filter(|stored| stored.state != RunState::Running);
+        let Some(stored) = stored.filter(|stored| stored.summary.total > 0) else { continue };
+        store.records(&id).for_each(|line| means.add(&line));
         found.push(Past {
             id,
             started_ms: head["startedAtMs"].as_u64().unwrap_or_default(),
