@@ -507,7 +507,7 @@ fn l_05_all_reports_of_one_run_agree() {
     );
     assert!(summary["start"].as_u64() < summary["stop"].as_u64());
     let page = fs::read_to_string(at("new/page.html")).unwrap();
-    for text in ["3V3 within 5 %", "read.volts", "output_range: ", "<svg", "Trend", "The last 2 runs", "Logs ("] {
+    for text in ["3V3 within 5 %", ">volts<", "output_range: ", "<svg", "Trend", "The last 2 runs", "Logs ("] {
         assert!(page.contains(text), "{text}");
     }
     let summary = fs::read_to_string(at("summary.md")).unwrap();

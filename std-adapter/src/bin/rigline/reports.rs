@@ -90,7 +90,6 @@ pub(crate) fn results(json: Value, runs: &[(&Spec, &Watched)], store: &Store, be
                 None => run.tasks.push(Task::not_run(&known.id, &known.name, file)),
             }
         }
-        run.measure(spec);
         run.logs = watched.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match earlier(store, run) {
             Ok(earlier) => run.earlier = earlier,

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::model::{Case, Class, Results, number};
+use super::super::verdict::Class;
+use super::model::{Case, Results, class_of};
 use crate::terminal;
 
 /// The version of the format.
@@ -44,12 +45,13 @@ pub fn ctrf(results: &Results) -> String {
 }
 
 /// What is not good is `failed`, whoever is to blame: some readers look at no other number.
-fn status(class: Class) -> &'static str {
-    match class {
-        Class::Pass | Class::Flaky => "passed",
-        Class::Fail | Class::RigError => "failed",
+fn status(case: &Case<'_>) -> &'static str {
+    match case.class {
+        Class::Pass => "passed",
+        Class::Flaky if case.passed => "passed",
         Class::Skipped => "skipped",
-        Class::NotRun => "pending",
+        Class::Cancelled => "pending",
+        _ => "failed",
     }
 }
 
@@ -57,7 +59,7 @@ fn test(case: Case<'_>) -> Value {
     let not_empty = |text: &str| if text.is_empty() { "?".to_owned() } else { text.to_owned() };
     let mut test = Map::new();
     test.insert("name".into(), not_empty(case.name).into());
-    test.insert("status".into(), status(case.class).into());
+    test.insert("status".into(), status(&case).into());
     test.insert("rawStatus".into(), case.class.name().into());
     test.insert("duration".into(), case.task.map_or(0, |task| task.duration_ms).into());
     test.insert("suite".into(), json!([not_empty(case.suite)]));
@@ -77,21 +79,40 @@ fn test(case: Case<'_>) -> Value {
         .iter()
         .map(|trial| {
             let measurements: Vec<Value> = trial
-                .measurements
-                .iter()
+                .measurements()
                 .map(|it| {
                     json!({
-                        "name": it.name, "value": number(&it.value).map_or(it.value.clone(), |number| json!(number)),
-                        "unit": it.unit, "low": it.low, "high": it.high, "verdict": it.verdict,
+                        "name": it.name, "value": it.value, "unit": it.unit, "low": it.low, "high": it.high, "verdict": it.verdict,
                     })
                 })
                 .collect();
             json!({
-                "trial": trial.trial, "status": Class::of(&trial.status).name(), "duration": trial.duration_ms,
+                "trial": trial.trial, "status": trial.class().name(), "duration": trial.duration_ms,
                 "attempts": trial.attempts, "message": trial.error, "measurements": measurements,
             })
         })
         .collect();
+    let earlier = task.trials.iter().flat_map(|trial| &trial.earlier);
+    let attempts: Vec<Value> = earlier
+        .enumerate()
+        .map(|(place, attempt)| {
+            let status = if class_of(&attempt.verdict) == Class::Pass { "passed" } else { "failed" };
+            json!({ "attempt": place + 1, "status": status, "message": attempt.error.as_deref().unwrap_or_default() })
+        })
+        .collect();
+    if !attempts.is_empty() {
+        test.insert("retryAttempts".into(), attempts.into());
+    }
+    if let Some(rig) = case.run.and_then(|run| run.rig.as_ref()) {
+        let serial = rig.serial_number.as_deref().unwrap_or_default();
+        let labels =
+            [("rig", rig.name.as_str()), ("version", &rig.version), ("target", &rig.target), ("serial", serial)];
+        let labels = labels.into_iter().filter(|(_, text)| !text.is_empty());
+        test.insert(
+            "labels".into(),
+            labels.map(|(name, text)| (name.to_owned(), text.into())).collect::<Map<_, Value>>().into(),
+        );
+    }
     test.insert("extra".into(), json!({ "class": case.class.name(), "trials": trials }));
     Value::Object(test)
 }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Class, Results, message, name, shown};
+use super::super::verdict::Class;
+use super::model::{Results, message, name, shown};
 use crate::terminal::one_line;
 
 /// How much a summary takes: GitHub refuses one of more than 1 MiB, all of a step together.
@@ -14,21 +15,20 @@ const ANNOTATIONS: usize = 10;
 pub fn summary(results: &Results, room: usize) -> String {
     let room = room.min(SUMMARY);
     let mut text = String::from("## rigline\n\n");
-    let classes = [Class::Fail, Class::RigError, Class::Flaky, Class::Pass, Class::Skipped, Class::NotRun];
+    let classes = [Class::Fail, Class::RigError, Class::Flaky, Class::Pass, Class::Skipped, Class::Cancelled];
     let counts = classes.map(|class| (class, results.count(class)));
     let counts = counts.iter().filter(|(_, count)| *count > 0);
     let counts: Vec<String> =
-        counts.map(|(class, count)| format!("{} {count} {}", sign(*class), class.name())).collect();
+        counts.map(|(class, count)| format!("{} {count} {}", sign(*class), class.label())).collect();
     let _ = writeln!(text, "{}\n", if counts.is_empty() { "no tasks".to_owned() } else { counts.join(" · ") });
     text.push_str("| | eval | task | time | measurements | why |\n|---|---|---|---:|---|---|\n");
     // What is not good comes first, as the rest may not fit.
     let mut left_out = 0_usize;
     for class in classes {
         for case in results.cases().filter(|case| case.class == class) {
-            let trials = case.task.map(|task| task.trials.as_slice()).unwrap_or_default();
-            let measured = trials.iter().flat_map(|trial| &trial.measurements).take(8);
+            let measured = case.task.into_iter().flat_map(|task| task.measurements()).take(8);
             let measured: Vec<String> = measured
-                .map(|it| {
+                .map(|(_, it)| {
                     let limits = if it.low.is_null() && it.high.is_null() {
                         String::new()
                     } else {
@@ -42,7 +42,7 @@ pub fn summary(results: &Results, room: usize) -> String {
             let row = format!(
                 "| {} {} | {} | {} | {time} | {} | {} |\n",
                 sign(class),
-                class.name(),
+                class.label(),
                 plain(&name(case.suite)),
                 plain(&name(case.name)),
                 measured.join("<br>"),
@@ -66,10 +66,10 @@ pub fn annotations(results: &Results) -> String {
     let mut text = String::new();
     for (class, command) in [(Class::RigError, "error"), (Class::Fail, "error"), (Class::Flaky, "warning")] {
         for case in results.cases().filter(|case| case.class == class).take(ANNOTATIONS) {
-            let title = format!("{}: {}: {}", class.name(), name(case.suite), name(case.name));
+            let title = format!("{}: {}: {}", class.label(), name(case.suite), name(case.name));
             let file = case.task.and_then(|task| task.file.as_deref()).or(case.run.map(|run| run.path.as_str()));
             let file = file.map(|file| format!("file={},", property(&one_line(file)))).unwrap_or_default();
-            let why = if case.why.is_empty() { class.name() } else { case.why };
+            let why = if case.why.is_empty() { class.label() } else { case.why };
             let _ = writeln!(text, "::{command} {file}title={}::{}", property(&title), data(&message(why)));
         }
     }
@@ -82,7 +82,7 @@ fn sign(class: Class) -> &'static str {
         Class::Fail => "❌",
         Class::RigError => "🔌",
         Class::Flaky => "⚠️",
-        Class::Skipped | Class::NotRun => "⏭️",
+        Class::Skipped | Class::Cancelled => "⏭️",
     }
 }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::model::{Class, Logs, Measured, Past, Results, Run, Task, message, name, number, shown, time};
+use super::super::verdict::Class;
+use super::model::{Logs, Measured, Past, Results, Run, Task, class_of, message, name, number, shown, time};
 use super::plot::{Point, plot, shares};
 use super::trend::{Means, key};
 
@@ -47,9 +48,9 @@ pub fn html(results: &Results) -> String {
                         " · took " (took(results.ended_ms.saturating_sub(results.started_ms)))
                     }
                     p.counts {
-                        @for class in [Class::Fail, Class::RigError, Class::Flaky, Class::Pass, Class::Skipped, Class::NotRun] {
+                        @for class in [Class::Fail, Class::RigError, Class::Flaky, Class::Pass, Class::Skipped, Class::Cancelled] {
                             @let count = results.count(class);
-                            @if count > 0 { span class={ "badge " (style(class)) } { (count) " " (class.name()) } " " }
+                            @if count > 0 { span class={ "badge " (style(class)) } { (count) " " (class.label()) } " " }
                         }
                     }
                 }
@@ -71,11 +72,11 @@ pub fn html(results: &Results) -> String {
 
 fn section(run: &Run, plots: &mut usize) -> Markup {
     // What is not good comes first.
-    let rank = |task: &&Task| match Class::of(&task.status) {
+    let rank = |task: &&Task| match task.class() {
         Class::Fail => 0,
         Class::RigError => 1,
         Class::Flaky => 2,
-        Class::NotRun => 3,
+        Class::Cancelled => 3,
         Class::Skipped => 4,
         Class::Pass => 5,
     };
@@ -85,6 +86,12 @@ fn section(run: &Run, plots: &mut usize) -> Markup {
         section {
             h2 { bdi { (name(&run.eval)) } }
             p.quiet { "run " code { (name(&run.run_id)) } " · " code { (name(&run.path)) } " · " (took(run.duration_ms)) }
+            @if let Some(rig) = &run.rig {
+                p.quiet {
+                    "rig " bdi { (name(&rig.name)) } " " (name(&rig.version)) " at " code { (name(&rig.target)) }
+                    @if let Some(number) = &rig.serial_number { ", serial number " code { (name(number)) } }
+                }
+            }
             p { (verdict(run)) }
             @if let Some(error) = &run.error { pre.bad { (message(error)) } }
             @if !run.warnings.is_empty() {
@@ -97,7 +104,7 @@ fn section(run: &Run, plots: &mut usize) -> Markup {
                         tbody {
                             @for task in tasks.iter().take(ROWS) {
                                 tr {
-                                    td { (badge(Class::of(&task.status))) }
+                                    td { (badge(task.class())) }
                                     td.text { bdi { (name(title(task))) } }
                                     td.number { (passed(task)) "/" (task.trials.len()) }
                                     td.number { (took(task.duration_ms)) }
@@ -111,7 +118,7 @@ fn section(run: &Run, plots: &mut usize) -> Markup {
             }
             (trend(run, plots))
             (measurements(&tasks, plots))
-            @for task in tasks.iter().filter(|task| !matches!(Class::of(&task.status), Class::Pass)).take(TRIALS) { (details(task)) }
+            @for task in tasks.iter().filter(|task| !matches!(task.class(), Class::Pass)).take(TRIALS) { (details(task)) }
             (logs(&run.logs))
         }
     }
@@ -123,7 +130,7 @@ fn trend(run: &Run, plots: &mut usize) -> Markup {
         return html! {};
     }
     let total = u32::try_from(run.tasks.len()).unwrap_or(u32::MAX);
-    let good = run.tasks.iter().filter(|task| Class::of(&task.status) == Class::Pass).count();
+    let good = run.tasks.iter().filter(|task| task.class() == Class::Pass).count();
     let mut means = Means::default();
     run.tasks.iter().flat_map(|task| &task.trials).for_each(|trial| means.trial(trial));
     let now = Past {
@@ -162,7 +169,7 @@ fn mean(past: &Past, name: &str) -> Option<f64> {
 
 fn limits_of(run: &Run, wanted: &str) -> (Option<f64>, Option<f64>) {
     let of_task = |task: &Task| {
-        let mut all = task.trials.iter().flat_map(|trial| &trial.measurements);
+        let mut all = task.measurements().map(|(_, it)| it);
         all.find(|it| key(&task.id, &it.name) == wanted).map(|it| (number(&it.low), number(&it.high)))
     };
     run.tasks.iter().find_map(of_task).unwrap_or_default()
@@ -173,7 +180,7 @@ fn measurements(tasks: &[&Task], plots: &mut usize) -> Markup {
     let mut all: Vec<(&Task, &str, Vec<&Measured>)> = Vec::new();
     for task in tasks {
         let mut of_task: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
-        for measured in task.trials.iter().flat_map(|trial| &trial.measurements) {
+        for (_, measured) in task.measurements() {
             of_task.entry(&measured.name).or_default().push(measured);
         }
         all.extend(of_task.into_iter().map(|(name, values)| (*task, name, values)));
@@ -246,10 +253,10 @@ fn figure(caption: &str, svg: Option<String>, plots: &mut usize) -> Markup {
 fn details(task: &Task) -> Markup {
     html! {
         details open {
-            summary { (badge(Class::of(&task.status))) " " bdi { (name(title(task))) } }
+            summary { (badge(task.class())) " " bdi { (name(title(task))) } }
             @if let Some(error) = &task.error { pre.bad { (message(error)) } }
             @for trial in task.trials.iter().take(TRIALS) {
-                h4 { "Trial " (trial.trial) ": " (Class::of(&trial.status).name()) ", " (took(trial.duration_ms)) }
+                h4 { "Trial " (trial.trial) ": " (trial.class().label()) ", " (took(trial.duration_ms)) }
                 @if let Some(error) = trial.error.as_ref().filter(|error| task.error.as_ref() != Some(*error)) { pre { (message(error)) } }
                 div.wide {
                     table {
@@ -259,7 +266,7 @@ fn details(task: &Task) -> Markup {
                                 tr {
                                     td { bdi { (name(&step.id)) } }
                                     td { bdi { (name(&step.operation)) } }
-                                    td { (Class::of(&step.status).name()) }
+                                    td { (class_of(&step.status).label()) }
                                     td.number { (took(step.duration_ms)) }
                                     td.why {
                                         @if !step.message.is_empty() { div { (message(&step.message)) } }
@@ -298,7 +305,7 @@ fn title(task: &Task) -> &str {
 }
 
 fn passed(task: &Task) -> usize {
-    task.trials.iter().filter(|trial| Class::of(&trial.status) == Class::Pass).count()
+    task.trials.iter().filter(|trial| trial.class() == Class::Pass).count()
 }
 
 fn verdict(run: &Run) -> &'static str {
@@ -311,7 +318,7 @@ fn verdict(run: &Run) -> &'static str {
 }
 
 fn badge(class: Class) -> Markup {
-    html! { span class={ "badge " (style(class)) } { (class.name()) } }
+    html! { span class={ "badge " (style(class)) } { (class.label()) } }
 }
 
 fn style(class: Class) -> &'static str {
@@ -320,7 +327,7 @@ fn style(class: Class) -> &'static str {
         Class::Fail => "bad",
         Class::RigError => "rig",
         Class::Flaky => "flaky",
-        Class::Skipped | Class::NotRun => "none",
+        Class::Skipped | Class::Cancelled => "none",
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::super::verdict::Class;
 use crate::terminal::one_line;
 
 /// How many characters of a name are shown where there is no room for all of it.
@@ -56,6 +57,8 @@ pub struct Run {
     pub error: Option<String>,
     /// How long it took.
     pub duration_ms: u64,
+    /// The rig.
+    pub rig: Option<Rig>,
     /// What may be wrong with the eval.
     pub warnings: Vec<String>,
     /// What became of its tasks.
@@ -66,9 +69,6 @@ pub struct Run {
     /// Earlier runs of the same eval, the oldest first.
     #[serde(skip)]
     pub earlier: Vec<Past>,
-    /// The ranges that its graders hold outputs against.
-    #[serde(skip)]
-    pub(super) ranges: Vec<Range>,
 }
 
 /// A task of a run.
@@ -80,8 +80,10 @@ pub struct Task {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// How it ended, as the results name it.
+    /// How it ended.
     pub status: String,
+    /// What that means.
+    pub verdict: String,
     /// Why it did not pass.
     pub error: Option<String>,
     /// How long it took.
@@ -106,12 +108,16 @@ pub struct Trial {
     pub attempts: u64,
     /// How it ended.
     pub status: String,
+    /// What that means.
+    pub verdict: String,
     /// Why it did not pass.
     pub error: Option<String>,
+    /// The attempts before the last.
+    pub earlier: Vec<Attempt>,
     /// Its steps.
     pub steps: Vec<Step>,
-    /// What was measured.
-    pub measurements: Vec<Measured>,
+    /// Its graders.
+    pub graders: Vec<Grader>,
     /// How long it took.
     pub duration_ms: u64,
 }
@@ -137,6 +143,41 @@ pub struct Step {
     pub duration_ms: u64,
 }
 
+/// An attempt that another one followed.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// What it came to.
+    pub verdict: String,
+    /// Why.
+    pub error: Option<String>,
+}
+
+/// A grader of a trial.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Grader {
+    /// The number that it looked at.
+    pub measurement: Option<Measured>,
+}
+
+/// The rig of a run, as far as it is known.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Rig {
+    /// The extension's name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The target.
+    pub target: String,
+    /// The serial number of the device.
+    pub serial_number: Option<String>,
+}
+
 /// One measured value.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
@@ -154,16 +195,6 @@ pub struct Measured {
     pub high: Value,
     /// `pass` or `fail`.
     pub verdict: String,
-}
-
-/// A range that an output of a step is held against.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Range {
-    pub(super) task: String,
-    pub(super) step: String,
-    pub(super) output: String,
-    pub(super) low: Option<String>,
-    pub(super) high: Option<String>,
 }
 
 /// What was logged in a run: the last lines of it.
@@ -190,47 +221,15 @@ pub struct Past {
     pub means: Vec<(String, f64)>,
 }
 
-/// What a result means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Class {
-    /// The board under test is as it should be.
-    Pass,
-    /// It is not.
-    Fail,
-    /// The rig did not do its part, and nothing is known of the board under test.
-    RigError,
-    /// It passed, but not each time.
-    Flaky,
-    /// It was not judged.
-    Skipped,
-    /// The run ended before.
-    NotRun,
-}
-
-impl Class {
-    /// That of a status in the results. What is not known is no pass.
-    pub fn of(status: &str) -> Self {
-        match status {
-            "passed" | "pass" => Self::Pass,
-            "failed" | "fail" => Self::Fail,
-            "flaky" => Self::Flaky,
-            "skipped" => Self::Skipped,
-            "cancelled" | "pending" => Self::NotRun,
-            _ => Self::RigError,
-        }
-    }
-
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::RigError => "rig error",
-            Self::Flaky => "flaky",
-            Self::Skipped => "skipped",
-            Self::NotRun => "not run",
-        }
+/// What a verdict or a status of the results means. What is not known is no pass.
+pub(super) fn class_of(text: &str) -> Class {
+    match text {
+        "pass" | "passed" => Class::Pass,
+        "fail" | "failed" => Class::Fail,
+        "flaky" => Class::Flaky,
+        "skipped" => Class::Skipped,
+        "cancelled" => Class::Cancelled,
+        _ => Class::RigError,
     }
 }
 
@@ -247,6 +246,8 @@ pub struct Case<'r> {
     pub name: &'r str,
     /// What became of it.
     pub class: Class,
+    /// Whether it counts as passed: what is flaky may have passed in the end.
+    pub passed: bool,
     /// Why.
     pub why: &'r str,
 }
@@ -268,7 +269,8 @@ impl Results {
                 task: Some(task),
                 suite: &run.eval,
                 name: if task.name.is_empty() { &task.id } else { &task.name },
-                class: Class::of(&task.status),
+                class: task.class(),
+                passed: class_of(&task.status) == Class::Pass,
                 why: task.error.as_deref().unwrap_or_default(),
             });
             let whole = run.error.iter().map(move |error| Case {
@@ -276,7 +278,8 @@ impl Results {
                 task: None,
                 suite: &run.eval,
                 name: "the run as a whole",
-                class: if run.status == "cancelled" { Class::NotRun } else { Class::RigError },
+                class: if run.status == "cancelled" { Class::Cancelled } else { Class::RigError },
+                passed: false,
                 why: error,
             });
             tasks.chain(whole)
@@ -287,6 +290,7 @@ impl Results {
             suite: unusable.path.as_deref().unwrap_or("evals"),
             name: "the eval can be run",
             class: Class::RigError,
+            passed: false,
             why: &unusable.error,
         });
         of_runs.chain(unusable)
@@ -298,10 +302,32 @@ impl Results {
     }
 }
 
+impl Trial {
+    /// What became of it.
+    pub fn class(&self) -> Class {
+        class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
+    }
+
+    /// What was measured.
+    pub fn measurements(&self) -> impl Iterator<Item = &Measured> {
+        self.graders.iter().filter_map(|grader| grader.measurement.as_ref())
+    }
+}
+
 impl Task {
+    /// What became of it.
+    pub fn class(&self) -> Class {
+        class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
+    }
+
+    /// What was measured, each with the number of its trial.
+    pub fn measurements(&self) -> impl Iterator<Item = (u64, &Measured)> {
+        self.trials.iter().flat_map(|trial| trial.measurements().map(move |measured| (trial.trial, measured)))
+    }
+
     /// A task that was not come to.
     pub fn not_run(id: &str, name: &str, file: Option<String>) -> Self {
-        let (id, name, status) = (id.to_owned(), name.to_owned(), "pending".to_owned());
+        let (id, name, status) = (id.to_owned(), name.to_owned(), "cancelled".to_owned());
         Self { id, name, status, file, ..Self::default() }
     }
 }
@@ -323,7 +349,7 @@ impl Logs {
 impl Measured {
     /// Whether it is out of its limits.
     pub fn is_bad(&self) -> bool {
-        Class::of(&self.verdict) != Class::Pass
+        class_of(&self.verdict) != Class::Pass
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::model::{Case, Class, Results, message, name, shown};
+use super::super::verdict::Class;
+use super::model::{Case, Results, message, name, shown};
 use crate::terminal;
 
 /// A report as TAP.
@@ -12,10 +13,7 @@ pub fn tap(results: &Results) -> String {
     let cases: Vec<Case<'_>> = results.cases().collect();
     let mut text = format!("TAP version 14\n1..{}\n", cases.len());
     for (place, case) in cases.iter().enumerate() {
-        let ok = match case.class {
-            Class::Pass | Class::Flaky | Class::Skipped => "ok",
-            Class::Fail | Class::RigError | Class::NotRun => "not ok",
-        };
+        let ok = if case.passed || case.class == Class::Skipped { "ok" } else { "not ok" };
         let description = escaped(&format!("{}: {}", name(case.suite), name(case.name)));
         let _ = write!(text, "{ok} {} - {description}", place + 1);
         if case.class == Class::Skipped {
@@ -38,8 +36,7 @@ fn diagnostics(text: &mut String, case: &Case<'_>) {
         if let Some(file) = &task.file {
             lines.push(format!("file: {}", quoted(&terminal::one_line(file))));
         }
-        let measured = task.trials.iter().flat_map(|trial| trial.measurements.iter().map(move |it| (trial.trial, it)));
-        let mut measured = measured.peekable();
+        let mut measured = task.measurements().peekable();
         if measured.peek().is_some() {
             lines.push("measurements:".to_owned());
         }

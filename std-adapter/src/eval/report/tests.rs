@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::model::class_of;
 use super::*;
 
 /// Names and messages that try to get out of wherever they are put.
@@ -21,19 +22,20 @@ const HOSTILE: [&str; 12] = [
 ];
 
 fn results(names: &[String]) -> Results {
-    let statuses = ["passed", "failed", "error", "skipped", "flaky", "cancelled", "of another world"];
+    let verdicts = ["pass", "fail", "rig_error", "skipped", "flaky", "cancelled", "of another world"];
+    let statuses = ["passed", "failed", "error", "skipped", "passed", "cancelled", "of another world"];
     let tasks: Vec<Value> = names
         .iter()
         .enumerate()
         .map(|(place, name)| {
-            let measured = |value: Value| json!({ "name": name, "value": value, "unit": name, "low": "1", "high": 2, "verdict": "pass" });
+            let measured = |value: Value| json!({ "measurement": { "name": name, "value": value, "unit": name, "low": "1", "high": 2, "verdict": "pass" } });
             json!({
-                "id": format!("{place}{name}"), "name": name, "status": statuses[place % statuses.len()], "error": name,
+                "id": format!("{place}{name}"), "name": name, "status": statuses[place % statuses.len()], "verdict": verdicts[place % verdicts.len()], "error": name,
                 "durationMs": 5,
                 "trials": [{
-                    "task": format!("{place}{name}"), "trial": 1, "attempts": 2, "status": "failed", "error": name, "durationMs": 1,
+                    "task": format!("{place}{name}"), "trial": 1, "attempts": 2, "earlier": [{ "verdict": name, "error": name }], "status": "failed", "error": name, "durationMs": 1,
                     "steps": [{ "id": name, "operation": name, "phase": "verify", "status": "passed", "message": name, "outputs": { name: name } }],
-                    "measurements": [measured(json!("1.5")), measured(json!(name)), measured(json!(1.25)), measured(json!(null))],
+                    "graders": [measured(json!("1.5")), measured(json!(name)), measured(json!(1.25)), measured(json!(null))],
                 }],
             })
         })
@@ -43,7 +45,7 @@ fn results(names: &[String]) -> Results {
         .map(|name| json!({ "runId": name, "eval": name, "path": name, "status": "failed", "error": name, "warnings": [name], "tasks": [] }))
         .collect();
     let mut all = vec![
-        json!({ "runId": "a-1", "eval": "all", "path": "e.yaml", "status": "completed", "passed": false, "tasks": tasks }),
+        json!({ "runId": "a-1", "eval": "all", "path": "e.yaml", "status": "completed", "passed": false, "rig": { "name": names[0], "version": names[1], "target": names[4], "serialNumber": names[3] }, "tasks": tasks }),
     ];
     all.extend(runs);
     let mut results =
@@ -220,9 +222,9 @@ fn l_05_what_is_unknown_is_no_pass() {
         ("", Class::RigError),
         ("PASSED", Class::RigError),
         ("skipped", Class::Skipped),
-        ("cancelled", Class::NotRun),
+        ("cancelled", Class::Cancelled),
     ] {
-        assert_eq!(Class::of(status), class, "{status}");
+        assert_eq!(class_of(status), class, "{status}");
     }
     assert!(Results::read(json!({ "runs": 5 })).is_err());
     assert_eq!(Results::read(json!({})).unwrap().cases().count(), 0);

@@ -7,8 +7,7 @@ use rigline::protocol::waza::RunState;
 use serde_json::Value;
 
 use super::super::store::Store;
-use super::measured::fill;
-use super::model::{Past, Range, Run, Trial, number};
+use super::model::{Past, Run, Trial, number};
 
 /// How many earlier runs are looked at.
 pub const EARLIER: usize = 50;
@@ -27,7 +26,7 @@ pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {
         if id == run.run_id || !is_same(&head) {
             continue;
         }
-        let mut means = Means { ranges: &run.ranges, ..Means::default() };
+        let mut means = Means::default();
         // A run that cannot be read is left out, and so is one that goes on.
         let stored = store.look(&id).ok().flatten().filter(|stored| stored.state != RunState::Running);
         let Some(stored) = stored.filter(|stored| stored.summary.total > 0) else { continue };
@@ -46,25 +45,21 @@ pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {
 
 /// The means of measurements, by task and name.
 #[derive(Debug, Default)]
-pub(super) struct Means<'r> {
-    ranges: &'r [Range],
-    sums: BTreeMap<String, (f64, u32)>,
-}
+pub(super) struct Means(BTreeMap<String, (f64, u32)>);
 
-impl Means<'_> {
+impl Means {
     /// Takes a line of a run's file.
     fn add(&mut self, line: &Value) {
         let Some(trial) = line.get("trial") else { return };
-        if let Ok(mut trial) = serde_json::from_value::<Trial>(trial.clone()) {
-            fill(self.ranges, &mut trial);
+        if let Ok(trial) = serde_json::from_value::<Trial>(trial.clone()) {
             self.trial(&trial);
         }
     }
 
     pub(super) fn trial(&mut self, trial: &Trial) {
-        for measured in &trial.measurements {
+        for measured in trial.measurements() {
             if let Some(value) = number(&measured.value) {
-                let (sum, count) = self.sums.entry(key(&trial.task, &measured.name)).or_default();
+                let (sum, count) = self.0.entry(key(&trial.task, &measured.name)).or_default();
                 *sum += value;
                 *count += 1;
             }
@@ -72,7 +67,7 @@ impl Means<'_> {
     }
 
     pub(super) fn finish(self) -> Vec<(String, f64)> {
-        self.sums.into_iter().map(|(name, (sum, count))| (name, sum / f64::from(count.max(1)))).collect()
+        self.0.into_iter().map(|(name, (sum, count))| (name, sum / f64::from(count.max(1)))).collect()
     }
 }
 
