@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `run.json` | which command ran when, what the rig said of itself, versions, hashes, and how the device's clock relates to the host's |
 //! | `session.jsonl` | every line in both directions, with the host's clock: see [`transcript`] |
-//! | `values.jsonl` | the outputs of each operation, a line each |
+//! | `values.jsonl` | the outputs of each operation, and the measurements of evals, a line each |
 //! | `report.json` | the result, as `--json` prints it |
 //! | `uart.jsonl` | what the board under test wrote to its UART, where the rig passes that on |
 //!

@@ -173,6 +173,8 @@ fn l_06_a_recorded_eval_runs_again_in_turn_and_at_once() {
             .iter()
             .any(|value| value["task"] == "rail-3v3" && value["trial"] == 3)
     );
+    let values = lines(root.path().join("one/values.jsonl"));
+    assert_eq!(values.iter().filter(|value| value["measurement"]["name"] == "volts").count(), 12, "{values:?}");
     for _ in 0..2 {
         assert_eq!(run("replay:one", &[]), first);
     }

@@ -282,7 +282,7 @@ impl Run {
     }
 }
 
-/// Ends a recording with the report, the outputs of all steps, and the files that the evals are made of.
+/// Ends a recording with the report, all measurements and outputs, and the files that the evals are made of.
 fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8) -> u8 {
     let runs = || done.iter().filter_map(|done| done.run.as_ref().ok());
     recorder.say("files", record::eval_files(runs().map(|(_, spec, _)| &**spec)));
@@ -292,6 +292,12 @@ fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8
         for record in &outcome.tasks {
             let task = spec.tasks.get(record.task).map(|task| &task.id);
             for trial in &record.trials {
+                for measured in trial.grades.iter().filter_map(|grade| grade.measurement.as_ref()) {
+                    let value = json!({
+                        "run": id, "eval": spec.name, "task": task, "trial": trial.number, "measurement": measured.to_json(),
+                    });
+                    values += &format!("{value}\n");
+                }
                 for step in &trial.steps {
                     for (output, value) in &step.outputs {
                         let value = json!({

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::verdict::Class;
-use super::model::{Results, message, name, shown};
+use super::model::{Results, Task, message, name, shown};
 use crate::terminal::one_line;
 
 /// How much a summary takes: GitHub refuses one of more than 1 MiB, all of a step together.
@@ -26,7 +26,7 @@ pub fn summary(results: &Results, room: usize) -> String {
     let mut left_out = 0_usize;
     for class in classes {
         for case in results.cases().filter(|case| case.class == class) {
-            let measured = case.task.into_iter().flat_map(|task| task.measurements()).take(8);
+            let measured = case.task.into_iter().flat_map(Task::measurements).take(8);
             let measured: Vec<String> = measured
                 .map(|(_, it)| {
                     let limits = if it.low.is_null() && it.high.is_null() {
