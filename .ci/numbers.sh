@@ -15,7 +15,7 @@ if command -v node >/dev/null 2>&1; then
   cp "$built/cycles" "$images/cycles-all"
   build --no-default-features --features bench-images --bin echo-bare --bin echo --bin engine --bin cycles
   cp "$built"/{echo-bare,echo,engine,cycles} "$images"
-  for protocol in amplifier namel3ss waza; do
+  for protocol in amplifier namel3ss mcp waza; do
     build --no-default-features --features "bench-images,$protocol" --bin engine
     cp "$built/engine" "$images/engine-$protocol"
   done

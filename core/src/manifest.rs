@@ -45,7 +45,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Where the operation of this name stands.
+    /// The position of the operation of this name.
     pub(crate) fn position(&self, name: crate::json::Text<'_>) -> Option<usize> {
         self.operations.iter().position(|known| name == *known.name)
     }
@@ -138,7 +138,7 @@ impl Manifest {
     }
 }
 
-/// Whether two names of operations make one identifier. Names beyond ASCII are compared by bytes, which is stricter.
+/// Whether two names of operations make one identifier.
 const fn is_same_identifier(mut one: &[u8], mut other: &[u8]) -> bool {
     let mut left = MAX_IDENTIFIER;
     loop {
@@ -179,7 +179,7 @@ pub enum Kind {
     Tool,
     /// Works on its own.
     Agent,
-    /// Is told of events: its [`on_event`](crate::Extension::on_event) runs.
+    /// Receives events: its [`on_event`](crate::Extension::on_event) runs.
     Hook,
     /// Directs others.
     Orchestrator,
@@ -343,11 +343,11 @@ impl Effects {
 pub const MAX_IDENTIFIER: usize = 64;
 
 impl Operation {
-    /// The characters of its name for clients that accept only letters, digits and `_`: `_` takes the place of all others. It has
-    /// at most [`MAX_IDENTIFIER`] characters.
-    pub fn identifier(&self) -> impl Iterator<Item = char> + use<> {
-        let name = self.name.chars().take(MAX_IDENTIFIER);
-        name.map(|char| if char.is_ascii_alphanumeric() { char } else { '_' })
+    /// Its name for clients that accept only letters, digits and `_`: `_` takes the place of all other bytes. It has at most
+    /// [`MAX_IDENTIFIER`].
+    pub fn identifier(&self) -> impl Iterator<Item = u8> + use<> {
+        let name = self.name.bytes().take(MAX_IDENTIFIER);
+        name.map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' })
     }
 
     /// An operation whose arguments are described by `params`.
@@ -388,8 +388,7 @@ const fn is_semantic(text: &[u8]) -> bool {
     while number < 3 {
         let Some(after) = numeric(rest) else { return false };
         rest = match (number, after) {
-            (0 | 1, [b'.', more @ ..]) => more,
-            (2, more) => more,
+            (0 | 1, [b'.', more @ ..]) | (2, more) => more,
             _ => return false,
         };
         number += 1;
@@ -433,9 +432,10 @@ mod tests {
 
     #[test]
     fn identifiers_have_letters_digits_and_underscores() {
-        let of = |name| Operation::new(name, Schema::OBJECT).identifier().collect::<std::string::String>();
+        let of =
+            |name| Operation::new(name, Schema::OBJECT).identifier().map(char::from).collect::<std::string::String>();
         assert_eq!(of("self-test"), "self_test");
-        assert_eq!(of("a.b c/é"), "a_b_c__");
+        assert_eq!(of("a.b c/é"), "a_b_c___");
         let long: &'static str = "x".repeat(70).leak();
         assert_eq!(of(long).len(), 64);
         for (one, other, same) in [

@@ -324,11 +324,19 @@ impl<B: Board> Rig<B> {
     pub(crate) async fn self_test(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let layout = self.board.layout();
         let (mut passed, mut failed) = (0u32, FailedChecks { layout, count: 0, places: 0 });
+        let total = u32::try_from(checks(layout).count()).unwrap_or(u32::MAX);
         for (place, check) in checks(layout).enumerate() {
             if self.check(check, cx).await? {
                 passed += 1;
             } else {
                 failed.add(place);
+            }
+            if cx.wants_progress() {
+                cx.progress(
+                    passed + failed.count,
+                    Some(total),
+                    format_args!("{} of {total} checks", passed + failed.count),
+                );
             }
         }
         cx.output("passed", &passed)?;

@@ -13,7 +13,7 @@
 //! the [listener](Options::listener).
 //!
 //! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked
-//! to end and started anew for the next call, a connection is opened anew. When a relay is dropped it ends its session in good
+//! to end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session in good
 //! order, and waits for that.
 //!
 //! ```no_run
@@ -31,20 +31,23 @@
 
 use std::fmt;
 use std::io;
+use std::pin::pin;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rigline::event::Event;
+use rigline::event;
 use rigline::json::{Json, Kind, RawJson};
-use rigline::protocol::amplifier::session_id;
+use rigline::manifest::Effects;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::by_schema::Schemas;
-use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, Connect, Described, Description};
-use crate::host::Options;
-use crate::protocol::Relaying;
+use crate::client::{self, CallRequest, Client, ClientError, ClientFactory, ClientOptions, Described, Description};
+use crate::host::{Event, EventKind, Log, Options};
+use crate::lines::on_one_line;
+use crate::protocol::{Protocol, Relaying};
 use crate::protocols;
 use crate::target::Target;
 
@@ -57,7 +60,7 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an event may take.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many codes of failures a relay takes over; what comes beyond is told by its kind.
+/// How many codes of failures a relay takes over; further ones are replaced by their kind.
 const CODES: usize = 64;
 
 /// An extension that is somewhere else. See the [module](self).
@@ -67,6 +70,8 @@ pub struct Relay {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     codes: Vec<&'static str>,
+    /// Logs for the caller.
+    logs: mpsc::UnboundedReceiver<Log>,
 }
 
 /// Why there is no relay.
@@ -76,7 +81,7 @@ pub enum RelayError {
     /// The other end does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There is no thread or runtime to be had.
+    /// No thread or runtime can be started.
     #[error("the relay cannot be started: {0}")]
     Start(#[from] io::Error),
 }
@@ -97,7 +102,7 @@ struct Job {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What came of a call: outputs as JSON texts, and how it ended.
+/// The outcome of a call: outputs as JSON texts, and how it ended.
 struct Answer {
     outputs: Vec<(String, String)>,
     end: Result<Option<String>, Fault>,
@@ -110,22 +115,42 @@ struct Fault {
 }
 
 impl Relay {
-    /// Starts or opens the target, and asks it what it is. It blocks until that is known, and takes a thread of its own for
+    /// Starts or opens the target, and asks it for its description. It blocks until that is known, and uses its own thread for
     /// the connection, so it must not be called in an async context.
     ///
     /// With a [`config`](Options::config), which only gevals has, gevals is what the other end is asked by.
     ///
     /// # Errors
     /// The other end cannot be reached, or answers neither protocol.
-    pub fn connect(target: &Target, mut options: Options) -> Result<Self, RelayError> {
+    pub fn connect(target: &Target, options: Options) -> Result<Self, RelayError> {
+        Self::connect_by(target, options, None)
+    }
+
+    /// As [`connect`](Self::connect). If the other end answers `first`, it is asked by that protocol. Its logs and its progress go to the caller,
+    /// not to the listener.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_by(
+        target: &Target,
+        mut options: Options,
+        first: Option<&'static Protocol>,
+    ) -> Result<Self, RelayError> {
         options.reconnect = true;
+        let (log, logs) = mpsc::unbounded_channel();
+        let others = options.listener.take();
+        let takes_logs = first.is_some();
+        options.listener = Some(Arc::new(move |event: &Event| match &event.kind {
+            EventKind::Log(line) if takes_logs => drop(log.send(line.clone())),
+            _ => others.iter().for_each(|listener| listener(event)),
+        }));
         let target = target.clone();
         let (jobs, queue) = mpsc::channel(1);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
-                match Upstream::connect(&target, options).await {
+                match Upstream::connect(&target, options, first).await {
                     Ok((upstream, described)) => {
                         let _ = tell.send(Ok(described));
                         pass_on(upstream, queue).await;
@@ -140,19 +165,8 @@ impl Relay {
         let described = told.recv().map_err(io::Error::other)??;
         let operations = &described.manifest.operations;
         let schemas = Schemas::new(operations.iter().map(|operation| (operation.name.as_str(), &operation.params)));
-        Ok(Self { manifest: lasting(described), schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new() })
-    }
-
-    async fn ask(&self, request: CallRequest) -> Answer {
-        let gone = || Answer {
-            outputs: Vec::new(),
-            end: Err(Fault { kind: FailureKind::Unreachable, code: None, message: "the relay has ended".into() }),
-        };
-        let (answer, told) = oneshot::channel();
-        match &self.jobs {
-            Some(jobs) if jobs.send(Job { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
-            _ => gone(),
-        }
+        let manifest = lasting(described);
+        Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
     }
 
     /// A code that lasts as long as a failure wants it to.
@@ -163,6 +177,31 @@ impl Relay {
             return self.codes.last().copied();
         }
         known
+    }
+}
+
+async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
+    let gone = || Answer {
+        outputs: Vec::new(),
+        end: Err(Fault { kind: FailureKind::Unreachable, code: None, message: "the relay has ended".into() }),
+    };
+    let (answer, told) = oneshot::channel();
+    match jobs {
+        Some(jobs) if jobs.send(Job { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
+        _ => gone(),
+    }
+}
+
+/// Gives a log to the caller; one that reports progress, as such.
+fn pass_log_on(log: &Log, cx: &mut Context<'_>) {
+    let number = |name: &str| log.data.as_ref()?.get(name)?.as_f64();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded down, and saturates")]
+    match number("progress") {
+        Some(done) => cx.progress(done as u32, number("total").map(|total| total as u32), log.message.as_str()),
+        None => match &log.data {
+            Some(data) => cx.log_with(log.level, log.message.as_str(), data),
+            None => cx.log(log.level, log.message.as_str()),
+        },
     }
 }
 
@@ -204,9 +243,22 @@ impl Extension for Relay {
             operation: call.operation().to_owned(),
             args,
             timeout: Some(limit),
-            session_id: session_id(&call.context).map(|id| id.to_string()),
+            session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
         };
-        let Answer { outputs, end } = self.ask(request).await;
+        while self.logs.try_recv().is_ok() {
+            // It was about a call that was given up.
+        }
+        let Answer { outputs, end } = {
+            let Self { jobs, logs, .. } = &mut *self;
+            let mut answer = pin!(ask(jobs.as_ref(), request));
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(log) = logs.recv() => pass_log_on(&log, cx),
+                    answer = &mut answer => break answer,
+                }
+            }
+        };
         for (name, value) in outputs {
             // The other end may have written it on many lines.
             let mut value = value.into_bytes();
@@ -228,20 +280,20 @@ impl Extension for Relay {
         }
     }
 
-    async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
+    async fn on_event(&mut self, event: event::Event<'_>, cx: &mut Context<'_>) {
         let request = CallRequest {
             operation: "on_event".into(),
             args: event.json().as_str().to_owned(),
             timeout: Some(EVENT_TIMEOUT),
-            session_id: event.session_id.value().map(|id| id.to_string()),
+            session_id: event.session_id().value().map(|id| id.to_string()),
         };
-        if let Err(fault) = self.ask(request).await.end {
+        if let Err(fault) = ask(self.jobs.as_ref(), request).await.end {
             cx.warn(format_args!("on_event: {}", fault.message));
         }
     }
 }
 
-/// Passes calls on until there is nobody left who could make any.
+/// Forwards calls until the relay is dropped.
 async fn pass_on(mut upstream: Upstream, mut queue: mpsc::Receiver<Job>) {
     while let Some(Job { request, mut answer }) = queue.recv().await {
         // The caller may be gone.
@@ -267,7 +319,17 @@ async fn pass_on(mut upstream: Upstream, mut queue: mpsc::Receiver<Job>) {
 struct Upstream(Box<dyn Client>);
 
 impl Upstream {
-    async fn connect(target: &Target, options: Options) -> Result<(Self, Described), RelayError> {
+    async fn connect(
+        target: &Target,
+        options: Options,
+        wanted: Option<&'static Protocol>,
+    ) -> Result<(Self, Described), RelayError> {
+        if options.config.is_none()
+            && let Some(connect) = wanted.and_then(|protocol| protocol.client)
+            && let Some(found) = Self::try_first(connect, target, &options).await
+        {
+            return Ok(found);
+        }
         let asking = |relaying| protocols::ALL.iter().find(|protocol| protocol.relay == relaying);
         let (first, fallback) = (asking(Relaying::First), asking(Relaying::Fallback));
         let http = first.filter(|_| matches!(target, Target::Http(_)));
@@ -292,7 +354,7 @@ impl Upstream {
 
     /// Asks by the protocol whose results keep their types. If something keeps it from answering, the fallback reports it, and waits
     /// for what can be waited for.
-    async fn try_first(connect: Connect, target: &Target, options: &Options) -> Option<(Self, Described)> {
+    async fn try_first(connect: ClientFactory, target: &Target, options: &Options) -> Option<(Self, Described)> {
         let mut client = connect(target, ClientOptions::new(options.clone())).await.ok()?;
         let limit = FIRST_TIMEOUT.min(options.start_timeout);
         // A board may be booting when the first line comes.
@@ -350,7 +412,7 @@ fn relayed(answer: client::Answer) -> Answer {
     Answer { outputs, end }
 }
 
-/// The members of an object, each as its JSON text; what is no object stands as `value`.
+/// The members of an object, each as its JSON text; a value that is not an object becomes the member `value`.
 fn members(json: Json<'_>) -> Vec<(String, String)> {
     match json.kind() {
         Kind::Object => json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect(),
@@ -361,26 +423,44 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
 
 /// The description as a manifest, which lasts as long as the process: a relay has one.
 fn lasting(described: Described) -> &'static Manifest {
-    let schema = |schema: &Value| Schema::text(leak(schema.to_string()));
     let Described { manifest, kind, has_typed_outputs, .. } = &described;
-    let outputs_of = |name: &str| {
-        let outputs = manifest.raw.get("operations")?.get(name)?.get("outputs")?;
-        Some(outputs).filter(|outputs| *has_typed_outputs && !outputs.is_null()).map(schema)
+    // From the text, whose numbers have all their digits.
+    let json = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
+    let schema = |operation: &str, member: &str| {
+        let schema = json.get("operations")?.get(operation)?.get(member)?;
+        (!schema.is_null()).then(|| Schema::text(leak(on_one_line(schema.as_str()).into_owned())))
+    };
+    let effects_of = |name: &str| {
+        let annotations = manifest.raw.get("operations")?.get(name)?.get("annotations")?.as_object()?;
+        let is = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
+        Some(match is("readOnlyHint", false) {
+            true => Effects::READ_ONLY,
+            // What is not said is assumed to be the worst.
+            false => Effects::changes(is("destructiveHint", true), is("idempotentHint", false)),
+        })
     };
     let operations: Vec<Operation> = manifest
         .operations
         .iter()
         .map(|operation| {
             // Arguments are an object anyway.
-            let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params) };
-            let outputs = outputs_of(&operation.name);
-            Operation::new(leak(operation.name.clone()), params).optional_outputs(outputs)
+            let params = schema(&operation.name, "params").filter(|_| operation.params != true);
+            let params = params.unwrap_or(Schema::OBJECT);
+            let outputs = schema(&operation.name, "outputs").filter(|_| *has_typed_outputs);
+            let lasting = Operation::new(leak(operation.name.clone()), params)
+                .description(leak(operation.description.clone()))
+                .optional_outputs(outputs);
+            match effects_of(&operation.name) {
+                Some(effects) => lasting.effects(effects),
+                None => lasting,
+            }
         })
         .collect();
     let (name, version) = (leak(manifest.name.clone()), leak(manifest.version.clone()));
     // Other people's versions are what they are.
     let mut lasting = Manifest::try_new(name, version).unwrap_or_else(|_| Manifest::new(name, "0.0.0"));
     lasting.version = version;
+    lasting.description = leak(manifest.description.clone());
     Box::leak(Box::new(lasting.kind(kind.unwrap_or_default()).operations(Vec::leak(operations))))
 }
 

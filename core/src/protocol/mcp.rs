@@ -70,18 +70,36 @@ static PARAMS: Members = Members::of(&[
 
 static META_MEMBERS: Members = Members::of(&[
     Member::new("progressToken", TOKEN),
-    Member::new("io.modelcontextprotocol/protocolVersion", META_VERSION),
+    Member::new(VERSION_NAME, META_VERSION),
     Member::new("io.modelcontextprotocol/clientInfo", META_CLIENT),
-    Member::new("io.modelcontextprotocol/clientCapabilities", META_CAPABILITIES),
+    Member::new(CAPABILITIES_NAME, META_CAPABILITIES),
     Member::new("io.modelcontextprotocol/logLevel", META_LOG_LEVEL),
 ]);
 
-/// The prefix of the names in `_meta` that are the protocol's own.
-const OWN_META: &str = "io.modelcontextprotocol/";
+const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// What methods begin with, up to the slash.
+const FAMILIES: [&[u8]; 11] = [
+    b"tools",
+    b"resources",
+    b"prompts",
+    b"notifications",
+    b"logging",
+    b"completion",
+    b"sampling",
+    b"roots",
+    b"elicitation",
+    b"server",
+    b"tasks",
+];
 
 /// Whether a method is one that no other protocol has: all have a slash but for `ping`.
 pub fn is_method(method: Text<'_>) -> bool {
-    method == "ping" || method.chars().any(|char| char == '/')
+    let raw = method.raw_bytes();
+    // Not every method with a slash: an unknown method of a gevals session does not change the protocol.
+    raw == b"ping"
+        || FAMILIES.iter().any(|family| raw.strip_prefix(*family).is_some_and(|rest| rest.first() == Some(&b'/')))
 }
 
 fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
@@ -90,26 +108,21 @@ fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
         return true;
     }
     let Some(params) = received.json(rpc::PARAMS) else { return false };
-    let is_initialize = method == "initialize"
+    // Another protocol has an `initialize` too.
+    if received.is(rpc::METHOD, "initialize")
         && (params.get("clientInfo").is_some()
-            || params.get("protocolVersion").and_then(|version| version.text()).is_some_and(is_date));
-    is_initialize
-        || params.get("_meta").is_some_and(|meta| {
-            meta.members().any(|(name, _)| {
-                let mut chars = name.chars();
-                OWN_META.chars().all(|char| chars.next() == Some(char))
-            })
-        })
+            || params.get("protocolVersion").and_then(|version| version.text()).is_some_and(is_date))
+    {
+        return true;
+    }
+    let Some(meta) = params.get("_meta") else { return false };
+    meta.members().any(|(name, _)| name.raw_bytes().starts_with(b"io.modelcontextprotocol"))
 }
 
 /// Whether a version is a date, as those of this protocol are.
 fn is_date(version: Text<'_>) -> bool {
-    let mut chars = version.chars();
-    let mut pattern = "0000-00-00".chars();
-    pattern.all(|wanted| match chars.next() {
-        Some(char) if wanted == '0' => char.is_ascii_digit(),
-        char => char == Some(wanted),
-    }) && chars.next().is_none()
+    let raw = version.raw_bytes();
+    raw.len() == 10 && raw.iter().zip(b"0000-00-00").all(|(byte, form)| byte.is_ascii_digit() == (*form == b'0'))
 }
 
 /// JSON-RPC's envelope, but for ids: they are strings and integers, and never null (Base Protocol, Requests).
@@ -168,12 +181,17 @@ static PHRASES: Phrases = Phrases {
         write: write_content,
         before_text: b",{\"type\":\"text\",\"text\":\"",
     }),
-    failed: Failed::Result {
+    failed: Some(Failed {
         success: b",\"result\":{",
-        after_outputs: b"},\"content\":[{\"type\":\"text\",\"text\":\"",
-        alone: b"\"content\":[{\"type\":\"text\",\"text\":\"",
+        with_outputs_only: false,
+        before_text: |out, has_outputs, _, _| {
+            if has_outputs {
+                out.raw(b"},");
+            }
+            out.raw(b"\"content\":[{\"type\":\"text\",\"text\":\"");
+        },
         end: b"\"}",
-    },
+    }),
     error: |out, _, _| out.raw(b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\""),
     error_end: |out, _| out.raw(b"\"}"),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
@@ -191,7 +209,6 @@ fn write_head(out: &mut Writer<'_>, id: &[u8]) {
     }
 }
 
-const META_REQUIRED: &str = "required in every request, but missing";
 const STRING: &str = "expected a string";
 const OBJECT: &str = "expected an object";
 const REQUIRED: &str = "required, but missing";
@@ -254,13 +271,13 @@ fn check_meta(received: &Received<'_>) -> Result<(), &'static Refusal> {
     match received.first(META_VERSION) {
         b'"' if received.is(META_VERSION, MODERN) => {}
         b'"' => return Err(UNSUPPORTED),
-        0 => return Err(const { &invalid("_meta: io.modelcontextprotocol/protocolVersion", META_REQUIRED) }),
-        _ => return Err(const { &invalid("_meta: io.modelcontextprotocol/protocolVersion", STRING) }),
+        0 => return Err(const { &invalid(VERSION_NAME, REQUIRED) }),
+        _ => return Err(const { &invalid(VERSION_NAME, STRING) }),
     }
     match received.first(META_CAPABILITIES) {
         b'{' => Ok(()),
-        0 => Err(const { &invalid("_meta: io.modelcontextprotocol/clientCapabilities", META_REQUIRED) }),
-        _ => Err(const { &invalid("_meta: io.modelcontextprotocol/clientCapabilities", OBJECT) }),
+        0 => Err(const { &invalid(CAPABILITIES_NAME, REQUIRED) }),
+        _ => Err(const { &invalid(CAPABILITIES_NAME, OBJECT) }),
     }
 }
 
@@ -280,9 +297,8 @@ fn call(received: &Received<'_>, manifest: &Manifest) -> Result<Action, &'static
 /// The place of the operation that a request's tool is.
 fn position(received: &Received<'_>, manifest: &Manifest) -> Option<usize> {
     let name = received.string(NAME)?;
-    manifest
-        .position(name)
-        .or_else(|| manifest.operations.iter().position(|operation| name.chars().eq(operation.identifier())))
+    let is_tool = |operation: &Operation| operation.identifier().eq(name.raw_bytes().iter().copied());
+    manifest.position(name).or_else(|| manifest.operations.iter().position(is_tool))
 }
 
 /// The place of the first tool of the page that is asked for: none if the cursor is not one of [`write_tools`].
@@ -298,68 +314,70 @@ fn cursor(received: &Received<'_>) -> Option<usize> {
 
 /// Writes a page of tools: as many as fit the reply region, one at least, so that the cursor advances.
 fn write_tools(out: &mut Writer<'_>, received: &Received<'_>, facts: &Facts<'_>) {
-    let operations = facts.manifest.operations;
+    let Facts { manifest, .. } = *facts;
+    let is_modern = is_modern(received);
     out.raw(b",\"result\":{\"tools\":[");
     let first = out.len();
-    let end = |out: &mut Writer<'_>, next: Option<usize>| {
-        out.byte(b']');
-        if let Some(next) = next {
-            out.raw(b",\"nextCursor\":\"");
-            out.usize(next);
-            out.byte(b'"');
-        }
-        write_end(out, facts.manifest, is_modern(received), true);
-    };
     let mut measure = Writer::new(&mut []);
-    end(&mut measure, Some(operations.len()));
+    write_page_end(&mut measure, manifest, usize::MAX, is_modern);
     let limit = out.capacity().saturating_sub(measure.len());
     let mut next = cursor(received).unwrap_or_default();
-    while let Some(operation) = operations.get(next) {
+    let mut whole = true;
+    while let Some(operation) = manifest.operations.get(next) {
         let start = out.len();
-        let same = |known: &Operation| known.identifier().eq(operation.identifier());
-        if !operations.iter().take(next).any(same) {
-            let comma: &[u8] = if start > first { b"," } else { b"" };
-            out.raw(comma);
-            write_tool(out, operation, true);
-            if out.len() > limit {
-                out.truncate(start);
-                if start > first {
-                    break;
-                }
-                // Alone it is too long for a page: what it is called must do.
-                write_tool(out, operation, false);
-                if out.len() > limit {
-                    out.truncate(start);
-                }
+        if start > first {
+            out.byte(b',');
+        }
+        write_tool(out, operation, whole);
+        if out.len() > limit {
+            out.truncate(start);
+            if start > first {
+                break;
+            }
+            if whole {
+                // Alone it is too long for a page: its name must do.
+                whole = false;
+                continue;
             }
         }
+        whole = true;
         next += 1;
     }
-    end(out, (next < operations.len()).then_some(next));
+    let next = if next < manifest.operations.len() { next } else { 0 };
+    write_page_end(out, manifest, next, is_modern);
+}
+
+/// `next` is where the next page begins; 0 if there is none.
+fn write_page_end(out: &mut Writer<'_>, manifest: &Manifest, next: usize, is_modern: bool) {
+    out.byte(b']');
+    if next > 0 {
+        out.raw(b",\"nextCursor\":\"");
+        out.usize(next);
+        out.byte(b'"');
+    }
+    write_end(out, manifest, is_modern, true);
 }
 
 fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
     out.raw(b"{\"name\":\"");
-    operation.identifier().for_each(|char| out.char(char));
+    operation.identifier().for_each(|byte| out.byte(byte));
     if whole {
         out.raw(b"\",\"title\":\"");
-        for (place, char) in operation.name.chars().enumerate() {
+        let mut place = 0;
+        for char in operation.name.chars() {
             out.char(match char {
                 '-' | '_' => ' ',
                 _ if place == 0 => char.to_ascii_uppercase(),
                 _ => char,
             });
+            place = 1;
         }
-        if !operation.description.is_empty() {
-            out.raw(b"\",\"description\":\"");
-            out.text_part(operation.description);
-        }
+        out.raw(b"\",\"description\":\"");
+        out.text_part(operation.description);
     }
     out.raw(b"\",\"inputSchema\":");
     write_schema(out, &operation.params, whole);
-    if let Some(outputs) = &operation.outputs
-        && whole
-    {
+    if let (Some(outputs), true) = (&operation.outputs, whole) {
         out.raw(b",\"outputSchema\":");
         write_schema(out, outputs, true);
     }
@@ -479,63 +497,60 @@ fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &Fact
 
 /// Writes a content block (Tools, Tool Result).
 fn write_content(out: &mut Writer<'_>, content: &Content<'_>) {
-    let bytes = |out: &mut Writer<'_>, kind: &[u8], mime_type: &str, data: &[u8]| {
-        out.raw(kind);
-        out.text_part(mime_type);
-        out.raw(b"\",\"data\":\"");
-        write_base64(out, data);
-        out.raw(b"\"}");
+    let (kind, uri, mime_type, text, data) = match *content {
+        Content::Text(text) => ("text", "", "", text, None),
+        Content::Image { mime_type, data } => ("image", "", mime_type, "", Some(data)),
+        Content::Audio { mime_type, data } => ("audio", "", mime_type, "", Some(data)),
+        Content::TextResource { uri, mime_type, text } => ("resource", uri, mime_type, text, None),
+        Content::BlobResource { uri, mime_type, data } => ("resource", uri, mime_type, "", Some(data)),
     };
-    let resource = |out: &mut Writer<'_>, uri: &str, mime_type: &str, member: &[u8]| {
-        out.raw(b"{\"type\":\"resource\",\"resource\":{\"uri\":");
+    let is_resource = kind == "resource";
+    out.raw(b"{\"type\":\"");
+    out.raw(kind.as_bytes());
+    out.byte(b'"');
+    if is_resource {
+        out.raw(b",\"resource\":{\"uri\":");
         out.str(uri);
+    }
+    if !mime_type.is_empty() {
         out.raw(b",\"mimeType\":");
         out.str(mime_type);
-        out.raw(member);
-    };
-    match *content {
-        Content::Text(text) => {
-            out.raw(b"{\"type\":\"text\",\"text\":");
+    }
+    match data {
+        None => {
+            out.raw(b",\"text\":");
             out.str(text);
-            out.byte(b'}');
         }
-        Content::Image { mime_type, data } => bytes(out, b"{\"type\":\"image\",\"mimeType\":\"", mime_type, data),
-        Content::Audio { mime_type, data } => bytes(out, b"{\"type\":\"audio\",\"mimeType\":\"", mime_type, data),
-        Content::TextResource { uri, mime_type, text } => {
-            resource(out, uri, mime_type, b",\"text\":");
-            out.str(text);
-            out.raw(b"}}");
-        }
-        Content::BlobResource { uri, mime_type, data } => {
-            resource(out, uri, mime_type, b",\"blob\":\"");
+        Some(data) => {
+            out.raw(if is_resource { b",\"blob\":\"" } else { b",\"data\":\"" });
             write_base64(out, data);
-            out.raw(b"\"}}");
+            out.byte(b'"');
         }
     }
+    out.raw(if is_resource { b"}}" } else { b"}" });
 }
 
 /// Writes the end of a call's result: what is not there yet of its content, and what its era adds.
 fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let (start, end) = closing.outputs;
-    let has_outputs = end > 0;
-    let has_text = closing.has_message || closing.error.is_some();
-    if !has_text {
-        out.raw(if has_outputs { b",\"content\":[" } else { b"\"content\":[" });
-    }
-    if has_outputs {
+    let is_error = closing.error.is_some();
+    let has_text = closing.has_message || is_error;
+    if end > start {
         // Tools, Structured Content: the serialized JSON goes into a text block too.
-        out.raw(if has_text { b",{\"type\":\"text\",\"text\":\"{" } else { b"{\"type\":\"text\",\"text\":\"{" });
+        out.raw(if has_text { b"," } else { b",\"content\":[" });
+        out.raw(b"{\"type\":\"text\",\"text\":\"{");
         out.repeat(start, end, true);
         out.raw(b"}\"}");
+    } else if !has_text {
+        out.raw(b"\"content\":[");
     }
     out.byte(b']');
     let received = closing.received.as_ref();
-    if closing.error.is_some() {
+    if is_error {
         out.raw(b",\"isError\":true");
-    } else if !has_outputs
-        && received
-            .and_then(|received| closing.manifest.operations.get(position(received, closing.manifest)?))
-            .is_some_and(|operation| operation.outputs.is_some())
+    } else if end == 0
+        && let Some(place) = received.and_then(|received| position(received, closing.manifest))
+        && closing.manifest.operations.get(place).is_some_and(|operation| operation.outputs.is_some())
     {
         // Tools, Output Schema: a tool that has one must give structured content.
         out.raw(b",\"structuredContent\":{}");
@@ -605,12 +620,11 @@ fn write_progress(out: &mut Writer<'_>, progress: &Progress<'_>) -> bool {
     out.raw(b",\"progress\":");
     out.u32(progress.done);
     if progress.beat > 0 {
-        // Progress must increase with each notification.
-        out.byte(b'.');
-        let mut unit = 100_000;
-        while unit > 0 {
-            out.u32(progress.beat / unit % 10);
-            unit /= 10;
+        // Progress must increase with each notification: six digits behind the point.
+        let point = out.len();
+        out.u32(progress.beat.min(999_999) + 1_000_000);
+        if let Some(place) = out.as_written_mut().get_mut(point) {
+            *place = b'.';
         }
     }
     if let Some(total) = progress.total {

@@ -205,6 +205,7 @@ impl Grader {
         Some(Measurement::new(name.to_owned(), value, self.unit.clone(), min.clone(), max.clone(), passed))
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of check")]
     fn judge(&self, check: &Check, evidence: &Evidence<'_>) -> Result<String, String> {
         match check {
             Check::All(checks) => {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::verdict::Cause;
 use crate::host::ports::Roots;
 #[cfg(feature = "web")]
-use crate::host::wire::Dial;
+use crate::host::wire;
 use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
 use crate::record::Recorder;
 use crate::target::Target;
@@ -170,7 +170,7 @@ impl Connect for Hosts {
 /// Opens a session over a connection of the caller's own.
 #[cfg(feature = "web")]
 pub(crate) async fn over(
-    dialer: Box<dyn Dial>,
+    dialer: Box<dyn wire::Connect>,
     target: &Target,
     settings: Option<JsonObject>,
     log: OnLog,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
 
 use super::error::HostError;
-use super::transport::{Dial, Dialing, Manners, Wire};
+use super::transport::{Connect, Connecting, RawConnection, TransportTraits};
 use crate::record::{Action, Player, Recording};
 use crate::target::{Replay, Target};
 
@@ -35,12 +35,12 @@ impl ReplayDialer {
     }
 }
 
-impl Dial for ReplayDialer {
+impl Connect for ReplayDialer {
     fn name(&self) -> String {
         self.name.clone()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let Shared { recording, player } = &*self.shared;
             let greeting = player.lock().unwrap_or_else(PoisonError::into_inner).connect(recording);
@@ -49,7 +49,7 @@ impl Dial for ReplayDialer {
             let (ours, theirs) = duplex(IN_FLIGHT);
             tokio::spawn(play(Arc::clone(&self.shared), greeting, theirs));
             let (reader, writer) = split(ours);
-            Ok(Wire::new(reader, writer, Manners::CHILD))
+            Ok(RawConnection::new(reader, writer, TransportTraits::CHILD))
         })
     }
 }

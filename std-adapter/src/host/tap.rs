@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::shown;
-use super::transport::{Dial, Dialing};
+use super::transport::{Connect, Connecting};
 use crate::record::Direction;
 use crate::record::Recorder;
 use crate::record::transcript::What;
@@ -19,16 +19,16 @@ const KEPT: usize = 16 << 20;
 
 /// Dials another dialer's connections, and records what passes.
 pub(super) struct TapDialer {
-    pub(super) inner: Box<dyn Dial>,
+    pub(super) inner: Box<dyn Connect>,
     pub(super) recorder: Arc<Recorder>,
 }
 
-impl Dial for TapDialer {
+impl Connect for TapDialer {
     fn name(&self) -> String {
         self.inner.name()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let mut wire = match self.inner.dial().await {
                 Ok(wire) => wire,

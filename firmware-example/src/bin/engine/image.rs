@@ -12,6 +12,8 @@ use panic_halt as _;
 use rigline::engine::{Engine, Memory};
 #[cfg(feature = "amplifier")]
 use rigline::protocol::AMPLIFIER;
+#[cfg(feature = "mcp")]
+use rigline::protocol::MCP;
 #[cfg(feature = "namel3ss")]
 use rigline::protocol::NAMEL3SS;
 use rigline::protocol::{GEVALS, Protocol};
@@ -41,6 +43,8 @@ const PROTOCOLS: &[&Protocol] = &[
     AMPLIFIER,
     #[cfg(feature = "namel3ss")]
     NAMEL3SS,
+    #[cfg(feature = "mcp")]
+    MCP,
 ];
 
 struct Microseconds;

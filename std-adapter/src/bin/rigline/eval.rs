@@ -65,6 +65,7 @@ impl Arguments {
 /// Run evals. Exits with 1 if one does not pass, with 3 if the rig is the reason
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 struct Run {
     /// Evals, folders of them, or task files of an eval
     #[arg(default_value = ".", value_name = "FILE|DIR")]
@@ -441,7 +442,10 @@ fn over_trials(statistics: &Statistics) -> String {
     let Some(deviation) = statistics.deviation else { return String::new() };
     let Statistics { min, max, mean, .. } = statistics;
     let cpk = statistics.cpk.map_or_else(String::new, |cpk| format!(", Cpk {cpk:.2}"));
-    format!("{min} to {max}, mean {mean:.6}, s {deviation:.2e}{cpk}")
+    // One digit more than the values have.
+    let digits = |text: &str| text.split_once('.').map_or(0, |(_, fraction)| fraction.len()).min(12);
+    let digits = digits(min).max(digits(max)) + 1;
+    format!("{min} to {max}, mean {mean:.digits$}, s {deviation:.digits$}{cpk}")
 }
 
 fn row(spec: &Spec, record: &TaskRecord) -> [String; 6] {

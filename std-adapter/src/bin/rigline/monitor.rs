@@ -72,7 +72,7 @@ impl Arguments {
                             wire.writer.flush().await
                         };
                         if let Err(error) = passed.await {
-                            view.fault(&format!("nothing can be sent any more: {error}"));
+                            view.fault(&format!("nothing more can be sent: {error}"));
                             input_ended = true;
                         }
                     }
@@ -129,7 +129,7 @@ impl Arguments {
                     };
                 }
                 Err(_) => {
-                    view.fault("it closed its output, or nobody reads what it writes, and it still runs");
+                    view.fault("it closed its output, or its output is not read, and it is still running");
                     code = connect::FAILED;
                 }
             }

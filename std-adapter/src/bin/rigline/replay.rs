@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use rigline_std::check::{Bench, Peer, Stop};
+use rigline_std::check::{Bench, CaseFailure, Peer};
 use rigline_std::host::Direction;
 use rigline_std::record::Recording;
 use rigline_std::record::transcript::{self, Entry, Transcript, What};
@@ -71,7 +71,7 @@ impl Arguments {
     async fn play(self, target: Target, transcript: Transcript) -> Result<u8, Failure> {
         let connection = Connection { wait: self.wait, start_timeout: self.start_timeout, ..Connection::to(target) };
         let mut bench = Bench::new(&connection.target, &connection.options()).map_err(|error| Failure::of(&error))?;
-        bench.patience = self.patience;
+        bench.timeout = self.patience;
         let mut compared = Compared::default();
         let mut connections: Vec<u32> = transcript.entries.iter().map(|entry| entry.connection).collect();
         connections.sort_unstable();
@@ -136,8 +136,8 @@ struct Compared {
     different: usize,
 }
 
-fn no_answer(stop: Stop) -> Failure {
-    let (Stop::Fail(text) | Stop::Skip(text)) = stop;
+fn no_answer(stop: CaseFailure) -> Failure {
+    let (CaseFailure::Fail(text) | CaseFailure::Skip(text)) = stop;
     Failure { code: connect::NO_ANSWER, text }
 }
 

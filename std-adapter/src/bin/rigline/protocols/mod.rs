@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 mod amplifier;
 mod gevals;
+mod mcp;
 mod namel3ss;
 mod shim;
 
@@ -16,6 +17,8 @@ pub(crate) enum Command {
     Events(amplifier::events::Arguments),
     #[command(name = "gevals-shim")]
     GevalsShim(gevals::Arguments),
+    Mcp(Box<mcp::Arguments>),
+    McpConfig(mcp::ConfigArguments),
     #[command(name = "namel3ss-shim")]
     Namel3ssShim(namel3ss::Arguments),
 }
@@ -26,6 +29,8 @@ impl Command {
             Self::Descriptor(arguments) => arguments.run(),
             Self::Events(arguments) => arguments.run(),
             Self::GevalsShim(arguments) => arguments.run(),
+            Self::Mcp(arguments) => arguments.run(),
+            Self::McpConfig(arguments) => arguments.run(),
             Self::Namel3ssShim(arguments) => arguments.run(),
         }
     }

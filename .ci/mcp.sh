@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# MCP: four real clients drive the built-in rig over standard input and output and over HTTP, and the official conformance suite
+# runs in both eras against an extension that has its tools. With a target as argument, such as serial:/dev/ttyACM0 or
+# tcp:127.0.0.1:7000, the clients drive that one through `rigline mcp`, and nothing else runs.
+# Says "skipped:" and why where something that it needs cannot be had.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+target=${CARGO_TARGET_DIR:-$PWD/target}
+work=$target/mcp
+mkdir -p "$work/npm"
+
+command -v npm >/dev/null 2>&1 || { echo "skipped: there is no npm"; exit 0; }
+cp tests/mcp/package.json tests/mcp/client.mjs "$work/npm"
+if ! (cd "$work/npm" && npm install --no-audit --no-fund --no-package-lock --silent); then
+  echo "skipped: the packages of tests/mcp/package.json cannot be installed"
+  exit 0
+fi
+# The suite and the Inspector need Node 22, which the package `node` brings.
+if ! "$work/npm/node_modules/node/bin/node" --version >/dev/null 2>&1; then
+  (cd "$work/npm/node_modules/node" && node installArchSpecificPackage.js >/dev/null)
+fi
+export PATH=$work/npm/node_modules/node/bin:$PATH
+[ -x "$work/python/bin/python" ] || "${PYTHON:-python3}" -m venv "$work/python"
+if ! "$work/python/bin/pip" install -q --disable-pip-version-check -r tests/mcp/requirements.txt; then
+  echo "skipped: the packages of tests/mcp/requirements.txt cannot be installed"
+  exit 0
+fi
+cargo build -q -p rigline-std --bin rigline --example mcp_everything
+cargo build -q --manifest-path tests/mcp/rmcp/Cargo.toml --target-dir "$work" --bin rmcp-client
+rigline=$target/debug/rigline
+
+started=()
+# What was started here, and nothing else.
+stop() { for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done; }
+trap stop EXIT
+
+serve() { # NAME COMMAND...: starts a server, and sets `url` to what it prints
+  local log=$work/$1.log
+  shift
+  "$@" >"$log" 2>&1 &
+  started+=($!)
+  for _ in $(seq 300); do
+    url=$(grep -oE 'http://[^ ]+' "$log" | head -n 1) && [ -n "$url" ] && return
+    sleep 0.1
+  done
+  echo "the server did not start:" && cat "$log" && exit 1
+}
+
+inspector() { node "$work/npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js" --cli "$@"; }
+
+says() { # TEXT WHAT INSPECTOR-ARG...: a call that fails makes the Inspector fail, too
+  local text=$1 what=$2
+  shift 2
+  inspector "$@" >"$work/inspector.log" 2>&1 || true
+  grep -q "$text" "$work/inspector.log" || { echo "inspector, $what:" && cat "$work/inspector.log" && exit 1; }
+}
+
+# The Inspector's command line makes one request and ends. Its cancellation is that it is gone.
+inspect() { # TARGET... --OPTION...
+  inspector "$@" --method tools/list --strict >"$work/inspector.log" || { cat "$work/inspector.log" && exit 1; }
+  says '"name": "self_test"' list "$@" --method tools/list
+  says '"structuredContent"' call "$@" --method tools/call --tool-name measure --tool-arg channel=3V3
+  says '"passed": 6' "a longer call" "$@" --method tools/call --tool-name self_test
+  says '"isError": true' "a failure" "$@" --method tools/call --tool-name measure --tool-arg channel=nope
+  says 'not found' "an unknown tool" "$@" --method tools/call --tool-name no_such_tool
+  timeout 5 node "$work/npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js" --cli "$@" \
+    --method tools/call --tool-name wait_for --tool-arg channel=AUX min=9 max=10 within_ms=60000 >/dev/null 2>&1 &&
+    { echo "the wait was not cut off" && exit 1; }
+  echo "inspector: lists, calls, errors, goes away"
+}
+
+clients() { # stdio COMMAND... | http URL
+  "$work/python/bin/python" tests/mcp/client.py "$@"
+  (cd "$work/npm" && node client.mjs "$@")
+  "$work/debug/rmcp-client" "$@"
+  if [ "$1" = http ]; then inspect "$2" --transport http; else shift && inspect "$@"; fi
+}
+
+if [ $# -gt 0 ]; then
+  echo "--- clients of $1, on standard input and output"
+  clients stdio "$rigline" mcp "$@"
+  exit
+fi
+
+echo "--- clients on standard input and output"
+clients stdio "$rigline" mcp sim
+if pgrep -f "^$rigline mcp sim" >/dev/null; then echo "a server was left behind" && exit 1; fi
+echo "--- clients over HTTP"
+serve http "$rigline" serve sim --http 127.0.0.1:0 --protocol mcp
+clients http "$url"
+
+serve everything "$target/debug/examples/mcp_everything" --http 127.0.0.1:0
+for revision in 2026-07-28 2025-11-25; do
+  echo "--- the conformance suite, $revision"
+  (cd "$work/npm" && node node_modules/@modelcontextprotocol/conformance/dist/index.js server --url "$url" --requirements "$revision" \
+    --expected-failures "$root/tests/mcp/expected-failures-$revision.yml" --output-dir "$work/conformance-$revision") >"$work/conformance-$revision.log" 2>&1 ||
+    { tail -n 60 "$work/conformance-$revision.log"; exit 1; }
+  grep -E '^Total:' "$work/conformance-$revision.log"
+done
+echo "all passed"

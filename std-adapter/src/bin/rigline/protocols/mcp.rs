@@ -1,0 +1,169 @@
+//! `rigline mcp` and `rigline mcp-config`: a target as tools for agents.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
+use rigline_rig::Rig;
+use rigline_rig::sim::SimBoard;
+use rigline_std::TokioClock;
+use rigline_std::mcp::config::{Client, Edit, EditError, Server};
+use rigline_std::mcp::{Selected, Selection};
+use rigline_std::protocols;
+use rigline_std::relay::Relay;
+use rigline_std::stdio::Stdio;
+use rigline_std::target::{Exec, Target};
+
+use super::shim::{program, this};
+use crate::connect::{self, Connection, Failure};
+use crate::serve;
+
+/// Be an MCP server on standard input and output, for agents such as Claude Code, Cursor and VS Code
+///
+/// Each operation of the target is a tool. A board, a program or a server that speaks MCP itself is asked by it, so that results
+/// keep their types, and progress and logs come through; another one by Amplifier's protocol or gevals. A call that the client cancels is
+/// cancelled at the target.
+///
+/// `rigline mcp-config TARGET --client NAME` prints what makes a client start this.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    selected: Choice,
+}
+
+/// Which operations are tools.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Choice {
+    /// Offer only operations that say that they change nothing
+    #[arg(long)]
+    read_only: bool,
+    /// Offer only these operations
+    #[arg(long, value_name = "OP", num_args = 1..)]
+    allow: Vec<String>,
+}
+
+impl Choice {
+    fn selection(&self) -> Selection {
+        Selection { read_only: self.read_only, allowed: self.allow.clone() }
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> ExitCode {
+        let selection = self.selected.selection();
+        if self.connection.target == Target::Sim && self.connection.config.is_none() {
+            let clock = TokioClock::new();
+            let stdio = Stdio::new().clock(clock.clone());
+            let rig = Rig::new(SimBoard::new(clock, 1), stdio.limits());
+            return match Selected::new(rig, &selection) {
+                Ok(rig) => stdio.serve(rig),
+                Err(text) => Failure::usage(text).tell(),
+            };
+        }
+        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), protocols::named("mcp"));
+        match relay {
+            Ok(relay) => match Selected::new(relay, &selection) {
+                Ok(relay) => Stdio::new().serve(relay),
+                Err(text) => Failure::usage(text).tell(),
+            },
+            Err(error) => serve::relay_failure(error).tell(),
+        }
+    }
+}
+
+/// Print what makes an MCP client find TARGET, or write it into the client's file
+///
+/// The client starts `rigline mcp TARGET`; a target that is a URL, such as http://127.0.0.1:8080/mcp, is a server that runs already.
+///
+/// With --write, all else in the file stays as it is, and a copy of what it was is kept beside it. A link is not followed.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  rigline mcp-config serial:auto --client claude-code --write\n  rigline mcp-config sim --client cursor"
+)]
+pub(crate) struct ConfigArguments {
+    /// The target, as for `rigline mcp`
+    target: Target,
+    /// The client
+    #[arg(long, value_name = "CLIENT", value_parser = PossibleValuesParser::new(Client::ALL.map(Client::name)))]
+    client: String,
+    /// The name of the server in the client
+    #[arg(long, value_name = "NAME", default_value = "rigline")]
+    name: String,
+    #[command(flatten)]
+    selected: Choice,
+    /// Write it into the client's file
+    #[arg(long)]
+    write: bool,
+    /// The file [default: the client's own, of the project in the current folder or of the user]
+    #[arg(long, value_name = "FILE", requires = "write", value_hint = ValueHint::FilePath)]
+    file: Option<PathBuf>,
+}
+
+impl ConfigArguments {
+    pub(crate) fn run(self) -> ExitCode {
+        match self.configure() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.tell(),
+        }
+    }
+
+    fn configure(&self) -> Result<(), Failure> {
+        let Some(client) = Client::ALL.into_iter().find(|client| client.name() == self.client) else {
+            return Err(Failure::usage(format!("there is no client {}", self.client)));
+        };
+        let server = self.server()?;
+        if !self.write {
+            connect::print(&client.snippet(&self.name, &server));
+            return Ok(());
+        }
+        let path = match &self.file {
+            Some(path) => path.clone(),
+            None => {
+                let home =
+                    std::env::home_dir().ok_or_else(|| Failure::usage("your home folder is not known: use --file"))?;
+                let here =
+                    std::env::current_dir().map_err(|error| Failure::usage(format!("the current folder: {error}")))?;
+                client.file(&here, &home)
+            }
+        };
+        let edit = client.write(&path, &self.name, &server).map_err(|error| match error {
+            EditError::Io(error) => Failure { code: connect::FAILED, text: error.to_string() },
+            error => Failure::usage(error.to_string()),
+        })?;
+        let path = path.display();
+        connect::print(&match edit {
+            Edit::Unchanged => format!("{path} has it already\n"),
+            Edit::Changed { backup } => format!("{path} is changed; what it was is in {}\n", backup.display()),
+            _ => format!("{path} is written\n"),
+        });
+        Ok(())
+    }
+
+    fn server(&self) -> Result<Server, Failure> {
+        let target = match &self.target {
+            Target::Http(url) => return Ok(Server::Url(url.to_string())),
+            // A client starts it in another folder, perhaps.
+            Target::Exec(exec) => {
+                let mut words = program(exec)?.into_iter();
+                let program = words.next().unwrap_or_default();
+                Target::Exec(Exec { program, args: words.collect() })
+            }
+            target => target.clone(),
+        };
+        let mut args = vec!["mcp".to_owned(), target.to_string()];
+        if self.selected.read_only {
+            args.push("--read-only".to_owned());
+        }
+        if !self.selected.allow.is_empty() {
+            args.push("--allow".to_owned());
+            args.extend(self.selected.allow.iter().cloned());
+        }
+        Ok(Server::Program { command: this()?, args })
+    }
+}

@@ -1,0 +1,398 @@
+//! MCP on a desktop: `rigline mcp`, Streamable HTTP in both eras, and `rigline mcp-config`.
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
+const MODERN: &str = "2026-07-28";
+/// Generous: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server on standard input and output. Dropping it kills the process.
+struct Server {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(words: &[&str]) -> Self {
+        let mut command = Command::new(RIGLINE);
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, stdin, stdout }
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.stdin.as_mut().unwrap().write_all(format!("{message}\n").as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// The reply to a request; what comes before it is given too.
+    fn ask(&mut self, method: &str, params: Value) -> (Value, Vec<Value>) {
+        self.send(&json!({"jsonrpc": "2.0", "id": 77, "method": method, "params": params}));
+        let mut before = Vec::new();
+        loop {
+            let line = self.line();
+            if line["id"] == 77 {
+                return (line, before);
+            }
+            before.push(line);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn names(reply: &Value) -> Vec<&str> {
+    let tools = reply["result"]["tools"].as_array().unwrap_or_else(|| panic!("{reply}"));
+    tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+fn wait_for_end(child: &mut Child) {
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < PATIENCE, "it has not ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A small device gives its tools in pages. Several clients read the first page only.
+#[test]
+fn i_03_pages_of_a_device_are_merged() {
+    let small = format!("exec:{RIGLINE} rig --reply-limit 1000");
+    let mut device = Server::start(&["rig", "--reply-limit", "1000"]);
+    let (page, _) = device.ask("tools/list", json!({}));
+    assert!(page["result"]["nextCursor"].is_string(), "{page}");
+    let mut bridge = Server::start(&["mcp", &small]);
+    let (whole, _) = bridge.ask("tools/list", json!({}));
+    assert!(whole["result"].get("nextCursor").is_none(), "{whole}");
+    assert_eq!(names(&whole).len(), 9);
+    let tools = whole["result"]["tools"].as_array().unwrap();
+    let identify = tools.iter().find(|tool| tool["name"] == "identify").unwrap();
+    assert_eq!(identify["annotations"]["readOnlyHint"], true, "what the device says about its tools gets through");
+    assert!(identify["description"].as_str().unwrap().contains("who the rig is"));
+}
+
+/// Progress, logs and failures get through, and results keep their types.
+#[test]
+fn i_03_a_bridge_passes_everything_on() {
+    for words in [vec!["mcp", "sim"], vec!["mcp", &*format!("exec:{RIGLINE} rig")]] {
+        let mut server = Server::start(&words);
+        let (_, before) = server.ask("tools/call", json!({"name": "self_test", "_meta": {"progressToken": "t"}}));
+        let progress: Vec<_> = before.iter().filter(|line| line["method"] == "notifications/progress").collect();
+        assert_eq!(progress.len(), 6, "{words:?}");
+        assert!(progress.iter().all(|line| line["params"]["progressToken"] == "t" && line["params"]["total"] == 6));
+        assert!(before.iter().any(|line| line["method"] == "notifications/message"), "{words:?}");
+        let (measured, _) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+        assert!(measured["result"]["structuredContent"]["volts"].is_number(), "{measured}");
+        let (failed, _) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "nope"}}));
+        assert_eq!(failed["result"]["isError"], true, "{failed}");
+        assert!(failed["result"]["content"][0]["text"].as_str().unwrap().contains("nope"));
+    }
+}
+
+#[test]
+fn i_03_only_what_is_allowed_is_there() {
+    let mut server = Server::start(&["mcp", "sim", "--read-only"]);
+    let (tools, _) = server.ask("tools/list", json!({}));
+    assert_eq!(names(&tools), ["identify", "measure", "gpio_read", "wait_for", "wait_pin"]);
+    let (refused, _) = server.ask("tools/call", json!({"name": "power", "arguments": {"rail": "3V3", "on": true}}));
+    assert_eq!(refused["error"]["code"], -32602);
+    let mut server = Server::start(&["mcp", "sim", "--allow", "measure", "self_test"]);
+    let (tools, _) = server.ask("tools/list", json!({}));
+    assert_eq!(names(&tools), ["measure", "self_test"]);
+    let (measured, _) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "5V0"}}));
+    assert!(measured["result"]["structuredContent"]["volts"].is_number(), "each tool is its own operation: {measured}");
+    let refused = Command::new(RIGLINE).args(["mcp", "sim", "--allow", "nope"]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("nope"));
+}
+
+/// A cancelled call ends at the target too, is not answered, and the next one runs.
+#[test]
+fn i_06_a_cancelled_call_is_never_answered() {
+    for words in [vec!["mcp", "sim"], vec!["mcp", &*format!("exec:{RIGLINE} rig")]] {
+        let mut server = Server::start(&words);
+        let forever =
+            json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+        server.send(&json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": forever}));
+        // It runs when it logs.
+        assert_eq!(server.line()["method"], "notifications/message");
+        let (pong, _) = server.ask("ping", json!({}));
+        assert_eq!(pong["result"], json!({}), "a ping is answered while a call runs");
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}));
+        let (measured, before) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+        assert!(measured["result"]["structuredContent"]["volts"].is_number(), "{words:?}: {measured}");
+        assert!(before.iter().all(|line| line["id"] != 5), "{words:?}: {before:?}");
+    }
+}
+
+#[test]
+fn i_06_the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pid, script) = (folder.path().join("pid"), folder.path().join("rig.sh"));
+    std::fs::write(&script, format!("echo $$ > {}; exec {RIGLINE} rig", pid.display())).unwrap();
+    let mut server = Server::start(&["mcp", &format!("exec:sh {}", script.display())]);
+    assert_eq!(names(&server.ask("tools/list", json!({})).0).len(), 9);
+    server.stdin = None;
+    wait_for_end(&mut server.child);
+    let pid = std::fs::read_to_string(&pid).unwrap();
+    let started = Instant::now();
+    while std::path::Path::new(&format!("/proc/{}", pid.trim())).exists() && cfg!(target_os = "linux") {
+        assert!(started.elapsed() < PATIENCE, "an orphan is left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A server over HTTP. Dropping it kills the process.
+struct Http {
+    child: Child,
+    address: String,
+}
+
+/// A response: status, headers and body. Events are in the body as they came.
+struct Response {
+    status: u16,
+    headers: String,
+    body: String,
+}
+
+impl Response {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    fn code(&self) -> i64 {
+        self.json()["error"]["code"].as_i64().unwrap_or_else(|| panic!("{}", self.body))
+    }
+}
+
+impl Http {
+    fn start() -> Self {
+        let words = ["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "mcp"];
+        let mut child = Command::new(RIGLINE).args(words).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address =
+            line.trim().strip_prefix("listening on http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
+        Self { child, address }
+    }
+
+    fn begin(&self, method: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut head = format!(
+            "{method} /mcp HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\nAccept: application/json, text/event-stream\r\n",
+            self.address,
+            body.len()
+        );
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        stream
+    }
+
+    fn raw(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let mut text = String::new();
+        self.begin(method, headers, body).read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Response { status, headers: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    fn legacy(&self, method: &str, params: Value) -> Response {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        self.raw("POST", &[], &body.to_string())
+    }
+
+    fn modern(&self, method: &str, params: Value, headers: &[(&str, &str)]) -> Response {
+        self.raw("POST", headers, &modern(method, params).to_string())
+    }
+}
+
+fn modern(method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    json!({"jsonrpc": "2.0", "id": "m", "method": method, "params": params})
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn i_03_the_legacy_era_over_http() {
+    let http = Http::start();
+    let params =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string();
+    for header in ["2025-11-25", MODERN, "2099-01-01"] {
+        let reply = http.raw("POST", &[("MCP-Protocol-Version", header)], &body);
+        assert_eq!((reply.status, &reply.json()["result"]["protocolVersion"]), (200, &json!("2025-11-25")), "{header}");
+    }
+    let notification = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    assert_eq!(http.raw("POST", &[], &notification).status, 202);
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    assert_eq!(http.raw("POST", &[("MCP-Protocol-Version", "2025-06-18")], &list).status, 200);
+    assert_eq!(http.raw("POST", &[("MCP-Protocol-Version", "1.0")], &list).status, 400);
+    for method in ["GET", "DELETE", "PUT"] {
+        let reply = http.raw(method, &[], "");
+        assert_eq!(reply.status, 405, "{method}");
+        assert!(reply.headers.contains("allow: post"));
+    }
+    assert_eq!(http.legacy("nope", json!({})).code(), -32601);
+    let batch = json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0", "method": "notifications/initialized"}]);
+    assert_eq!(http.raw("POST", &[], &batch.to_string()).json(), json!([{"jsonrpc": "2.0", "id": 1, "result": {}}]));
+    for (body, status) in
+        [("", 400), ("{", 400), ("[]", 400), ("3", 400), ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", 202)]
+    {
+        assert_eq!(http.raw("POST", &[], body).status, status, "{body}");
+    }
+    let tested = http.legacy("tools/call", json!({"name": "self_test", "_meta": {"progressToken": 7}}));
+    assert!(tested.headers.contains("content-type: text/event-stream"), "{}", tested.headers);
+    assert!(tested.body.contains("\"progressToken\":7") && tested.body.contains("\"passed\":6"), "{}", tested.body);
+}
+
+/// Streamable HTTP, Request Metadata and Server Validation.
+#[test]
+fn i_03_the_modern_era_over_http() {
+    let http = Http::start();
+    let version = ("MCP-Protocol-Version", MODERN);
+    let list = |headers: &[(&str, &str)]| http.modern("tools/list", json!({}), headers);
+    assert_eq!(list(&[version, ("Mcp-Method", "tools/list")]).status, 200);
+    assert_eq!(list(&[("mcp-protocol-version", MODERN), ("MCP-METHOD", "  tools/list  ")]).status, 200);
+    for headers in [
+        &[][..],
+        &[version],
+        &[("Mcp-Method", "tools/list")],
+        &[("MCP-Protocol-Version", "2025-11-25"), ("Mcp-Method", "tools/list")],
+        &[version, ("Mcp-Method", "TOOLS/LIST")],
+        &[version, ("Mcp-Method", "tools/call")],
+        &[version, ("Mcp-Method", "tools/list"), ("Mcp-Method", "tools/list")],
+    ] {
+        let reply = list(headers);
+        assert_eq!((reply.status, reply.code()), (400, -32020), "{headers:?}");
+        assert_eq!(reply.json()["id"], "m");
+    }
+    let call = |name: &str| {
+        let headers = [version, ("Mcp-Method", "tools/call"), ("Mcp-Name", name)];
+        http.modern("tools/call", json!({"name": "identify", "arguments": {}}), &headers)
+    };
+    for name in ["identify", " identify ", "=?base64?aWRlbnRpZnk=?=", "=?base64?aWRlbnRpZnk?="] {
+        assert_eq!(call(name).status, 200, "{name}");
+    }
+    for name in ["Identify", "measure", "=?base64?bWVhc3VyZQ==?=", "=?base64?!!!?=", "=?base64?aWRlbnRpZnk="] {
+        let reply = call(name);
+        assert_eq!((reply.status, reply.code()), (400, -32020), "{name}");
+    }
+    let unknown = http.modern("nope/nope", json!({}), &[version, ("Mcp-Method", "nope/nope")]);
+    assert_eq!((unknown.status, unknown.code()), (404, -32601));
+    let unknown = http.modern(
+        "tools/call",
+        json!({"name": "nope"}),
+        &[version, ("Mcp-Method", "tools/call"), ("Mcp-Name", "nope")],
+    );
+    assert_eq!((unknown.status, unknown.code()), (200, -32602));
+    let bare = json!({"jsonrpc": "2.0", "id": 4, "method": "tools/list", "params": {}}).to_string();
+    let reply = http.raw("POST", &[version, ("Mcp-Method", "tools/list")], &bare);
+    assert_eq!((reply.status, reply.code()), (400, -32602), "a modern header without `_meta`");
+    let mut old = modern("server/discover", json!({}));
+    old["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("1900-01-01");
+    let headers = [("MCP-Protocol-Version", "1900-01-01"), ("Mcp-Method", "server/discover")];
+    let reply = http.raw("POST", &headers, &old.to_string());
+    assert_eq!((reply.status, reply.code()), (400, -32022));
+    assert_eq!(reply.json()["error"]["data"]["requested"], "1900-01-01");
+    let foreign = list(&[version, ("Mcp-Method", "tools/list"), ("Origin", "http://evil.example")]);
+    assert_eq!(foreign.status, 403);
+}
+
+/// Cancellation: closing the stream is the signal in the modern era, and means nothing in the legacy one.
+#[test]
+fn i_03_a_client_that_goes_away_cancels_in_the_modern_era_only() {
+    let http = Http::start();
+    let wait =
+        |ms: u64| json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": ms}});
+    let headers = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/call"), ("Mcp-Name", "wait_for")];
+    let gone = http.begin("POST", &headers, &modern("tools/call", wait(60_000)).to_string());
+    std::thread::sleep(Duration::from_millis(500));
+    drop(gone);
+    let started = Instant::now();
+    assert_eq!(http.legacy("tools/call", json!({"name": "identify"})).status, 200);
+    assert!(started.elapsed() < PATIENCE / 2, "the call was not cancelled");
+    let legacy = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": wait(3000)}).to_string();
+    let gone = http.begin("POST", &[], &legacy);
+    std::thread::sleep(Duration::from_millis(500));
+    drop(gone);
+    let started = Instant::now();
+    assert_eq!(http.legacy("tools/call", json!({"name": "identify"})).status, 200);
+    assert!(started.elapsed() > Duration::from_secs(1), "the call was cancelled");
+}
+
+/// Two clients choose the same ids and tokens, and each gets what is its own.
+#[test]
+fn i_03_clients_are_told_apart() {
+    let http = Http::start();
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| http.legacy("tools/call", json!({"name": "self_test", "_meta": {"progressToken": 1}})))
+            })
+            .collect();
+        for asked in asked {
+            let reply = asked.join().unwrap();
+            assert_eq!(reply.body.matches("notifications/progress").count(), 6, "{}", reply.body);
+            assert_eq!(reply.body.matches("\"id\":1,\"result\"").count(), 1, "{}", reply.body);
+        }
+    });
+}
+
+#[test]
+fn i_05_mcp_config_prints_what_a_client_needs_and_writes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        Command::new(RIGLINE).args(words).current_dir(&folder).env("HOME", folder.path()).output().unwrap()
+    };
+    let printed = run(&["mcp-config", "sim", "--client", "claude-code", "--name", "rig", "--read-only"]);
+    let snippet: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let args = &snippet["mcpServers"]["rig"]["args"];
+    assert_eq!(args, &json!(["mcp", "sim", "--read-only"]));
+    // What is printed works.
+    let command = snippet["mcpServers"]["rig"]["command"].as_str().unwrap();
+    let works = Command::new(command).args(["mcp", "sim", "--read-only"]).stdin(Stdio::null()).output().unwrap();
+    assert!(works.status.success());
+    std::fs::create_dir(folder.path().join(".vscode")).unwrap();
+    std::fs::write(folder.path().join(".vscode/mcp.json"), "{\"inputs\":[1]}").unwrap();
+    let written = run(&["mcp-config", "serial:auto", "--client", "vscode", "--write"]);
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let file: Value = serde_json::from_slice(&std::fs::read(folder.path().join(".vscode/mcp.json")).unwrap()).unwrap();
+    assert_eq!((&file["inputs"], &file["servers"]["rigline"]["args"]), (&json!([1]), &json!(["mcp", "serial:auto"])));
+    assert_eq!(std::fs::read_to_string(folder.path().join(".vscode/mcp.json.bak")).unwrap(), "{\"inputs\":[1]}");
+    let again = run(&["mcp-config", "serial:auto", "--client", "vscode", "--write"]);
+    assert!(String::from_utf8_lossy(&again.stdout).contains("already"));
+    let url = run(&["mcp-config", "http://127.0.0.1:8080/mcp", "--client", "cursor"]);
+    assert!(String::from_utf8_lossy(&url.stdout).contains("\"url\": \"http://127.0.0.1:8080/mcp\""));
+    assert_eq!(run(&["mcp-config", "sim", "--client", "nobody"]).status.code(), Some(2));
+}

@@ -1,0 +1,61 @@
+// Drives the rig over MCP with the official TypeScript clients: version 2, which speaks both eras, and version 1.
+//
+//     client.mjs stdio COMMAND ARG...
+//     client.mjs http URL
+
+import assert from "node:assert/strict";
+import * as modern from "@modelcontextprotocol/client";
+import { StdioClientTransport as ModernStdio } from "@modelcontextprotocol/client/stdio";
+import { Client as LegacyClient } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport as LegacyStdio } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport as LegacyHttp } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { CallToolResultSchema } from "@modelcontextprotocol/sdk/types.js";
+
+const [kind, ...words] = process.argv.slice(2);
+// A wait that only a cancellation ends in time.
+const FOREVER = { channel: "AUX", min: 9, max: 10, within_ms: 60000 };
+const info = { name: "rigline-tests", version: "1.0.0" };
+
+const transport = (Stdio, Http) =>
+  kind === "stdio" ? new Stdio({ command: words[0], args: words.slice(1), stderr: "inherit" }) : new Http(new URL(words[0]));
+
+async function drive(name, client, connection, call) {
+  await client.connect(connection);
+  const { tools } = await client.listTools();
+  assert(tools.some((tool) => tool.name === "self_test"), JSON.stringify(tools.map((tool) => tool.name)));
+  assert(tools.every((tool) => tool.inputSchema.type === "object"));
+
+  const measured = await call("measure", { channel: "3V3" });
+  assert(measured.structuredContent.volts !== undefined && !measured.isError, JSON.stringify(measured));
+
+  const heard = [];
+  const tested = await call("self_test", {}, { onprogress: (progress) => heard.push([progress.progress, progress.total]) });
+  assert.deepEqual(tested.structuredContent, { passed: 6, failed: 0 });
+  // A notification that comes together with the result is dropped by the client itself.
+  const wanted = [1, 2, 3, 4, 5, 6].map((done) => [done, 6]);
+  assert(heard.length >= 5, JSON.stringify(heard));
+  assert.deepEqual(heard, wanted.slice(0, heard.length));
+
+  const failed = await call("measure", { channel: "nope" });
+  assert(failed.isError && failed.content[0].text.includes("nope"), JSON.stringify(failed));
+  await assert.rejects(call("no_such_tool", {}), (error) => error.code === -32602);
+
+  const cancel = new AbortController();
+  setTimeout(() => cancel.abort(), 500);
+  await assert.rejects(call("wait_for", FOREVER, { signal: cancel.signal }));
+  const started = Date.now();
+  assert(!(await call("measure", { channel: "3V3" })).isError);
+  assert(Date.now() - started < 20000, "the cancelled call still runs");
+  await client.close();
+  console.log(`${name}: lists, calls, progress, errors, cancels`);
+}
+
+for (const mode of ["auto", "legacy"]) {
+  const client = new modern.Client(info, { versionNegotiation: { mode } });
+  const call = (name, args, options) => client.callTool({ name, arguments: args }, options);
+  await drive(`typescript 2 ${mode}`, client, transport(ModernStdio, modern.StreamableHTTPClientTransport), call);
+}
+const client = new LegacyClient(info);
+const call = (name, args, options) => client.callTool({ name, arguments: args }, CallToolResultSchema, options);
+await drive("typescript 1", client, transport(LegacyStdio, LegacyHttp), call);
+process.exit(0);

@@ -1,0 +1,71 @@
+"""Drives the rig over MCP with the official Python client, in both eras.
+
+    client.py stdio COMMAND ARG...
+    client.py http URL
+"""
+
+import asyncio
+import sys
+
+from mcp import Client, MCPError, StdioServerParameters
+
+# A wait that only a cancellation ends in time.
+FOREVER = {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60000}
+
+
+async def drive(server, mode):
+    logs = []
+
+    async def log(params):
+        logs.append(params.data)
+
+    async with Client(server, mode=mode, read_timeout_seconds=60, logging_callback=log, log_level="debug") as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert "self_test" in names and "measure" in names, names
+
+        result = await client.call_tool("measure", {"channel": "3V3"})
+        assert not result.is_error and "volts" in result.structured_content, result
+
+        heard = []
+
+        async def progress(done, total, message):
+            heard.append((done, total))
+
+        result = await client.call_tool("self_test", {}, progress_callback=progress)
+        assert result.structured_content == {"passed": 6, "failed": 0}, result
+        assert heard == [(done, 6) for done in range(1, 7)], heard
+        assert logs, "no log came"
+
+        result = await client.call_tool("measure", {"channel": "nope"})
+        assert result.is_error and "nope" in result.content[0].text, result
+        try:
+            await client.call_tool("no_such_tool", {})
+            raise AssertionError("an unknown tool was called")
+        except MCPError as error:
+            assert error.error.code == -32602, error
+
+        # Cancelling the task sends `notifications/cancelled`, or closes the stream.
+        waiting = asyncio.create_task(client.call_tool("wait_for", FOREVER))
+        await asyncio.sleep(0.5)
+        waiting.cancel()
+        try:
+            await waiting
+            raise AssertionError("the call was not cancelled")
+        except asyncio.CancelledError:
+            pass
+        started = asyncio.get_running_loop().time()
+        result = await client.call_tool("measure", {"channel": "3V3"})
+        assert not result.is_error, result
+        # In the legacy era over HTTP there is nothing that cancels for sure but the notification.
+        assert asyncio.get_running_loop().time() - started < 20, "the cancelled call still runs"
+        print(f"python {mode} {client.protocol_version}: lists, calls, progress, errors, cancels")
+
+
+async def main():
+    kind, *words = sys.argv[1:]
+    for mode in ["auto", "legacy"]:
+        server = StdioServerParameters(command=words[0], args=words[1:]) if kind == "stdio" else words[0]
+        await asyncio.wait_for(drive(server, mode), 120)
+
+
+asyncio.run(main())
