@@ -11,6 +11,7 @@
 //! | [`serving`] | How is it served on stdio, over TCP and over HTTP? |
 //! | [`board`] | How does it run on a microcontroller? |
 //! | [`hosts`] | How does a program call extensions? |
+//! | [`recording`] | How does a test run without the rig? |
 //!
 //! Start with the example of [this crate](crate), or with `rigline new NAME`, which writes a project.
 
@@ -34,3 +35,6 @@ pub mod board {}
 #[cfg(feature = "host")]
 #[doc = include_str!("guide/hosts.md")]
 pub mod hosts {}
+#[cfg(feature = "host")]
+#[doc = include_str!("guide/recording.md")]
+pub mod recording {}

@@ -87,7 +87,7 @@ pub mod namel3ss;
 pub mod net;
 #[cfg(feature = "host")]
 mod not_http;
-#[cfg(feature = "schemas")]
+#[cfg(feature = "host")]
 pub mod number;
 mod panics;
 #[cfg(feature = "host")]
@@ -96,6 +96,8 @@ pub mod process;
 pub mod protocol;
 #[cfg(feature = "host")]
 pub mod protocols;
+#[cfg(feature = "host")]
+pub mod record;
 #[cfg(feature = "amplifier")]
 pub mod relay;
 pub mod requires;

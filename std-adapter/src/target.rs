@@ -11,10 +11,12 @@
 //! | `serial:usb/PATH` | the device on that USB port, such as `1-2.3` |
 //! | `tcp:HOST:PORT` | a TCP server |
 //! | `http://…`, `https://…` | an HTTP server, for the protocols that have one |
+//! | `replay:DIR` | a recording that `rigline call --record DIR` or `rigline eval run --record DIR` has made, or a transcript of `rigline monitor --record` |
 //! | `sim` | the built-in rig: the command `rigline` with the argument `rig`, as a child over pipes |
 //!
 //! Behind `?` stand options, separated by `&`: `baud=115200`, `dtr=on|off`, `rts=on|off` (serial), `link=lines|cobs`
-//! (serial and TCP), `token-file=FILE` (TCP: the server's token, which is sent as the first line).
+//! (serial and TCP), `token-file=FILE` (TCP: the server's token, which is sent as the first line), `pace=fast|recorded` (replay: whether
+//! replies take as long as they did).
 //!
 //! ```
 //! use rigline_std::target::{Port, Target};
@@ -41,6 +43,8 @@ pub enum Target {
     Tcp(Tcp),
     /// An HTTP server's address.
     Http(String),
+    /// A recording of a session.
+    Replay(Replay),
     /// The built-in rig.
     Sim,
 }
@@ -96,6 +100,15 @@ pub struct Tcp {
     pub token_file: Option<PathBuf>,
 }
 
+/// A recording of a session, in the place of an extension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// Its folder, or a transcript.
+    pub path: PathBuf,
+    /// Whether replies take as long as they did.
+    pub keeps_pace: bool,
+}
+
 /// How messages are put on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -118,7 +131,7 @@ pub enum TargetError {
     #[error(
         "`{kind}:` is not a kind of target; {}",
         meant.as_ref().map_or_else(
-            || "expected exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, sim, or the path of a program".to_owned(),
+            || "expected exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, replay:DIR, sim, or the path of a program".to_owned(),
             |meant| format!("did you mean {meant}?"),
         )
     )]
@@ -143,6 +156,9 @@ pub enum TargetError {
     /// Not HOST:PORT.
     #[error("`{0}` is not an address; write tcp:HOST:PORT, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
     Address(String),
+    /// No folder after `replay:`.
+    #[error("replay: names no recording; write replay:DIR")]
+    NoRecording,
     /// An option that the kind of target does not have.
     #[error("unknown option `{name}`; expected one of: {known}")]
     UnknownOption {
@@ -188,6 +204,7 @@ impl FromStr for Target {
             Some(("exec", words)) => exec(words),
             Some(("serial", rest)) => serial(rest),
             Some(("tcp", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest)),
+            Some(("replay", rest)) => replay(rest),
             // A single letter is a Windows drive.
             Some((kind, _)) if (is_kind(kind) || meant_by(text).is_some()) && !Path::new(text).exists() => {
                 Err(TargetError::UnknownKind { kind: kind.to_owned(), meant: meant_by(text) })
@@ -202,7 +219,7 @@ impl FromStr for Target {
 pub(crate) fn meant_by(text: &str) -> Option<String> {
     if let Some((kind, rest)) = text.split_once(':') {
         let lower = kind.to_ascii_lowercase();
-        if let Some(known) = nearest(&lower, &["exec", "serial", "tcp", "http", "https"]) {
+        if let Some(known) = nearest(&lower, &["exec", "serial", "tcp", "http", "https", "replay"]) {
             return Some(format!("{known}:{rest}"));
         }
         if nearest(&lower, &["sim"]).is_some() {
@@ -303,6 +320,30 @@ fn tcp(text: &str) -> Result<Target, TargetError> {
     Ok(Target::Tcp(tcp))
 }
 
+fn replay(text: &str) -> Result<Target, TargetError> {
+    // A folder's name may have a question mark of its own.
+    let (path, options) = match text.rsplit_once('?') {
+        Some((path, options)) if options.contains('=') && !options.contains(['/', '\\']) => (path, options),
+        _ => (text, ""),
+    };
+    if path.is_empty() {
+        return Err(TargetError::NoRecording);
+    }
+    let mut replay = Replay { path: path.into(), keeps_pace: false };
+    for (name, value) in each_option(options) {
+        match (name, value) {
+            ("pace", "fast") => replay.keeps_pace = false,
+            ("pace", "recorded") => replay.keeps_pace = true,
+            ("pace", _) => {
+                let (name, value) = (name.to_owned(), value.to_owned());
+                return Err(TargetError::OptionValue { name, value, expected: "fast or recorded" });
+            }
+            _ => return Err(TargetError::UnknownOption { name: name.to_owned(), known: "pace" }),
+        }
+    }
+    Ok(Target::Replay(replay))
+}
+
 fn each_option(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split('&').filter(|option| !option.is_empty()).map(|option| option.split_once('=').unwrap_or((option, "")))
 }
@@ -364,6 +405,10 @@ impl fmt::Display for Target {
                 Ok(())
             }
             Self::Http(url) => f.write_str(url),
+            Self::Replay(replay) => {
+                let pace = if replay.keeps_pace { "?pace=recorded" } else { "" };
+                write!(f, "replay:{}{pace}", replay.path.display())
+            }
             Self::Sim => f.write_str("sim"),
         }
     }
@@ -426,6 +471,9 @@ mod tests {
             ),
             ("tcp:[::1]:7000", tcp("::1", 7000, Link::Lines)),
             ("http://localhost/x", Target::Http("http://localhost/x".into())),
+            ("replay:runs/1", Target::Replay(Replay { path: "runs/1".into(), keeps_pace: false })),
+            ("replay:what?", Target::Replay(Replay { path: "what?".into(), keeps_pace: false })),
+            ("replay:/r/1?pace=recorded", Target::Replay(Replay { path: "/r/1".into(), keeps_pace: true })),
         ];
         for (text, target) in table {
             assert_eq!(text.parse(), Ok(target.clone()), "{text}");
@@ -481,6 +529,11 @@ mod tests {
             ("serial:auto?dtr", "option dtr: `` is not on or off"),
             ("serial:auto?speed=1", "unknown option `speed`; expected one of: baud, dtr, rts, link"),
             ("serial:auto?link=tar", "option link: `tar` is not lines or cobs"),
+            ("replay:", "replay: names no recording"),
+            ("replay:?pace=fast", "replay: names no recording"),
+            ("replay:x?pace=slow", "option pace: `slow` is not fast or recorded"),
+            ("replay:x?speed=2", "unknown option `speed`; expected one of: pace"),
+            ("replya:x", "did you mean replay:x?"),
             ("tcp:localhost", "is not an address"),
             ("tcp:localhost:", "is not an address"),
             ("tcp:localhost:99999", "is not an address"),

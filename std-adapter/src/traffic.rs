@@ -2,7 +2,7 @@
 //! none is of the protocol of the last line.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rigline::client::Log;
 use rigline::json::{Json, Kind};
@@ -44,10 +44,13 @@ pub struct Decoder {
 }
 
 /// The requests that have no reply yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Requests {
+    began: Instant,
+    /// The time of the line in hand, if it is one of a recording.
+    at: Option<Duration>,
     /// By their ids, as JSON text: what was asked, and when.
-    by_id: HashMap<String, (String, Instant)>,
+    by_id: HashMap<String, (String, Duration)>,
     /// Of protocols that have no ids: replies keep the order of the requests.
     in_order: VecDeque<Asked>,
 }
@@ -55,7 +58,7 @@ pub(crate) struct Requests {
 #[derive(Debug)]
 struct Asked {
     what: String,
-    when: Instant,
+    when: Duration,
     form: &'static str,
 }
 
@@ -74,7 +77,12 @@ impl Decoder {
     pub fn new(readings: impl IntoIterator<Item = &'static Reading>) -> Self {
         let readings: Vec<_> = readings.into_iter().collect();
         let current = readings.first().copied().unwrap_or(&JSON_RPC);
-        Self { readings, current, requests: Requests::default() }
+        Self { readings, current, requests: Requests::new() }
+    }
+
+    /// The next lines passed so long after the beginning, in a recording. Without this they pass now.
+    pub fn go_to(&mut self, at: Duration) {
+        self.requests.at = Some(at);
     }
 
     /// What a line is, and what is wrong with it.
@@ -119,20 +127,37 @@ impl Decoder {
 }
 
 impl Requests {
+    fn new() -> Self {
+        Self { began: Instant::now(), at: None, by_id: HashMap::new(), in_order: VecDeque::new() }
+    }
+
+    /// The time of the line in hand, since the beginning.
+    fn now(&self) -> Duration {
+        self.at.unwrap_or_else(|| self.began.elapsed())
+    }
+
+    fn took(&self, since: Duration) -> String {
+        format!(" after {:.1} ms", self.now().saturating_sub(since).as_secs_f64() * 1000.0)
+    }
+
     /// A request without an id. `form` is that of the reply.
     pub(crate) fn asked_in_order(&mut self, what: String, form: &'static str) -> String {
         let said = format!("request: {what}");
         if self.in_order.len() >= REMEMBERED {
             self.in_order.pop_front();
         }
-        self.in_order.push_back(Asked { what, when: Instant::now(), form });
+        let when = self.now();
+        self.in_order.push_back(Asked { what, when, form });
         said
     }
 
     /// The request that a reply without an id answers, the form of the reply, and how long it took.
     pub(crate) fn answered(&mut self, fault: &mut Fault) -> (String, Option<&'static str>, String) {
         match self.in_order.pop_front() {
-            Some(asked) => (asked.what, Some(asked.form), took(asked.when)),
+            Some(asked) => {
+                let took = self.took(asked.when);
+                (asked.what, Some(asked.form), took)
+            }
             None => {
                 fault.is("nothing was asked that this could answer");
                 ("?".to_owned(), None, String::new())
@@ -152,7 +177,8 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
         (Some(method), Some(id)) => {
             let operation = json.get("params").and_then(|params| params.get("operation")?.text());
             let what = operation.map_or_else(|| method.to_string(), |operation| format!("{method} {operation}"));
-            if requests.by_id.insert(id.clone(), (what.clone(), Instant::now())).is_some() {
+            let now = requests.now();
+            if requests.by_id.insert(id.clone(), (what.clone(), now)).is_some() {
                 fault.is(format!("the id {id} is in use"));
             }
             format!("request {id}: {what}")
@@ -171,7 +197,7 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
             let asked = id.as_ref().and_then(|id| requests.by_id.remove(id));
             let name = id.unwrap_or_else(|| "without an id".to_owned());
             let (what, took) = if let Some((what, when)) = asked {
-                (what, took(when))
+                (what, requests.took(when))
             } else {
                 fault.is("nothing that was asked has this id");
                 ("?".to_owned(), String::new())
@@ -190,10 +216,6 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
             format!("reply {name} to {what}: {how}{took}")
         }
     }
-}
-
-fn took(since: Instant) -> String {
-    format!(" after {:.1} ms", since.elapsed().as_secs_f64() * 1000.0)
 }
 
 /// The error of a reply that has `ok:false`.

@@ -73,7 +73,7 @@ pub mod measurement;
 mod node;
 mod placeholders;
 pub mod records;
-mod report;
+pub mod report;
 mod results;
 mod root;
 pub mod run;

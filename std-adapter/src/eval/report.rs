@@ -1,4 +1,19 @@
-//! What a run came to, as JSON for reports.
+//! What runs came to, for people and for other programs: as JSON, CTRF, TAP, a page, and for GitHub Actions.
+
+mod ctrf;
+mod github;
+mod html;
+mod model;
+mod plot;
+mod tap;
+mod trend;
+
+pub use ctrf::ctrf;
+pub use github::{annotations, summary};
+pub use html::html;
+pub use model::{Attempt, Case, Grader, Logs, Measured, Past, Results, Run, Step, Task, Trial, Unusable};
+pub use tap::tap;
+pub use trend::{EARLIER, earlier};
 
 use rigline::protocol::waza::{RunState, Summary};
 use serde_json::{Value, json};
@@ -64,3 +79,6 @@ pub fn report(spec: &Spec, run: &str, outcome: &Outcome) -> Value {
         "tasks": tasks.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -297,7 +297,7 @@ fn workers(spec: &Spec, executor: Executor, log: &OnLog) -> usize {
     let wanted = spec.config.workers.min(spec.tasks.len()).max(1);
     let has_steps = executor != Executor::Mock && spec.tasks.iter().any(|task| !task.steps.is_empty());
     let target = spec.config.target.as_deref().and_then(|target| target.parse::<Target>().ok());
-    let is_alone = has_steps && !matches!(target, Some(Target::Sim | Target::Exec(_)));
+    let is_alone = has_steps && !matches!(target, Some(Target::Sim | Target::Exec(_) | Target::Replay(_)));
     if is_alone && wanted > 1 {
         let target = spec.config.target.as_deref().unwrap_or_default();
         log(Level::Warn, &format!("parallel: {target} is one board, so its tasks run one after the other"));

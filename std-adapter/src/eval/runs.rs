@@ -341,7 +341,7 @@ impl Runs {
     fn board(&self, spec: &Spec, executor: Executor) -> Option<Arc<tokio::sync::Mutex<()>>> {
         let target = spec.config.target.as_ref().filter(|_| executor != Executor::Mock)?;
         if spec.tasks.iter().all(|task| task.steps.is_empty())
-            || matches!(target.parse(), Ok(Target::Sim | Target::Exec(_)))
+            || matches!(target.parse(), Ok(Target::Sim | Target::Exec(_) | Target::Replay(_)))
         {
             return None;
         }

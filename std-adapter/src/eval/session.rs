@@ -15,6 +15,7 @@ use crate::host::ports::Roots;
 #[cfg(feature = "web")]
 use crate::host::wire;
 use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
+use crate::record::Recorder;
 use crate::target::Target;
 
 /// A future on the heap.
@@ -123,6 +124,8 @@ pub struct Hosts {
     pub sim_program: Option<PathBuf>,
     /// How long a busy port, or a device that is not plugged in, is waited for [default: not at all].
     pub wait: Duration,
+    /// Records what passes, and what each rig says of itself.
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 impl Connect for Hosts {
@@ -140,7 +143,11 @@ impl Connect for Hosts {
             {
                 exec.program = folder.join(&exec.program).to_string_lossy().into_owned();
             }
+            if let (Target::Replay(replay), Some(folder)) = (&mut target, folder) {
+                replay.path = folder.join(&replay.path);
+            }
             let options = Options {
+                recorder: self.recorder.clone(),
                 config: settings,
                 reconnect: true,
                 wait: self.wait,
@@ -152,6 +159,9 @@ impl Connect for Hosts {
             let host = Host::connect(&target, options)
                 .await
                 .map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
+            if let Some(recorder) = &self.recorder {
+                host.identify(recorder).await;
+            }
             Ok(Box::new(Open::new(host, &target)) as Box<dyn Session>)
         })
     }

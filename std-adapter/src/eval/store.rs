@@ -164,16 +164,20 @@ impl Store {
     /// # Errors
     /// The folder cannot be read.
     pub(super) fn all(&self) -> io::Result<Vec<(String, Value, Stored)>> {
+        let run = |(id, head): (String, Value)| {
+            let stored = self.look(&id).ok()??;
+            Some((id, head, stored))
+        };
+        Ok(self.heads()?.filter_map(run).collect())
+    }
+
+    /// The names of all runs, the newest first, with the heads of their files. A file is opened when its turn comes.
+    pub(super) fn heads(&self) -> io::Result<impl Iterator<Item = (String, Value)>> {
         let names = fs::read_dir(&self.folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let mut ids: Vec<String> =
             names.filter_map(|name| Some(name.strip_suffix(".jsonl").filter(|id| is_run(id))?.to_owned())).collect();
         ids.sort_by(|a, b| (b.len(), b).cmp(&(a.len(), a)));
-        let run = |id: String| {
-            let head = head_of(&self.path(&id), &id)?;
-            let stored = self.look(&id).ok()??;
-            Some((id, head, stored))
-        };
-        Ok(ids.into_iter().filter_map(run).collect())
+        Ok(ids.into_iter().filter_map(|id| Some((head_of(&self.path(&id), &id)?, id))).map(|(head, id)| (id, head)))
     }
 
     /// The lines of a run's file that are whole; none if it is not there.

@@ -44,6 +44,13 @@ pub struct Operation {
     pub params: Value,
 }
 
+impl Operation {
+    /// Whether its schema requires no arguments.
+    pub fn needs_no_arguments(&self) -> bool {
+        self.params.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty)
+    }
+}
+
 impl Manifest {
     /// The operation of that name.
     pub fn operation(&self, name: &str) -> Option<&Operation> {

@@ -67,8 +67,10 @@ mod manifest;
 mod port_info;
 pub mod ports;
 mod reading;
+mod replay;
 mod result;
 mod serial;
+mod tap;
 mod transport;
 pub mod wire;
 
@@ -96,6 +98,9 @@ pub use manifest::{Manifest, Operation};
 pub use port_info::Holder;
 pub use result::{CallResult, Outcome};
 
+pub use crate::record::Direction;
+
+use crate::record::Recorder;
 use crate::target::Target;
 use connection::{Completion, Connection, End, RequestError};
 use ports::Roots;
@@ -107,6 +112,8 @@ pub const TEXT_LIMIT: usize = 1024;
 
 /// How long DTR stays low to end what a board does.
 pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
+/// How long an extension has to say what it is.
+const IDENTIFY: Duration = Duration::from_secs(2);
 /// How long a process that was asked to end has before it is killed.
 const TERMINATION: Duration = Duration::from_millis(500);
 
@@ -115,15 +122,6 @@ pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Gets every line that is sent (newline included) and received (without it).
 pub type Traffic = Arc<dyn Fn(Direction, &[u8]) + Send + Sync>;
-
-/// Which way a line goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// To the extension.
-    Sent,
-    /// From it.
-    Received,
-}
 
 /// How a host behaves. Begin with [`Options::default`] and change what differs.
 #[derive(Clone)]
@@ -164,6 +162,8 @@ pub struct Options {
     pub listener: Option<Listener>,
     /// Gets every line.
     pub traffic: Option<Traffic>,
+    /// Records what passes.
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 impl Default for Options {
@@ -186,6 +186,7 @@ impl Default for Options {
             roots: Roots::of_environment(),
             listener: None,
             traffic: None,
+            recorder: None,
         }
     }
 }
@@ -410,6 +411,27 @@ impl Host {
             Ok(completion) => Err(connection.fate_error(completion, timeout)),
             Err(trouble) => Err(connection.error(trouble, method, timeout)),
         }
+    }
+
+    /// Notes in a recording what the extension is: its manifest's name and version, and what its operation `identify` says, if it has one
+    /// that needs no arguments. It has 2 s to answer that.
+    pub async fn identify(&self, recorder: &Recorder) {
+        let manifest = self.describe();
+        let mut rig = serde_json::json!({ "name": manifest.name, "version": manifest.version });
+        if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {
+            let context = CallContext { timeout: Some(IDENTIFY), ..CallContext::default() };
+            match self.call("identify", &Value::Object(serde_json::Map::new()), context).await {
+                Ok(result) => {
+                    let outputs = result.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+                    rig["identity"] = Value::Object(outputs.collect());
+                    if let Some(failure) = result.failure() {
+                        rig["error"] = failure.into();
+                    }
+                }
+                Err(error) => rig["error"] = error.to_string().into(),
+            }
+        }
+        recorder.rig(rig);
     }
 
     /// Cancels the calls that are out, which the protocol has no word for: a program's process group is ended and the

@@ -1,6 +1,7 @@
 //! How a target is connected to.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
@@ -9,7 +10,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::child;
 use super::error::HostError;
 use super::link::LinkDialer;
+use super::replay::ReplayDialer;
 use super::serial::SerialDialer;
+use super::tap::TapDialer;
 pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, TransportTraits, Writer};
 use super::{Options, deadline};
 use crate::net::Token;
@@ -39,14 +42,19 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
         }
         Target::Serial(serial) => Box::new(SerialDialer::new(serial.clone(), options.roots.clone())),
         Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
+        Target::Replay(replay) => Box::new(ReplayDialer::new(replay)?),
         Target::Http(url) => {
             return Err(HostError::Unsupported(format!("{url}: the protocol has no HTTP transport")));
         }
     };
-    Ok(match link {
+    let inner = match link {
         Some(speed) => {
             Box::new(LinkDialer { inner, line_limit: options.line_limit, speed, last: std::sync::Mutex::default() })
         }
+        None => inner,
+    };
+    Ok(match &options.recorder {
+        Some(recorder) => Box::new(TapDialer { inner, recorder: Arc::clone(recorder) }),
         None => inner,
     })
 }

@@ -1,11 +1,14 @@
 use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
 use rigline_std::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
+use rigline_std::record::Recorder;
+use rigline_std::target::Target;
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
@@ -15,6 +18,7 @@ use crate::connect::{self, Connection, Failure};
 use crate::describe;
 use crate::out::{self, Table};
 use crate::protocol::{self, HasOptions, OwnOptions, PeerArguments};
+use crate::record::{self, RecordArguments};
 
 /// `call`'s options of single protocols.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub(crate) struct Arguments {
     peer: PeerArguments,
     #[command(flatten)]
     own: OwnOptions<OfCall>,
+    #[command(flatten)]
+    record: RecordArguments,
     /// The operation, or the tool
     #[arg(add = complete::operations())]
     operation: String,
@@ -58,15 +64,42 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(mut self) -> ExitCode {
         connect::run_alone(async move {
             let as_json = self.json;
-            let called = self.call().await;
-            if let (true, Err(failure)) = (as_json, &called) {
-                connect::print_json(&as_json_of_failure(failure));
+            let mut evidence = Evidence::default();
+            let mut called = match self.begin_recording() {
+                Ok(recorder) => {
+                    self.connection.recorder.clone_from(&recorder);
+                    evidence.recorder = recorder;
+                    self.call(&mut evidence).await
+                }
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = &called {
+                evidence.report = as_json_of_failure(failure);
+                if as_json {
+                    connect::print_json(&evidence.report);
+                }
+            }
+            if let Some(recorder) = evidence.recorder {
+                let code = called.as_ref().map_or_else(|failure| failure.code, |code| *code);
+                let files = [("report.json", evidence.report), ("values.jsonl", evidence.values)];
+                let ended = record::finish(&recorder, &files, code);
+                called = called.map(|_| ended);
             }
             called
         })
+    }
+
+    fn begin_recording(&self) -> Result<Option<Arc<Recorder>>, Failure> {
+        let target = &self.connection.target;
+        let has_session = !self.peer.protocol.is_single_document && !matches!(target, Target::Http(_));
+        if self.record.is_wanted() && !has_session {
+            let text = "--record: what passes over HTTP, and what a program gets that is started for one call, is not recorded";
+            return Err(Failure::usage(text));
+        }
+        self.record.begin(&target.to_string())
     }
 
     /// What `--help` shows where an operation is named: that operation.
@@ -74,7 +107,7 @@ impl Arguments {
         describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
     }
 
-    async fn call(mut self) -> Result<u8, Failure> {
+    async fn call(mut self, evidence: &mut Evidence) -> Result<u8, Failure> {
         let protocol = self.peer.protocol;
         self.own.check(protocol)?;
         if self.connection.config.is_some() && !protocol.has_config {
@@ -91,7 +124,7 @@ impl Arguments {
         let mut options = self.connection.options();
         if let Some(listener) = options.listener.take() {
             let bar = spinner.bar.clone();
-            options.listener = Some(std::sync::Arc::new(move |event| bar.suspend(|| listener(event))));
+            options.listener = Some(Arc::new(move |event| bar.suspend(|| listener(event))));
         }
         let own = std::mem::take(&mut self.own.values);
         // Made once: a signal between two steps must not be lost.
@@ -138,8 +171,9 @@ impl Arguments {
                 // Said before the connection is closed, which may take a while; what that brings adds nothing.
                 let failure = Failure::from(error);
                 failure.tell();
+                evidence.report = as_json_of_failure(&failure);
                 if self.json {
-                    connect::print_json(&as_json_of_failure(&failure));
+                    connect::print_json(&evidence.report);
                 }
                 let _ = client.close().await;
                 return Ok(failure.code);
@@ -148,8 +182,9 @@ impl Arguments {
         if self.connection.verbose && !answer.stderr.is_empty() {
             connect::complain(answer.stderr.trim_end());
         }
+        evidence.answer(&self.operation, &answer);
         if self.json {
-            connect::print_json(&as_json(&answer));
+            connect::print_json(&evidence.report);
         } else {
             connect::print(&as_text(&answer));
             if let Some(failure) = &answer.failure {
@@ -176,6 +211,9 @@ impl Arguments {
             return Err(Failure::usage(format!("{} does not say which operations it has", self.connection.target)));
         };
         let Described { manifest, .. } = &*described;
+        if let Some(recorder) = &self.connection.recorder {
+            record::identify(recorder, client, manifest).await;
+        }
         self.expected(&manifest.name, &manifest.version)?;
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
         let schema = manifest.operation(&self.operation).map(|operation| &operation.params);
@@ -202,6 +240,31 @@ impl Arguments {
             help: out::command_line(&words) + &protocol::option_of(self.peer.protocol),
         };
         given.arguments(schema)
+    }
+}
+
+/// What a recording keeps.
+#[derive(Default)]
+struct Evidence {
+    recorder: Option<Arc<Recorder>>,
+    report: String,
+    values: String,
+}
+
+impl Evidence {
+    fn answer(&mut self, operation: &str, answer: &Answer) {
+        self.report = as_json(answer);
+        let outputs = Json::parse(answer.outputs.as_bytes()).unwrap_or(Json::NULL);
+        // Their own text, so that numbers keep their digits.
+        let mut add = |output: &str, value: Json<'_>| {
+            let (operation, output) = (Value::from(operation), Value::from(output));
+            self.values += &format!("{{\"operation\":{operation},\"output\":{output},\"value\":{value}}}\n");
+        };
+        match outputs.kind() {
+            Kind::Object => outputs.members().for_each(|(name, value)| add(&name.to_string(), value)),
+            Kind::Null => {}
+            _ => add("result", outputs),
+        }
     }
 }
 

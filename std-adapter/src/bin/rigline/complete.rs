@@ -125,6 +125,8 @@ impl Man {
 ///       a TCP server
 ///   http://…, https://…
 ///       an HTTP server, with --protocol amplifier or namel3ss
+///   replay:DIR
+///       what --record DIR of call or eval run has recorded
 ///   FOLDER
 ///       with --protocol namel3ss: a project
 ///
@@ -140,6 +142,9 @@ impl Man {
 ///       serial, tcp: lines of JSON, which is the default, or
 ///       binary frames with checksums, for a board on a bare
 ///       UART
+///   pace=fast|recorded
+///       replay: replies at once, which is the default, or after
+///       the time that they took
 ///
 /// Quote a target with options, since ? and & have a meaning
 /// in shells.

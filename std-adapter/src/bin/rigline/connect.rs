@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use rigline::{GoDuration, Level};
 use rigline_std::host::{Event, EventKind, HostError, JsonObject, Options};
 use rigline_std::net::Token;
+use rigline_std::record::Recorder;
 use rigline_std::signals::Signals;
 use rigline_std::target::Target;
 use serde_json::Value;
@@ -20,8 +21,8 @@ pub(crate) use crate::out::{complain, print, print_json};
 /// How to reach a target.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Connection {
-    /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, http://HOST:PORT/PATH, or sim for the built-in
-    /// rig
+    /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, http://HOST:PORT/PATH, replay:DIR for a
+    /// recording, or sim for the built-in rig
     pub(crate) target: Target,
     /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
@@ -38,13 +39,16 @@ pub(crate) struct Connection {
     /// Show only logs of errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// What records the session.
+    #[arg(skip)]
+    pub(crate) recorder: Option<Arc<Recorder>>,
 }
 
 impl Connection {
     /// With the defaults of everything else.
     pub(crate) fn to(target: Target) -> Self {
         let start_timeout = Options::default().start_timeout;
-        Self { target, wait: Duration::ZERO, start_timeout, config: None, verbose: false, quiet: false }
+        Self { target, wait: Duration::ZERO, start_timeout, config: None, verbose: false, quiet: false, recorder: None }
     }
 
     /// The host's options: events go to standard error as they come.
@@ -53,6 +57,7 @@ impl Connection {
         options.wait = self.wait;
         options.start_timeout = self.start_timeout;
         options.config.clone_from(&self.config);
+        options.recorder.clone_from(&self.recorder);
         let (verbose, quiet) = (self.verbose, self.quiet);
         options.listener = Some(Arc::new(move |event| show(event, verbose, quiet)));
         options

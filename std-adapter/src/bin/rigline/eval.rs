@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -12,13 +12,15 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use rigline::protocol::waza::{self, RunState, Verdict};
 use rigline_std::eval::list::list;
 use rigline_std::eval::measurement::{self, Statistics};
+use rigline_std::eval::report::{Results, class, report};
 use rigline_std::eval::run::{Event, OnEvent, Outcome, Progress, TaskRecord};
 use rigline_std::eval::runs::{Request, Runs, StartError};
 use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
 use rigline_std::eval::verdict::Class;
-use rigline_std::eval::{Fault, LoadError, Overrides, Spec, against, class, load, owner_of, report};
+use rigline_std::eval::{Fault, LoadError, Overrides, Spec, against, load, owner_of};
 use rigline_std::host::{Host, Options};
+use rigline_std::record::Recorder;
 use rigline_std::signals::Signals;
 use rigline_std::{files, target::Target};
 use serde_json::{Value, json};
@@ -26,6 +28,8 @@ use serde_json::{Value, json};
 use crate::connect::Failure;
 use crate::jsonrpc::runtime;
 use crate::out::{self, Style, Table, Text, complain, print, print_json, print_text};
+use crate::record::{self, RecordArguments};
+use crate::reports::{self, GitHub, ReportArguments, Watched};
 use crate::{exit, junit};
 
 /// Run evals, list and check them, begin a new one
@@ -93,6 +97,8 @@ struct Run {
     /// Write a `JUnit` report; - is standard output
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    #[command(flatten)]
+    reports: ReportArguments,
     /// Print all results as one JSON value, instead of the table
     #[arg(long)]
     json: bool,
@@ -102,6 +108,8 @@ struct Run {
     /// Where runs are kept: among this user's state by default
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordArguments,
     /// Show debug logs too
     #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
@@ -121,6 +129,7 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 struct Done {
     path: PathBuf,
     run: Result<(String, Arc<Spec>, Arc<Outcome>), StartError>,
+    watched: Arc<Watched>,
 }
 
 /// An eval that is asked for, and the task file if only that is.
@@ -133,7 +142,10 @@ impl Run {
     fn run(self) -> Result<u8, Failure> {
         self.reports_can_be_written()?;
         let (evals, errors) = wanted(&self.paths)?;
-        let runs = self.runs()?;
+        let recorder = self.record.begin(self.target.as_deref().unwrap_or_default())?;
+        let (runs, store) = self.runs(recorder.clone())?;
+        let began = SystemTime::now();
+        let github = GitHub::begin();
         let runtime = runtime().map_err(|error| Failure { code: exit::FAILED, text: error.to_string() })?;
         let (done, interrupted) = runtime.block_on(async {
             let failed = |error: std::io::Error| Failure { code: exit::FAILED, text: error.to_string() };
@@ -154,36 +166,41 @@ impl Run {
                 if interrupted.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
                     break;
                 }
-                let run = self.one(&runs, &wanted).await;
-                done.push(Done { path: wanted.path, run });
+                let watched = Watched::new();
+                let run = self.one(&runs, &wanted, &watched).await;
+                done.push(Done { path: wanted.path, run, watched });
             }
             let code = *interrupted.lock().unwrap_or_else(PoisonError::into_inner);
             Ok::<_, Failure>((done, code))
         })?;
         runtime.shutdown_background();
         let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
-        let has_written = self.tell(&done, &errors, code);
+        let results = || {
+            let runs = done.iter().filter_map(|done| Some((&*done.run.as_ref().ok()?.1, &*done.watched)));
+            let runs: Vec<(&Spec, &Watched)> = runs.collect();
+            reports::results(as_json(&done, &errors, code), &runs, &store, began)
+        };
+        let has_written = self.tell(&done, &errors, code, &results);
+        if let Some(github) = github {
+            github.end(&results());
+        }
+        let code = recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code));
         Ok(if has_written || code != exit::SUCCESS { code } else { exit::FAILED })
     }
 
     /// Finds out before anything is run that a report could not be written.
     fn reports_can_be_written(&self) -> Result<(), Failure> {
-        let reports = [("--junit", &self.junit), ("--json-file", &self.json_file)];
-        let to_stdout = reports.iter().filter(|(_, path)| path.as_deref().is_some_and(is_stdout)).count();
-        if to_stdout + usize::from(self.json) > 1 {
-            return Err(Failure::usage("only one of --json, --json-file and --junit can go to standard output"));
-        }
-        for (option, path) in reports {
-            if let Some(path) = path.as_deref().filter(|path| !is_stdout(path)) {
-                files::ensure_writable(path).map_err(|error| {
-                    Failure::usage(format!("{option} {}: cannot be written: {error}", path.display()))
-                })?;
-            }
-        }
-        Ok(())
+        let reports: Vec<(&str, Option<&Path>)> = self.files().map(|(option, path)| (option, Some(path))).collect();
+        crate::files::ensure_reports(&reports, self.json.then_some("--json"))
     }
 
-    fn runs(&self) -> Result<Runs, Failure> {
+    /// The options of reports, with their files.
+    fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let own = [("--junit", self.junit.as_deref()), ("--json-file", self.json_file.as_deref())];
+        own.into_iter().chain(self.reports.files()).filter_map(|(option, path)| Some((option, path?)))
+    }
+
+    fn runs(&self, recorder: Option<Arc<Recorder>>) -> Result<(Runs, Store), Failure> {
         let folder = match &self.runs {
             Some(folder) => folder.clone(),
             None => Store::default_folder()
@@ -191,11 +208,16 @@ impl Run {
         };
         let store = Store::open(folder.clone())
             .map_err(|error| Failure::usage(format!("--runs {}: {error}", folder.display())))?;
-        let hosts = Hosts { wait: self.wait, ..Hosts::default() };
-        Ok(Runs::with_connect(store, None, Arc::new(hosts)))
+        let hosts = Hosts { wait: self.wait, recorder, ..Hosts::default() };
+        Ok((Runs::with_connect(store.clone(), None, Arc::new(hosts)), store))
     }
 
-    async fn one(&self, runs: &Runs, wanted: &Wanted) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
+    async fn one(
+        &self,
+        runs: &Runs,
+        wanted: &Wanted,
+        watched: &Arc<Watched>,
+    ) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
         let mut request = Request::default();
         request.path.clone_from(&wanted.path);
         request.task_file.clone_from(&wanted.task_file);
@@ -213,7 +235,11 @@ impl Run {
             complain(format_args!("{}", placed(warning, "warning: ")));
         }
         let show = Show::new(&spec, self.quiet);
-        let on_event: OnEvent = Arc::new(move |event| show.event(&event));
+        let watched = Arc::clone(watched);
+        let on_event: OnEvent = Arc::new(move |event| {
+            watched.event(&event);
+            show.event(&event);
+        });
         let (sender, outcome) = tokio::sync::oneshot::channel();
         accepted.launch(&tokio::runtime::Handle::current(), on_event, move |outcome| drop(sender.send(outcome)));
         match outcome.await {
@@ -223,12 +249,12 @@ impl Run {
     }
 
     /// The table, and the reports. One that cannot be written takes no other with it; whether all were.
-    fn tell(&self, done: &[Done], errors: &[String], code: u8) -> bool {
+    fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> bool {
         let json_text = || {
             let value = as_json(done, errors, code);
             serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
         };
-        for Done { path, run } in done {
+        for Done { path, run, .. } in done {
             if let Err(error) = run {
                 if let StartError::Invalid(faults) = error {
                     complain(format_args!("rigline: {} is not valid:", path.display()));
@@ -240,8 +266,7 @@ impl Run {
                 }
             }
         }
-        let takes_stdout =
-            self.json || [&self.junit, &self.json_file].into_iter().flatten().any(|path| is_stdout(path));
+        let takes_stdout = self.json || self.files().any(|(_, path)| is_stdout(path));
         if self.json {
             print_json(&json_text());
         } else if !takes_stdout {
@@ -262,8 +287,43 @@ impl Run {
         if let Some(path) = &self.junit {
             write(path, &as_junit(done));
         }
+        if self.reports.is_wanted() {
+            self.reports.write(&results(), write);
+        }
         has_written
     }
+}
+
+/// Ends a recording with the report, all measurements and outputs, and the files that the evals are made of.
+fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8) -> u8 {
+    let runs = || done.iter().filter_map(|done| done.run.as_ref().ok());
+    recorder.say("files", record::eval_files(runs().map(|(_, spec, _)| &**spec)));
+    recorder.say("runs", runs().map(|(id, ..)| id.as_str()).collect());
+    let mut values = String::new();
+    for (id, spec, outcome) in runs() {
+        for record in &outcome.tasks {
+            let task = spec.tasks.get(record.task).map(|task| &task.id);
+            for trial in &record.trials {
+                for measured in trial.grades.iter().filter_map(|grade| grade.measurement.as_ref()) {
+                    let value = json!({
+                        "run": id, "eval": spec.name, "task": task, "trial": trial.number, "measurement": measured.to_json(),
+                    });
+                    values += &format!("{value}\n");
+                }
+                for step in &trial.steps {
+                    for (output, value) in &step.outputs {
+                        let value = json!({
+                            "run": id, "eval": spec.name, "task": task, "trial": trial.number,
+                            "step": step.id, "operation": step.operation, "output": output, "value": value,
+                        });
+                        values += &format!("{value}\n");
+                    }
+                }
+            }
+        }
+    }
+    let report = serde_json::to_string_pretty(&as_json(done, errors, code)).unwrap_or_default() + "\n";
+    record::finish(recorder, &[("report.json", report), ("values.jsonl", values)], code)
 }
 
 fn is_stdout(path: &Path) -> bool {
@@ -466,7 +526,7 @@ fn as_junit(done: &[Done]) -> String {
     let text = junit::text;
     let mut report = Report::new("rigline");
     let mut names = junit::Names::default();
-    for Done { path, run } in done {
+    for Done { path, run, .. } in done {
         let mut suite = TestSuite::new(text(&path.to_string_lossy()));
         match run {
             Err(error) => {

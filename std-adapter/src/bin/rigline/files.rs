@@ -1,11 +1,10 @@
 //! Files that the command line names. `-` is a stream, and so is what a shell hands over as `<(…)`; everything else is read and
 //! written by [`rigline_std::files`]: nothing blocks, and nothing is written through a link or into what somebody else wrote.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use rigline::json::Json;
 use rigline_std::files;
 
 use crate::exit::{FAILED, USAGE};
@@ -47,11 +46,19 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
 pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Option<&str>) -> Result<(), Failure> {
     let is_stdout = |path: &Path| path == Path::new("-") || path == Path::new("/dev/stdout");
     let mut on_stdout: Vec<&str> = other_output.into_iter().collect();
+    let mut taken: Vec<&Path> = Vec::new();
     for (option, path) in reports {
         match path {
             Some(path) if is_stdout(path) => on_stdout.push(option),
-            Some(path) => files::ensure_writable(path)
-                .map_err(|error| Failure::usage(format!("{option} {}: cannot be written: {error}", path.display())))?,
+            Some(path) if taken.contains(path) => {
+                return Err(Failure::usage(format!("{option} {}: another report goes there", path.display())));
+            }
+            Some(path) => {
+                taken.push(path);
+                files::ensure_writable(path).map_err(|error| {
+                    Failure::usage(format!("{option} {}: cannot be written: {error}", path.display()))
+                })?;
+            }
             None => {}
         }
     }
@@ -59,20 +66,6 @@ pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Op
         return Err(Failure::usage(format!("only one of {} can go to standard output", on_stdout.join(", "))));
     }
     Ok(())
-}
-
-/// Begins a file that lines are written to for long; it is in its place at once. A file that is there already is replaced if
-/// `is_ours` knows its first line, else left as it is.
-pub(crate) fn record(path: &Path, header: &str, is_ours: impl Fn(Json<'_>) -> bool) -> Result<File, Failure> {
-    if let Some(first) = files::first_line(path).map_err(|error| Failure::usage(error.to_string()))?
-        && !Json::parse(first.as_bytes()).is_ok_and(is_ours)
-    {
-        let text = format!("{} exists, and this command has not written it; nothing was changed", path.display());
-        return Err(Failure::usage(text));
-    }
-    let begun = files::write(path, header.as_bytes());
-    let file = begun.and_then(|()| files::open_with(OpenOptions::new().append(true), path));
-    file.map_err(|error| failed(path, &error))
 }
 
 fn is_stream(path: &Path) -> bool {

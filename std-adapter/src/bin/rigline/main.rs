@@ -29,11 +29,12 @@ mod out;
 mod ports;
 mod protocol;
 mod protocols;
+mod record;
 mod replay;
+mod reports;
 mod rig;
 mod schema;
 mod serve;
-mod transcript;
 mod web;
 
 #[derive(Debug, Parser)]

@@ -1,22 +1,20 @@
-use std::fs::File;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use rigline::json::Json;
 use rigline_std::host::{Direction, EventKind, Exit, wire};
 use rigline_std::protocols;
+use rigline_std::record::Recorder;
 use rigline_std::stdio;
 use rigline_std::target::Target;
 use rigline_std::traffic::Decoder;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::connect::{self, Connection, Failure};
-use crate::files;
 use crate::out::{self, Style};
-use crate::transcript;
 
 /// Show the traffic with an extension, decoded
 ///
@@ -44,9 +42,10 @@ impl Arguments {
     }
 
     async fn monitor(self) -> Result<u8, Failure> {
-        let options = self.connection.options();
+        let mut options = self.connection.options();
+        options.recorder = self.begin_recording()?;
         let dialer = wire::dialer(&self.connection.target, &options).map_err(|error| Failure::of(&error))?;
-        let mut view = View::new(&self)?;
+        let mut view = View::live();
         let wire = wire::open(&*dialer, &options, options.wait).await;
         let mut wire = wire.map_err(|error| Failure::of(&error))?;
         let others = wire.control.as_ref().map(|control| control.others()).unwrap_or_default();
@@ -138,7 +137,13 @@ impl Arguments {
         if let Some(stderr) = stderr {
             let _ = tokio::time::timeout(Duration::from_millis(200), stderr).await;
         }
-        Ok(code)
+        Ok(options.recorder.map_or(code, |recorder| crate::record::finish(&recorder, &[], code)))
+    }
+
+    fn begin_recording(&self) -> Result<Option<Arc<Recorder>>, Failure> {
+        let Some(path) = &self.record else { return Ok(None) };
+        let recorder = Recorder::file(path, &self.connection.target.to_string());
+        recorder.map(|recorder| Some(Arc::new(recorder))).map_err(|error| crate::files::failed(path, &error))
     }
 }
 
@@ -196,34 +201,33 @@ impl Lines {
     }
 }
 
-/// What is shown, and recorded.
-struct View {
-    started: Instant,
-    record: Option<File>,
+/// What is shown.
+pub(crate) struct View {
     decoder: Decoder,
+    began: SystemTime,
+    /// Of the line or event in hand, since the beginning; the present time if there is none.
+    at: Option<Duration>,
 }
 
 impl View {
-    fn new(arguments: &Arguments) -> Result<Self, Failure> {
-        let record = arguments.record.as_deref().map(|path| {
-            let is_transcript = |json: Json<'_>| {
-                json.get("rigline").and_then(|kind| kind.text()).is_some_and(|kind| kind == "transcript")
-            };
-            files::record(path, &transcript::header(&arguments.connection.target.to_string()), is_transcript)
-        });
-        let record = record.transpose()?;
+    /// Shows what happens, on standard error.
+    fn live() -> Self {
         let decoder = Decoder::new(protocols::ALL.iter().filter_map(|protocol| protocol.reading));
-        Ok(Self { started: Instant::now(), record, decoder })
+        Self { decoder, began: SystemTime::now(), at: None }
     }
 
-    fn line(&mut self, direction: Direction, bytes: &[u8]) {
-        if let Some(record) = &mut self.record {
-            let entry = transcript::line(self.started.elapsed().as_millis(), direction, bytes);
-            if record.write_all(entry.as_bytes()).is_err() {
-                self.record = None;
-                self.fault("the transcript cannot be written to");
-            }
-        }
+    /// Shows a recording that began then, on standard output.
+    pub(crate) fn recorded(began: SystemTime) -> Self {
+        Self { began, at: Some(Duration::ZERO), ..Self::live() }
+    }
+
+    /// Goes on to something that was recorded so long after the beginning.
+    pub(crate) fn go_to(&mut self, at: Duration) {
+        self.at = Some(at);
+        self.decoder.go_to(at);
+    }
+
+    pub(crate) fn line(&mut self, direction: Direction, bytes: &[u8]) {
         let (arrow, style) = match direction {
             Direction::Sent => ("→", Style::Sent),
             Direction::Received => ("←", Style::Received),
@@ -237,15 +241,20 @@ impl View {
         self.print(Style::Dim, &format!("    {text}"));
     }
 
-    fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         self.print(Style::Dim, text);
     }
 
-    fn fault(&self, text: &str) {
+    pub(crate) fn fault(&self, text: &str) {
         self.print(Style::Bad, &format!("  ! {text}"));
     }
 
     fn print(&self, style: Style, text: &str) {
-        out::complain_in(style, format_args!("{} {text}", connect::clock_time(SystemTime::now())));
+        let Some(at) = self.at else {
+            out::complain_in(style, format_args!("{} {text}", connect::clock_time(SystemTime::now())));
+            return;
+        };
+        let time = connect::clock_time(self.began.checked_add(at).unwrap_or(self.began));
+        out::print_text(&out::Text::new().styled(style, &format!("{time} {text}")).plain("\n"));
     }
 }

@@ -1,60 +1,105 @@
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use rigline_std::check::{Bench, CaseFailure};
+use rigline_std::check::{Bench, CaseFailure, Peer};
 use rigline_std::host::Direction;
+use rigline_std::record::Recording;
+use rigline_std::record::transcript::{self, Entry, Transcript, What};
+use rigline_std::target::Target;
 use serde_json::Value;
 
 use crate::connect::{self, Connection, Failure};
+use crate::files;
+use crate::monitor::View;
 use crate::out;
-use crate::transcript::{self, Entry};
 
-/// Play a transcript of `rigline monitor --record` to an extension, and show what it answers otherwise
+/// Show a recording, or play it to an extension and compare the answers
 ///
-/// It sends again what was sent: each line when as many lines have come as came before it in the transcript. JSON is compared by its
-/// values; --ignore NAME leaves out a member that differs from run to run, such as a time or a reading. It fails with 1 if the
-/// answers differ.
+/// Without a target it shows the recorded traffic, decoded as `rigline monitor` does. With one it sends again what was sent: each line
+/// when as many lines have come as came before it in the recording. JSON is compared by its values; --ignore NAME leaves out a
+/// member that differs from run to run, such as a time or a reading. It fails with 1 if the answers differ.
+///
+/// To have a recording answer in the place of an extension, name the target replay:DIR in any other command.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  rigline eval run evals --record run1\n  rigline replay run1\n  rigline replay run1 serial:auto --ignore uptime_ms\n  rigline eval run evals --target replay:run1"
+)]
 pub(crate) struct Arguments {
-    /// The transcript
-    file: PathBuf,
-    #[command(flatten)]
-    connection: Connection,
+    /// The folder that `--record` of `call` or `eval run` has made, or the transcript of `monitor --record`
+    #[arg(value_name = "DIR|FILE")]
+    recording: PathBuf,
+    /// What it is played to
+    target: Option<Target>,
+    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true, requires = "target")]
+    wait: Duration,
+    /// How long the extension may take to start [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = connect::time_limit, default_value = "10s", hide_default_value = true, requires = "target")]
+    start_timeout: Duration,
     /// A member, wherever it stands, that is not compared; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "target")]
     ignore: Vec<String>,
     /// How long each line is waited for
-    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s")]
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s", requires = "target")]
     patience: Duration,
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
-        connect::run(self.replay())
+        let read = if self.recording.is_dir() {
+            Recording::read_transcript(&self.recording)
+        } else {
+            let opened = files::open(&self.recording).map_err(|error| error.to_string());
+            let read = opened.and_then(|file| transcript::read(BufReader::new(file)));
+            read.map_err(|error| format!("{}: {error}", self.recording.display()))
+        };
+        let transcript = match read {
+            Ok(transcript) => transcript,
+            Err(error) => return Failure::usage(error).tell(),
+        };
+        match self.target.clone() {
+            Some(target) => connect::run(self.play(target, transcript)),
+            None => {
+                show(&transcript);
+                ExitCode::from(connect::SUCCESS)
+            }
+        }
     }
 
-    async fn replay(self) -> Result<u8, Failure> {
-        let bad = |error: String| Failure::usage(format!("{}: {error}", self.file.display()));
-        let text = crate::files::read(&self.file).map_err(|error| bad(error.to_string()))?;
-        let entries = transcript::read(&text).map_err(bad)?;
-        let mut bench =
-            Bench::new(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
+    async fn play(self, target: Target, transcript: Transcript) -> Result<u8, Failure> {
+        let connection = Connection { wait: self.wait, start_timeout: self.start_timeout, ..Connection::to(target) };
+        let mut bench = Bench::new(&connection.target, &connection.options()).map_err(|error| Failure::of(&error))?;
         bench.timeout = self.patience;
-        let no_answer = |stop| {
-            let (CaseFailure::Fail(text) | CaseFailure::Skip(text)) = stop;
-            Failure { code: connect::NO_ANSWER, text }
-        };
-        let mut peer = bench.connect().await.map_err(no_answer)?;
-        let (mut same, mut different) = (0_usize, 0_usize);
-        let sent_last = entries.iter().rposition(|entry| entry.direction == Direction::Sent);
-        for (place, Entry { direction, bytes }) in entries.iter().enumerate() {
+        let mut compared = Compared::default();
+        let mut connections: Vec<u32> = transcript.entries.iter().map(|entry| entry.connection).collect();
+        connections.sort_unstable();
+        connections.dedup();
+        for connection in connections {
+            let entries = transcript.entries.iter().filter(|entry| entry.connection == connection);
+            let lines: Vec<(Direction, &[u8])> = entries.filter_map(Entry::line).collect();
+            if !lines.is_empty() {
+                let peer = bench.connect().await.map_err(no_answer)?;
+                self.connection(peer, &lines, &mut compared).await?;
+            }
+        }
+        let Compared { same, different } = compared;
+        connect::print(&format!("{} the same, {different} different\n", out::count(same as u64, "line")));
+        Ok(if different == 0 { connect::SUCCESS } else { connect::FAILED })
+    }
+
+    async fn connection(
+        &self,
+        mut peer: Peer,
+        lines: &[(Direction, &[u8])],
+        compared: &mut Compared,
+    ) -> Result<(), Failure> {
+        for (place, (direction, bytes)) in lines.iter().enumerate() {
             if *direction == Direction::Sent {
-                let line = [bytes.as_slice(), b"\n"].concat();
-                if let Err(stop) = peer.send(&line).await {
-                    return Err(no_answer(stop));
-                }
-                if Some(place) == sent_last && entries.get(place + 1..).is_some_and(<[_]>::is_empty) {
+                let line = [bytes, b"\n".as_slice()].concat();
+                peer.send(&line).await.map_err(no_answer)?;
+                if place + 1 == lines.len() {
                     peer.close_input().await;
                 }
                 continue;
@@ -62,27 +107,66 @@ impl Arguments {
             let expected = String::from_utf8_lossy(bytes).into_owned();
             match peer.line().await {
                 Ok(Some(line)) => match differences(&expected, &line, &self.ignore) {
-                    found if found.is_empty() => same += 1,
+                    found if found.is_empty() => compared.same += 1,
                     found => {
-                        different += 1;
+                        compared.different += 1;
                         connect::print(&format!("- {expected}\n+ {line}\n"));
                         found.iter().for_each(|text| connect::print(&format!("    {text}\n")));
                     }
                 },
                 Ok(None) => {
-                    different += 1;
+                    compared.different += 1;
                     connect::print(&format!("- {expected}\n+ (the end)\n"));
                     break;
                 }
                 Err(_) => {
-                    different += 1;
+                    compared.different += 1;
                     connect::print(&format!("- {expected}\n+ (nothing in {:?})\n", self.patience));
                     break;
                 }
             }
         }
-        connect::print(&format!("{} the same, {different} different\n", out::count(same as u64, "line")));
-        Ok(if different == 0 { connect::SUCCESS } else { connect::FAILED })
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Compared {
+    same: usize,
+    different: usize,
+}
+
+fn no_answer(stop: CaseFailure) -> Failure {
+    let (CaseFailure::Fail(text) | CaseFailure::Skip(text)) = stop;
+    Failure { code: connect::NO_ANSWER, text }
+}
+
+/// Shows what was recorded.
+fn show(transcript: &Transcript) {
+    let began = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(transcript.started_ms));
+    let mut view = View::recorded(began.unwrap_or(SystemTime::UNIX_EPOCH));
+    view.say(&format!("a recording of {}", out::word(&transcript.target)));
+    for Entry { ms, connection, what, .. } in &transcript.entries {
+        view.go_to(Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default());
+        match what {
+            What::Line { direction, bytes, cut, dropped, .. } => {
+                view.line(*direction, bytes);
+                if *dropped > 0 {
+                    view.fault(&format!("{dropped} further bytes of this line were not kept"));
+                } else if *cut {
+                    view.fault("the line was cut off here");
+                }
+            }
+            What::Stderr(text) => view.say(&format!("standard error: {text}")),
+            What::Open => view.say(&format!("connection {connection} is open")),
+            What::Unopened(why) => view.fault(&format!("it could not be opened: {why}")),
+            What::Gone(why) => view.say(&format!("connection {connection} is gone: {why}")),
+            What::Closed => view.say(&format!("connection {connection} was closed")),
+            _ => {}
+        }
+    }
+    if transcript.is_cut {
+        view.fault("the recording was cut off here");
     }
 }
 
