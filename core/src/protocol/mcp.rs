@@ -181,12 +181,17 @@ static PHRASES: Phrases = Phrases {
         write: write_content,
         before_text: b",{\"type\":\"text\",\"text\":\"",
     }),
-    failed: Failed::Result {
+    failed: Some(Failed {
         success: b",\"result\":{",
-        after_outputs: b"},\"content\":[{\"type\":\"text\",\"text\":\"",
-        alone: b"\"content\":[{\"type\":\"text\",\"text\":\"",
+        with_outputs_only: false,
+        before_text: |out, has_outputs, _, _| {
+            if has_outputs {
+                out.raw(b"},");
+            }
+            out.raw(b"\"content\":[{\"type\":\"text\",\"text\":\"");
+        },
         end: b"\"}",
-    },
+    }),
     error: |out, _, _| out.raw(b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\""),
     error_end: |out, _| out.raw(b"\"}"),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
@@ -530,7 +535,7 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let (start, end) = closing.outputs;
     let is_error = closing.error.is_some();
     let has_text = closing.has_message || is_error;
-    if end > 0 {
+    if end > start {
         // Tools, Structured Content: the serialized JSON goes into a text block too.
         out.raw(if has_text { b"," } else { b",\"content\":[" });
         out.raw(b"{\"type\":\"text\",\"text\":\"{");
