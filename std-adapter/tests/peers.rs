@@ -961,7 +961,7 @@ fn a_server_that_people_start() {
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(line.contains("may call every operation: see --token-file"), "{line}");
+    assert!(line.contains("can call every operation; --token-file restricts access"), "{line}");
 }
 
 /// Somebody's tool service: answers each request by its path, and keeps what it was sent.

@@ -147,7 +147,7 @@ impl ConfigArguments {
 
     fn server(&self) -> Result<Server, Failure> {
         let target = match &self.target {
-            Target::Http(url) => return Ok(Server::Url(url.to_string())),
+            Target::Http(url) => return Ok(Server::Url(url.clone())),
             // A client starts it in another folder, perhaps.
             Target::Exec(exec) => {
                 let mut words = program(exec)?.into_iter();
