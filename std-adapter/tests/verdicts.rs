@@ -278,3 +278,112 @@ fn l_04_measurements_are_read_strictly() {
         assert_eq!(found, code, "{volts}: {report:#}");
     }
 }
+
+/// An eval with a matrix, rows with limits, an input and an environment variable.
+const EXPANDED: &str = r#"
+name: expanded
+config: { executor: mock, allow_env: [RIGLINE_TEST_BENCH] }
+inputs: { samples: 4 }
+tasks:
+  - id: rail
+    name: Rail
+    for:
+      - { rail: "3V3", low: 3.135, high: 3.465 }
+      - { rail: "5V0", low: 4.75, high: 5.25 }
+    matrix: { n: [1, 16] }
+    prompt: "{{env.RIGLINE_TEST_BENCH}}"
+    steps:
+      - { id: read, operation: measure, args: { channel: "{{for.rail}}", samples: "{{matrix.n}}", more: "{{inputs.samples}}" }, measure: { name: "{{for.rail}}", output: volts, low: "{{for.low}}", high: "{{for.high}}" } }
+"#;
+
+#[test]
+fn l_04_cases_parameters_and_the_environment() {
+    let folder = folder(&[("eval.yaml", EXPANDED)]);
+    let run = |more: &[&str], bench: Option<&str>| {
+        let mut command = Command::new(RIGLINE);
+        command.args(["eval", "run", "--json", "--quiet", "--runs"]).arg(folder.path().join("runs")).arg(folder.path());
+        command.args(more).env_remove("RIGLINE_TEST_BENCH").stdin(Stdio::null());
+        if let Some(bench) = bench {
+            command.env("RIGLINE_TEST_BENCH", bench);
+        }
+        let output = command.output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code().unwrap(), report)
+    };
+    let ids = |report: &Value| {
+        let tasks = report["runs"][0]["tasks"].as_array().unwrap();
+        tasks.iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (code, report) = run(&[], Some("bench-7"));
+    assert_eq!(code, 0, "{report:#}");
+    let all = ids(&report);
+    assert_eq!(all.len(), 4);
+    assert_eq!(all[3], "rail[rail=5V0,low=4.75,high=5.25,n=16]");
+    assert!(report["runs"][0]["tasks"][0]["trials"][0]["output"].as_str().unwrap().contains("bench-7"), "{report:#}");
+    // One case by its values, and by its id.
+    let (code, report) = run(&["--set", "rail=5V0", "--set", "n=2"], Some(""));
+    assert_eq!((code, ids(&report)), (0, vec!["rail[rail=5V0,low=4.75,high=5.25,n=2]".to_owned()]), "{report:#}");
+    let (code, report) = run(&["--filter", "[rail=3V3"], Some(""));
+    assert_eq!((code, ids(&report).len()), (0, 2), "{report:#}");
+    for (more, bench, why) in [
+        (vec!["--set", "rial=5V0"], Some(""), "did you mean `rail`?"),
+        (vec!["--set", "rail=1V8"], Some(""), "no values have rail=1V8"),
+        (vec![], None, "the environment variable RIGLINE_TEST_BENCH is not set"),
+    ] {
+        let (code, report) = run(&more, bench);
+        assert_eq!(code, 2, "{report:#}");
+        assert!(report["errors"][0]["error"].as_str().unwrap().contains(why), "{why}: {report:#}");
+    }
+    for (from, to, why) in [
+        ("allow_env: [RIGLINE_TEST_BENCH]", "workers: 1", "add RIGLINE_TEST_BENCH to config.allow_env"),
+        ("{{for.low}}", "{{for.lw}}", "did you mean `low`?"),
+        ("{{matrix.n}}", "{{matrix.n n}}", "write {{matrix.NAME}}"),
+    ] {
+        fs::write(folder.path().join("eval.yaml"), EXPANDED.replace(from, to)).unwrap();
+        let (code, report) = run(&[], Some("x"));
+        assert_eq!(code, 2, "{report:#}");
+        assert!(report["errors"][0]["error"].as_str().unwrap().contains(why), "{why}: {report:#}");
+    }
+    // Who asks for the eval over JSON-RPC does not see what the environment held.
+    fs::write(folder.path().join("eval.yaml"), EXPANDED).unwrap();
+    let request =
+        serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "eval.get", "params": { "path": "eval.yaml" } });
+    let mut server = Command::new(RIGLINE)
+        .arg("jsonrpc")
+        .current_dir(folder.path())
+        .env("RIGLINE_TEST_BENCH", "a-secret")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(server.stdin.take().unwrap(), "{request}").unwrap();
+    let output = server.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("expanded") && !text.contains("a-secret"), "{text}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn l_04_two_thousand_cases_take_what_their_records_need() {
+    let peak = |cases: usize| {
+        let values = (0..cases).map(|case| case.to_string()).collect::<Vec<_>>().join(",");
+        let text = format!(
+            "name: many\nconfig: {{ executor: mock }}\ntasks:\n  - id: t\n    matrix: {{ n: [{values}] }}\n    steps:\n      - {{ id: s, operation: measure, args: {{ n: \"{{{{matrix.n}}}}\" }}, measure: {{ output: volts, low: 1 }} }}\n"
+        );
+        let folder = folder(&[("eval.yaml", &text)]);
+        // The peak as the system counts it, by the shell's child.
+        let script = format!(
+            "import resource, subprocess, sys\n\
+             code = subprocess.call([{RIGLINE:?}, 'eval', 'run', '--quiet', '--runs', 'runs', '.'], stdout=subprocess.DEVNULL)\n\
+             print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+        );
+        let output = Command::new("python3").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (code, kib) = text.trim().split_once(' ').unwrap();
+        assert_eq!(code, "0", "{}", String::from_utf8_lossy(&output.stderr));
+        kib.parse::<usize>().unwrap()
+    };
+    let (few, many) = (peak(500), peak(2000));
+    // 1,500 cases more, with their steps, grades and reports.
+    assert!(many - few.min(many) < 1500 * 16, "500 cases: {few} KiB, 2,000 cases: {many} KiB");
+}

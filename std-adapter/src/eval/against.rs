@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::expand::nearest;
 use super::node::Node;
-use super::spec::{Fault, Overrides, Spec, Step, Task, foreign, in_folder, load, nearest, read};
+use super::spec::{Fault, Overrides, Spec, Step, Task, foreign, in_folder, load, read};
 use crate::by_schema::{Draft, settle};
 
 /// Checks the steps of an eval against a target's operations and their schemas. It gives what is wrong, and what may be.

@@ -70,11 +70,27 @@ pub(super) fn unfilled(node: &Node, values: &[(String, String)], wrong: &mut Vec
 
 /// "; did you mean …?", or the names there are.
 pub(super) fn meant(name: &str, known: &[&str]) -> String {
-    match (super::spec::nearest(name, known), known) {
+    match (nearest(name, known), known) {
         (Some(near), _) => format!("; did you mean `{near}`?"),
         (None, []) => String::new(),
         (None, known) => format!("; known names: {}", known.join(", ")),
     }
+}
+
+/// The known name that was probably meant: one that differs by a letter or two, in case, or by what stands behind it.
+pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', ' '], "_");
+    let lower = plain(name);
+    let distance = |known: &str| {
+        let distance = strsim::damerau_levenshtein(&lower, &plain(known));
+        let is_longer = |long: &str, short: &str| short.len() >= 3 && long.starts_with(short);
+        match () {
+            () if distance * 3 <= known.len().max(3) => Some(distance),
+            () if is_longer(&lower, known) || (lower.len() >= 3 && is_longer(known, &lower)) => Some(100 + distance),
+            () => None,
+        }
+    };
+    known.iter().filter_map(|known| Some((distance(known)?, *known))).min().map(|(_, known)| known)
 }
 
 /// The cases that a task's `matrix` and `for` make of it; one without values, if it has neither. `set` has the values that the command line

@@ -289,6 +289,13 @@ impl Node {
         }
     }
 
+    /// Takes members out of a map.
+    pub(super) fn remove(&mut self, names: &[&str]) {
+        if let Kind::Map(members) = &mut self.kind {
+            members.retain(|(name, _)| !names.contains(&name.as_str()));
+        }
+    }
+
     /// A text of ours, in the place of another node.
     pub(super) fn of_text(text: &str, at: &Self) -> Self {
         Self { kind: Kind::Text(text.to_owned()), line: at.line, ..Self::default() }

@@ -11,7 +11,7 @@ use regex::Regex;
 use rigline::{GoDuration, Phase};
 use serde_json::Value;
 
-use super::expand;
+use super::expand::{self, nearest};
 use super::grade::{Check, Grader};
 use super::measurement::UNIT_LIMIT;
 pub use super::node::{DEPTH_LIMIT, VALUE_LIMIT};
@@ -1008,6 +1008,10 @@ impl Tasks<'_> {
             Ok(cases) => cases,
             Err((line, text)) => return reader.fault_in(Some(line), text),
         };
+        // A case has its own values only: all of them, in each, would be their square.
+        let mut plain = node.clone();
+        plain.remove(&["matrix", "for"]);
+        let node = &plain;
         for case in cases {
             let vars: Vec<_> = case.iter().chain(reader.vars).cloned().collect();
             let public: Vec<_> = vars.iter().filter(|(name, _)| !name.starts_with("env.")).cloned().collect();
@@ -1019,7 +1023,11 @@ impl Tasks<'_> {
             }
             let mut wrong = Vec::new();
             expand::unfilled(&full, &vars, &mut wrong);
-            wrong.into_iter().for_each(|(line, text)| reader.fault_in(Some(line), text));
+            if !wrong.is_empty() {
+                // The other cases have the same faults.
+                wrong.into_iter().for_each(|(line, text)| reader.fault_in(Some(line), text));
+                break;
+            }
             let faults = reader.faults.len();
             let mut made = task(reader, &full, file, &mut self.ids);
             if let Some(made) = &mut made {
@@ -1314,22 +1322,6 @@ const EXPECTED: Known = Known {
     meant: &[],
 };
 const MOCK: Known = Known { what: "mock", names: &["output", "delay", "fail"], elsewhere: &[], meant: &[] };
-
-/// The known name that was probably meant: one that differs by a letter or two, in case, or by what stands behind it.
-pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', ' '], "_");
-    let lower = plain(name);
-    let distance = |known: &str| {
-        let distance = strsim::damerau_levenshtein(&lower, &plain(known));
-        let is_longer = |long: &str, short: &str| short.len() >= 3 && long.starts_with(short);
-        match () {
-            () if distance * 3 <= known.len().max(3) => Some(distance),
-            () if is_longer(&lower, known) || (lower.len() >= 3 && is_longer(known, &lower)) => Some(100 + distance),
-            () => None,
-        }
-    };
-    known.iter().filter_map(|known| Some((distance(known)?, *known))).min().map(|(_, known)| known)
-}
 
 fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<String>) -> Option<Task> {
     if !matches!(node.kind, Kind::Map(_)) {
