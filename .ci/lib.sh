@@ -41,9 +41,9 @@ install_tools() {
   if command -v npm >/dev/null 2>&1; then (cd tests/emulator && npm ci --no-audit --no-fund --silent); fi
 }
 
-install() { # COMMAND DEBIAN-PACKAGE
+install() { # COMMAND DEBIAN-PACKAGE...
   command -v "$1" >/dev/null 2>&1 && return
-  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && { apt-get update -qq && apt-get install -y -qq "$2"; } >/dev/null 2>&1
+  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${@:2}"; } >/dev/null 2>&1
 }
 
 # The real namel3ss for its tests, which the README's `cargo test` runs among the others.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
+use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
 
 /// An extension whose panics are failures of the kind [`FailureKind::Internal`].
 ///
-/// What a panic left behind may be odd: whoever serves the extension brings about its safe state and ends after the reply.
+/// What a panic left behind may be odd: the server brings about the extension's safe state and ends after the reply.
 #[derive(Debug)]
 pub(crate) struct CatchPanics<E> {
     inner: E,
@@ -73,6 +74,10 @@ impl<E: Extension> Extension for CatchPanics<E> {
             Ok(result) => result,
             Err(panic) => Err(Self::failure(&self.panicked, &*panic, cx)),
         }
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
     }
 
     async fn safe_state(&mut self) {

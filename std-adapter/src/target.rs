@@ -61,9 +61,9 @@ pub struct Serial {
     pub port: Port,
     /// The speed in baud. USB devices take any.
     pub baud: u32,
-    /// The DTR line; asserted if unsaid, as many boards only send while it is.
+    /// The DTR line [default: asserted, since many boards only send while it is].
     pub dtr: Option<bool>,
-    /// The RTS line; left to the driver if unsaid.
+    /// The RTS line [default: left to the driver].
     pub rts: Option<bool>,
     /// How messages are put on the wire.
     pub link: Link,
@@ -107,18 +107,18 @@ pub enum Link {
     Cobs,
 }
 
-/// Why a text is no target.
+/// Why a text is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// Nothing stands there.
     #[error("the target is empty; try `sim`")]
     Empty,
-    /// The part before the colon is none of ours, and there is no such file.
+    /// The part before the colon is not a known kind, and there is no such file.
     #[error(
-        "`{kind}:` is no kind of target; {}",
+        "`{kind}:` is not a kind of target; {}",
         meant.as_ref().map_or_else(
-            || "there are exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, sim, or a program's path".to_owned(),
+            || "expected exec:PROGRAM, serial:PORT, tcp:HOST:PORT, http://…, sim, or the path of a program".to_owned(),
             |meant| format!("did you mean {meant}?"),
         )
     )]
@@ -132,7 +132,7 @@ pub enum TargetError {
     #[error("exec: names no program; write exec:PROGRAM [ARGS]")]
     NoProgram,
     /// A quote that is not closed.
-    #[error("the words of `{0}` cannot be told apart: a quote is not closed")]
+    #[error("`{0}`: unclosed quote")]
     Words(String),
     /// No port after `serial:`, or an empty serial number or USB path.
     #[error("`{0}` names no port; write serial:/dev/ttyACM0, serial:auto, serial:auto/SERIAL or serial:usb/PATH")]
@@ -141,10 +141,10 @@ pub enum TargetError {
     #[error("`{0}` is a device, not a program; write serial:{0}")]
     Device(String),
     /// Not HOST:PORT.
-    #[error("`{0}` is no address; write tcp:HOST:PORT, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
+    #[error("`{0}` is not an address; write tcp:HOST:PORT, such as tcp:localhost:{port} or tcp:[::1]:{port}", port = port_of(.0))]
     Address(String),
     /// An option that the kind of target does not have.
-    #[error("there is no option `{name}` here; there are: {known}")]
+    #[error("unknown option `{name}`; expected one of: {known}")]
     UnknownOption {
         /// Its name.
         name: String,
@@ -458,7 +458,7 @@ mod tests {
         let table = [
             ("", "the target is empty; try `sim`"),
             ("  ", "the target is empty; try `sim`"),
-            ("seriel:auto", "`seriel:` is no kind of target; did you mean serial:auto?"),
+            ("seriel:auto", "`seriel:` is not a kind of target; did you mean serial:auto?"),
             ("Serial:auto", "did you mean serial:auto?"),
             ("TCP:localhost:7", "did you mean tcp:localhost:7?"),
             ("127.0.0.1:7000", "did you mean tcp:127.0.0.1:7000?"),
@@ -466,11 +466,11 @@ mod tests {
             ("[::1]:7000", "did you mean tcp:[::1]:7000?"),
             ("my-rig.lan:7000", "did you mean tcp:my-rig.lan:7000?"),
             ("sim:", "did you mean sim?"),
-            ("ws://localhost", "there are exec:PROGRAM"),
+            ("ws://localhost", "expected exec:PROGRAM"),
             ("tcp:7000", "such as tcp:localhost:7000 or"),
             ("exec:", "exec: names no program"),
             ("exec:''", "exec: names no program"),
-            ("exec:sh -c 'x", "a quote is not closed"),
+            ("exec:sh -c 'x", "unclosed quote"),
             ("serial:", "names no port"),
             ("serial:auto/", "names no port"),
             ("serial:usb/", "names no port"),
@@ -479,15 +479,15 @@ mod tests {
             ("serial:auto?baud=fast", "option baud: `fast` is not a speed such as 115200"),
             ("serial:auto?baud=0", "is not a speed"),
             ("serial:auto?dtr", "option dtr: `` is not on or off"),
-            ("serial:auto?speed=1", "no option `speed` here; there are: baud, dtr, rts, link"),
+            ("serial:auto?speed=1", "unknown option `speed`; expected one of: baud, dtr, rts, link"),
             ("serial:auto?link=tar", "option link: `tar` is not lines or cobs"),
-            ("tcp:localhost", "is no address"),
-            ("tcp:localhost:", "is no address"),
-            ("tcp:localhost:99999", "is no address"),
-            ("tcp:localhost:0", "is no address"),
-            ("tcp::7000", "is no address"),
-            ("tcp:::1:7000", "is no address"),
-            ("tcp:localhost:7?baud=1", "no option `baud` here; there are: link, token-file"),
+            ("tcp:localhost", "is not an address"),
+            ("tcp:localhost:", "is not an address"),
+            ("tcp:localhost:99999", "is not an address"),
+            ("tcp:localhost:0", "is not an address"),
+            ("tcp::7000", "is not an address"),
+            ("tcp:::1:7000", "is not an address"),
+            ("tcp:localhost:7?baud=1", "unknown option `baud`; expected one of: link, token-file"),
         ];
         for (text, error) in table {
             let found = text.parse::<Target>().unwrap_err().to_string();

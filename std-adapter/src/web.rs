@@ -25,7 +25,7 @@
 //! | code | why |
 //! |---|---|
 //! | 1001 | the server stops |
-//! | 1003 | a binary frame |
+//! | 1002, 1003, 1007 | frames that break the WebSocket protocol; a binary frame; text that is not UTF-8 |
 //! | 1009 | a frame over [`FRAME_LIMIT`] |
 //! | 4401 | the token is missing or wrong |
 //! | 4404 | there is no such target, it may not be chosen, or there are no evals |
@@ -49,15 +49,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::socket::Closing;
-use self::targets::Targets;
+use self::targets::{SharedHosts, Targets};
 use crate::eval::Root;
 use crate::eval::history;
 use crate::eval::runs::Runs;
 use crate::eval::server::Server as EvalServer;
+use crate::eval::session::Hosts;
+use crate::eval::store::Store;
 use crate::host;
 use crate::host::local::InProcess;
 use crate::host::ports::Roots;
@@ -81,6 +83,8 @@ const CONNECTIONS: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients have to take their last lines when the server stops.
 const LAST_LINES: Duration = Duration::from_secs(3);
+/// How long runs have for their cleanup steps when the server stops.
+const CLEANUP: Duration = Duration::from_secs(30);
 
 /// What everything on the page may load: nothing from elsewhere, and no script or style in its markup.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
@@ -107,9 +111,15 @@ pub struct Options {
     target: Option<Target>,
     host: host::Options,
     sim: Option<InProcess>,
-    evals: Option<(Runs, Root)>,
+    evals: Option<Evals>,
     token: Token,
     guard: Guard,
+}
+
+struct Evals {
+    root: Root,
+    store: Store,
+    hosts: Hosts,
 }
 
 impl fmt::Debug for Options {
@@ -139,9 +149,10 @@ impl Options {
         Self { sim: Some(sim), ..self }
     }
 
-    /// Evals below this folder can be run, and these runs looked at. The server then needs a runtime of several threads.
-    pub fn evals(self, runs: Runs, root: Root) -> Self {
-        Self { evals: Some((runs, root)), ..self }
+    /// Evals below this folder can be run, and runs are kept in this store. They run on the server's target, if it has one of its own; on a
+    /// serial port they take part in the session that pages have open. The server then needs a runtime of several threads.
+    pub fn evals(self, root: Root, store: Store, hosts: Hosts) -> Self {
+        Self { evals: Some(Evals { root, store, hosts }), ..self }
     }
 
     /// Programs of other users of this machine are answered too, if they have the token.
@@ -206,12 +217,18 @@ impl Server {
         let Options { target, host, sim, evals, token, guard } = self.options;
         let listeners = Listeners::new(self.listeners)?;
         let front = Front { access: guard.access.clone(), read_timeout: PATIENCE, connections: CONNECTIONS };
+        let of_evals = target.as_ref().map(ToString::to_string);
+        let targets = Targets::new(target, host, sim);
         let (runs, evals) = match evals {
-            Some((runs, root)) => (Some(runs.clone()), Some(EvalServer::new(runs, root))),
+            Some(Evals { root, store, hosts }) => {
+                let connect = SharedHosts { targets: Arc::clone(&targets), hosts };
+                let runs = Runs::with_connect(store, of_evals, Arc::new(connect));
+                (Some(runs.clone()), Some(EvalServer::new(runs, root)))
+            }
             None => (None, None),
         };
         let service = Arc::new(Service {
-            targets: Targets::new(target, host, sim),
+            targets,
             evals,
             runs,
             token,
@@ -227,6 +244,11 @@ impl Server {
             let _ = service.places.acquire_many(u32::try_from(CLIENTS).unwrap_or(u32::MAX)).await;
         };
         let _ = tokio::time::timeout(LAST_LINES, last).await;
+        if let Some(runs) = &service.runs {
+            // Cleanup steps run.
+            runs.cancel_all();
+            let _ = tokio::time::timeout(CLEANUP, runs.idle()).await;
+        }
         service.targets.abandon().await;
         Ok(())
     }
@@ -303,7 +325,8 @@ async fn ports(State(service): State<Arc<Service>>, said: Query<Said>, headers: 
         let roots = Roots::of_environment();
         let one = |port: host::ports::PortInfo| {
             let mut json = port.to_json(&roots.holders(&port.path));
-            json["sessions"] = sessions.iter().filter(|path| **path == port.path).count().into();
+            let real = std::fs::canonicalize(&port.path).unwrap_or_else(|_| port.path.clone());
+            json["sessions"] = sessions.iter().filter(|path| **path == real).count().into();
             json
         };
         roots.ports().into_iter().map(one).collect::<Vec<Value>>()
@@ -338,7 +361,8 @@ async fn session(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    socket::limited(upgrade).on_upgrade(async move |socket| service.session(socket, &said, &headers).await)
+    let is_known = service.has_token(&said, &headers);
+    socket::limited(upgrade, is_known).on_upgrade(async move |socket| service.session(socket, &said, is_known).await)
 }
 
 async fn evals(
@@ -347,7 +371,8 @@ async fn evals(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    socket::limited(upgrade).on_upgrade(async move |socket| service.evals(socket, &said, &headers).await)
+    let is_known = service.has_token(&said, &headers);
+    socket::limited(upgrade, is_known).on_upgrade(async move |socket| service.evals(socket, is_known).await)
 }
 
 async fn file(method: Method, uri: Uri) -> Response {
@@ -397,8 +422,8 @@ impl Service {
         self.refusal(said, headers).unwrap_or_else(|| json_response(StatusCode::OK, &answer()))
     }
 
-    async fn session(&self, socket: WebSocket, said: &Said, headers: &HeaderMap) {
-        let Some((socket, _place)) = self.admit(socket, said, headers).await else { return };
+    async fn session(&self, socket: WebSocket, said: &Said, is_known: bool) {
+        let Some((socket, _place)) = self.admit(socket, is_known).await else { return };
         let lease = match self.targets.lease(said.target.as_deref()).await {
             Ok(lease) => lease,
             Err(why) => return socket::close(socket, &Closing::new(4404, why)).await,
@@ -411,25 +436,22 @@ impl Service {
         lease.end().await;
     }
 
-    async fn evals(&self, socket: WebSocket, said: &Said, headers: &HeaderMap) {
-        let Some((socket, _place)) = self.admit(socket, said, headers).await else { return };
+    async fn evals(&self, socket: WebSocket, is_known: bool) {
+        let Some((socket, _place)) = self.admit(socket, is_known).await else { return };
         let Some(server) = self.evals.clone() else {
             return socket::close(socket, &Closing::new(4404, NO_EVALS)).await;
         };
-        socket::carry(socket, std::future::pending(), self.stop.clone(), async move |reader, writer, lost| {
+        // Each run reaches its own target.
+        let nothing_to_lose = watch::Sender::new(String::new());
+        socket::carry(socket, nothing_to_lose.subscribe(), self.stop.clone(), async move |reader, writer, lost| {
             server.serve(reader, writer, lost.cancelled_owned()).await;
         })
         .await;
     }
 
     /// Gives the client a place, if it may ask and there is one.
-    async fn admit(
-        &self,
-        socket: WebSocket,
-        said: &Said,
-        headers: &HeaderMap,
-    ) -> Option<(WebSocket, tokio::sync::OwnedSemaphorePermit)> {
-        let closing = if self.has_token(said, headers) {
+    async fn admit(&self, socket: WebSocket, is_known: bool) -> Option<(WebSocket, OwnedSemaphorePermit)> {
+        let closing = if is_known {
             match self.places.clone().try_acquire_owned() {
                 Ok(place) => return Some((socket, place)),
                 Err(_) => Closing::new(4429, format!("too many clients: {CLIENTS} are connected already")),

@@ -111,7 +111,7 @@ fn a_new_firmware_and_its_desktop_program_build_and_pass_their_tests() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let project = folder.join("power-switch");
     let cargo = |arguments: &[&str]| cargo(&project, arguments);
-    let formatted = cargo(&["fmt", "--all", "--check"]);
+    let formatted = cargo(&["fmt", "-p", "power-switch", "-p", "power-switch-firmware", "--check"]);
     assert!(formatted.status.success(), "{}", String::from_utf8_lossy(&formatted.stdout));
     let tested = cargo(&["test", "--offline"]);
     let text = String::from_utf8_lossy(&tested.stdout);
@@ -223,7 +223,10 @@ fn what_is_written_is_formatted() {
             let place = folder.join(place);
             std::fs::create_dir_all(&place).unwrap();
             assert!(new(&place, &[&[name], arguments].concat()).status.success(), "{name}");
-            let formatted = cargo(&place.join(name), &["fmt", "--all", "--check"]);
+            // Not `--all`, which is also about this checkout.
+            let firmware = format!("{name}-firmware");
+            let packages = if arguments.is_empty() { vec!["-p", name] } else { vec!["-p", name, "-p", &firmware] };
+            let formatted = cargo(&place.join(name), &[&["fmt", "--check"][..], &packages].concat());
             assert!(formatted.status.success(), "{name}: {}", String::from_utf8_lossy(&formatted.stdout));
         }
     }
@@ -241,6 +244,6 @@ fn a_name_that_cannot_be_and_a_folder_that_is_there_are_refused() {
     let refused = new(&folder, &["there"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("there exists already; nothing was changed"));
     let refused = new(&folder, &["fine", "--path", "/"]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("is no checkout of rigline"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not a checkout of rigline"));
     assert!(!folder.join("fine").exists());
 }

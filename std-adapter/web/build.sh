@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds dist/: the WebAssembly module, rigline.js with its types, and the page. `build.sh --check` builds it elsewhere, and fails where
-# the committed dist/ differs; where rustc is another one than dist/ was built by, the module is left out of the comparison.
+# the committed dist/ differs; where rustc is another one than dist/ was built by, the module and the page are left out of the comparison.
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
@@ -28,15 +28,15 @@ if [ -f page/package.json ]; then
   (
     cd page
     if [ -d node_modules ] && [ node_modules -nt package-lock.json ]; then :; else npm ci --no-audit --no-fund --silent; fi
-    RIGLINE_DIST=$dist npm run --silent build
+    RIGLINE_DIST=$dist npm run --silent build -- --logLevel warn
   )
 fi
 
 if [ "$dist" != "$here/dist" ]; then
   exclude=()
   if ! cmp -s "$dist/rustc.txt" dist/rustc.txt; then
-    echo "skipped: rigline_web.wasm, which is of $(cat dist/rustc.txt), and here is $(rustc --version)"
-    exclude=(--exclude=rigline_web*.wasm --exclude=rustc.txt)
+    echo "skipped: the module and the page, which has its name; they are of $(cat dist/rustc.txt), and here is $(rustc --version)"
+    exclude=(--exclude=rigline_web.wasm --exclude=rustc.txt --exclude=assets --exclude=index.html)
   fi
   diff -r "${exclude[@]}" "$dist" dist || { echo "std-adapter/web/dist is stale: run std-adapter/web/build.sh, and commit it" >&2; exit 1; }
 fi

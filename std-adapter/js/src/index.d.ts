@@ -79,7 +79,7 @@ export interface Options {
   startTimeout?: number;
   workdir?: string;
   /** What makes request lines and reads replies, in place of a `Session`: such as rigline-web's `Client`. */
-  session?: Pick<Session, 'request' | 'receive'>;
+  session?: Pick<Session, 'request' | 'receive'> | undefined;
   /** Ids begin behind this; random for servers that outlive the client. */
   base?: number;
   onLog?: (log: Log) => void;

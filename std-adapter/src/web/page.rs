@@ -10,7 +10,8 @@ pub(super) fn file(path: &str) -> Option<(&'static str, &'static [u8])> {
         "" => "index.html",
         name => name,
     };
-    let file = FILES.get_file(name)?;
+    // Paths are equal to others with a slash more, or with `.` in them.
+    let file = FILES.get_file(name).filter(|file| file.path().to_str() == Some(name))?;
     let kind = match name.rsplit_once('.').map(|(_, extension)| extension)? {
         "html" => "text/html; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",

@@ -8,7 +8,8 @@ use rigline::json::check::check;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,9 @@ pub const FRAME_LIMIT: usize = 16 << 20;
 pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// What is on the way between socket and server, in bytes.
-const IN_FLIGHT: usize = 64 << 10;
+pub(super) const IN_FLIGHT: usize = 64 << 10;
+/// While this many bytes wait for the server, no more is read.
+const AHEAD: usize = 1 << 20;
 /// How long a client has to take the frame that closes the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The longest reason that fits a closing frame (RFC 6455 §5.5: 125 bytes, two of them the code).
@@ -45,9 +48,10 @@ impl Closing {
     }
 }
 
-/// A handshake with our limits.
-pub(super) fn limited(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
-    upgrade.max_message_size(FRAME_LIMIT).max_frame_size(FRAME_LIMIT).write_buffer_size(0)
+/// A handshake with our limits. A client that will be refused is not read from for long.
+pub(super) fn limited(upgrade: WebSocketUpgrade, is_known: bool) -> WebSocketUpgrade {
+    let limit = if is_known { FRAME_LIMIT } else { 4 << 10 };
+    upgrade.max_message_size(limit).max_frame_size(limit).write_buffer_size(0)
 }
 
 /// Says why, and closes the connection.
@@ -66,7 +70,7 @@ pub(super) async fn close(mut socket: WebSocket, closing: &Closing) {
 /// pair of streams, and what tells that the client is lost.
 pub(super) async fn carry<F>(
     socket: WebSocket,
-    gone: impl Future<Output = String>,
+    gone: watch::Receiver<String>,
     stop: CancellationToken,
     serve: impl FnOnce(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>, CancellationToken) -> F,
 ) where
@@ -84,19 +88,18 @@ pub(super) async fn carry<F>(
         let closing = carrier.run(gone, stop, &ended).await;
         lost.cancel();
         let Carrier { socket, .. } = carrier;
-        (socket, closing)
+        if let Some(closing) = closing {
+            close(socket, &closing).await;
+        }
     };
-    let ((), (socket, closing)) = tokio::join!(served, carried);
-    if let Some(closing) = closing {
-        close(socket, &closing).await;
-    }
+    tokio::join!(served, carried);
 }
 
 struct Carrier {
     socket: WebSocket,
     to_server: WriteHalf<DuplexStream>,
     from_server: BufReader<ReadHalf<DuplexStream>>,
-    /// What of a line the server has not taken yet.
+    /// Lines that the server has not taken yet, and how many of their bytes it has.
     arrived: Vec<u8>,
     taken: usize,
     /// What there is of a line to the client.
@@ -123,24 +126,26 @@ impl Carrier {
     /// Carries lines both ways, and gives why the connection is to be closed; nothing if it is closed.
     async fn run(
         &mut self,
-        gone: impl Future<Output = String>,
+        mut gone: watch::Receiver<String>,
         stop: CancellationToken,
         ended: &CancellationToken,
     ) -> Option<Closing> {
-        let mut gone = std::pin::pin!(gone);
         let mut loss: Option<String> = None;
-        let mut ticks = interval(SILENCE / 3);
+        let mut ticks = interval_at(Instant::now() + SILENCE / 3, SILENCE / 3);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let is_waiting = self.taken < self.arrived.len();
+            let waiting = self.arrived.len() - self.taken;
+            // That a client is gone is seen by reading only.
+            let may_read = waiting < AHEAD;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Some(Closing::new(1001, "the server stops")),
-                // Replies to the calls that were out, with their errors, come before the end.
-                why = &mut gone, if loss.is_none() => {
+                // Replies to the calls that were out, with their errors, come before the end. A client that was told nothing yet has
+                // no session: it will be told when it asks for one.
+                Ok(()) = gone.changed(), if loss.is_none() => {
                     if self.has_answered {
                         let _ = self.to_server.shutdown().await;
-                        loss = Some(why);
+                        loss = Some(gone.borrow_and_update().clone());
                         self.arrived.clear();
                         self.taken = 0;
                     }
@@ -156,19 +161,25 @@ impl Carrier {
                         return None;
                     }
                 }
-                written = self.to_server.write(self.arrived.get(self.taken..).unwrap_or_default()), if is_waiting => {
+                written = self.to_server.write(self.arrived.get(self.taken..).unwrap_or_default()), if waiting > 0 => {
                     match written {
                         Ok(count @ 1..) => self.taken += count,
-                        _ => self.arrived.clear(),
+                        // It takes no more.
+                        _ => self.taken = self.arrived.len(),
+                    }
+                    if self.taken == self.arrived.len() {
+                        (self.arrived, self.taken) = (Vec::new(), 0);
+                    } else if self.taken > AHEAD {
+                        self.arrived.drain(..std::mem::take(&mut self.taken));
                     }
                 }
-                frame = self.socket.recv(), if !is_waiting => match self.take(frame, loss.is_some()) {
+                frame = self.socket.recv(), if may_read => match self.take(frame, loss.is_some()) {
                     Ok(()) => {}
                     Err(closing) => return closing,
                 },
                 _ = ticks.tick() => {
                     // What waits for the server keeps frames from being read.
-                    if is_waiting {
+                    if !may_read {
                         self.heard = Instant::now();
                     } else if self.heard.elapsed() > SILENCE {
                         let text = format!("the connection was given up: nothing came for {} s", SILENCE.as_secs());
@@ -205,20 +216,22 @@ impl Carrier {
         match frame {
             Some(Ok(Message::Text(_))) if is_over => Ok(()),
             Some(Ok(Message::Text(text))) => {
-                self.arrived = line_of(&text);
-                self.taken = 0;
+                self.arrived.extend_from_slice(&line_of(&text));
                 Ok(())
             }
             Some(Ok(Message::Binary(_))) => {
                 Err(Some(Closing::new(1003, "binary frames are not understood: send one line of JSON as a text frame")))
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
-            Some(Err(error)) => {
-                let is_too_long = error.into_inner().downcast::<SocketError>();
-                let is_too_long = is_too_long.is_ok_and(|error| matches!(*error, SocketError::Capacity(_)));
-                Err(is_too_long
-                    .then(|| Closing::new(1009, format!("the frame is too long: the limit is {FRAME_LIMIT} bytes"))))
-            }
+            // RFC 6455 §7.4.1 has these codes.
+            Some(Err(error)) => Err(match error.into_inner().downcast::<SocketError>().as_deref() {
+                Ok(SocketError::Capacity(_)) => {
+                    Some(Closing::new(1009, format!("the frame is too long: the limit is {FRAME_LIMIT} bytes")))
+                }
+                Ok(SocketError::Utf8(_)) => Some(Closing::new(1007, "the frame is not UTF-8")),
+                Ok(SocketError::Protocol(fault)) => Some(Closing::new(1002, fault.to_string())),
+                _ => None,
+            }),
             Some(Ok(Message::Close(_))) | None => Err(None),
         }
     }

@@ -1,15 +1,23 @@
 //! What pages talk to: the server's own target, or one of those that are plugged in.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
+use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf, duplex, split};
 use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::socket::IN_FLIGHT;
+use crate::eval::session::{self, Connect, Hosts, OnLog, Pending, Session, Unreached};
 use crate::host::local::InProcess;
 use crate::host::ports::Roots;
-use crate::host::wire::Dial;
-use crate::host::{EventKind, Options};
-use crate::proxy::{Limits, Proxy};
+use crate::host::wire::{self, Connecting, RawConnection, TransportTraits};
+use crate::host::{EventKind, JsonObject, Options};
+use crate::proxy::{Limits, Proxy, Transport};
 use crate::target::{Port, Serial, Target};
 
 pub(super) struct Targets {
@@ -56,30 +64,49 @@ impl Targets {
 
     /// Lets a client talk to what it has chosen, or says why not.
     pub(super) async fn lease(self: &Arc<Self>, chosen: Option<&str>) -> Result<Lease, String> {
-        let target = match (&self.fixed, chosen) {
-            (Some(fixed), None) => fixed.clone(),
-            (Some(fixed), Some(chosen)) if fixed.to_string() == chosen => fixed.clone(),
-            (Some(fixed), Some(_)) => return Err(format!("this server serves {fixed} only")),
-            (None, None) => return Err("no target was chosen".to_owned()),
+        match (&self.fixed, chosen) {
+            (Some(fixed), None) => Ok(self.lease_of(fixed.clone()).await),
+            (Some(fixed), Some(chosen)) if fixed.to_string() == chosen => Ok(self.lease_of(fixed.clone()).await),
+            (Some(fixed), Some(_)) => Err(format!("this server serves {fixed} only")),
+            (None, None) => Err("no target was chosen".to_owned()),
             (None, Some(chosen)) => {
                 let target = chosen.parse::<Target>().map_err(|error| error.to_string())?;
                 // Folders and links are looked at.
                 let plugged = tokio::task::spawn_blocking(move || plugged(target)).await;
-                plugged.map_err(|_| "the ports cannot be listed".to_owned())??
+                let target = plugged.map_err(|_| "the ports cannot be listed".to_owned())??;
+                Ok(self.lease_of(target).await)
             }
+        }
+    }
+
+    /// Lets a client talk to a target. A port that is called by several names is one target.
+    async fn lease_of(self: &Arc<Self>, target: Target) -> Lease {
+        let target = match target {
+            Target::Serial(serial) => {
+                let port = serial.port.clone();
+                let found = tokio::task::spawn_blocking(move || Roots::of_environment().find(&port)).await;
+                // Of one that is not there, connecting says so.
+                let port = match found {
+                    Ok(Ok(found)) => Port::Path(fs::canonicalize(&found.path).unwrap_or(found.path)),
+                    _ => serial.port.clone(),
+                };
+                Target::Serial(Serial { port, ..serial })
+            }
+            target => target,
         };
         let mut open = self.lock();
-        let place = match open.iter().position(|opened| opened.target == target) {
-            Some(place) => place,
-            None => {
-                open.push(self.open(target));
-                open.len() - 1
-            }
-        };
-        let Some(opened) = open.get_mut(place) else { return Err("no target was chosen".to_owned()) };
-        opened.clients += 1;
-        let (proxy, gone) = (Arc::clone(&opened.proxy), opened.gone.subscribe());
-        Ok(Lease { targets: Arc::clone(self), proxy, gone })
+        if let Some(opened) = open.iter_mut().find(|opened| opened.target == target) {
+            opened.clients += 1;
+            return self.lease_in(opened);
+        }
+        let opened = self.open(target);
+        let lease = self.lease_in(&opened);
+        open.push(opened);
+        lease
+    }
+
+    fn lease_in(self: &Arc<Self>, opened: &Opened) -> Lease {
+        Lease { targets: Arc::clone(self), proxy: Arc::clone(&opened.proxy), gone: opened.gone.subscribe() }
     }
 
     fn open(&self, target: Target) -> Opened {
@@ -101,11 +128,11 @@ impl Targets {
         let proxy = match (&target, &self.sim) {
             (Target::Sim, Some(sim)) => {
                 let sim = sim.clone();
-                Proxy::over(move |_| Ok(Box::new(sim.clone()) as Box<dyn Dial>), options, Limits::default())
+                Proxy::over(move |_| Ok(Box::new(sim.clone()) as Box<dyn wire::Connect>), options, Limits::default())
             }
             _ => Proxy::new(target.clone(), options, Limits::default()),
         };
-        Opened { target, proxy, gone, clients: 0 }
+        Opened { target, proxy, gone, clients: 1 }
     }
 
     /// Ends all sessions at once.
@@ -121,21 +148,82 @@ impl Targets {
     }
 }
 
-/// A target that a page may choose, a port by its path, so that one that is called by several names is one target.
+/// A target that a page may choose.
 fn plugged(target: Target) -> Result<Target, String> {
-    match target {
+    match &target {
         Target::Sim => Ok(target),
         Target::Serial(serial) => {
             let roots = Roots::of_environment();
             let found = roots.find(&serial.port).map_err(|error| error.to_string())?;
-            let ports = roots.ports();
-            let is_listed = |path: &PathBuf| ports.iter().any(|port| port.path == *path);
-            let real = std::fs::canonicalize(&found.path).unwrap_or_else(|_| found.path.clone());
-            let path = [found.path, real].into_iter().find(is_listed);
-            let path = path.ok_or("no such serial port is plugged in")?;
-            Ok(Target::Serial(Serial { port: Port::Path(path), ..serial }))
+            let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            let is_listed = roots.ports().iter().any(|port| real(&port.path) == real(&found.path));
+            if is_listed { Ok(target) } else { Err("no such serial port is plugged in".to_owned()) }
         }
         _ => Err("a page may choose serial ports and sim only: start rigline web with this target".to_owned()),
+    }
+}
+
+/// Sessions of evals: on a serial port they take part in what pages have open, since a port has one holder only.
+pub(super) struct SharedHosts {
+    pub(super) targets: Arc<Targets>,
+    pub(super) hosts: Hosts,
+}
+
+impl Connect for SharedHosts {
+    fn connect<'a>(
+        &'a self,
+        target: &'a str,
+        folder: Option<&'a Path>,
+        settings: Option<JsonObject>,
+        log: OnLog,
+    ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
+        match target.parse::<Target>() {
+            Ok(target @ Target::Serial(_)) => {
+                let dialer = Through { targets: Arc::clone(&self.targets), target: target.clone() };
+                Box::pin(async move { session::over(Box::new(dialer), &target, settings, log).await })
+            }
+            _ => self.hosts.connect(target, folder, settings, log),
+        }
+    }
+}
+
+/// Dials a target by way of what is open already.
+struct Through {
+    targets: Arc<Targets>,
+    target: Target,
+}
+
+impl wire::Connect for Through {
+    fn name(&self) -> String {
+        self.target.to_string()
+    }
+
+    fn dial(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let lease = self.targets.lease_of(self.target.clone()).await;
+            let (ours, theirs) = duplex(IN_FLIGHT);
+            let lost = CancellationToken::new();
+            let guard = lost.clone().drop_guard();
+            tokio::spawn(async move {
+                let (reader, writer) = split(theirs);
+                lease.proxy().serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+                lease.end().await;
+            });
+            let (reader, writer) = split(ours);
+            Ok(RawConnection::new(Reading { reader, _guard: guard }, writer, TransportTraits::CHILD))
+        })
+    }
+}
+
+/// The reading half of a connection. When its host drops it, the host has ended its session, or has given up what runs.
+struct Reading {
+    reader: ReadHalf<DuplexStream>,
+    _guard: DropGuard,
+}
+
+impl AsyncRead for Reading {
+    fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.reader).poll_read(task, buf)
     }
 }
 
@@ -144,15 +232,9 @@ impl Lease {
         Arc::clone(&self.proxy)
     }
 
-    /// Ready when the device is gone, with the reason.
-    pub(super) fn gone(&self) -> impl Future<Output = String> + use<> {
-        let mut gone = self.gone.clone();
-        async move {
-            match gone.changed().await {
-                Ok(()) => gone.borrow().clone(),
-                Err(_) => std::future::pending().await,
-            }
-        }
+    /// Changes when the device is gone, to the reason.
+    pub(super) fn gone(&self) -> watch::Receiver<String> {
+        self.gone.clone()
     }
 
     /// The client is gone. The last one leaves the device to others: what it switched on stays on if it ended its session.

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::common::{exec, fake, go, message, options, this, trial};
 use rigline_std::host::{CallContext, Host};
 
+#[allow(clippy::too_many_lines, reason = "a list of tests")]
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("fc08 a missing command is named", || async {
@@ -218,7 +219,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             let script = "read\nsay {\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"name\":\"fake\",\"limits\":{\"request\":300}}}\nok\nforever";
             let host = Host::connect(&fake(script), options).await.unwrap();
             let found = message(host.call("go", &json!({ "x": "x".repeat(300) }), CallContext::default()).await);
-            assert!(found.contains("and fake takes 300 at most"), "{found}");
+            assert!(found.contains("and fake accepts at most 300"), "{found}");
             assert_eq!(message(go(&host).await), "ok 2");
         }),
         trial("a program that only prints is given up in time", || async {

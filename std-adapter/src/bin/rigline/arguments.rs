@@ -37,7 +37,7 @@ const LONGEST_LIST: usize = 10_000;
 
 impl Given<'_> {
     /// The arguments as JSON text on one line. What the schema refuses is an error; a schema that cannot be evaluated here refuses
-    /// nothing, since the extension judges by itself.
+    /// nothing, since the extension checks its arguments itself.
     pub(crate) fn arguments(&self, schema: &Value) -> Result<String, Failure> {
         let root = Place::of(schema);
         let mut tree = Node::Object(self.object()?);
@@ -56,7 +56,7 @@ impl Given<'_> {
         tree.check_lists("").map_err(|(path, why)| self.fault(&path, &why))?;
         let settled = settle(&tree.draft(), schema);
         if let Some(why) = &settled.checked.unchecked {
-            self.warn(&format!("cannot be checked here, and the extension judges: {}", brief(why)));
+            self.warn(&format!("cannot be checked here; the extension checks it: {}", brief(why)));
         }
         let is_checked = settled.checked.unchecked.is_none();
         self.names(&root, &tree, is_checked)?;
@@ -131,8 +131,11 @@ impl Given<'_> {
         let is_refused = place.is_closed() && !is_matched;
         if (is_refused || near.is_some()) && is_strict {
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            let there_are =
-                if names.is_empty() { "it takes none".to_owned() } else { format!("there are: {}", names.join(", ")) };
+            let there_are = if names.is_empty() {
+                "it has no arguments".to_owned()
+            } else {
+                format!("expected one of: {}", names.join(", "))
+            };
             let text = format!("{}: there is no argument `{path}`{near}\n{there_are}", self.operation);
             return Err(Failure::usage(text));
         }
@@ -141,7 +144,7 @@ impl Given<'_> {
                 .iter()
                 .all(|keyword| place.keyword(keyword).is_none());
         if says_nothing || near.is_some() {
-            self.warn(&format!("knows no argument `{path}`; it is sent all the same"));
+            self.warn(&format!("does not declare the argument `{path}`; sending it anyway"));
         }
         Ok(())
     }
@@ -162,7 +165,7 @@ impl Given<'_> {
                 format!("{}: {path}: {why}", self.operation)
             });
         }
-        faults.push(format!("`{}` shows what it takes", self.help));
+        faults.push(format!("`{}` shows its arguments", self.help));
         Err(Failure::usage(faults.join("\n")))
     }
 
@@ -195,8 +198,8 @@ pub(crate) fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
 pub(crate) fn no_operation(name: &str, operations: &[&str]) -> Failure {
     let near = nearest(name, operations).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     let there_are = match operations {
-        [] => "it has none".to_owned(),
-        operations => format!("there are: {}", brief(&operations.join(", "))),
+        [] => "the extension has no operations".to_owned(),
+        operations => format!("expected one of: {}", brief(&operations.join(", "))),
     };
     Failure::usage(format!("there is no operation `{}`{near}\n{there_are}", word(name)))
 }
@@ -289,7 +292,7 @@ impl Node {
                 }
                 Some(elements.entry(number).or_insert_with(|| Self::empty(inner.as_ref(), rest)))
             }
-            Self::Leaf(_) => return Err("cannot be set: a value stands there already".to_owned()),
+            Self::Leaf(_) => return Err("cannot be set: it already has a value".to_owned()),
         };
         let any = Value::Bool(true);
         match next {
@@ -474,7 +477,7 @@ mod tests {
             (&["days.x=4"], "op: `days.x` names no element of a list: `x` is not a number"),
             (&["days.99999999999=4"], "at most 10000"),
             (&["place.city=a", "place.city=b"], "more than once"),
-            (&["place=a", "place.city=b"], "a value stands there already"),
+            (&["place=a", "place.city=b"], "it already has a value"),
             (&["place.cty=b"], "there is no argument `place.cty`; did you mean `city`?"),
             (&["people.0.age=7"], "op: people.0: \"name\" is a required property"),
         ];
@@ -496,7 +499,7 @@ mod tests {
             ("both=right", "did you mean `Right`?"),
         ] {
             let error = given(&schema, &[pair]).unwrap_err();
-            assert!(error.contains(text) && error.ends_with("`help` shows what it takes"), "{pair}: {error}");
+            assert!(error.contains(text) && error.ends_with("`help` shows its arguments"), "{pair}: {error}");
         }
         let long = format!("mode={}", "x".repeat(100_000));
         assert!(given(&schema, &[&long]).unwrap_err().len() < 2000);

@@ -10,30 +10,30 @@ use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, DEFAULT};
 use crate::serve;
 
-/// Stand on standard input and output as an extension, and forward to a device
+/// Expose a device as an extension on standard input and output
 ///
-/// A gevals host can only start programs: this one lets it drive a board on a serial port, or a TCP server. It connects when the
-/// first request comes, waits its turn for a port that is in use (60 s if --wait says nothing else), and connects anew after a loss;
-/// a call that the loss cuts off is answered with error -32000. Logs pass at once. What the device has no room for in a
-/// request's context (agent, env) is left out, and a log says so.
+/// A gevals host can only start programs. With this program it uses a board on a serial port, or a TCP server. The bridge connects at
+/// the first request, waits for a port that is in use (60 s, or --wait), and reconnects after a loss. A call that the loss interrupts
+/// is answered with error -32000. Logs are forwarded at once. If a request is too long for the device, its context's `agent` and
+/// `env` are left out, and a log reports that.
 ///
-/// With --protocol amplifier or namel3ss it stands there as an Amplifier module or a namel3ss tool instead, and connects at once; the
-/// device is asked by Amplifier's protocol if it answers that, else by gevals.
+/// With --protocol amplifier or namel3ss the device is exposed as an Amplifier module or a namel3ss tool, and the command connects at
+/// once. It asks the device by Amplifier's protocol, and by gevals if the device does not answer that.
 ///
-/// A call whose arguments break the operation's schema is refused here, and not sent.
+/// The bridge refuses a call whose arguments break the operation's schema, and does not send it.
 ///
 /// Exit codes: 0 after shutdown, and at the end of input.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A gevals host starts an extension without arguments. So let it start a shim that starts the bridge:\n  rigline gevals-shim serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
+    after_help = "A gevals host starts an extension without arguments. Therefore it starts a shim, which starts the bridge:\n  rigline gevals-shim serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// What is spoken on standard input and output. For namel3ss, all of the input is one request
+    /// The protocol on standard input and output. For namel3ss, the whole input is one request
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()), default_value = DEFAULT)]
     protocol: &'static Protocol,
-    /// The longest gevals line that is sent, in bytes. Real gevals hosts stop reading for good at a line of more than 65535
+    /// The longest gevals line that is sent, in bytes. Real gevals hosts stop reading at a line of more than 65535 bytes
     #[arg(long, alias = "line-limit", value_name = "BYTES", default_value_t = HOST_LINE_LIMIT)]
     reply_limit: usize,
     /// Ignored: namel3ss starts its tools as `PROGRAM -c SOURCE`

@@ -22,17 +22,17 @@ impl HasOptions for OfCheck {
     const COMMAND: Command = Command::Check;
 }
 
-/// Check whether an extension or a server, anybody's, does what its protocol and its real hosts want
+/// Check whether an extension or a server conforms to its protocol and works with its real hosts
 ///
-/// Each case has a connection of its own, and is shown with what was sent and got where it fails. On live hardware (serial, TCP) only
-/// the operations run that --call names, and `identify`, if the manifest has it, where nothing is named; cases that need more
-/// are skipped. In a program, operations may also be called with arguments that their own schema refuses.
+/// Each case uses a new connection. A failed case is shown with the lines that were sent and received. On live hardware (serial, TCP),
+/// only the operations that --call names are called, or `identify`, if none is named; cases that need others are skipped. In a program,
+/// operations are also called with arguments that their schema refuses.
 ///
-/// A failed case says who needs it to pass: the protocol's real host, or a standard only. The exit code follows the first kind; with
-/// --strict both count.
+/// A failed case is marked as needed by the protocol's real host, or by a standard only. The exit code depends on the first kind; with
+/// --strict on both.
 ///
-/// Exit codes: 0 no case failed that a real host needs (with --strict: none failed), 1 one did, 2 usage, 3 the target cannot be started,
-/// opened or connected to.
+/// Exit codes: 0 no case failed that a real host needs (with --strict: no case failed), 1 one failed, 2 usage, 3 the target cannot be
+/// started, opened or connected to.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline check sim\n  rigline check ./my-extension --call greet '{\"name\":\"Ada\"}' --junit report.xml\n  rigline check serial:auto --call identify --call measure '{\"channel\":\"3V3\"}'\n  rigline check http://127.0.0.1:8080 --protocol amplifier --json --transcripts transcripts"
@@ -40,7 +40,7 @@ impl HasOptions for OfCheck {
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// What it speaks. A waza server is asked about evals of the check's own, in the folder for temporary files
+    /// The protocol of the target. A waza server is asked about evals that the check writes to the folder for temporary files
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.check.is_some()), default_value = DEFAULT)]
     protocol: &'static Protocol,
     /// An operation that may run, and its arguments as a JSON object; may be repeated
@@ -49,22 +49,22 @@ pub(crate) struct Arguments {
     /// Amplifier, and namel3ss services: an operation that takes longer than its time limit, and its arguments as a JSON object
     #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2)]
     slow: Vec<String>,
-    /// Amplifier and namel3ss: write a transcript of each case to this folder, as `module:invoke` events; with --json, to a new one
-    /// in the folder for temporary files if unsaid
+    /// Amplifier and namel3ss: write a transcript of each case to this folder, as `module:invoke` events [default with --json: a new
+    /// folder in the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     transcripts: Option<PathBuf>,
-    /// Over HTTP, send the bearer token that stands in this file
+    /// Over HTTP, send the bearer token in this file
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How long each answer is waited for
+    /// How long to wait for each answer
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s")]
     patience: std::time::Duration,
     #[command(flatten)]
     own: OwnOptions<OfCheck>,
-    /// Cases that only a standard wants count for the exit code, too
+    /// Let cases that only a standard needs count for the exit code, too
     #[arg(long)]
     strict: bool,
-    /// Only cases whose name begins so; may be repeated
+    /// Run only the cases whose name begins with this; may be repeated
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
     /// Print the report as JSON

@@ -33,7 +33,7 @@ pub(crate) fn answer() {
 
 /// Print the completions for a shell
 ///
-/// They complete commands, options, and the operations of a target and their arguments, for which the target is asked at each
+/// They complete commands and options, and also the operations of a target and their arguments: for these the target is asked at each
 /// TAB.
 #[derive(Debug, Args)]
 #[command(
@@ -70,7 +70,7 @@ impl Completions {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  rigline man ~/.local/share/man/man1 && man rigline-call")]
 pub(crate) struct Man {
-    /// The folder, which is made if there is none; files of the same names in it are replaced
+    /// The folder. It is made if it does not exist; files of the same names in it are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -107,34 +107,49 @@ impl Man {
 ///
 /// A target says where an extension is:
 ///
-///   sim                      the built-in rig, as a child process
-///   ./program, PATH          a program without arguments
-///   exec:PROGRAM ARGS        a program with arguments, in words as a shell has
-///                            them
-///   serial:/dev/ttyACM0      the device on this port (COM3 on Windows)
-///   serial:auto              the only rigline device that is plugged in
-///   serial:auto/SERIAL       the rigline device with this USB serial number
-///   serial:usb/1-2.3         the device on this USB port
-///   tcp:HOST:PORT            a TCP server
-///   http://…, https://…      an HTTP server, with --protocol amplifier or
-///                            namel3ss
-///   FOLDER                   with --protocol namel3ss: a project
+///   sim
+///       the built-in rig, started as a child process
+///   ./program, PATH
+///       a program without arguments
+///   exec:PROGRAM ARGS
+///       a program with arguments, split as by a shell
+///   serial:/dev/ttyACM0
+///       the device on this port (COM3 on Windows)
+///   serial:auto
+///       the only rigline device that is plugged in
+///   serial:auto/SERIAL
+///       the rigline device with this USB serial number
+///   serial:usb/1-2.3
+///       the device on this USB port
+///   tcp:HOST:PORT
+///       a TCP server
+///   http://…, https://…
+///       an HTTP server, with --protocol amplifier or namel3ss
+///   FOLDER
+///       with --protocol namel3ss: a project
 ///
-/// Options stand after a question mark, with & between them:
+/// Options follow a question mark, separated by &:
 ///
-///   baud=115200              serial: the speed of a UART; USB devices take any
-///   dtr=on|off               serial: the DTR line; on if it is not named
-///   rts=on|off               serial: the RTS line; the driver's default
-///   link=lines|cobs          serial, tcp: one JSON text a line, which is the
-///                            default, or checked binary frames, which a board
-///                            on a bare UART may speak
+///   baud=115200
+///       serial: the speed of a UART; USB devices ignore it
+///   dtr=on|off
+///       serial: the DTR line, by default on
+///   rts=on|off
+///       serial: the RTS line, by default up to the driver
+///   link=lines|cobs
+///       serial, tcp: lines of JSON, which is the default, or
+///       binary frames with checksums, for a board on a bare
+///       UART
 ///
-/// Quote a target with options: a shell has its own meaning for ? and &.
+/// Quote a target with options, since ? and & have a meaning
+/// in shells.
 ///
-///   rigline describe 'serial:/dev/ttyUSB0?baud=921600&link=cobs'
+///   rigline describe \
+///     'serial:/dev/ttyUSB0?baud=921600&link=cobs'
 ///
-/// `rigline ports` lists serial ports. RIGLINE_ROOT names another root folder for
-/// their dev, sys and proc, for containers and tests.
+/// `rigline ports` lists serial ports. The variable
+/// RIGLINE_ROOT names a folder in which dev, sys and proc are
+/// looked for, for containers and tests.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Targets {}

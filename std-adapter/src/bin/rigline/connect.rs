@@ -23,25 +23,25 @@ pub(crate) struct Connection {
     /// `exec:PROGRAM ARGS`, a path, serial:/dev/ttyACM0, serial:auto, tcp:HOST:PORT, http://HOST:PORT/PATH, or sim for the built-in
     /// rig
     pub(crate) target: Target,
-    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
     pub(crate) wait: Duration,
     /// How long the extension may take to start [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "10s", hide_default_value = true)]
     pub(crate) start_timeout: Duration,
-    /// The extension's own settings: a JSON object, or @FILE
+    /// The extension's settings: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE", value_parser = config)]
     pub(crate) config: Option<JsonObject>,
-    /// Show debug logs, standard error and what was skipped
+    /// Show debug logs, standard error and skipped lines
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Show no logs but errors
+    /// Show only logs of errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 
 impl Connection {
-    /// With everything else as it is if unsaid.
+    /// With the defaults of everything else.
     pub(crate) fn to(target: Target) -> Self {
         let start_timeout = Options::default().start_timeout;
         Self { target, wait: Duration::ZERO, start_timeout, config: None, verbose: false, quiet: false }
@@ -104,7 +104,7 @@ pub(crate) async fn interrupted() -> Failure {
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let duration = GoDuration::parse(text).map_err(|error| format!("{error}; take a duration such as 1m30s"))?;
+    let duration = GoDuration::parse(text).map_err(|error| format!("{error}; use a duration such as 1m30s"))?;
     Duration::try_from(duration).map_err(|error| error.to_string())
 }
 
@@ -158,8 +158,8 @@ pub(crate) fn text_of(argument: &str) -> Result<String, String> {
 pub(crate) fn show(event: &Event, verbose: bool, quiet: bool) {
     let (level, is_ours) = match &event.kind {
         EventKind::Log(log) => (log.level, false),
-        EventKind::Stderr(_) | EventKind::Odd(_) | EventKind::Exited(_) => (Level::Debug, true),
-        EventKind::Damaged { .. } | EventKind::TooLong { .. } | EventKind::Unaddressed(_) => (Level::Error, true),
+        EventKind::Stderr(_) | EventKind::Anomaly(_) | EventKind::Exited(_) => (Level::Debug, true),
+        EventKind::Damaged { .. } | EventKind::TooLong { .. } | EventKind::ErrorWithoutId(_) => (Level::Error, true),
         _ => (Level::Warn, true),
     };
     let least = match (verbose, quiet) {

@@ -21,7 +21,7 @@ impl HasOptions for OfDescribe {
     const COMMAND: Command = Command::Describe;
 }
 
-/// Show what an extension is and can do, or what one of its operations takes
+/// Show what an extension is and can do, or one of its operations
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -23,36 +23,35 @@ use crate::connect::{self, Failure, complain};
 ///
 ///   {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
-/// The token is printed on standard error, beside the address, unless --token-file names one.
+/// The token is printed on standard error with the address, unless it is in a file that --token-file names.
 ///
-/// Exit codes: 0 end of input, 1 standard input or output failed, 2 usage, 3 the address cannot be listened on, 128 and the
-/// signal's number after a signal.
+/// Exit codes: 0 end of input, 1 standard input or output failed, 2 usage, 3 cannot listen on the address, 128+n after signal n.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:\n  rigline jsonrpc\n  rigline jsonrpc --tcp localhost:9000 --root evals --token-file ~/.rigline-token"
 )]
 pub(crate) struct Arguments {
-    /// Listen on HOST:PORT instead; a port alone, and localhost, are both loopback addresses; port 0 takes a free one
+    /// Listen on HOST:PORT instead; a port alone and localhost mean both loopback addresses; port 0 selects a free port
     #[arg(long, value_name = "[HOST:]PORT")]
     tcp: Option<ListenAddress>,
-    /// Take the token from this file instead of making a new one
+    /// Read the token from this file instead of making a new one
     #[arg(long, value_name = "FILE", requires = "tcp", conflicts_with = "no_token")]
     token_file: Option<PathBuf>,
-    /// Ask for no token: every local user who can connect can then run programs as you, unless the system says that the connection
-    /// is another user's; and on an address that is not a loopback one, everybody in the network
+    /// Ask for no token. Then every local user can run programs as you, unless the system reports that the connection is another
+    /// user's; on an address other than loopback, so can everyone in the network
     #[arg(long, requires = "tcp")]
     no_token: bool,
     /// Let other users of this machine connect too
     #[arg(long, requires = "tcp")]
     any_user: bool,
-    /// The folder that evals are read from: paths, and links, that lead out of it are refused. Relative paths begin here
+    /// The folder that evals are read from, and that relative paths begin at. Paths and links that lead out of it are refused
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
-    /// Where runs are kept; among this user's state by default
+    /// Where runs are kept [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
-    /// The target of evals, whatever their files say
+    /// The target of all evals, instead of the one in their files
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
 }
@@ -143,15 +142,18 @@ fn announce(listeners: &[std::net::TcpListener], access: &Access, token_file: Op
 
 /// Runs that are kept in this folder, or among the user's state.
 pub(crate) fn runs(folder: Option<PathBuf>, target: Option<String>) -> Result<Runs, String> {
-    let hosts = Hosts::default();
+    Ok(Runs::with_connect(store(folder)?, target, Arc::new(Hosts::default())))
+}
+
+/// The runs in this folder, or those among the user's state.
+pub(crate) fn store(folder: Option<PathBuf>) -> Result<Store, String> {
     let folder = match folder {
         Some(folder) => folder,
         None => {
             Store::default_folder().map_err(|error| format!("no place for runs: {error}; name one by --runs DIR"))?
         }
     };
-    let store = Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(Runs::with_connect(store, target, Arc::new(hosts)))
+    Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {

@@ -39,7 +39,7 @@ mod web;
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
-    after_help = format!("Without a command it describes the rig that is plugged in. `rigline describe sim` shows the built-in one.\n\n{}", exit::HELP)
+    after_help = "Without a command, rigline describes the rig that is plugged in. `rigline describe sim` describes the built-in one."
 )]
 struct Arguments {
     #[command(subcommand)]

@@ -20,12 +20,12 @@ use crate::transcript;
 
 /// Show the traffic with an extension, decoded
 ///
-/// Stands between whoever writes to its standard input and the target, and passes every byte both ways. What passes is shown on
-/// standard error, with faults marked, in whatever protocol each line is: put `rigline monitor ./my-extension` where a host starts `./my-extension`. On a
-/// terminal it takes requests as they are typed. It ends with the program or the connection, and on Ctrl-C.
+/// Passes every byte between its standard input and output and the target, and shows the lines of both directions on standard error,
+/// with faults marked. The protocol of each line is detected. To watch a host, have it start `rigline monitor ./my-extension` instead
+/// of `./my-extension`. On a terminal, type requests. The command ends with the program or the connection, and on Ctrl-C.
 ///
-/// Exit codes: 0 when the program has ended well, or the server when there was nothing left to say to it; 1 when the program has ended
-/// otherwise; 2 usage; 3 when the device or the connection was lost, or could not be opened; 128+n by signal n.
+/// Exit codes: 0 the program ended with 0, or the server closed the connection after the end of input; 1 the program ended with another
+/// code; 2 usage; 3 the device or the connection was lost, or could not be opened; 128+n ended by signal n.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline monitor serial:auto\n  rigline monitor --record session.jsonl sim < requests.jsonl\n  rigline replay session.jsonl sim"
@@ -33,7 +33,7 @@ use crate::transcript;
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// Write a transcript, to be played again by `rigline replay`
+    /// Write a transcript, which `rigline replay` plays again
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }
@@ -73,7 +73,7 @@ impl Arguments {
                             wire.writer.flush().await
                         };
                         if let Err(error) = passed.await {
-                            view.fault(&format!("nothing can be sent any more: {error}"));
+                            view.fault(&format!("nothing more can be sent: {error}"));
                             input_ended = true;
                         }
                     }
@@ -130,7 +130,7 @@ impl Arguments {
                     };
                 }
                 Err(_) => {
-                    view.fault("it closed its output, or nobody reads what it writes, and it still runs");
+                    view.fault("it closed its output, or its output is not read, and it is still running");
                     code = connect::FAILED;
                 }
             }
@@ -221,7 +221,7 @@ impl View {
             let entry = transcript::line(self.started.elapsed().as_millis(), direction, bytes);
             if record.write_all(entry.as_bytes()).is_err() {
                 self.record = None;
-                self.fault("the transcript cannot be written any more");
+                self.fault("the transcript cannot be written to");
             }
         }
         let (arrow, style) = match direction {

@@ -10,12 +10,12 @@ use crate::protocols::STARTER_FILES;
 
 /// Write a starter extension into a new folder: it builds, and its tests pass
 ///
-/// Until the crates are published it depends on them by path: on the checkout that built this command, or on --path.
+/// Until the crates are published, the extension depends on them by path: on the checkout that built this command, or on --path.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The extension's name, and the folder's: lower-case letters, digits and dashes
     name: String,
-    /// A firmware besides, from the same extension: a workspace with the desktop program and the board's image
+    /// Also write a firmware from the same extension: a workspace with the desktop program and the board's image
     #[arg(long, value_name = "BOARD")]
     firmware: Option<Board>,
     /// The checkout of rigline to depend on
@@ -87,11 +87,11 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     };
     if !is_package_name(name) {
         return Err(format!(
-            "`{name}` cannot be a package's name: take lower-case letters, digits and dashes, a letter first"
+            "`{name}` cannot be a package's name: use lower-case letters, digits and dashes, beginning with a letter"
         ));
     }
     if TAKEN.contains(&name.as_str()) || KEYWORDS.contains(&name.as_str()) {
-        return Err(format!("`{name}` cannot be a package's name: Rust, Cargo or rigline uses it; take another"));
+        return Err(format!("`{name}` cannot be a package's name: Rust, Cargo or rigline uses it; choose another"));
     }
     let checkout = match &arguments.path {
         Some(path) => path.clone(),
@@ -101,7 +101,7 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
         .canonicalize()
         .ok()
         .filter(|path| path.join("core/Cargo.toml").is_file() && path.join("std-adapter/Cargo.toml").is_file())
-        .ok_or_else(|| format!("{} is no checkout of rigline; name one with --path", checkout.display()))?;
+        .ok_or_else(|| format!("{} is not a checkout of rigline; name one with --path", checkout.display()))?;
     let folder = PathBuf::from(name);
     fs::create_dir(&folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => format!("{} exists already; nothing was changed", folder.display()),

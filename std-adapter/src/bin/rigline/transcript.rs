@@ -38,7 +38,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Entry>, String> {
     };
     let header = lines.next().map(parse).transpose()?.unwrap_or_default();
     if header["rigline"] != "transcript" || header["version"] != 1 {
-        return Err("this is no transcript of `rigline monitor --record`".to_owned());
+        return Err("not a transcript of `rigline monitor --record`".to_owned());
     }
     lines
         .filter(|(_, line)| !line.trim().is_empty())

@@ -5,7 +5,9 @@ use std::time::Duration;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::eval::Root;
+use rigline_std::eval::session::Hosts;
 use rigline_std::host::local::in_process;
+use rigline_std::host::{JsonObject, wire};
 use rigline_std::net::{ListenAddress, Token};
 use rigline_std::target::Target;
 use rigline_std::web::{Options, Server};
@@ -32,6 +34,12 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 pub(crate) struct Arguments {
     /// What the page talks to: serial:auto, `exec:PROGRAM ARGS`, a path, tcp:HOST:PORT, or sim for the built-in rig
     target: Option<Target>,
+    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true)]
+    wait: Duration,
+    /// The extension's own settings, for pages that bring none: a JSON object, or @FILE
+    #[arg(long, value_name = "JSON|@FILE", value_parser = connect::config)]
+    config: Option<JsonObject>,
     /// Listen on HOST:PORT; a port alone, and localhost, are both loopback addresses; port 0 takes a free one
     #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:0")]
     listen: ListenAddress,
@@ -84,8 +92,13 @@ impl Arguments {
         let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
         let mut connection = Connection::to(self.target.clone().unwrap_or(Target::Sim));
         (connection.verbose, connection.quiet) = (self.verbose, !self.verbose);
+        (connection.wait, connection.config) = (self.wait, self.config.clone());
         let mut options = Options::new(token).host(connection.options()).sim(sim);
         if let Some(target) = self.target.clone() {
+            if target != Target::Sim {
+                // Of targets that no page can reach, the user learns at once.
+                wire::dialer(&target, &connection.options()).map_err(|error| Failure::of(&error))?;
+            }
             options = options.target(target);
         }
         if self.any_user {
@@ -96,8 +109,8 @@ impl Arguments {
         if let Some(folder) = &self.evals {
             let root = Root::new(folder);
             let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
-            let target = self.target.as_ref().map(ToString::to_string);
-            options = options.evals(jsonrpc::runs(self.runs.clone(), target).map_err(Failure::usage)?, root);
+            let store = jsonrpc::store(self.runs.clone()).map_err(Failure::usage)?;
+            options = options.evals(root, store, Hosts::default());
         }
         let address = &self.listen;
         let failed = |error: std::io::Error| Failure {
@@ -117,6 +130,8 @@ impl Arguments {
         let served = local
             .run_until(server.run_until(async {
                 connect::interrupted().await;
+                // Evals may have cleanup steps to run. A second signal ends at once.
+                tokio::spawn(async { std::process::exit(connect::interrupted().await.code.into()) });
             }))
             .await;
         // A rig that nobody can reach any more ends, in its safe state.

@@ -145,7 +145,7 @@ struct Session<'p> {
     stream: Option<Stream>,
 }
 
-/// What came of a line.
+/// The outcome of a line.
 struct Done {
     reply: Option<Vec<u8>>,
     /// `shutdown` was among it.
@@ -185,6 +185,8 @@ impl Session<'_> {
                 done = async { match &mut working { Some(working) => working.await, None => std::future::pending().await } } => {
                     working = None;
                     if let Some(reply) = done.reply {
+                        // Of logs that were dropped the caller learns with the result, at the latest.
+                        self.out.tell_dropped();
                         self.out.send(reply);
                     }
                     if done.shut && self.transport == Transport::Process {
@@ -266,7 +268,7 @@ async fn work(seat: Arc<Seat>, asked: Asked, calling: Calling, limit: usize) -> 
     Done { reply: lines::assemble(&line, limit, bodies), shut }
 }
 
-/// Serves a request; gives its result's JSON text.
+/// Serves a request; returns its result's JSON text.
 async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut bool) -> Result<String, Refusal> {
     let Request { method, params, is_notification } = request;
     let refusal = |code, message: String| Refusal { code, message, data: serde_json::Value::Null };
@@ -407,19 +409,28 @@ impl Out {
             *dropped += 1;
             return;
         }
-        if *dropped > 0 {
-            let count = std::mem::take(&mut *dropped);
+        self.send_dropped(std::mem::take(&mut *dropped));
+        drop(dropped);
+        self.send(line);
+    }
+
+    /// Says how many logs were dropped since it was said last.
+    fn tell_dropped(&self) {
+        let count = std::mem::take(&mut *lock(&self.state.dropped_logs));
+        self.send_dropped(count);
+    }
+
+    fn send_dropped(&self, count: u64) {
+        if count > 0 {
             let text = format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{{\"level\":\"warn\",\
                  \"message\":\"{count} logs were dropped\",\"data\":{{\"dropped\":{count}}}}}}}\n"
             );
             self.send(text.into_bytes());
         }
-        drop(dropped);
-        self.send(line);
     }
 
-    /// Waits until everything is out; gives whether it is.
+    /// Waits until everything is sent; returns whether it is.
     async fn finish(&self) -> bool {
         let _ = self.lines.send(None);
         let _ = self.state.drained.subscribe().wait_for(|drained| *drained).await;

@@ -381,7 +381,7 @@ mod tests {
     fn places_do_not_depend_on_how_the_bytes_were_cut() {
         let stream =
             b"\xEF\xBB\xBF{\"a\":1}\r\n\n  \n{\"b\":\"a line that is longer than thirty\"}\n[1,\r2]\r\n\xEF\xBB\xBF[3]";
-        for step in 1..stream.len() + 1 {
+        for step in 1..=stream.len() {
             let found = lines(stream, step, LineEnds::Lf);
             let wanted: [(u32, u64, u32, &[u8]); 4] =
                 [(1, 3, 7, b"{\"a\":1}"), (4, 16, 41, b""), (5, 58, 6, b"[1,\r2]"), (6, 69, 3, b"[3]")];

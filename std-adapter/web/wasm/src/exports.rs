@@ -80,7 +80,7 @@ pub extern "C" fn finish() -> usize {
     })
 }
 
-/// Where the records of the last call are: [`decoder::FIELDS`] words each.
+/// Where the records of the last call are: [`FIELDS`](crate::decoder::FIELDS) words each.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn records() -> *const u32 {
     Held::with(|instance| instance.decoder.records().as_ptr())
@@ -145,7 +145,7 @@ pub extern "C" fn receive() -> usize {
     Held::with(|Instance { buffer, session, text, .. }| session.receive(buffer, text))
 }
 
-/// Where the records of the last [`receive`] are: [`client::FIELDS`] words each.
+/// Where the records of the last [`receive`] are: [`FIELDS`](crate::client::FIELDS) words each.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn incoming() -> *const u32 {
     Held::with(|instance| instance.session.records().as_ptr())

@@ -1,9 +1,10 @@
 //! What a line is: which protocol's message, and which of its members matter to who reads a transcript.
 
+use rigline::json::check::{Member, Members, Span as Found, scan};
 use rigline::json::{Json, Kind as JsonKind, SyntaxError};
 
 /// What a line is. The numbers are part of the interface to JavaScript.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum Kind {
     /// It asks for something.
@@ -21,6 +22,7 @@ pub enum Kind {
     /// Several JSON-RPC messages in an array.
     Batch = 6,
     /// JSON that is no message.
+    #[default]
     Json = 7,
     /// No JSON, or a line that is too long.
     Fault = 8,
@@ -55,7 +57,7 @@ pub struct Span {
 }
 
 /// A line, read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
     /// What it is.
     pub kind: Kind,
@@ -88,62 +90,97 @@ impl Default for Reader {
     }
 }
 
-/// The members that tell what an object is.
-#[derive(Default)]
-struct Members<'t> {
-    jsonrpc: Option<Json<'t>>,
-    id: Option<Json<'t>>,
-    method: Option<Json<'t>>,
-    params: Option<Json<'t>>,
-    result: Option<Json<'t>>,
-    error: Option<Json<'t>>,
-    op: Option<Json<'t>>,
-    args: Option<Json<'t>>,
-    protocol_version: Option<Json<'t>>,
-    tool: Option<Json<'t>>,
-    ok: Option<Json<'t>>,
-    status: Option<Json<'t>>,
-    capabilities: Option<Json<'t>>,
-    ts: Option<Json<'t>>,
-    event: Option<Json<'t>>,
-    component: Option<Json<'t>>,
+/// Slots of the members that tell what an object is.
+mod slot {
+    pub(super) const JSONRPC: usize = 0;
+    pub(super) const ID: usize = 1;
+    pub(super) const METHOD: usize = 2;
+    pub(super) const PARAMS: usize = 3;
+    pub(super) const OPERATION: usize = 4;
+    pub(super) const RESULT: usize = 5;
+    pub(super) const SUCCESS: usize = 6;
+    pub(super) const ERROR: usize = 7;
+    pub(super) const OP: usize = 8;
+    pub(super) const ARGS: usize = 9;
+    pub(super) const PROTOCOL_VERSION: usize = 10;
+    pub(super) const TOOL: usize = 11;
+    pub(super) const OK: usize = 12;
+    pub(super) const STATUS: usize = 13;
+    pub(super) const CAPABILITIES: usize = 14;
+    pub(super) const TS: usize = 15;
+    pub(super) const EVENT: usize = 16;
+    pub(super) const COMPONENT: usize = 17;
+    pub(super) const COUNT: usize = 18;
 }
 
-impl<'t> Members<'t> {
-    fn of(json: Json<'t>) -> Self {
-        let mut found = Self::default();
-        for (name, value) in json.members() {
-            let decoded;
-            let name = match name.as_str() {
-                Some(name) => name,
-                None => {
-                    decoded = name.to_cow();
-                    &*decoded
-                }
-            };
-            let place = match name {
-                "jsonrpc" => &mut found.jsonrpc,
-                "id" => &mut found.id,
-                "method" => &mut found.method,
-                "params" => &mut found.params,
-                "result" => &mut found.result,
-                "error" => &mut found.error,
-                "op" => &mut found.op,
-                "args" => &mut found.args,
-                "protocol_version" => &mut found.protocol_version,
-                "tool" | "tool_name" => &mut found.tool,
-                "ok" => &mut found.ok,
-                "status" => &mut found.status,
-                "capabilities" => &mut found.capabilities,
-                "ts" => &mut found.ts,
-                "event" => &mut found.event,
-                "component" => &mut found.component,
-                _ => continue,
-            };
-            // RFC 8259 §4: of a name that is there twice, the last one counts, as for everybody here.
-            *place = Some(value);
+static PARAMS: Members = Members::of(&[Member::new("operation", slot::OPERATION)]);
+static RESULT: Members = Members::of(&[Member::new("success", slot::SUCCESS)]);
+static MESSAGE: Members = Members::of(&[
+    Member::new("jsonrpc", slot::JSONRPC),
+    Member::new("id", slot::ID),
+    Member::new("method", slot::METHOD),
+    Member::new("params", slot::PARAMS).with(&PARAMS),
+    Member::new("result", slot::RESULT).with(&RESULT),
+    Member::new("error", slot::ERROR),
+    Member::new("op", slot::OP),
+    Member::new("args", slot::ARGS),
+    Member::new("ok", slot::OK),
+    Member::new("protocol_version", slot::PROTOCOL_VERSION),
+    Member::new("tool", slot::TOOL),
+    Member::new("tool_name", slot::TOOL),
+    Member::new("ts", slot::TS),
+    Member::new("event", slot::EVENT),
+    Member::new("component", slot::COMPONENT),
+    Member::new("status", slot::STATUS),
+    Member::new("capabilities", slot::CAPABILITIES),
+]);
+
+/// A line that was checked, and where its members are.
+struct Line<'t> {
+    text: &'t [u8],
+    slots: [Found; slot::COUNT],
+}
+
+impl<'t> Line<'t> {
+    fn has(&self, slot: usize) -> bool {
+        !self.slots[slot].is_absent()
+    }
+
+    /// The JSON text of a member; empty where it is absent.
+    fn raw(&self, slot: usize) -> &'t [u8] {
+        self.text.get(self.slots[slot].range()).unwrap_or_default()
+    }
+
+    fn span(&self, slot: usize) -> Span {
+        let range = self.slots[slot].range();
+        Span { start: small(range.start), length: small(range.len()) }
+    }
+
+    /// Where the string is that a member is; nothing for a member that is none.
+    fn string(&self, slot: usize) -> Span {
+        if self.raw(slot).first() == Some(&b'"') { self.span(slot) } else { Span::default() }
+    }
+
+    /// A member, to be looked into.
+    fn json(&self, slot: usize) -> Json<'t> {
+        Json::parse(self.raw(slot)).unwrap_or(Json::NULL)
+    }
+
+    /// Where the string is that a member's own member is.
+    fn string_in(&self, slot: usize, name: &str) -> Span {
+        let Some(value) = self.json(slot).get(name).filter(|value| value.kind() == JsonKind::String) else {
+            return Span::default();
+        };
+        let start = (value.as_bytes().as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
+        Span { start: small(start), length: small(value.as_bytes().len()) }
+    }
+
+    /// Whether a member is this string.
+    fn is(&self, slot: usize, text: &str) -> bool {
+        match self.raw(slot) {
+            [b'"', raw @ .., b'"'] if raw == text.as_bytes() => true,
+            raw => raw.contains(&b'\\') && self.json(slot).text().is_some_and(|value| value == *text),
         }
-        found
     }
 }
 
@@ -153,54 +190,49 @@ impl Reader {
     /// # Errors
     /// It is not JSON.
     pub fn read(&mut self, text: &[u8]) -> Result<Reading, SyntaxError> {
-        let json = Json::parse(text)?;
-        let place = |value: Option<Json<'_>>| value.map_or(Span::default(), |value| span(text, value));
-        let mut reading = Reading {
-            kind: Kind::Json,
-            protocol: Protocol::None,
-            method: Span::default(),
-            operation: Span::default(),
-            id: Span::default(),
-        };
-        if json.kind() == JsonKind::Array {
-            if json.elements().any(|element| element.kind() == JsonKind::Object && element.get("jsonrpc").is_some()) {
+        let mut line = Line { text, slots: [Found::default(); slot::COUNT] };
+        scan(text, &MESSAGE, &mut line.slots)?;
+        let mut reading = Reading { id: line.span(slot::ID), ..Reading::default() };
+        if text.trim_ascii_start().first() == Some(&b'[') {
+            let json = Json::parse(text)?;
+            if json.elements().any(|element| element.get("jsonrpc").is_some()) {
                 (reading.kind, reading.protocol) = (Kind::Batch, self.last.0);
             }
             return Ok(reading);
         }
-        let members = Members::of(json);
-        let strings = |value: Option<Json<'_>>| place(value.filter(|value| value.kind() == JsonKind::String));
-        reading.id = place(members.id);
-        if members.jsonrpc.is_some() || members.method.is_some() && members.op.is_none() {
-            self.read_json_rpc(&members, &mut reading, &strings);
-        } else if members.op.is_some() && members.ok.is_none() {
-            let op = members.op.unwrap_or(Json::NULL);
-            let invoked = members.args.filter(|_| is(Some(op), "invoke")).and_then(|args| args.get("op"));
-            let is_own = is(Some(op), "health") || is(Some(op), "describe") || is(Some(op), "event");
+        if line.has(slot::JSONRPC) || line.has(slot::METHOD) && !line.has(slot::OP) {
+            self.read_json_rpc(&line, &mut reading);
+        } else if line.has(slot::OP) && !line.has(slot::OK) {
+            let invoked = if line.is(slot::OP, "invoke") { line.string_in(slot::ARGS, "op") } else { Span::default() };
+            let is_own = ["health", "describe", "event"].iter().any(|own| line.is(slot::OP, own));
             (reading.kind, reading.protocol) = (Kind::Request, Protocol::Amplifier);
-            reading.method = strings(members.op);
-            reading.operation = if is_own { Span::default() } else { strings(invoked.or(Some(op))) };
-        } else if members.ok.is_none() && (members.tool.is_some() || members.protocol_version.is_some()) {
+            reading.method = line.string(slot::OP);
+            reading.operation = match invoked.length {
+                _ if is_own => Span::default(),
+                0 => reading.method,
+                _ => invoked,
+            };
+        } else if !line.has(slot::OK) && (line.has(slot::TOOL) || line.has(slot::PROTOCOL_VERSION)) {
             (reading.kind, reading.protocol) = (Kind::Request, Protocol::Namel3ss);
-            reading.method = strings(members.tool);
+            reading.method = line.string(slot::TOOL);
             reading.operation = reading.method;
-        } else if let Some(ok) = members.ok {
-            reading.kind = if ok.bool() == Some(true) { Kind::Reply } else { Kind::Error };
-            let says = |name| members.error.is_some_and(|error| error.get(name).is_some());
-            reading.protocol = if members.protocol_version.is_some() || says("type") {
+        } else if line.has(slot::OK) {
+            reading.kind = if line.raw(slot::OK) == b"true" { Kind::Reply } else { Kind::Error };
+            let error = if line.has(slot::ERROR) { line.json(slot::ERROR) } else { Json::NULL };
+            reading.protocol = if line.has(slot::PROTOCOL_VERSION) || error.get("type").is_some() {
                 Protocol::Namel3ss
-            } else if says("code") {
+            } else if error.get("code").is_some() {
                 Protocol::Amplifier
             } else {
                 self.last.1
             };
-        } else if members.ts.is_some() && members.event.is_some() && members.component.is_some() {
+        } else if line.has(slot::TS) && line.has(slot::EVENT) && line.has(slot::COMPONENT) {
             (reading.kind, reading.protocol) = (Kind::Event, Protocol::Amplifier);
-            reading.method = strings(members.event);
-        } else if is(members.status, "ok") || members.capabilities.is_some_and(|list| list.kind() == JsonKind::Array) {
+            reading.method = line.string(slot::EVENT);
+        } else if line.is(slot::STATUS, "ok") || line.raw(slot::CAPABILITIES).first() == Some(&b'[') {
             (reading.kind, reading.protocol) = (Kind::Reply, Protocol::Amplifier);
-        } else if members.id.is_some() && (members.result.is_some() || members.error.is_some()) {
-            self.read_json_rpc(&members, &mut reading, &strings);
+        } else if line.has(slot::ID) && (line.has(slot::RESULT) || line.has(slot::ERROR)) {
+            self.read_json_rpc(&line, &mut reading);
         }
         if matches!(reading.protocol, Protocol::Amplifier | Protocol::Namel3ss) && reading.kind != Kind::Event {
             self.last.1 = reading.protocol;
@@ -208,37 +240,36 @@ impl Reader {
         Ok(reading)
     }
 
-    fn read_json_rpc(
-        &mut self,
-        members: &Members<'_>,
-        reading: &mut Reading,
-        strings: &impl Fn(Option<Json<'_>>) -> Span,
-    ) {
-        let id = members.id.map(|id| hash(id.as_bytes()));
-        let Some(method) = members.method else {
-            let error = members.error.filter(|error| !error.is_null());
-            let failed = members.result.and_then(|result| result.get("success")).and_then(|success| success.bool());
-            reading.kind = if error.is_some() || failed == Some(false) { Kind::Error } else { Kind::Reply };
+    fn read_json_rpc(&mut self, line: &Line<'_>, reading: &mut Reading) {
+        let id = line.has(slot::ID).then(|| hash(line.raw(slot::ID)));
+        if !line.has(slot::METHOD) {
+            let is_error = line.has(slot::ERROR) && line.raw(slot::ERROR) != b"null";
+            let has_failed = line.raw(slot::SUCCESS) == b"false";
+            reading.kind = if is_error || has_failed { Kind::Error } else { Kind::Reply };
             let asked = self.asked.iter().find(|(known, protocol)| Some(*known) == id && *protocol != Protocol::None);
             reading.protocol = asked.map_or(self.last.0, |(_, protocol)| *protocol);
             return;
-        };
-        let Some(name) = method.text() else {
+        }
+        let [b'"', name @ .., b'"'] = line.raw(slot::METHOD) else {
             (reading.kind, reading.protocol) = (Kind::Request, self.last.0);
             return;
         };
-        let name = name.to_cow();
-        let params = members.params.unwrap_or(Json::NULL);
-        reading.protocol = protocol_of(&name, params, self.last.0);
-        reading.method = strings(members.method);
-        let called = match &*name {
-            "execute" => params.get("operation"),
-            "tools/call" => params.get("name"),
-            "eval.run" | "eval.get" | "eval.validate" | "task.list" => params.get("path"),
-            _ => None,
+        let decoded;
+        let name = if name.contains(&b'\\') {
+            decoded = line.json(slot::METHOD).text().map(|text| text.to_cow().into_owned()).unwrap_or_default();
+            decoded.as_bytes()
+        } else {
+            name
         };
-        reading.operation = strings(called);
-        let is_log = matches!(&*name, "log" | "eval.log" | "notifications/message");
+        reading.protocol = protocol_of(name, line, self.last.0);
+        reading.method = line.span(slot::METHOD);
+        reading.operation = match name {
+            b"execute" => line.string(slot::OPERATION),
+            b"tools/call" => line.string_in(slot::PARAMS, "name"),
+            b"eval.run" | b"eval.get" | b"eval.validate" | b"task.list" => line.string_in(slot::PARAMS, "path"),
+            _ => Span::default(),
+        };
+        let is_log = matches!(name, b"log" | b"eval.log" | b"notifications/message");
         reading.kind = match id {
             Some(_) => Kind::Request,
             None if is_log => Kind::Log,
@@ -253,26 +284,28 @@ impl Reader {
 }
 
 /// Whose a method is, as servers tell them apart.
-fn protocol_of(method: &str, params: Json<'_>, last: Protocol) -> Protocol {
-    let family = method.split(['.', '/']).next().unwrap_or_default();
-    let is_dotted = method.len() > family.len() && method.as_bytes().get(family.len()) == Some(&b'.');
-    match (family, is_dotted) {
-        ("eval" | "task" | "run" | "results", true) => Protocol::Waza,
-        ("authenticate", false) if last == Protocol::Waza => Protocol::Waza,
+fn protocol_of(method: &[u8], line: &Line<'_>, last: Protocol) -> Protocol {
+    let end = method.iter().position(|byte| matches!(byte, b'.' | b'/')).unwrap_or(method.len());
+    let (family, rest) = method.split_at(end);
+    match (family, rest.first()) {
+        (b"eval" | b"task" | b"run" | b"results", Some(b'.')) => Protocol::Waza,
+        (b"authenticate", None) if last == Protocol::Waza => Protocol::Waza,
         (
-            "tools" | "resources" | "prompts" | "notifications" | "logging" | "completion" | "sampling" | "roots"
-            | "elicitation" | "server",
-            false,
-        ) => Protocol::Mcp,
-        ("ping", false) => Protocol::Mcp,
-        ("initialize", false) => {
+            b"tools" | b"resources" | b"prompts" | b"notifications" | b"logging" | b"completion" | b"sampling"
+            | b"roots" | b"elicitation" | b"server",
+            Some(b'/'),
+        )
+        | (b"ping", None) => Protocol::Mcp,
+        (b"initialize", None) => {
+            let params = line.json(slot::PARAMS);
             let version = params.get("protocolVersion").and_then(|version| version.text());
             // MCP's versions are dates.
             let is_date =
                 version.is_some_and(|version| matches!(version.raw().as_bytes(), [_, _, _, _, b'-', _, _, b'-', _, _]));
             if params.get("clientInfo").is_some() || is_date { Protocol::Mcp } else { Protocol::Gevals }
         }
-        _ if params.get("_meta").is_some_and(has_mcp_names) => Protocol::Mcp,
+        (b"execute" | b"shutdown" | b"log", None) => Protocol::Gevals,
+        _ if line.json(slot::PARAMS).get("_meta").is_some_and(has_mcp_names) => Protocol::Mcp,
         _ => Protocol::Gevals,
     }
 }
@@ -280,25 +313,18 @@ fn protocol_of(method: &str, params: Json<'_>, last: Protocol) -> Protocol {
 fn has_mcp_names(meta: Json<'_>) -> bool {
     // Names with a prefix are `io.modelcontextprotocol/…`, or a domain that ends so.
     const ITS: &[u8] = b"modelcontextprotocol";
-    meta.members()
-        .any(|(name, _)| name == "progressToken" || name.raw().as_bytes().windows(ITS.len()).any(|part| part == ITS))
-}
-
-fn is(value: Option<Json<'_>>, text: &str) -> bool {
-    value.and_then(|value| value.text()).is_some_and(|value| value == *text)
-}
-
-/// Where a part of a line stands in it.
-#[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
-fn span(line: &[u8], part: Json<'_>) -> Span {
-    let part = part.as_bytes();
-    let start = (part.as_ptr() as usize).wrapping_sub(line.as_ptr() as usize);
-    Span { start: start as u32, length: part.len() as u32 }
+    let is_its = |name: &[u8]| name.windows(ITS.len()).any(|part| part == ITS);
+    meta.members().any(|(name, _)| name == "progressToken" || is_its(name.raw().as_bytes()))
 }
 
 /// FNV-1a.
 fn hash(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
+fn small(number: usize) -> u32 {
+    number as u32
 }
 
 #[cfg(test)]

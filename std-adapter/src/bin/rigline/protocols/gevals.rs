@@ -23,7 +23,7 @@ pub(super) const STARTER_FILES: &[(&str, &str)] = &[
 ///       package: ./rig-extension
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The extension: any target. `rigline bridge` goes to those that are not programs
+    /// The extension: any target. Targets that are not programs are reached by `rigline bridge`
     target: Target,
     /// Where to write it [default: standard output]
     #[arg(short, long, value_name = "FILE", default_value = "-", hide_default_value = true)]

@@ -14,13 +14,13 @@ pub(super) const STARTER_FILES: &[(&str, &str)] =
 
 /// Write a program that namel3ss's local runner can start as `PROGRAM -c SOURCE`, and that runs TARGET
 ///
-/// Put it where the project's interpreter is looked for, `.venv/bin/python`.
+/// namel3ss looks for a project's interpreter at `.venv/bin/python`: write the program there.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// `exec:PROGRAM ARGS` or a path, of a program that speaks namel3ss on standard input and output, as rigline's extensions do; or
-    /// sim, or any other target, which `rigline bridge` goes to
+    /// `exec:PROGRAM ARGS` or the path of a program that speaks namel3ss on standard input and output, as rigline's extensions do; or
+    /// sim; or any other target, which is reached by `rigline bridge`
     target: Target,
-    /// The program does not speak namel3ss: go to it by `rigline bridge`, too
+    /// The program does not speak namel3ss: reach it by `rigline bridge`, too
     #[arg(long)]
     bridge: bool,
     /// Where to write it [default: standard output]

@@ -1,0 +1,249 @@
+import { useEffect, useId, useState } from 'preact/hooks';
+import { info } from './address';
+import { Chart } from './Chart';
+import * as evals from './evals';
+import { milliseconds, oneLine, plural, shown } from './text';
+import { VirtualList } from './VirtualList';
+
+export function EvalsView() {
+  const hasEvals = info.value?.evals === true;
+  useEffect(() => {
+    if (hasEvals) void evals.load();
+  }, [hasEvals]);
+  if (info.value === undefined) return <section class="panel">Asking the server …</section>;
+  if (!hasEvals) {
+    return (
+      <section class="panel">
+        <h2>Evals</h2>
+        <p>
+          The server of this page has no evals. Start it with a folder of them: <code>rigline web sim --evals DIR</code>.
+        </p>
+      </section>
+    );
+  }
+  return (
+    <div class="evals">
+      {evals.failure.value && (
+        <section class="panel problem" role="alert">
+          <p class="error">{shown(evals.failure.value)}</p>
+          <button type="button" onClick={() => void evals.load()}>
+            Try again
+          </button>
+        </section>
+      )}
+      <List />
+      {evals.current.value && <Current run={evals.current.value} />}
+      {evals.runs.value && evals.runs.value.length > 0 && <Trend runs={evals.runs.value} />}
+      {evals.runs.value && <Runs runs={evals.runs.value} />}
+    </div>
+  );
+}
+
+function isActive(run: evals.Running | null): boolean {
+  return run !== null && ['starting', 'running', 'cancelling'].includes(run.status);
+}
+
+function List() {
+  const listed = evals.evals.value;
+  if (listed === null) return evals.failure.value ? null : <section class="panel">Reading the evals …</section>;
+  return (
+    <section class="panel" aria-labelledby="evals-title">
+      <h2 id="evals-title">Evals</h2>
+      {listed.length === 0 && <p>There are none in this folder. “rigline eval new” begins one.</p>}
+      <ul class="eval-list">
+        {listed.slice(0, 1000).map((one) => (
+          <li key={one.path}>
+            <span>
+              <b>{oneLine(one.name, 100)}</b> <span class="quiet">{oneLine(one.path, 200)}</span>
+            </span>
+            <button type="button" class="small primary" disabled={isActive(evals.current.value)} onClick={() => void evals.run(one)}>
+              Run {oneLine(one.name, 40)}
+            </button>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+export function TaskBadge({ status }: { status: string }) {
+  const known = ['waiting', 'running', 'passed', 'failed', 'skipped', 'error', 'completed', 'cancelled'].includes(status) ? status : '';
+  return <span class={`badge ${known}`}>{oneLine(status, 40)}</span>;
+}
+
+function Current({ run }: { run: evals.Running }) {
+  return (
+    <section class="panel" aria-labelledby="run-title">
+      <div class="bar">
+        <h2 id="run-title">
+          {oneLine(run.name, 80)} <TaskBadge status={run.status} />
+        </h2>
+        {isActive(run) && (
+          <button type="button" disabled={run.runId === null || run.status === 'cancelling'} onClick={() => void evals.stop()}>
+            Cancel the run
+          </button>
+        )}
+      </div>
+      {run.error && (
+        <p class="error" role="alert">
+          {shown(run.error)}
+        </p>
+      )}
+      <p role="status">{run.summary ? `${run.summary.passed} of ${plural(run.summary.total, 'task')} passed.` : isActive(run) ? 'The run goes on.' : ''}</p>
+      <ul class="tasks">
+        {run.tasks.slice(0, 1000).map((task) => (
+          <li key={task.id} class={`task ${task.status}`} data-task={task.id} data-status={task.status}>
+            <TaskBadge status={task.status} /> <span>{oneLine(task.name, 120)}</span>
+            <span class="quiet">
+              {' '}
+              {task.trials}
+              {task.milliseconds !== null && milliseconds(task.milliseconds)}
+            </span>
+          </li>
+        ))}
+      </ul>
+      {run.logs.length > 0 && (
+        <>
+          <h3>
+            Logs {run.droppedLogs > 0 && <span class="quiet">({plural(run.droppedLogs, 'older line was dropped', 'older lines were dropped')})</span>}
+          </h3>
+          <VirtualList id="run-logs" label="Logs of the run" class="short-list" count={run.logs.length} rowHeight={26} follow row={(at) => <div class="log">{oneLine(run.logs[at] ?? '')}</div>} />
+        </>
+      )}
+    </section>
+  );
+}
+
+function Trend({ runs }: { runs: evals.Run[] }) {
+  const id = useId();
+  const names = [...new Set(runs.map((run) => run.name))];
+  const [name, setName] = useState<string | null>(null);
+  const [wanted, setWanted] = useState<string | null>(null);
+  const chosen = name !== null && names.includes(name) ? name : (names.find((one) => valuesOf(runs, one).length > 0) ?? names[0] ?? '');
+  const values = valuesOf(runs, chosen);
+  const value = wanted !== null && values.includes(wanted) ? wanted : values[0];
+  const own = runs.filter((run) => run.name === chosen).toReversed();
+  const points = own.map((run) => (value === undefined ? null : valueOf(run, value)));
+  return (
+    <section class="panel" aria-labelledby={`${id}-title`}>
+      <div class="bar">
+        <h2 id={`${id}-title`}>Trend of a value</h2>
+        <div class="inline">
+          <label for={`${id}-eval`}>Eval</label>
+          <select id={`${id}-eval`} value={chosen} onChange={(event) => setName(event.currentTarget.value)}>
+            {names.map((one) => (
+              <option key={one} value={one}>
+                {oneLine(one, 60)}
+              </option>
+            ))}
+          </select>
+        </div>
+        {values.length > 0 && (
+          <div class="inline">
+            <label for={`${id}-value`}>Value</label>
+            <select id={`${id}-value`} value={value} onChange={(event) => setWanted(event.currentTarget.value)}>
+              {values.map((one) => (
+                <option key={one} value={one}>
+                  {oneLine(one, 80)}
+                </option>
+              ))}
+            </select>
+          </div>
+        )}
+      </div>
+      {value === undefined ? (
+        <p class="quiet">No run of this eval has a measured value.</p>
+      ) : (
+        <>
+          <Chart
+            label={`${oneLine(value)} in ${plural(points.filter((point) => point !== null).length, 'run')} of ${oneLine(chosen)}. The table of earlier runs has the values.`}
+            x={own.map((_, at) => at + 1)}
+            isTime={false}
+            xLabel={(at) => (own[at - 1] ? `run ${at}` : '')}
+            series={[{ label: value, values: points }]}
+            version={runs.length}
+            height={220}
+          />
+          <details>
+            <summary>The values as a table</summary>
+            <div class="scroll" tabIndex={0} role="group" aria-label="Values">
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">Run</th>
+                    <th scope="col">Started</th>
+                    <th scope="col">{oneLine(value, 80)}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {own.map((run, at) => (
+                    <tr key={run.runId}>
+                      <th scope="row">{at + 1}</th>
+                      <td>{new Date(run.startedAtMs).toLocaleString()}</td>
+                      <td class="number">{points[at] ?? 'not measured'}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          </details>
+        </>
+      )}
+    </section>
+  );
+}
+
+/** The values that runs of this eval measured, as `TASK: VALUE`. */
+function valuesOf(runs: evals.Run[], name: string): string[] {
+  const found = new Set<string>();
+  for (const run of runs) {
+    if (run.name !== name) continue;
+    for (const task of run.tasks ?? []) for (const value of Object.keys(task.values ?? {})) found.add(`${task.id}: ${value}`);
+  }
+  return [...found].slice(0, 500);
+}
+
+function valueOf(run: evals.Run, name: string): number | null {
+  for (const task of run.tasks ?? []) {
+    for (const [value, number] of Object.entries(task.values ?? {})) if (`${task.id}: ${value}` === name) return number;
+  }
+  return null;
+}
+
+function Runs({ runs }: { runs: evals.Run[] }) {
+  return (
+    <section class="panel" aria-labelledby="runs-title">
+      <h2 id="runs-title">Earlier runs</h2>
+      {runs.length === 0 && <p>There are none yet.</p>}
+      {runs.length > 0 && (
+        <div class="scroll history" tabIndex={0} role="group" aria-label="Runs">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Eval</th>
+                <th scope="col">Started</th>
+                <th scope="col">Result</th>
+                <th scope="col">Passed</th>
+              </tr>
+            </thead>
+            <tbody>
+              {runs.slice(0, 500).map((run) => (
+                <tr key={run.runId}>
+                  <th scope="row">{oneLine(run.name, 80)}</th>
+                  <td>{new Date(run.startedAtMs).toLocaleString()}</td>
+                  <td>
+                    <TaskBadge status={run.status === 'completed' ? (run.total > 0 && run.passed === run.total ? 'passed' : 'failed') : run.status} />
+                    {run.error && <span class="bad"> {oneLine(run.error, 160)}</span>}
+                  </td>
+                  <td class="number">
+                    {run.passed} of {run.total}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,83 @@
+import { signal } from '@preact/signals';
+
+/** The server's answers to questions that are not a session's. */
+export interface Info {
+  version: string;
+  target: string | null;
+  evals: boolean;
+}
+
+export interface Port {
+  port: string;
+  rigline: boolean;
+  usb: { vendor_id: number; product_id: number; manufacturer?: string | null; product?: string | null; serial_number?: string | null } | null;
+  held_by: string[];
+  sessions?: number;
+}
+
+export const VIEWS = ['live', 'plots', 'transcript', 'evals'] as const;
+export type View = (typeof VIEWS)[number];
+
+const hash = () => new URLSearchParams(location.hash.slice(1));
+
+/** The address's fragment holds the token, which is sent to no server by itself, and the view. */
+export const token: string | null = hash().get('token');
+export const view = signal<View>(viewOf());
+/** What the server is; null: this page came from a plain web server. Undefined: not known yet. */
+export const info = signal<Info | null | undefined>(undefined);
+
+function viewOf(): View {
+  const named = hash().get('view');
+  return VIEWS.find((name) => name === named) ?? 'live';
+}
+
+export function show(next: View): void {
+  view.value = next;
+  const parts = hash();
+  parts.set('view', next);
+  history.replaceState(null, '', `#${parts}`);
+}
+
+addEventListener('hashchange', () => {
+  // Another token is another server: everything begins anew.
+  if (hash().get('token') !== token) location.reload();
+  else view.value = viewOf();
+});
+
+export class Refused extends Error {}
+
+export async function ask<T>(path: string): Promise<T> {
+  const answer = await fetch(new URL(path, document.baseURI), {
+    headers: { authorization: `Bearer ${token ?? ''}` },
+    cache: 'no-store',
+    signal: AbortSignal.timeout(15_000),
+  });
+  if (answer.ok) return (await answer.json()) as T;
+  const body = (await answer.json().catch(() => null)) as { error?: unknown } | null;
+  const why = typeof body?.error === 'string' ? body.error : `the server answered with status ${answer.status}`;
+  throw new Refused(why);
+}
+
+export function socketAddress(path: string, more: Record<string, string> = {}): URL {
+  const address = new URL(path, document.baseURI);
+  address.protocol = address.protocol === 'https:' ? 'wss:' : 'ws:';
+  address.hash = '';
+  address.search = new URLSearchParams({ token: token ?? '', ...more }).toString();
+  return address;
+}
+
+/** Asks what serves this page. */
+export async function greet(): Promise<void> {
+  if (token === null) {
+    info.value = null;
+    return;
+  }
+  try {
+    info.value = await ask<Info>('api/info');
+  } catch (error) {
+    refusal.value = error instanceof Refused ? error.message : 'the server does not answer';
+    info.value = null;
+  }
+}
+/** Why the server did not say what it is, although the address has a token. */
+export const refusal = signal<string | null>(null);

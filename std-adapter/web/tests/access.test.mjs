@@ -1,0 +1,170 @@
+// Who uses the page how: keyboard, screen reader, contrast, light and dark, and a narrow screen. The pictures come from here.
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import test from 'node:test';
+import { HERE, launch, open, picture, ROOT, run, scratch, sound, until, web } from './harness.mjs';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const browser = await launch();
+const folder = scratch();
+const server = await web('sim', '--evals', join(ROOT, 'firmware-example/evals'), '--runs', scratch());
+const choosing = await web();
+const odd = await web(`exec:${process.execPath} ${join(HERE, 'extension.mjs')}`);
+
+const recording = join(folder, 'session.jsonl');
+const lines = ['initialize', 'self-test', '{bad', 'measure', 'identify'].map((name, at) =>
+  name.startsWith('{') ? name : JSON.stringify({ jsonrpc: '2.0', id: at, ...(name === 'initialize' ? { method: name, params: { protocolVersion: '0.0.1' } } : { method: 'execute', params: { operation: name, args: name === 'measure' ? { channel: 'no such' } : {}, context: {} } }) }),
+);
+await run(['monitor', '--record', recording, 'sim'], `${lines.join('\n')}\n`);
+
+/** The states of the page that are looked at, in every size and colour. */
+const STATES = {
+  choose: async (page) => page.getByRole('button', { name: 'Connect to sim' }).waitFor(),
+  live: async (page) => {
+    await page.getByRole('button', { name: 'power', exact: true }).click();
+    await page.getByLabel('rail').fill('3V3');
+    await page.getByRole('combobox', { name: /^on / }).selectOption('true');
+    await page.getByRole('button', { name: 'Run power' }).click();
+    await page.getByText('succeeded').first().waitFor();
+    await page.getByRole('button', { name: 'measure', exact: true }).click();
+    await page.getByLabel('channel').fill('3V3');
+    await page.getByRole('button', { name: 'Run measure' }).click();
+    await page.getByRole('group', { name: /^Result/ }).getByText('3V3 is at').waitFor();
+  },
+  errors: async (page) => {
+    await page.getByRole('button', { name: 'odd', exact: true }).click();
+    await page.getByRole('button', { name: 'Add an entry to days' }).click();
+    await page.getByLabel(/^ratio/).fill('2');
+    await page.getByLabel(/^any/).fill('{');
+    await page.getByRole('button', { name: 'Run odd' }).click();
+    await page.getByText('This is not JSON').waitFor();
+  },
+  plots: async (page) => {
+    await page.getByRole('tab', { name: 'Plots' }).click();
+    for (const channel of ['TEMP', 'AUX']) {
+      await page.getByRole('textbox', { name: /^channel/ }).fill(channel);
+      await page.getByRole('button', { name: 'Add to the plot' }).click();
+    }
+    await page.getByLabel('Rate').selectOption({ label: '10 a second' });
+    await page.getByRole('button', { name: 'Start' }).click();
+    await until(() => page.locator('[data-samples]').evaluate((one) => Number(one.dataset.samples) >= 12), 'samples');
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await new Promise((done) => setTimeout(done, 400));
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await until(() => page.locator('[data-samples]').evaluate((one) => Number(one.dataset.samples) >= 24), 'samples');
+    await page.getByRole('button', { name: 'Stop' }).click();
+  },
+  transcript: async (page) => {
+    await page.getByRole('tab', { name: 'Transcript' }).click();
+    await page.getByLabel('Transcript file').setInputFiles(recording);
+    await page.locator('[data-done="true"]').waitFor();
+    await page.getByRole('listbox', { name: 'Cards' }).getByRole('option').nth(1).click();
+    await page.getByText('boot: passed').waitFor();
+  },
+  opening: async (page) => {
+    await page.getByRole('tab', { name: 'Transcript' }).click();
+    await page.getByRole('heading', { name: 'Open a transcript' }).waitFor();
+  },
+  evals: async (page) => {
+    await page.getByRole('tab', { name: 'Evals' }).click();
+    await page.getByRole('button', { name: 'Run rails' }).click();
+    await page.getByText('3 of 3 tasks passed.').waitFor();
+    await page.getByRole('region', { name: 'Trend of a value' }).waitFor();
+  },
+};
+
+for (const width of [1280, 390]) {
+  for (const dark of [false, true]) {
+    const colors = dark ? 'dark' : 'light';
+    test(`j_03_nothing_is_wrong_by_axe_at_${width}_pixels_${colors}`, async (t) => {
+      for (const [name, reach] of Object.entries(STATES)) {
+        const url = { choose: choosing.url, errors: odd.url }[name] ?? server.url;
+        const page = await open(t, browser, url, { width, height: width === 390 ? 844 : 900, dark });
+        if (name !== 'choose') await page.getByText('connected', { exact: true }).waitFor();
+        await reach(page);
+        await page.evaluate(() => scrollTo(0, 0));
+        await picture(page, `${name}-${width}-${colors}`);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(wide <= 0, `${name}: ${wide} pixels wider than the screen`);
+        const found = await check(page);
+        assert.deepEqual(found, [], name);
+        sound(page);
+        await page.context().close();
+      }
+    });
+  }
+}
+
+/** What axe finds. Its script is run by the test, which the page's policy does not hold back. */
+async function check(page) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { runOnly: { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] } }));
+  return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 200)} ${node.failureSummary?.replaceAll('\n', ' ')}`));
+}
+
+test('j_02_everything_works_by_keyboard', async (t) => {
+  const page = await open(t, browser, server.url);
+  await page.getByText('connected', { exact: true }).waitFor();
+  const focus = () => page.evaluate(() => `${document.activeElement.tagName} ${document.activeElement.textContent.trim() || document.activeElement.id}`);
+  await page.keyboard.press('Tab');
+  assert.match(await focus(), /^A Go to the content/);
+  await page.keyboard.press('Tab');
+  assert.equal(await focus(), 'BUTTON Live');
+  await page.keyboard.press('ArrowRight');
+  assert.equal(await focus(), 'BUTTON Plots');
+  await page.keyboard.press('ArrowLeft');
+  await page.keyboard.press('Tab');
+  // Through the page to the operation, its field, and back again.
+  for (let at = 0; at < 30 && (await focus()) !== 'BUTTON measure'; at += 1) await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  for (let at = 0; at < 30 && !(await focus()).startsWith('INPUT'); at += 1) await page.keyboard.press('Tab');
+  await page.keyboard.type('TEMP');
+  await page.keyboard.press('Enter');
+  await page.getByText('TEMP is at').first().waitFor();
+  // What has happened is said to a screen reader.
+  await until(async () => /^measure: succeeded\. TEMP is at/.test(await page.locator('.notice').textContent()), 'the notice');
+  // The focus is visible.
+  const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+  assert.equal(outline, 'solid');
+  sound(page);
+});
+
+test('j_02_colours_follow_the_system_or_the_choice_and_the_choice_is_kept', async (t) => {
+  const page = await open(t, browser, server.url);
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await ground();
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await until(async () => (await ground()) !== light, 'dark as the system');
+  await page.getByRole('combobox', { name: 'Colours' }).selectOption('light');
+  await until(async () => (await ground()) === light, 'light as chosen');
+  await page.reload();
+  await page.getByText('connected', { exact: true }).waitFor();
+  assert.equal(await ground(), light);
+  sound(page);
+});
+
+test('j_02_the_files_work_on_any_web_server_in_any_folder', async (t) => {
+  const files = join(HERE, '../dist');
+  const kinds = { html: 'text/html', js: 'text/javascript', css: 'text/css', wasm: 'application/wasm', svg: 'image/svg+xml' };
+  const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'";
+  const plain = createServer((request, response) => {
+    const name = request.url.replace(/^\/a\/folder\//, '').replace(/\?.*/, '') || 'index.html';
+    if (!request.url.startsWith('/a/folder/') || !existsSync(join(files, name))) return response.writeHead(404).end();
+    response.writeHead(200, { 'content-type': kinds[name.split('.').pop()], 'content-security-policy': policy }).end(readFileSync(join(files, name)));
+  });
+  await new Promise((done) => plain.listen(0, '127.0.0.1', done));
+  t.after(() => plain.close());
+  const page = await open(t, browser, `http://127.0.0.1:${plain.address().port}/a/folder/#view=transcript`);
+  await page.getByLabel('Or paste lines').fill('{"op":"measure","args":{}}');
+  await page.getByRole('button', { name: 'Show the pasted lines' }).click();
+  await page.locator('[data-done="true"]').waitFor();
+  await page.getByRole('tab', { name: 'Live' }).click();
+  await page.getByRole('button', { name: 'Choose a port …' }).waitFor();
+  await page.getByRole('tab', { name: 'Evals' }).click();
+  await page.getByText('The server of this page has no evals.').waitFor();
+  assert.equal(await page.getByRole('alert').count(), 0);
+  sound(page);
+});

@@ -1,0 +1,76 @@
+// An extension that nobody should have to meet: odd schemas, hostile names, floods. It speaks gevals on standard input and output.
+import { createInterface } from 'node:readline';
+
+const HOSTILE = '<img src=x onerror="globalThis.hacked=1"><script>globalThis.hacked=1</script>';
+
+const operations = {
+  odd: {
+    description: 'Takes what schemas can say',
+    params: {
+      type: 'object',
+      properties: {
+        mode: { enum: ['fast', 'slow', 3, null], description: 'One of a few' },
+        big: { type: 'integer', maximum: 9007199254740993 },
+        ratio: { type: 'number', multipleOf: 0.1, exclusiveMinimum: 0, exclusiveMaximum: 1 },
+        name: { type: 'string', minLength: 2, maxLength: 4, pattern: '^[a-z]+$' },
+        place: {
+          type: 'object',
+          properties: { city: { type: 'string' }, zip: { type: ['integer', 'null'] } },
+          required: ['city'],
+        },
+        days: { type: 'array', items: { type: 'integer', minimum: 1, maximum: 7 }, minItems: 1, maxItems: 3, uniqueItems: true },
+        any: { description: 'Anything' },
+        either: { oneOf: [{ type: 'string' }, { type: 'boolean' }] },
+        on: { type: 'boolean', default: true },
+      },
+      required: ['mode'],
+    },
+  },
+  flood: { description: 'Logs', params: { type: 'object', properties: { count: { type: 'integer', default: 1000 } } } },
+  noise: { description: 'Writes lines that are no messages', params: { type: 'object' } },
+  many: { description: 'Answers with many outputs', params: { type: 'object' } },
+  long: { description: 'Answers with a long text', params: { type: 'object' } },
+  '=formula': { description: 'A name that a spreadsheet would run', params: { type: 'object' } },
+  refuse: { description: 'Refuses a nested argument', params: operationParams() },
+  [HOSTILE]: { description: HOSTILE, params: { type: 'object', properties: { [HOSTILE]: { type: 'string', description: HOSTILE, default: HOSTILE } } } },
+};
+
+function operationParams() {
+  return { type: 'object', properties: { list: { type: 'array', items: { type: 'string' } } } };
+}
+
+const send = (value) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...value })}\n`);
+const log = (message) => send({ method: 'log', params: { level: 'info', message } });
+
+for await (const line of createInterface({ input: process.stdin })) {
+  if (line.trim() === '') continue;
+  const { id, method, params } = JSON.parse(line);
+  if (method === 'initialize') {
+    send({ id, result: { name: HOSTILE, version: '\u001b[31m1.0', protocolVersion: '0.0.1', description: `\u202e${HOSTILE}`, operations } });
+  } else if (method === 'execute') {
+    const { operation, args } = params;
+    const raw = /"args":(.*),"context"/.exec(line)[1];
+    if (operation === 'flood') {
+      for (let n = 1; n <= (args.count ?? 1000); n++) {
+        log(`line ${n} ${'x'.repeat(80)}`);
+        // Nothing is kept in memory beyond what the pipe takes.
+        if (n % 500 === 0 && process.stdout.writableNeedDrain) await new Promise((done) => process.stdout.once('drain', done));
+      }
+    } else if (operation === 'noise') {
+      process.stdout.write('BOOT \u001b[2J\u001b]0;title\u0007 <script>globalThis.hacked=1</script>\n');
+    } else if (operation === 'refuse') {
+      send({ id, error: { code: -32602, message: 'args.list[1]: must not be there' } });
+      continue;
+    }
+    if (operation === '=formula') {
+      send({ id, result: { success: true, outputs: { '=1+1': '5' } } });
+      continue;
+    }
+    const many = () => Object.fromEntries(Array.from({ length: 2000 }, (_, at) => [`output-${at}`, String(at)]));
+    const outputs = operation === 'many' ? many() : operation === 'long' ? { text: 'y'.repeat(300_000) } : { args: raw, [HOSTILE]: HOSTILE };
+    send({ id, result: { success: true, message: `${HOSTILE} \u001b[31m`, outputs } });
+  } else {
+    send({ id, result: {} });
+    if (method === 'shutdown') process.exit(0);
+  }
+}

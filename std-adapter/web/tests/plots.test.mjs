@@ -1,0 +1,146 @@
+// The page "Plots".
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test from 'node:test';
+import { HERE, launch, open, picture, scratch, sound, until, web } from './harness.mjs';
+
+const browser = await launch();
+
+async function plots(page) {
+  await page.getByText('connected', { exact: true }).waitFor();
+  await page.getByRole('tab', { name: 'Plots' }).click();
+}
+
+async function add(page, channel) {
+  await page.getByRole('textbox', { name: /^channel/ }).fill(channel);
+  await page.getByRole('button', { name: 'Add to the plot' }).click();
+}
+
+const number = (page, name) => page.locator('[data-samples]').evaluate((element, name) => Number(element.dataset[name]), name);
+
+async function csv(page) {
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Save as CSV' }).click()]);
+  const file = join(scratch(), 'plot.csv');
+  await download.saveAs(file);
+  return readFileSync(file, 'utf8').trimEnd().split('\r\n').map((line) => line.split(','));
+}
+
+test('j_02_numeric_outputs_are_polled_drawn_paused_zoomed_and_saved', async (t) => {
+  const server = await web('sim');
+  const page = await open(t, browser, server.url);
+  await plots(page);
+  await add(page, '3V3');
+  await add(page, 'TEMP');
+  await page.getByLabel('Rate').selectOption({ label: '10 a second' });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await until(async () => (await number(page, 'samples')) >= 10, 'ten samples');
+  // Several series, of which one can be left out.
+  const series = page.getByRole('table', { name: 'Series and their values' });
+  assert.deepEqual(await series.getByRole('rowheader').allTextContents(), ['measure channel=3V3: volts', 'measure channel=3V3: min', 'measure channel=3V3: max', 'measure channel=3V3: samples', 'measure channel=TEMP: celsius', 'measure channel=TEMP: min', 'measure channel=TEMP: max', 'measure channel=TEMP: samples']);
+  const isDrawn = await series.getByRole('checkbox').evaluateAll((boxes) => boxes.map((box) => box.checked));
+  assert.deepEqual(isDrawn, [true, false, false, false, true, false, false, false]);
+  await series.getByRole('checkbox', { name: 'measure channel=3V3: max' }).check();
+  const chart = page.getByRole('img', { name: /^Line chart of measure channel=3V3: volts; measure channel=3V3: max; measure channel=TEMP: celsius/ });
+  await chart.waitFor();
+  // Something is drawn, in the colour of the third series.
+  const colored = () => chart.locator('canvas').evaluate((canvas) => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4) if (data[at] === 0x11 && data[at + 1] === 0x63 && data[at + 2] === 0x29) count += 1;
+    return count;
+  });
+  await until(async () => (await colored()) > 100, 'a line is drawn');
+
+  await page.getByRole('button', { name: 'Pause' }).click();
+  const paused = await number(page, 'samples');
+  await new Promise((done) => setTimeout(done, 600));
+  assert.equal(await number(page, 'samples'), paused, 'a paused plot takes no samples');
+  await page.getByRole('button', { name: 'Go on' }).click();
+  await until(async () => (await number(page, 'samples')) >= paused + 5, 'it goes on');
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await picture(page, 'plots-1280-light');
+
+  const rows = await csv(page);
+  assert.deepEqual(rows[0], ['time', 'measure channel=3V3: volts', 'measure channel=3V3: max', 'measure channel=TEMP: celsius']);
+  assert.match(rows[1][0], /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  const gaps = rows.filter((row) => row[1] === '');
+  assert.ok(gaps.length >= 1, 'the pause is a gap');
+  assert.ok(rows.slice(1).every((row) => row[1] === '' || /^0\.0\d*$/.test(row[1])), 'values as they came');
+
+  // Zoom: dragging shows a part, the buttons move it, and all is shown again.
+  const extent = () => page.evaluate(() => document.querySelector('.u-over')?.parentElement && [...document.querySelectorAll('.canvas canvas')].map((canvas) => canvas.toDataURL()).join());
+  const whole = await extent();
+  const box = await page.locator('.u-over').boundingBox();
+  await page.mouse.move(box.x + box.width * 0.3, box.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 60, { steps: 5 });
+  // The selection follows the mouse with the next frame.
+  await until(async () => (await page.locator('.u-select').boundingBox())?.width > 50, 'a selection');
+  await page.mouse.up();
+  await until(async () => (await extent()) !== whole, 'a part');
+  const part = await extent();
+  await page.getByRole('button', { name: 'Later' }).click();
+  await until(async () => (await extent()) !== part, 'a later part');
+  await page.getByRole('button', { name: 'Show all' }).click();
+  await until(async () => (await extent()) === whole, 'all again');
+  await page.getByRole('button', { name: 'Zoom in' }).click();
+  await until(async () => (await extent()) !== whole, 'a part by the keyboard');
+
+  await page.getByRole('button', { name: 'Remove measure channel=TEMP' }).click();
+  assert.equal(await series.getByRole('row').count(), 5);
+  sound(page);
+});
+
+test('j_02_samples_that_were_missed_are_counted_and_are_gaps', async (t) => {
+  const server = await web('sim');
+  const page = await open(t, browser, server.url);
+  await plots(page);
+  await add(page, 'AUX');
+  await page.getByLabel('Rate').selectOption({ label: '20 a second' });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await until(async () => (await number(page, 'samples')) >= 5, 'samples');
+  // A call of half a second keeps the rig busy meanwhile.
+  await page.getByRole('tab', { name: 'Live' }).click();
+  await page.getByRole('button', { name: 'press', exact: true }).click();
+  await page.getByLabel('button').fill('USER');
+  await page.getByRole('textbox', { name: /^ms / }).fill('600');
+  await page.getByRole('button', { name: 'Run press' }).click();
+  await page.getByRole('group', { name: /^Result of call/ }).getByText('succeeded').waitFor();
+  await page.getByRole('tab', { name: 'Plots' }).click();
+  const missed = await number(page, 'missed');
+  assert.ok(missed >= 8, `${missed} of 12 samples were missed`);
+  await page.getByText(/missed samples? \(shown as gaps\)/).waitFor();
+  const before = await number(page, 'samples');
+  await until(async () => (await number(page, 'samples')) >= before + 5, 'it goes on');
+  await page.getByRole('button', { name: 'Stop' }).click();
+  const rows = await csv(page);
+  const at = rows.findIndex((row) => row[1] === '');
+  assert.ok(at > 0 && at < rows.length - 1, 'a gap in the middle');
+  sound(page);
+});
+
+test('j_02_a_failing_source_and_a_lost_connection_are_said', async (t) => {
+  const server = await web('sim');
+  const page = await open(t, browser, server.url);
+  await plots(page);
+  await add(page, 'no such');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByRole('alert').getByText('measure channel=no such: args.channel: unknown channel').waitFor();
+  server.child.kill();
+  await page.getByText('Sampling goes on when there is one again.').waitFor();
+  sound(page);
+});
+
+test('j_04_names_of_outputs_cannot_become_formulas_in_the_csv', async (t) => {
+  const server = await web(`exec:${process.execPath} ${join(HERE, 'extension.mjs')}`);
+  const page = await open(t, browser, server.url);
+  await plots(page);
+  await page.getByLabel('Operation').selectOption({ label: '=formula' });
+  await page.getByRole('button', { name: 'Add to the plot' }).click();
+  await page.getByRole('button', { name: 'Start' }).click();
+  await until(async () => (await number(page, 'samples')) >= 1, 'a sample');
+  await page.getByRole('button', { name: 'Stop' }).click();
+  assert.deepEqual((await csv(page))[0], ['time', '"\'=formula: =1+1"']);
+  sound(page);
+});
