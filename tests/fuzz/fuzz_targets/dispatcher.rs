@@ -21,7 +21,8 @@ use rigline::protocol::{GEVALS, MCP, Protocol};
 use rigline::rpc::MAX_ID;
 use rigline::serve::{End, ServeError, Transport, asynch, blocking};
 use rigline::{
-    Call, Clock, Config, Content, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
+    Call, Clock, Config, Content, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation,
+    Outcome, Schema,
 };
 use rigline_fuzz::{Choices, Event, split};
 use serde::de::IgnoredAny;
