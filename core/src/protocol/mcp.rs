@@ -80,7 +80,7 @@ const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// What methods begin with, up to the slash.
-const FAMILIES: [&[u8]; 11] = [
+const FAMILIES: [&[u8]; 12] = [
     b"tools",
     b"resources",
     b"prompts",
@@ -91,6 +91,7 @@ const FAMILIES: [&[u8]; 11] = [
     b"roots",
     b"elicitation",
     b"server",
+    b"subscriptions",
     b"tasks",
 ];
 
@@ -102,9 +103,11 @@ pub fn is_method(method: Text<'_>) -> bool {
         || FAMILIES.iter().any(|family| raw.strip_prefix(*family).is_some_and(|rest| rest.first() == Some(&b'/')))
 }
 
+#[allow(clippy::manual_contains, reason = "it links what finds bytes by the word")]
 fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
     let Some(method) = received.string(rpc::METHOD) else { return was_mine };
-    if is_method(method) {
+    // What is not known is answered by the protocol of the session.
+    if is_method(method) || was_mine && method.raw_bytes().iter().any(|byte| *byte == b'/') {
         return true;
     }
     let Some(params) = received.json(rpc::PARAMS) else { return false };
@@ -548,7 +551,7 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let received = closing.received.as_ref();
     if is_error {
         out.raw(b",\"isError\":true");
-    } else if end == 0
+    } else if end == start
         && let Some(place) = received.and_then(|received| position(received, closing.manifest))
         && closing.manifest.operations.get(place).is_some_and(|operation| operation.outputs.is_some())
     {

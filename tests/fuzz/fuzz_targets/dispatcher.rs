@@ -17,10 +17,12 @@ use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
 use rigline::frame::LineEnds;
 use rigline::json::{Json, Kind};
 use rigline::protocol::gevals::TaskContext;
+use rigline::protocol::{GEVALS, MCP, Protocol};
 use rigline::rpc::MAX_ID;
 use rigline::serve::{End, ServeError, Transport, asynch, blocking};
 use rigline::{
-    Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
+    Call, Clock, Config, Content, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation,
+    Outcome, Schema,
 };
 use rigline_fuzz::{Choices, Event, split};
 use serde::de::IgnoredAny;
@@ -46,7 +48,7 @@ fuzz_target!(|data: &[u8]| {
         setup.judge(input, output);
     }
     // Time passes differently in the two, a shutdown overtakes faults or not, and a lost connection loses calls.
-    let quiet = !holds(input, "timeout") && !holds(input, "shutdown") && !holds(input, "\\u");
+    let quiet = !["timeout", "shutdown", "\\u", "cancelled"].into_iter().any(|word| holds(input, word));
     if setup.is_complete() && quiet {
         assert_eq!(replies(&blocking.bytes), replies(&asynch.bytes));
     }
@@ -97,7 +99,7 @@ impl Setup {
         let mut log = vec![0xA5; self.log + 16];
         let memory = Memory { request: &mut request, reply: &mut reply[..self.reply] };
         let ends = if self.serial { LineEnds::Serial } else { LineEnds::Lf };
-        let result = match Engine::new(&MANIFEST, memory) {
+        let result = match Engine::with_protocols(&MANIFEST, memory, PROTOCOLS) {
             Err(TooSmall::Reply { size }) => {
                 assert!(size < LEAST_REPLY);
                 return None;
@@ -164,11 +166,13 @@ impl Setup {
 
         let mut asked = Ids::default();
         let mut owed = Ids::default();
+        let mut silences = false;
         for event in &events {
             let Event::Line(line) = event else { continue };
             let Ok(json) = Json::parse(line) else { continue };
             for message in std::iter::once(json).chain(json.elements()) {
                 asked.note(message, 1);
+                silences |= may_silence(message);
             }
             if is_request(json) {
                 owed.note(json, 1);
@@ -184,7 +188,7 @@ impl Setup {
         }
         assert!(left.0.values().all(|count| *count >= 0), "two replies for one request: {left:?}");
         let alive = !matches!(output.result, Ok(End::Shutdown));
-        if self.is_complete() && alive && self.reply >= LEAST_REPLY && self.request > 1 {
+        if self.is_complete() && alive && !silences && self.reply >= LEAST_REPLY && self.request > 1 {
             assert!(owed.0.values().all(|count| *count <= 0), "no reply: {owed:?}");
         }
         assert!(output.safe_states <= events.len() + 1);
@@ -210,7 +214,22 @@ fn is_request(message: Json<'_>) -> bool {
         && string("method").is_some()
         && message
             .get("id")
-            .is_some_and(|id| id.as_bytes().len() <= MAX_ID && (id.number().is_some() || id.text().is_some()))
+            // MCP has no fractions as ids, and answers them with none.
+            .is_some_and(|id| id.as_bytes().len() <= MAX_ID && (is_integer(id) || id.text().is_some()))
+}
+
+fn is_integer(id: Json<'_>) -> bool {
+    id.number().is_some() && id.as_bytes().iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
+}
+
+/// What MCP writes besides replies.
+const NOTIFICATIONS: &[&str] =
+    &["notifications/message", "notifications/progress", "notifications/subscriptions/acknowledged"];
+
+/// Whether a message may leave a request without a reply: it cancels one, or opens a stream.
+fn may_silence(message: Json<'_>) -> bool {
+    let method = message.get("method").and_then(|method| method.text());
+    method.is_some_and(|method| method == "notifications/cancelled" || method == "subscriptions/listen")
 }
 
 /// The lines that are no logs, sorted: faults may overtake replies.
@@ -226,14 +245,19 @@ fn replies(bytes: &[u8]) -> Vec<&str> {
         };
         let is_reply = |json: Json<'_>| {
             says(json, "jsonrpc", "2.0")
-                && json.get("id").is_some()
                 && (json.get("result").is_some() != json.get("error").is_some())
+                // MCP leaves out an id that could not be read.
+                && (json.get("id").is_some() || json.get("error").is_some())
         };
         match json.kind() {
             Kind::Array => assert!(json.elements().count() > 0 && json.elements().all(is_reply), "{line}"),
             _ if says(json, "method", "log") => {
                 let message = json.get("params").and_then(|params| params.get("message"));
                 assert!(json.get("id").is_none() && message.is_some_and(|message| message.text().is_some()), "{line}");
+                continue;
+            }
+            _ if NOTIFICATIONS.iter().any(|method| says(json, "method", method)) => {
+                assert!(json.get("id").is_none() && json.get("params").is_some(), "{line}");
                 continue;
             }
             _ => assert!(is_reply(json), "{line}"),
@@ -250,6 +274,9 @@ fn replies(bytes: &[u8]) -> Vec<&str> {
     replies.sort_unstable();
     replies
 }
+
+/// Those of JSON-RPC, whose replies are judged here.
+const PROTOCOLS: &[&Protocol] = &[GEVALS, MCP];
 
 static MANIFEST: Manifest =
     Manifest::new("anything", "0.0.1").description("\"\u{2028}").requires(&["true"]).operations(&[
@@ -320,11 +347,14 @@ impl Extension for Anything {
             },
             "wait" => {
                 cx.info("before");
+                cx.progress(count.into(), None, text);
                 cx.sleep(Duration::from_nanos(count.into())).await;
+                cx.progress(u32::from(count) + 1, Some(300), text);
                 cx.info("after");
                 cx.done("waited")
             }
             "fill" => {
+                let _ = cx.content(text, &Content::Image { mime_type: text, data: text.as_bytes() });
                 for number in 0..count {
                     // Whether it fits or not.
                     let _ = cx.output(text, &number);
