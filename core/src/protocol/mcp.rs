@@ -532,7 +532,7 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let received = closing.received.as_ref();
     if is_error {
         out.raw(b",\"isError\":true");
-    } else if end == 0
+    } else if end == start
         && let Some(place) = received.and_then(|received| position(received, closing.manifest))
         && closing.manifest.operations.get(place).is_some_and(|operation| operation.outputs.is_some())
     {
