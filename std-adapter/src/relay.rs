@@ -46,6 +46,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::by_schema::Schemas;
 use crate::client::{self, CallRequest, Client, ClientError, ClientFactory, ClientOptions, Described, Description};
 use crate::host::{Event, EventKind, Log, Options};
+use crate::lines::on_one_line;
 use crate::protocol::{Protocol, Relaying};
 use crate::protocols;
 use crate::target::Target;
@@ -422,11 +423,12 @@ fn members(json: Json<'_>) -> Vec<(String, String)> {
 
 /// The description as a manifest, which lasts as long as the process: a relay has one.
 fn lasting(described: Described) -> &'static Manifest {
-    let schema = |schema: &Value| Schema::text(leak(schema.to_string()));
     let Described { manifest, kind, has_typed_outputs, .. } = &described;
-    let outputs_of = |name: &str| {
-        let outputs = manifest.raw.get("operations")?.get(name)?.get("outputs")?;
-        Some(outputs).filter(|outputs| *has_typed_outputs && !outputs.is_null()).map(schema)
+    // From the text, whose numbers have all their digits.
+    let json = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
+    let schema = |operation: &str, member: &str| {
+        let schema = json.get("operations")?.get(operation)?.get(member)?;
+        (!schema.is_null()).then(|| Schema::text(leak(on_one_line(schema.as_str()).into_owned())))
     };
     let effects_of = |name: &str| {
         let annotations = manifest.raw.get("operations")?.get(name)?.get("annotations")?.as_object()?;
@@ -442,8 +444,9 @@ fn lasting(described: Described) -> &'static Manifest {
         .iter()
         .map(|operation| {
             // Arguments are an object anyway.
-            let params = if operation.params == true { Schema::OBJECT } else { schema(&operation.params) };
-            let outputs = outputs_of(&operation.name);
+            let params = schema(&operation.name, "params").filter(|_| operation.params != true);
+            let params = params.unwrap_or(Schema::OBJECT);
+            let outputs = schema(&operation.name, "outputs").filter(|_| *has_typed_outputs);
             let lasting = Operation::new(leak(operation.name.clone()), params)
                 .description(leak(operation.description.clone()))
                 .optional_outputs(outputs);

@@ -79,11 +79,27 @@ static META_MEMBERS: Members = Members::of(&[
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
 
+/// What methods begin with, up to the slash.
+const FAMILIES: [&[u8]; 11] = [
+    b"tools",
+    b"resources",
+    b"prompts",
+    b"notifications",
+    b"logging",
+    b"completion",
+    b"sampling",
+    b"roots",
+    b"elicitation",
+    b"server",
+    b"tasks",
+];
+
 /// Whether a method is one that no other protocol has: all have a slash but for `ping`.
-#[allow(clippy::manual_contains, reason = "it links what finds bytes by the word")]
 pub fn is_method(method: Text<'_>) -> bool {
     let raw = method.raw_bytes();
-    raw == b"ping" || raw.iter().any(|byte| *byte == b'/')
+    // Not every method with a slash: an unknown method of a gevals session does not change the protocol.
+    raw == b"ping"
+        || FAMILIES.iter().any(|family| raw.strip_prefix(*family).is_some_and(|rest| rest.first() == Some(&b'/')))
 }
 
 fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
