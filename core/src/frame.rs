@@ -1,7 +1,7 @@
 //! Newline framing, incremental, over memory that the caller owns.
 //!
 //! Every text protocol here is one JSON text a line. A [`Framer`] turns bytes, however they were cut on their way, into
-//! lines: it gives out room to read into ([`space`](Framer::space)), is told what was read ([`commit`](Framer::commit)),
+//! lines: it lends room to read into ([`space`](Framer::space)), takes what was read ([`commit`](Framer::commit)),
 //! and returns the lines ([`next`](Framer::next), or [`take`](Framer::take) where reading must go on while a line is in a
 //! handler's hands).
 //!

@@ -478,7 +478,7 @@ mod while_a_call_is_out {
             In::At(20),
             request(2, "ping", json!({})),
             request(3, "server/discover", json!({"_meta": meta()})),
-            request(4, "nope/nope", json!({})),
+            request(4, "tools/nope", json!({})),
             request(5, "tools/list", json!({})),
             work(6, 10, None),
             In::At(200),

@@ -86,7 +86,7 @@ mod text;
 /// - `#[configure]`: takes the configuration that a host sends when it starts a session: a [`Config<'_>`][Config], or a
 ///   type that implements [`Params`], as an operation's arguments do; and the context. It returns `Result<(), Failure>`.
 /// - `#[on_event]` and `#[run_task]`: these methods of [`Extension`], with its own parameters, all of them. A `#[cfg]` on them
-///   goes with them: `run_task` is there only where rigline's feature `waza` is on.
+///   applies to what is written for them. `#[run_task]` writes `run_job`, too.
 /// - `#[safe_state]`: brings what the extension drives into a state that is safe without supervision.
 ///
 /// An operation without a description, an argument or an output without a doc comment, and a block without any operation are
