@@ -497,6 +497,7 @@ mod tests {
     const H: i64 = 60 * M;
 
     #[test]
+    #[allow(clippy::too_many_lines, reason = "a table of inputs")]
     fn texts_read_as_go_reads_them() {
         let table: &[(&str, Result<i64, ParseDurationError>)] = &[
             ("0", Ok(0)),

@@ -700,6 +700,7 @@ impl<'m> Engine<'m> {
 
     /// Takes a message, which stands at `start..end` of the line that is held.
     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
     fn message(&mut self, start: usize, end: usize) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
         let in_batch = self.batch.is_some();

@@ -388,8 +388,7 @@ const fn is_semantic(text: &[u8]) -> bool {
     while number < 3 {
         let Some(after) = numeric(rest) else { return false };
         rest = match (number, after) {
-            (0 | 1, [b'.', more @ ..]) => more,
-            (2, more) => more,
+            (0 | 1, [b'.', more @ ..]) | (2, more) => more,
             _ => return false,
         };
         number += 1;

@@ -241,8 +241,7 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
     if let [b'e' | b'E', tail @ ..] = rest {
         let (down, mut rest) = match tail {
             [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            rest => (false, rest),
+            [b'+', rest @ ..] | rest => (false, rest),
         };
         let mut exponent = 0i32;
         while let [digit @ b'0'..=b'9', tail @ ..] = rest {

@@ -117,6 +117,7 @@ fn what_does_not_fit_is_not_pending_and_the_pending_are_bounded() {
 
 /// Each line is given to a fresh client that waits for the replies 7 and 8; 5 and 6 were given out before.
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of inputs")]
 fn lines_with_two_calls_out() {
     let table: &[(&[u8], &str)] = &[
         // FC-02: noise.

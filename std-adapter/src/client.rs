@@ -1,6 +1,6 @@
 //! A connection to an extension by any of the protocols, for callers that need not know by which: the command and the relay.
 //!
-//! Each protocol implements [`Client`] in its own folder, and its entry in the registry says how one is made ([`Connect`]).
+//! Each protocol implements [`Client`] in its own folder, and its entry in the registry says how one is made ([`ClientFactory`]).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -21,7 +21,7 @@ use crate::host::{HostError, Manifest, Options};
 use crate::target::Target;
 
 /// Makes a client for a target.
-pub type Connect = for<'a> fn(&'a Target, ClientOptions) -> Pending<'a, Result<Box<dyn Client>, ClientError>>;
+pub type ClientFactory = for<'a> fn(&'a Target, ClientOptions) -> Pending<'a, Result<Box<dyn Client>, ClientError>>;
 
 /// A future on the thread that it was made on.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -148,7 +148,7 @@ pub struct CallFailure {
     pub custom_code: Option<String>,
     /// What went wrong.
     pub message: String,
-    /// Whether the reply is not a valid one, so that nobody knows whether the operation failed.
+    /// Whether the reply is not a valid one, so that the outcome of the operation is not known.
     pub is_invalid: bool,
 }
 

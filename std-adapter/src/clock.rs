@@ -1,4 +1,7 @@
 //! Time on a desktop.
+//!
+//! The core's [`Clock`] wakes wakers at times, where tokio has futures that are polled. [`TokioClock`] keeps the wakers, and polls one of
+//! tokio's timers for the earliest. One timer of tokio's for each sleep would have to be spawned or boxed for each call.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -122,7 +125,7 @@ impl TokioClock {
         }
     }
 
-    /// Wakes what is due; gives the point of time of the first timer that is not.
+    /// Wakes what is due; returns the time of the first timer that is not due.
     fn wake_due(&self) -> Option<Instant> {
         let mut timers = self.timers.borrow_mut();
         let now = if timers.by_time.is_empty() { return None } else { self.now() };

@@ -14,7 +14,7 @@ use rigline::json::{Json, Kind};
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// It cannot be opened, or is no regular file.
+/// It cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), path)
 }
@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens a regular file that is there already, as `options` say.
 ///
 /// # Errors
-/// It cannot be opened, or is no regular file.
+/// It cannot be opened, or is not a regular file.
 pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     // Before it is opened: to open a device may do something already.
     regular(&fs::metadata(path)?)?;
@@ -41,7 +41,7 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, or has more bytes.
+/// It cannot be read, is not a regular file, or has more bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("over {limit} bytes"));
@@ -63,7 +63,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 }
 
 /// Writes a whole file. It makes the folders that are missing, writes a new file beside `path` and renames it, so that a link is
-/// replaced and a reader never sees half of it. A file that was there gives its permissions to the new one.
+/// replaced and a reader never sees half of it. The new file gets the permissions of the one that was there.
 ///
 /// # Errors
 /// It cannot be written. What was there before is still there. A folder, a device or a FIFO is refused.
@@ -98,7 +98,7 @@ pub fn append_json_lines(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().append(true), path).map_err(with_path)
 }
 
-/// The first line of a file, if there is a file with one. A link is refused: what it leads to may be somebody else's.
+/// The first line of a file, if there is a file with one. A link is refused: its target may belong to another user.
 ///
 /// # Errors
 /// The file cannot be read, or is a link. The text names the file.

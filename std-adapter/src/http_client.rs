@@ -1,4 +1,7 @@
 //! A small HTTP/1.1 client over hyper: one `POST` of JSON, one connection, bounds on time and size.
+//!
+//! hyper parses and writes HTTP. A client such as reqwest is not used, since what it adds must not happen here: it follows redirects
+//! with the token, uses proxies of the environment, keeps connections for later calls, and brings a TLS library.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

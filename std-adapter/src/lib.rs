@@ -38,7 +38,7 @@
 //! - `amplifier` also has [`relay`], by which an extension that is somewhere else is served as one that is here.
 //! - `host`: [`Host`], which talks to extensions in programs, on serial ports and over TCP; and [`tcp`], an extension behind a
 //!   TCP port.
-//! - `check`: conformance cases for anybody's extension ([`check`]).
+//! - `check`: conformance cases for any extension ([`check`]).
 //! - `web`: [`web`], a target's page in a browser, and the server behind it.
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
@@ -69,7 +69,6 @@ pub mod clock;
 pub mod eval;
 #[cfg(feature = "host")]
 pub mod files;
-#[cfg(feature = "host")]
 pub mod gevals;
 pub mod guide;
 #[cfg(feature = "host")]
@@ -91,7 +90,6 @@ mod not_http;
 #[cfg(feature = "schemas")]
 pub mod number;
 mod panics;
-pub mod path;
 #[cfg(feature = "host")]
 pub mod process;
 #[cfg(feature = "host")]
@@ -101,9 +99,12 @@ pub mod protocols;
 #[cfg(feature = "amplifier")]
 pub mod relay;
 pub mod requires;
+pub mod server;
 pub mod signals;
 mod stderr;
 pub mod stdio;
+#[cfg(feature = "host")]
+mod sync;
 #[cfg(feature = "host")]
 pub mod target;
 #[cfg(feature = "host")]
@@ -121,6 +122,7 @@ pub mod waza;
 pub mod web;
 
 pub use clock::TokioClock;
+pub use gevals::path;
 #[cfg(feature = "host")]
 pub use gevals::proxy;
 #[cfg(feature = "host")]

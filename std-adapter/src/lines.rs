@@ -300,6 +300,7 @@ fn room_around(line: &[u8]) -> usize {
 }
 
 /// A line without telnet's negotiation before it (RFC 854): 255 begins it, which is no byte of UTF-8.
+#[allow(clippy::match_same_arms, reason = "an arm for each command of the RFC")]
 fn without_telnet(mut line: &[u8]) -> &[u8] {
     loop {
         line = match line {

@@ -2,7 +2,7 @@
 //!
 //! # Who may ask
 //! A server on a loopback address can be reached by every user of the machine. Where the system says which user a connection
-//! belongs to (Linux does), [`Access`] admits the server's own user and root only, unless it is told otherwise. A [`Token`]
+//! belongs to (Linux does), [`Access`] admits only the server's own user and root by default. A [`Token`]
 //! is asked for in addition where there is one. Connections from other machines have no user that could be checked.
 
 use std::fmt;
@@ -44,7 +44,7 @@ pub struct ListenAddress {
     addresses: Vec<SocketAddr>,
 }
 
-/// A text that is no address to listen on.
+/// A text that is not an address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressError(String);
 
@@ -265,7 +265,7 @@ pub(crate) enum Presence {
     Here,
     /// It has closed its sending half, and reads.
     Reads,
-    /// It has closed its sending half; whether it reads cannot be told.
+    /// It has closed its sending half; whether it still reads is not known.
     Unknown,
     /// It has closed the connection, or is dead.
     Gone,

@@ -1,5 +1,8 @@
-//! HTTP that comes to a port where lines of JSON are spoken. A web page can make a browser send it, with requests of ours in its
-//! body: it is refused before anything is executed, and the connection with it.
+//! Detects HTTP on a port for lines of JSON. A web page can make a browser send HTTP with our requests in its body. The connection is
+//! refused before anything is executed.
+//!
+//! This is not a parser of HTTP, for which httparse would be used: a request that a parser refuses must be detected, too, and the first
+//! line decides before the rest has come.
 
 /// Whether a line begins an HTTP request (RFC 9112 §3): `POST /invoke HTTP/1.1`.
 pub(crate) fn is_http(line: &[u8]) -> bool {

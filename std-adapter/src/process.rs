@@ -63,7 +63,7 @@ pub fn this_path() -> io::Result<PathBuf> {
     Ok(replaced.filter(|replaced| !path.exists() && replaced.exists()).unwrap_or(path))
 }
 
-/// What tells a program which targets it was started within, one a line.
+/// The variable with the targets that a program was started within, one per line.
 const WITHIN: &str = "RIGLINE_WITHIN";
 
 /// The variable for a target that is to be started from here.

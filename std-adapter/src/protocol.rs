@@ -4,9 +4,10 @@
 
 use std::fmt;
 
-use crate::client::{Connect, ProtocolOption};
+use crate::client::{ClientFactory, ProtocolOption};
 use crate::traffic::Reading;
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own about the protocol")]
 /// A protocol. The values are constants in the protocols' own folders.
 #[non_exhaustive]
 pub struct Protocol {
@@ -20,10 +21,12 @@ pub struct Protocol {
     pub is_single_document: bool,
     /// Whether a session begins with settings of the extension's own.
     pub has_config: bool,
+    /// The session that a call belongs to, in protocols in which calls name one.
+    pub session_id: Option<fn(&rigline::CallContext<'_>) -> Option<String>>,
     /// Whether an extension says which operations it has, and with which arguments.
     pub has_manifest: bool,
     /// Connects to an extension.
-    pub client: Option<Connect>,
+    pub client: Option<ClientFactory>,
     /// Whether the relay may ask other programs by this protocol, and when.
     pub relay: Relaying,
     /// Whether the proxy serves it to clients over TCP and on standard input and output.
@@ -61,6 +64,7 @@ impl Protocol {
             lines: None,
             is_single_document: false,
             has_config: false,
+            session_id: None,
             has_manifest: false,
             client: None,
             relay: Relaying::No,

@@ -13,7 +13,7 @@
 //! the [listener](Options::listener).
 //!
 //! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked
-//! to end and started anew for the next call, a connection is opened anew. When a relay is dropped it ends its session in good
+//! to end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session in good
 //! order, and waits for that.
 //!
 //! ```no_run
@@ -39,13 +39,12 @@ use std::time::Duration;
 use rigline::event;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::manifest::Effects;
-use rigline::protocol::amplifier::session_id;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::by_schema::Schemas;
-use crate::client::{self, CallRequest, Client, ClientError, ClientOptions, Connect, Described, Description};
+use crate::client::{self, CallRequest, Client, ClientError, ClientFactory, ClientOptions, Described, Description};
 use crate::host::{Event, EventKind, Log, Options};
 use crate::protocol::{Protocol, Relaying};
 use crate::protocols;
@@ -60,7 +59,7 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an event may take.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many codes of failures a relay takes over; what comes beyond is told by its kind.
+/// How many codes of failures a relay takes over; further ones are replaced by their kind.
 const CODES: usize = 64;
 
 /// An extension that is somewhere else. See the [module](self).
@@ -81,7 +80,7 @@ pub enum RelayError {
     /// The other end does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There is no thread or runtime to be had.
+    /// No thread or runtime can be started.
     #[error("the relay cannot be started: {0}")]
     Start(#[from] io::Error),
 }
@@ -102,7 +101,7 @@ struct Job {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What came of a call: outputs as JSON texts, and how it ended.
+/// The outcome of a call: outputs as JSON texts, and how it ended.
 struct Answer {
     outputs: Vec<(String, String)>,
     end: Result<Option<String>, Fault>,
@@ -115,7 +114,7 @@ struct Fault {
 }
 
 impl Relay {
-    /// Starts or opens the target, and asks it what it is. It blocks until that is known, and takes a thread of its own for
+    /// Starts or opens the target, and asks it for its description. It blocks until that is known, and uses its own thread for
     /// the connection, so it must not be called in an async context.
     ///
     /// With a [`config`](Options::config), which only gevals has, gevals is what the other end is asked by.
@@ -243,7 +242,7 @@ impl Extension for Relay {
             operation: call.operation().to_owned(),
             args,
             timeout: Some(limit),
-            session_id: session_id(&call.context).map(|id| id.to_string()),
+            session_id: protocols::ALL.iter().find_map(|protocol| protocol.session_id.and_then(|of| of(&call.context))),
         };
         while self.logs.try_recv().is_ok() {
             // It was about a call that was given up.
@@ -293,7 +292,7 @@ impl Extension for Relay {
     }
 }
 
-/// Passes calls on until there is nobody left who could make any.
+/// Forwards calls until the relay is dropped.
 async fn pass_on(mut upstream: Upstream, mut queue: mpsc::Receiver<Job>) {
     while let Some(Job { request, mut answer }) = queue.recv().await {
         // The caller may be gone.
@@ -354,7 +353,7 @@ impl Upstream {
 
     /// Asks by the protocol whose results keep their types. If something keeps it from answering, the fallback reports it, and waits
     /// for what can be waited for.
-    async fn try_first(connect: Connect, target: &Target, options: &Options) -> Option<(Self, Described)> {
+    async fn try_first(connect: ClientFactory, target: &Target, options: &Options) -> Option<(Self, Described)> {
         let mut client = connect(target, ClientOptions::new(options.clone())).await.ok()?;
         let limit = FIRST_TIMEOUT.min(options.start_timeout);
         // A board may be booting when the first line comes.
@@ -412,7 +411,7 @@ fn relayed(answer: client::Answer) -> Answer {
     Answer { outputs, end }
 }
 
-/// The members of an object, each as its JSON text; what is no object stands as `value`.
+/// The members of an object, each as its JSON text; a value that is not an object becomes the member `value`.
 fn members(json: Json<'_>) -> Vec<(String, String)> {
     match json.kind() {
         Kind::Object => json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect(),

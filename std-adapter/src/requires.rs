@@ -1,4 +1,4 @@
-//! Commands that an extension needs: gevals "Requirement Object".
+//! Commands that an extension needs: gevals "Requirement Object". They are looked for with the crate `which`.
 
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
 

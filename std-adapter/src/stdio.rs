@@ -13,7 +13,7 @@
 //! |---|---|
 //! | end of input: the calls in hand are finished first | 0 |
 //! | `shutdown` was acknowledged; input may still be open | 0 |
-//! | whoever read the output is gone (a broken pipe; a reset, on a socket), also while a handler waits: nothing is said | 0 |
+//! | the reader of the output is gone (a broken pipe; a reset, on a socket), also while a handler waits; there is no message | 0 |
 //! | reading or writing failed otherwise; standard error says how | 1 |
 //! | a panic, in a handler or on any other thread; the call in hand is answered with -32603 first | 101 |
 //! | the argument `--config` is unusable | 2 |
@@ -42,11 +42,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rigline::Extension;
-use rigline::engine::{Engine, LEAST_REPLY, Memory};
+use rigline::engine::LEAST_REPLY;
 use rigline::json::{Json, Kind};
 use rigline::protocol::Protocol;
 use rigline::rpc;
-use rigline::serve::{ServeError, Transport, asynch};
+use rigline::serve::ServeError;
 use tokio::runtime;
 
 use self::one_text::OneText;
@@ -55,6 +55,7 @@ use self::stop::{PANICKED, Stop};
 use crate::clock::TokioClock;
 use crate::panics::CatchPanics;
 use crate::requires::RequirePath;
+use crate::server::{Server, ServerError};
 use crate::stderr::complain;
 
 mod one_text;
@@ -152,18 +153,18 @@ impl Stdio {
         }
     }
 
-    /// Takes every line as one of this protocol. If unsaid, each line tells its own: by `jsonrpc` gevals, then by `op`
-    /// Amplifier, then by `protocol_version` namel3ss.
+    /// Reads every line by this protocol. By default the protocol is detected for each line: a `jsonrpc` member selects gevals, `op` selects
+    /// Amplifier, `protocol_version` selects namel3ss.
     pub fn protocol(self, protocol: &'static Protocol) -> Self {
         Self { protocol: Some(protocol), ..self }
     }
 
-    /// Takes all of the input as one JSON text, be it on many lines or on none: what namel3ss's local runner sends.
+    /// Reads the whole input as one JSON text, on any number of lines, as namel3ss's local runner sends it.
     pub fn one_text(self) -> Self {
         Self { is_one_text: true, ..self }
     }
 
-    /// The longest request that is taken, in bytes without the end of its line: 8 MiB if unsaid, and below 4 GiB. A longer one is answered
+    /// The longest request that is accepted, in bytes without the end of its line, below 4 GiB [default: 8 MiB]. A longer one is answered
     /// with -32700 that names the limit, and none of it runs.
     pub fn request_limit(self, bytes: usize) -> Self {
         Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
@@ -185,7 +186,7 @@ impl Stdio {
         Self { log_region: bytes, ..self }
     }
 
-    /// Whether the commands of the manifest's `requires` are looked for before each call ([`RequirePath`]): yes if unsaid.
+    /// Whether the commands of the manifest's `requires` are looked for before each call, by [`RequirePath`] [default: yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
     }
@@ -271,21 +272,15 @@ impl Stdio {
         let input = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"0.0.1\",\"config\":{config}}}}}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"shutdown\"}}\n"
         );
-        let (mut request, mut reply, mut log) = (vec![0; input.len() + 1], vec![0; 1 << 20], vec![0; 1 << 20]);
-        let memory = Memory { request: &mut request, reply: &mut reply };
-        let mut engine = Engine::new(extension.manifest(), memory).map_err(|error| error.to_string())?;
-        let (mut reader, mut lines) = (input.as_bytes(), Vec::new());
-        let serving = asynch::serve(
-            extension,
-            &mut engine,
-            &mut reader,
-            &mut lines,
-            Transport::Process,
-            &mut log,
-            &self.clock,
-            std::future::pending(),
-        );
-        self.clock.drive(serving).await.map_err(|error| error.to_string())?;
+        let mut lines = Vec::new();
+        Server::new(extension)
+            .request_limit(input.len())
+            .reply_limit(1 << 20)
+            .log_buffer(1 << 20)
+            .clock(&self.clock)
+            .serve(input.as_bytes(), &mut lines)
+            .await
+            .map_err(|error| error.to_string())?;
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             if rpc::is_log_line(line) {
                 output.send_log(line, self.log_region);
@@ -304,40 +299,33 @@ impl Stdio {
         output: &Arc<Output>,
         stop: &Arc<Stop>,
     ) -> io::Result<()> {
-        let mut request = vec![0; self.request_limit + 1];
-        let mut reply = vec![0; self.reply_limit.unwrap_or(8 << 20).saturating_add(1)];
-        let mut log = vec![0; self.log_region];
-        let memory = Memory { request: &mut request, reply: &mut reply };
-        let mut engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
         let (_, line_limit) = self.limits();
-        engine = engine.with_json_rpc_limit(line_limit);
-        if let Some(protocol) = self.protocol {
-            engine = engine.with_protocol(protocol);
-        }
-        let mut reader = OneText::new(input.start()?, self.is_one_text);
-        let mut writer = Lines::new(output.clone(), stop.clone());
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
-        let serving = asynch::serve_with_logs(
-            extension,
-            &mut engine,
-            &mut reader,
-            &mut writer,
-            Transport::Process,
-            &mut log,
-            &self.clock,
-            stop.heard(),
-            &send_log,
-        );
-        match self.clock.drive(serving).await {
+        let serving = Server::new(extension)
+            .protocol(self.protocol)
+            .request_limit(self.request_limit)
+            .reply_limit(self.reply_limit.unwrap_or(8 << 20))
+            .json_rpc_limit(line_limit)
+            .log_buffer(self.log_region)
+            .clock(&self.clock)
+            .stop(stop.heard())
+            .send_log(&send_log)
+            .serve(OneText::new(input.start()?, self.is_one_text), Lines::new(output.clone(), stop.clone()));
+        match serving.await {
             Ok(_) => Ok(()),
-            Err(ServeError::Read(error) | ServeError::Write(error)) if is_peer_gone(&error) => Ok(()),
-            Err(ServeError::Read(error) | ServeError::Write(error)) => Err(error),
+            Err(ServerError::Transport(ServeError::Read(error) | ServeError::Write(error))) => {
+                if is_peer_gone(&error) {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
             Err(error) => Err(io::Error::other(error)),
         }
     }
 }
 
-/// Is done when nobody reads standard output any more, for programs that pass on what others say; never on systems other than Unix.
+/// Ready when standard output is no longer read, for programs that forward output; never on systems other than Unix.
 pub async fn unread() {
     #[cfg(unix)]
     {

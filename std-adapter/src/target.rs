@@ -61,9 +61,9 @@ pub struct Serial {
     pub port: Port,
     /// The speed in baud. USB devices take any.
     pub baud: u32,
-    /// The DTR line; asserted if unsaid, as many boards only send while it is.
+    /// The DTR line [default: asserted, since many boards only send while it is].
     pub dtr: Option<bool>,
-    /// The RTS line; left to the driver if unsaid.
+    /// The RTS line [default: left to the driver].
     pub rts: Option<bool>,
     /// How messages are put on the wire.
     pub link: Link,
@@ -107,14 +107,14 @@ pub enum Link {
     Cobs,
 }
 
-/// Why a text is no target.
+/// Why a text is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// Nothing stands there.
     #[error("the target is empty; try `sim`")]
     Empty,
-    /// The part before the colon is none of ours, and there is no such file.
+    /// The part before the colon is not a known kind, and there is no such file.
     #[error(
         "`{kind}:` is not a kind of target; {}",
         meant.as_ref().map_or_else(

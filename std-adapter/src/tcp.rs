@@ -4,7 +4,7 @@
 //! ends only that client's session. See [`proxy`](crate::proxy) for what each of them gets, and for the limits.
 //!
 //! # Who may ask
-//! A client can call every operation. [`serve`] answers programs of its own user, and root, where the system says to which user
+//! A client can call every operation. [`serve`] answers programs of its own user, and root, where the system reports to which user
 //! a connection belongs (Linux does). A [token](Server::token) is asked for in addition if one is set: clients send it as
 //! their first line. HTTP, which a web page could send, is refused.
 
@@ -122,7 +122,7 @@ impl Server {
     /// Serves `extension` until SIGTERM or SIGINT (elsewhere Ctrl-C), in a runtime of its own.
     ///
     /// # Errors
-    /// There is no runtime to be had.
+    /// No runtime can be started.
     pub fn run<E: Extension>(self, extension: E) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let result = runtime.block_on(async {

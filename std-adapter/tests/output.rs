@@ -563,7 +563,7 @@ fn n_11_one_operation_with_an_example() {
         let example = one["example"].as_str().unwrap();
         let words: Vec<&str> = example.split(' ').skip(1).chain(["--timeout", "1ms"]).collect();
         let (_, errors) = texts(&rigline(&words));
-        assert!(!errors.contains("shows what it takes"), "{example}: {errors}");
+        assert!(!errors.contains("shows its arguments"), "{example}: {errors}");
     }
 }
 

@@ -12,6 +12,9 @@ use crate::emulator::PATIENCE;
 /// A frame as it was received.
 pub type Received = (Kind, u32, String);
 
+/// Does something to a frame on its way.
+type Tamper = Box<dyn FnMut(&mut [u8])>;
+
 /// One session on a link.
 pub struct LinkHost {
     stream: TcpStream,
@@ -22,7 +25,7 @@ pub struct LinkHost {
     waiting: std::collections::VecDeque<Received>,
     /// Bytes of a frame that has not ended, and what is done to it when it has.
     incoming: Vec<u8>,
-    through: Box<dyn FnMut(&mut [u8])>,
+    through: Tamper,
 }
 
 impl fmt::Debug for LinkHost {

@@ -137,6 +137,7 @@ fn next(port: &mut TcpStream) -> Value {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one session, in its order")]
 fn every_valid_request_over_usb_is_answered_once_and_nothing_wedges() {
     let Some(emulator) = Emulator::start_fast("rig-bench") else { return };
     let mut random = Random(0x5eed_0f50_a4e5);

@@ -134,6 +134,7 @@ fn deserializing(generics: &Generics) -> Generics {
     generics
 }
 
+#[allow(clippy::too_many_lines, reason = "it reads as the code that it writes")]
 fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn::Result<TokenStream> {
     let mut members = Vec::new();
     for field in fields {

@@ -185,7 +185,7 @@ say('{"jsonrpc":"2.0","id":%d,"result":{"success":true,"message":"\u00b0C \U0001
         assert f'"number":{2**80},"exact":0.10000000000000000555' in sent
         with pytest.raises(ValueError, match="the output word is not a number"):
             result.number("word")
-        with pytest.raises(KeyError, match="there are: big"):
+        with pytest.raises(KeyError, match="known outputs: big"):
             result["volts"]
     # No escape sequence reaches a terminal.
     assert "\x1b" not in caplog.text and "\\x1b" in caplog.text

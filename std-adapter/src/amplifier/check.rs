@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{CallError, HEALTH_TIMEOUT, Host, HttpError, Place, RESERVED_CODES};
 use crate::check::{
-    Case, CaseResult, Recorded, Report, Sample, Settings, Stop, Suite, Unreached, Verdict, cases, fail, is_success,
-    json, names, run, start,
+    Case, CaseFailure, CaseResult, Recorded, Report, Sample, Settings, Suite, Unreached, Verdict, cases, fail,
+    is_success, json, names, run, start,
 };
 use crate::client::ClientError;
 
@@ -68,19 +68,19 @@ impl Unreached for CallError {
 }
 
 impl Recorded<Host> {
-    async fn send(&mut self, path: &str, op: &str, text: &str, limit: Duration) -> Result<String, Stop> {
+    async fn send(&mut self, path: &str, op: &str, text: &str, limit: Duration) -> Result<String, CaseFailure> {
         let start = start();
         let answer = self.host.raw(path, text, limit).await;
         self.note(op, text, start, answer)
     }
 
-    async fn invoke(&mut self, op: &str, text: &str) -> Result<Value, Stop> {
+    async fn invoke(&mut self, op: &str, text: &str) -> Result<Value, CaseFailure> {
         let limit = self.host.timeout + self.host.grace;
         json(&self.send("invoke", op, text, limit).await?)
     }
 
     /// The operations that have paths of their own over HTTP, and are said by a line itself.
-    async fn own(&mut self, op: &str) -> Result<Value, Stop> {
+    async fn own(&mut self, op: &str) -> Result<Value, CaseFailure> {
         let limit = if op == "health" { HEALTH_TIMEOUT } else { self.host.timeout };
         json(&self.send(op, op, &format!("{{\"op\":\"{op}\"}}"), limit).await?)
     }
@@ -169,7 +169,7 @@ async fn unknown_members(trial: On<'_>) -> Verdict {
 
 async fn null_args(trial: On<'_>) -> Verdict {
     let Some(sample) = trial.samples()?.into_iter().find(|sample| sample.args.trim() == "{}") else {
-        return Err(Stop::Skip("no operation may be called without arguments".into()));
+        return Err(CaseFailure::Skip("no operation may be called without arguments".into()));
     };
     let op = Value::from(sample.operation.as_str());
     for text in [format!("{{\"op\":{op},\"args\":null}}"), format!("{{\"op\":{op}}}")] {
@@ -232,7 +232,7 @@ async fn large(trial: On<'_>) -> Verdict {
     let text = format!(r#"{{"op":"rigline-no-such-op","args":{{"x":"{}"}}}}"#, "x".repeat(1 << 20));
     let json = trial.invoke("rigline-no-such-op", &text).await?;
     if trial.host.is_device() && is_error(&json, "unsupported_op").is_err() && json["error"]["message"].is_string() {
-        return Err(Stop::Skip(format!("a device has less memory: {}", json["error"]["message"])));
+        return Err(CaseFailure::Skip(format!("a device has less memory: {}", json["error"]["message"])));
     }
     is_error(&json, "unsupported_op")
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::host::HostError;
 use crate::http_client::HttpError;
 
-/// The codes that the text reserves. A module may have codes of its own besides.
+/// The codes that the text reserves. A module may have its own codes besides.
 pub const RESERVED_CODES: [&str; 7] =
     ["timeout", "oom", "unreachable", "bad_request", "forbidden", "internal", "unsupported_op"];
 
@@ -108,16 +108,16 @@ pub enum CallError {
         /// Its beginning.
         text: String,
     },
-    /// What is to be sent is no JSON object.
+    /// The arguments are not a JSON object.
     #[error("the arguments must be a JSON object")]
     Arguments,
     /// The connection failed.
-    #[error("talking to the module failed: {0}")]
+    #[error("communication with the module failed: {0}")]
     Io(#[from] io::Error),
 }
 
 fn shown(odd: Option<&str>) -> String {
-    odd.map(|line| format!("; it wrote {line:?}, which is no reply to that: a reply is JSON, whole and on one line, and of the form that the operation has"))
+    odd.map(|line| format!("; it wrote {line:?}, which is not a reply to this request: a reply is one JSON text on one line, in the form that the operation has"))
         .unwrap_or_default()
 }
 

@@ -47,7 +47,7 @@ pub struct EventRecord {
 }
 
 impl EventRecord {
-    /// An event that happens now, with an identifier of its own.
+    /// An event that happens now, with a new identifier.
     pub fn now(event: &str, component: &str) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -108,7 +108,7 @@ pub struct Entry<'l> {
     pub event: Result<Event<'l>, Fault>,
 }
 
-/// Why a line is no event.
+/// Why a line is not an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {

@@ -213,8 +213,8 @@ impl Host {
             (Place::Http { .. }, None) => self.raw(op, "{}", limit).await,
             (Place::Lines(lines), Some(input)) => {
                 // The short form would be taken for the protocol's own operation.
-                let spelt_out = matches!(op, "health" | "describe" | "invoke");
-                lines.ask(&Request::Invoke { spelt_out, input: &input }, limit, most).await
+                let nested = matches!(op, "health" | "describe" | "invoke");
+                lines.ask(&Request::Invoke { nested, input: &input }, limit, most).await
             }
             (Place::Lines(lines), None) => {
                 let request = if op == "health" { Request::Health } else { Request::Describe };

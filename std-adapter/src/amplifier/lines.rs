@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::{CallError, bad};
-use crate::host::wire::{self, Control, Dial, Reader, Writer};
+use crate::host::wire::{self, Connect, Control, Reader, Writer};
 use crate::host::{Child, DTR_LOW, Options, also_open, deadline, random};
 
 /// How much of standard error is kept, from its end.
@@ -50,7 +50,7 @@ const OWED_DESCRIPTIONS: usize = 16;
 
 /// The lines to a module, and how to get new ones.
 pub struct Lines {
-    dialer: Box<dyn Dial>,
+    dialer: Box<dyn Connect>,
     options: Arc<Options>,
     open: Option<Box<Open>>,
     /// A request is out. If it still is when the next one comes, its caller has given it up.
@@ -81,7 +81,7 @@ pub(super) enum Request<'a> {
     /// The members of an invocation's input, without braces.
     Invoke {
         /// Whether it must be spelt out, as its operation has the name of one of the protocol's own.
-        spelt_out: bool,
+        nested: bool,
         input: &'a str,
     },
     /// Any text, as it is.
@@ -135,7 +135,7 @@ impl Request<'_> {
         let text = match self {
             Self::Health => format!("{{\"op\":\"health\",\"id\":{id}}}"),
             Self::Describe => format!("{{\"op\":\"describe\",\"id\":{id}}}"),
-            Self::Invoke { spelt_out: true, input } => {
+            Self::Invoke { nested: true, input } => {
                 format!("{{\"op\":\"invoke\",\"args\":{{{input}}},\"id\":{id}}}")
             }
             Self::Invoke { input, .. } => format!("{{{input},\"id\":{id}}}"),
@@ -176,7 +176,7 @@ impl Drop for Open {
 
 impl Lines {
     /// Lines over what `dialer` opens.
-    pub fn new(dialer: Box<dyn Dial>) -> Self {
+    pub fn new(dialer: Box<dyn Connect>) -> Self {
         let options = Arc::default();
         Self { dialer, options, open: None, is_asked: false, next: 1, owed: Vec::new(), echoes: false }
     }
@@ -240,7 +240,7 @@ impl Lines {
         let wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
         let said = Arc::new(std::sync::Mutex::new(Vec::new()));
         let stderr = wire.stderr.map(|stderr| tokio::spawn(keep_tail(stderr, said.clone())));
-        let is_shared = wire.manners.shared;
+        let is_shared = wire.traits.shared;
         if !is_shared {
             self.owed.clear();
         } else if self.owed.is_empty() {
@@ -255,7 +255,7 @@ impl Lines {
             stderr,
             is_shared,
             is_settled: !is_shared,
-            ends: wire.manners.ends,
+            ends: wire.traits.ends,
             line: Vec::new(),
             old: 0,
             odd: None,
@@ -288,7 +288,7 @@ impl Lines {
                 }
             }
         }
-        Err(bad("nothing but lines that are no replies", ""))
+        Err(bad("only lines that are not replies", ""))
     }
 
     /// Asks the module for its description until nothing else can be on its way. Gives the description; none if the module does not
@@ -348,7 +348,7 @@ impl Lines {
         // On a shared wire half a line of somebody else's may be there.
         let first = if open.is_settled { "" } else { "\n" };
         if self.owed.len() >= OWED {
-            return Err(bad("it owes too many replies", ""));
+            return Err(bad("too many replies are outstanding", ""));
         }
         let is_raw = matches!(request, Request::Raw(_));
         self.owed.push(Owed { form: request.form(), id: (!is_raw).then_some(id), line: line.trim().to_owned() });
@@ -516,7 +516,7 @@ impl Open {
                 }
             }
         }
-        Err(bad("nothing but lines that are no replies", ""))
+        Err(bad("only lines that are not replies", ""))
     }
 
     /// The next line, and how much of it is old; none at the end. What it has read so far is kept when it is dropped.

@@ -45,6 +45,7 @@ use crate::protocol::{Protocol, Relaying};
 #[cfg(feature = "amplifier")]
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::AMPLIFIER),
+    session_id: Some(|call| rigline::protocol::amplifier::session_id(call).map(|id| id.to_string())),
     has_manifest: true,
     client: Some(client::connect),
     relay: Relaying::First,

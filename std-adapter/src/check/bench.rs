@@ -13,8 +13,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Fixture, Stop, Verdict};
-use crate::host::wire::{self, Dial, Wire};
+use super::{CaseFailure, Fixture, Verdict};
+use crate::host::wire::{self, Connect, RawConnection};
 use crate::host::{Child, Direction, Exit, HostError, Options};
 use crate::target::Target;
 
@@ -27,16 +27,16 @@ const LINE_LIMIT: usize = 16 * 1024 * 1024;
 /// The bench that an extension is checked on.
 pub struct Bench {
     target: Target,
-    dialer: Box<dyn Dial>,
+    dialer: Box<dyn Connect>,
     options: Options,
     /// How long an answer is waited for.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The operations that may run, with their arguments. If there are none, `identify` is called where the manifest has it.
     pub calls: Vec<(String, Value)>,
     notes: Rc<RefCell<Notes>>,
-    manifest: Option<Result<String, Stop>>,
+    manifest: Option<Result<String, CaseFailure>>,
     /// Why there is no session: what has failed once, before any has worked, is not tried again.
-    hopeless: RefCell<Option<String>>,
+    unreachable: RefCell<Option<String>>,
     reached: Cell<bool>,
     opened: Cell<bool>,
     /// Why nothing was ever opened.
@@ -47,7 +47,7 @@ pub struct Bench {
 #[derive(Debug, Default)]
 struct Notes {
     exchange: Vec<(Direction, String)>,
-    /// Lines that are no messages, of all cases.
+    /// Lines that are not messages, of all cases.
     noise: Vec<String>,
     /// Log notifications, of all cases: their text.
     logs: Vec<String>,
@@ -70,11 +70,11 @@ impl Bench {
             target: target.clone(),
             dialer: wire::dialer(target, options)?,
             options: options.clone(),
-            patience: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
             calls: Vec::new(),
             notes: Rc::default(),
             manifest: None,
-            hopeless: RefCell::default(),
+            unreachable: RefCell::default(),
             reached: Cell::new(false),
             opened: Cell::new(false),
             unopened: RefCell::default(),
@@ -93,12 +93,12 @@ impl Bench {
 
     /// The verdict that the extension is at fault.
     pub fn fail(&self, why: impl Into<String>) -> Verdict {
-        Err(Stop::Fail(why.into()))
+        Err(CaseFailure::Fail(why.into()))
     }
 
-    /// The verdict that it cannot be told here.
+    /// The verdict that it cannot be determined here.
     pub fn skip(&self, why: impl Into<String>) -> Verdict {
-        Err(Stop::Skip(why.into()))
+        Err(CaseFailure::Skip(why.into()))
     }
 
     /// Whether the extension has answered `initialize` in any case so far.
@@ -106,7 +106,7 @@ impl Bench {
         self.reached.get()
     }
 
-    /// Lines that are no messages, seen in any case so far.
+    /// Lines that are not messages, seen in any case so far.
     pub fn noise(&self) -> Vec<String> {
         self.notes.borrow().noise.clone()
     }
@@ -117,21 +117,21 @@ impl Bench {
     }
 
     /// Opens a connection: a new process, the port, the socket.
-    pub async fn connect(&self) -> Result<Peer, Stop> {
-        if let Some(why) = &*self.hopeless.borrow() {
-            return Err(Stop::Skip(format!("{}: {why}", super::NO_SESSION)));
+    pub async fn connect(&self) -> Result<Peer, CaseFailure> {
+        if let Some(why) = &*self.unreachable.borrow() {
+            return Err(CaseFailure::Skip(format!("{}: {why}", super::NO_SESSION)));
         }
         self.dial().await.map_err(|stop| self.give_up(stop))
     }
 
-    fn give_up(&self, stop: Stop) -> Stop {
-        if let (Stop::Fail(why), false) = (&stop, self.reached.get()) {
-            *self.hopeless.borrow_mut() = Some(why.clone());
+    fn give_up(&self, stop: CaseFailure) -> CaseFailure {
+        if let (CaseFailure::Fail(why), false) = (&stop, self.reached.get()) {
+            *self.unreachable.borrow_mut() = Some(why.clone());
         }
         stop
     }
 
-    async fn dial(&self) -> Result<Peer, Stop> {
+    async fn dial(&self) -> Result<Peer, CaseFailure> {
         let began = Instant::now();
         // The last case's connection may not be quite gone.
         let grace = if self.reached.get() { self.options.start_timeout } else { Duration::ZERO };
@@ -149,16 +149,16 @@ impl Bench {
                 if !self.opened.get() {
                     *self.unopened.borrow_mut() = Some(Arc::new(error));
                 }
-                return Err(Stop::Fail(why));
+                return Err(CaseFailure::Fail(why));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
         self.opened.set(true);
-        Ok(Peer::new(wire, Rc::clone(&self.notes), self.patience))
+        Ok(Peer::new(wire, Rc::clone(&self.notes), self.timeout))
     }
 
     /// Opens a connection and a session.
-    pub async fn session(&mut self) -> Result<Peer, Stop> {
+    pub async fn session(&mut self) -> Result<Peer, CaseFailure> {
         let mut peer = self.connect().await?;
         let reply = self.initialize(&mut peer).await?;
         if self.manifest.is_none() {
@@ -167,11 +167,11 @@ impl Bench {
         Ok(peer)
     }
 
-    /// Sends `initialize`, again and again with new ids where the wire wants that, and gives its reply.
-    pub async fn initialize(&self, peer: &mut Peer) -> Result<Reply, Stop> {
+    /// Sends `initialize`, again and again with new ids where the transport needs that, and returns its reply.
+    pub async fn initialize(&self, peer: &mut Peer) -> Result<Reply, CaseFailure> {
         let config = self.options.config.as_ref().map(|config| format!(",\"config\":{config}")).unwrap_or_default();
         let until = Instant::now() + self.options.start_timeout;
-        if peer.manners.shared {
+        if peer.traits.shared {
             peer.send(b"\n").await?;
         }
         loop {
@@ -180,7 +180,7 @@ impl Bench {
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"0.0.1\"{config}}}}}\n"
             );
             peer.send(request.as_bytes()).await.map_err(|stop| self.give_up(stop))?;
-            let next = peer.manners.resend.map_or(until, |pause| until.min(Instant::now() + pause));
+            let next = peer.traits.resend.map_or(until, |pause| until.min(Instant::now() + pause));
             match peer.reply_until(&id, next).await {
                 Ok(Some(reply)) => {
                     self.reached.set(true);
@@ -189,7 +189,7 @@ impl Bench {
                 Ok(None) if Instant::now() < until => {}
                 Ok(None) => {
                     let why = format!("no answer to initialize in {:?}", self.options.start_timeout);
-                    return Err(self.give_up(Stop::Fail(why)));
+                    return Err(self.give_up(CaseFailure::Fail(why)));
                 }
                 Err(stop) => return Err(self.give_up(stop)),
             }
@@ -197,24 +197,24 @@ impl Bench {
     }
 
     /// The manifest's reply line. It is asked for once.
-    pub async fn manifest_line(&mut self) -> Result<String, Stop> {
+    pub async fn manifest_line(&mut self) -> Result<String, CaseFailure> {
         if self.manifest.is_none() {
             let got = self.session().await;
             if let Err(stop) = got {
                 self.manifest = Some(Err(stop));
             }
         }
-        self.manifest.clone().unwrap_or_else(|| Err(Stop::Skip("there is no manifest".to_owned())))
+        self.manifest.clone().unwrap_or_else(|| Err(CaseFailure::Skip("there is no manifest".to_owned())))
     }
 
     /// The manifest.
-    pub async fn manifest(&mut self) -> Result<Value, Stop> {
+    pub async fn manifest(&mut self) -> Result<Value, CaseFailure> {
         let reply = Reply { line: self.manifest_line().await? };
-        reply.result().ok_or_else(|| Stop::Skip("there is no manifest".to_owned()))
+        reply.result().ok_or_else(|| CaseFailure::Skip("there is no manifest".to_owned()))
     }
 
     /// The calls that may be made.
-    pub async fn permitted_calls(&mut self) -> Result<Vec<(String, Value)>, Stop> {
+    pub async fn permitted_calls(&mut self) -> Result<Vec<(String, Value)>, CaseFailure> {
         if !self.calls.is_empty() {
             return Ok(self.calls.clone());
         }
@@ -222,7 +222,7 @@ impl Bench {
         if manifest["operations"].get("identify").is_some_and(Value::is_object) {
             return Ok(vec![("identify".to_owned(), Value::Object(serde_json::Map::new()))]);
         }
-        Err(Stop::Skip("no operation may run: name one by --call".to_owned()))
+        Err(CaseFailure::Skip("no operation may run: name one by --call".to_owned()))
     }
 }
 
@@ -231,7 +231,7 @@ impl Fixture for Bench {
         self.target.to_string()
     }
 
-    fn begin(&mut self, _case: &'static str) -> Result<(), Stop> {
+    fn begin(&mut self, _case: &'static str) -> Result<(), CaseFailure> {
         self.notes.borrow_mut().exchange.clear();
         Ok(())
     }
@@ -285,13 +285,13 @@ impl Reply {
     /// That it has this error.
     ///
     /// # Errors
-    /// [`Stop::Fail`] if it has not.
-    pub fn expect_error(&self, codes: &[i64]) -> Result<(), Stop> {
+    /// [`CaseFailure::Fail`] if it has not.
+    pub fn expect_error(&self, codes: &[i64]) -> Result<(), CaseFailure> {
         if self.code().is_some_and(|code| codes.contains(&code)) {
             return Ok(());
         }
         let wanted: Vec<String> = codes.iter().map(ToString::to_string).collect();
-        Err(Stop::Fail(format!("expected an error {}, got {}", wanted.join(" or "), cut(self.line.as_bytes()))))
+        Err(CaseFailure::Fail(format!("expected an error {}, got {}", wanted.join(" or "), cut(self.line.as_bytes()))))
     }
 
     fn json(&self) -> Json<'_> {
@@ -306,12 +306,12 @@ pub struct Peer {
     buffer: Vec<u8>,
     child: Option<Child>,
     /// How to behave on the wire.
-    pub manners: wire::Manners,
+    pub traits: wire::TransportTraits,
     _control: Option<std::sync::Arc<dyn wire::Control>>,
     notes: Rc<RefCell<Notes>>,
-    patience: Duration,
+    timeout: Duration,
     next_id: u32,
-    /// A message has come: what comes from now on is no more of what was there before us.
+    /// A message has come: later lines are not left over from an earlier session.
     greeted: bool,
     stderr: Option<JoinHandle<()>>,
 }
@@ -323,26 +323,26 @@ impl fmt::Debug for Peer {
 }
 
 impl Peer {
-    fn new(wire: Wire, notes: Rc<RefCell<Notes>>, patience: Duration) -> Self {
-        let Wire { reader, writer, stderr, child, control, manners, .. } = wire;
+    fn new(wire: RawConnection, notes: Rc<RefCell<Notes>>, timeout: Duration) -> Self {
+        let RawConnection { reader, writer, stderr, child, control, traits, .. } = wire;
         let stderr = stderr.map(|mut stderr| {
             tokio::spawn(async move {
                 let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
             })
         });
         // Replies to another connection's requests must not fit this one's.
-        let base = if manners.shared { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
+        let base = if traits.shared { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
         Self {
             writer,
             reader,
             buffer: Vec::new(),
             child,
-            manners,
+            traits,
             _control: control,
             notes,
-            patience,
+            timeout,
             next_id: base,
-            greeted: !manners.shared,
+            greeted: !traits.shared,
             stderr,
         }
     }
@@ -354,7 +354,7 @@ impl Peer {
     }
 
     /// Sends bytes as they are.
-    pub async fn send(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+    pub async fn send(&mut self, bytes: &[u8]) -> Result<(), CaseFailure> {
         let text = cut(bytes.trim_ascii_end());
         if !text.is_empty() {
             self.note(Direction::Sent, text);
@@ -363,77 +363,77 @@ impl Peer {
             self.writer.write_all(bytes).await?;
             self.writer.flush().await
         };
-        match timeout(self.patience.saturating_mul(4), sent).await {
+        match timeout(self.timeout.saturating_mul(4), sent).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 // How it ended says more than the broken pipe.
                 self.exit(Duration::from_millis(300)).await;
-                Err(Stop::Fail(format!("it takes nothing any more ({error}){}", self.ending())))
+                Err(CaseFailure::Fail(format!("it does not accept more input ({error}){}", self.ending())))
             }
-            Err(_) => Err(Stop::Fail("it does not read what it is sent".to_owned())),
+            Err(_) => Err(CaseFailure::Fail("it does not read what it is sent".to_owned())),
         }
     }
 
     /// Sends bytes one by one.
-    pub async fn trickle(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+    pub async fn trickle(&mut self, bytes: &[u8]) -> Result<(), CaseFailure> {
         self.note(Direction::Sent, cut(bytes.trim_ascii_end()));
         for byte in bytes {
             let sent = async {
                 self.writer.write_all(&[*byte]).await?;
                 self.writer.flush().await
             };
-            match timeout(self.patience, sent).await {
+            match timeout(self.timeout, sent).await {
                 Ok(Ok(())) => tokio::time::sleep(Duration::from_millis(1)).await,
-                _ => return Err(Stop::Fail("it does not read what it is sent".to_owned())),
+                _ => return Err(CaseFailure::Fail("it does not read what it is sent".to_owned())),
             }
         }
         Ok(())
     }
 
-    /// Sends a request with a new id, and gives its reply.
-    pub async fn ask(&mut self, method: &str, params: &str) -> Result<Reply, Stop> {
+    /// Sends a request with a new id, and returns its reply.
+    pub async fn ask(&mut self, method: &str, params: &str) -> Result<Reply, CaseFailure> {
         let id = self.next_id();
         self.ask_as(&id, method, params).await
     }
 
-    /// Sends a request with this id, and gives its reply.
-    pub async fn ask_as(&mut self, id: &str, method: &str, params: &str) -> Result<Reply, Stop> {
+    /// Sends a request with this id, and returns its reply.
+    pub async fn ask_as(&mut self, id: &str, method: &str, params: &str) -> Result<Reply, CaseFailure> {
         let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
         let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\"{params}}}\n");
         self.send(request.as_bytes()).await?;
         self.reply(id).await
     }
 
-    /// The reply with this id. Notifications and lines that are no messages are noted; another reply is a fault.
-    pub async fn reply(&mut self, id: &str) -> Result<Reply, Stop> {
-        let until = Instant::now() + self.patience;
+    /// The reply with this id. Notifications and lines that are not messages are recorded; another reply is a fault.
+    pub async fn reply(&mut self, id: &str) -> Result<Reply, CaseFailure> {
+        let until = Instant::now() + self.timeout;
         match self.reply_until(id, until).await? {
             Some(reply) => Ok(reply),
-            None => Err(Stop::Fail(format!("no answer to request {id} in {:?}", self.patience))),
+            None => Err(CaseFailure::Fail(format!("no answer to request {id} in {:?}", self.timeout))),
         }
     }
 
     /// The next reply, whatever its id.
-    pub async fn any_reply(&mut self) -> Result<Reply, Stop> {
-        let until = Instant::now() + self.patience;
+    pub async fn any_reply(&mut self) -> Result<Reply, CaseFailure> {
+        let until = Instant::now() + self.timeout;
         match self.message(until).await? {
             Some(Some(reply)) => Ok(reply),
             Some(None) => {
                 self.exit(Duration::from_millis(300)).await;
-                Err(Stop::Fail(format!("it ended without an answer{}", self.ending())))
+                Err(CaseFailure::Fail(format!("it ended without an answer{}", self.ending())))
             }
-            None => Err(Stop::Fail(format!("no answer in {:?}", self.patience))),
+            None => Err(CaseFailure::Fail(format!("no answer in {:?}", self.timeout))),
         }
     }
 
     /// The next reply; none if the connection ends first.
-    pub async fn reply_or_end(&mut self) -> Result<Option<Reply>, Stop> {
-        let until = Instant::now() + self.patience;
-        self.message(until).await?.ok_or_else(|| Stop::Fail(format!("no answer in {:?}", self.patience)))
+    pub async fn reply_or_end(&mut self) -> Result<Option<Reply>, CaseFailure> {
+        let until = Instant::now() + self.timeout;
+        self.message(until).await?.ok_or_else(|| CaseFailure::Fail(format!("no answer in {:?}", self.timeout)))
     }
 
     /// All replies up to the end of the output.
-    pub async fn rest(&mut self) -> Result<Vec<Reply>, Stop> {
+    pub async fn rest(&mut self) -> Result<Vec<Reply>, CaseFailure> {
         let mut replies = Vec::new();
         while let Some(reply) = self.reply_or_end().await? {
             replies.push(reply);
@@ -441,13 +441,13 @@ impl Peer {
         Ok(replies)
     }
 
-    async fn reply_until(&mut self, id: &str, until: Instant) -> Result<Option<Reply>, Stop> {
+    async fn reply_until(&mut self, id: &str, until: Instant) -> Result<Option<Reply>, CaseFailure> {
         loop {
             match self.message(until).await? {
                 None => return Ok(None),
                 Some(None) => {
                     self.exit(Duration::from_millis(300)).await;
-                    return Err(Stop::Fail(format!("it ended without an answer{}", self.ending())));
+                    return Err(CaseFailure::Fail(format!("it ended without an answer{}", self.ending())));
                 }
                 Some(Some(reply)) if reply.id() == id => {
                     self.greeted = true;
@@ -457,14 +457,14 @@ impl Peer {
                 Some(Some(_)) if !self.greeted => {}
                 Some(Some(reply)) => {
                     let got = cut(reply.line.as_bytes());
-                    return Err(Stop::Fail(format!("expected a reply to {id}, got {got}")));
+                    return Err(CaseFailure::Fail(format!("expected a reply to {id}, got {got}")));
                 }
             }
         }
     }
 
     /// The next reply: `None` when the time is up, `Some(None)` at the end.
-    async fn message(&mut self, until: Instant) -> Result<Option<Option<Reply>>, Stop> {
+    async fn message(&mut self, until: Instant) -> Result<Option<Option<Reply>>, CaseFailure> {
         loop {
             let line = match timeout_at(until, self.raw_line()).await {
                 Err(_) => return Ok(None),
@@ -472,7 +472,7 @@ impl Peer {
                 Ok(Some(line)) => line,
             };
             if line.len() > LINE_LIMIT {
-                return Err(Stop::Fail(format!("it wrote a line of more than {LINE_LIMIT} bytes")));
+                return Err(CaseFailure::Fail(format!("it wrote a line of more than {LINE_LIMIT} bytes")));
             }
             self.note(Direction::Received, cut(&line));
             let Ok(text) = String::from_utf8(line) else {
@@ -496,8 +496,8 @@ impl Peer {
     }
 
     /// The next line as text, message or not; none at the end.
-    pub async fn line(&mut self) -> Result<Option<String>, Stop> {
-        match timeout(self.patience, self.raw_line()).await {
+    pub async fn line(&mut self) -> Result<Option<String>, CaseFailure> {
+        match timeout(self.timeout, self.raw_line()).await {
             Ok(line) => {
                 let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
                 if let Some(line) = &line {
@@ -505,7 +505,7 @@ impl Peer {
                 }
                 Ok(line)
             }
-            Err(_) => Err(Stop::Fail(format!("no line in {:?}", self.patience))),
+            Err(_) => Err(CaseFailure::Fail(format!("no line in {:?}", self.timeout))),
         }
     }
 
@@ -539,7 +539,7 @@ impl Peer {
 
     /// No more is sent: a process sees the end of its input, a TCP peer that of the stream.
     pub async fn close_input(&mut self) {
-        let _ = timeout(self.patience, self.writer.shutdown()).await;
+        let _ = timeout(self.timeout, self.writer.shutdown()).await;
         self.writer = Box::new(tokio::io::sink());
     }
 

@@ -81,7 +81,7 @@ pub trait Fixture {
     ///
     /// # Errors
     /// The case cannot be tried, since nothing was ever reached.
-    fn begin(&mut self, case: &'static str) -> Result<(), Stop>;
+    fn begin(&mut self, case: &'static str) -> Result<(), CaseFailure>;
 
     /// The lines that the case sent and received, the first of them, shortened.
     fn exchange(&self) -> Vec<(Direction, String)>;
@@ -126,8 +126,11 @@ pub struct Suite {
     /// Whether transcripts can be written.
     pub has_transcripts: bool,
     /// Runs those that are chosen. The function gets each result as soon as it is there.
-    pub run: for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) -> Checking<'a>,
+    pub run: RunSuite,
 }
+
+/// Runs the cases of a suite.
+pub type RunSuite = for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) -> Checking<'a>;
 
 /// A suite that runs.
 pub type Checking<'a> = Pin<Box<dyn Future<Output = Result<Report, ClientError>> + 'a>>;
@@ -172,8 +175,7 @@ impl Settings {
 /// Who needs an extension to be so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The protocol's real host: without it calls fail, or the host itself does. Where there is no real host, the text stands in its
-    /// place.
+    /// The protocol's real host: without it calls fail, or the host itself does. Where there is no real host, the specification counts instead.
     Host,
     /// A standard, or the text; the real host does without it.
     Standard,
@@ -196,18 +198,18 @@ impl<F> fmt::Debug for Case<F> {
 }
 
 /// A case's verdict: it passed, with a remark if there is one to make, or it did not.
-pub type Verdict = Result<Option<String>, Stop>;
+pub type Verdict = Result<Option<String>, CaseFailure>;
 
 /// Why a case did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum CaseFailure {
     /// The extension is at fault.
     Fail(String),
-    /// It cannot be told here.
+    /// It cannot be determined here.
     Skip(String),
 }
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -230,7 +232,7 @@ impl Outcome {
     }
 }
 
-/// What came of a case, and what was said meanwhile.
+/// The outcome of a case, and what was exchanged.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CaseResult {
@@ -240,7 +242,7 @@ pub struct CaseResult {
     pub section: &'static str,
     /// Who needs it to pass.
     pub need: Need,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// Why it failed or was skipped, or a remark; empty if there is nothing to say.
     pub text: String,
@@ -252,7 +254,7 @@ pub struct CaseResult {
     pub transcript: Option<PathBuf>,
 }
 
-/// What came of all cases.
+/// The outcome of all cases.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report {
@@ -272,7 +274,7 @@ impl Report {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
-    /// How many of the failed cases somebody needs.
+    /// The number of failed cases that are needed in this way.
     pub fn failed(&self, need: Need) -> usize {
         self.results.iter().filter(|result| result.outcome == Outcome::Fail && result.need == need).count()
     }
@@ -335,7 +337,7 @@ pub(crate) async fn run_on_bench(
     let cases = settings.chosen(all)?;
     let bench = Bench::new(&settings.target, &settings.options);
     let mut bench = bench.map_err(|error| ClientError::usage(error.to_string()))?;
-    bench.patience = settings.timeout;
+    bench.timeout = settings.timeout;
     let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
     bench.calls = settings.plan.samples.into_iter().map(sample).collect();
     run(cases, bench, report).await.map_err(ClientError::transcripts)
@@ -359,8 +361,8 @@ pub async fn run<'c, F: Fixture + 'c>(
         };
         let (outcome, text) = match verdict {
             Ok(remark) => (Outcome::Pass, remark.unwrap_or_default()),
-            Err(Stop::Fail(why)) => (Outcome::Fail, why),
-            Err(Stop::Skip(why)) => (Outcome::Skip, why),
+            Err(CaseFailure::Fail(why)) => (Outcome::Fail, why),
+            Err(CaseFailure::Skip(why)) => (Outcome::Skip, why),
         };
         let result = CaseResult {
             name: case.name,

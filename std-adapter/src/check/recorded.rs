@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use super::{Fixture, NO_SESSION, Stop, Verdict};
+use super::{CaseFailure, Fixture, NO_SESSION, Verdict};
 use crate::host::Direction;
 
 /// A call that may be made: on live hardware nothing else runs.
@@ -76,11 +76,11 @@ impl<H> Fixture for Recorded<H> {
         self.target.clone()
     }
 
-    fn begin(&mut self, case: &'static str) -> Result<(), Stop> {
+    fn begin(&mut self, case: &'static str) -> Result<(), CaseFailure> {
         self.case = case;
         self.exchanges.clear();
         match &self.reach {
-            Reach::Unreached(why) => Err(Stop::Skip(format!("{NO_SESSION}: {why}"))),
+            Reach::Unreached(why) => Err(CaseFailure::Skip(format!("{NO_SESSION}: {why}"))),
             _ => Ok(()),
         }
     }
@@ -175,7 +175,7 @@ impl<H> Recorded<H> {
         sent: &str,
         start: (SystemTime, Instant),
         answer: Result<String, E>,
-    ) -> Result<String, Stop> {
+    ) -> Result<String, CaseFailure> {
         let is_unreached = answer.as_ref().is_err_and(E::is_unreached);
         let got = answer.map_err(|error| error.to_string());
         self.reach = match (&self.reach, &got) {
@@ -189,13 +189,13 @@ impl<H> Recorded<H> {
             sent: sent.into(),
             got: got.clone(),
         });
-        got.map_err(Stop::Fail)
+        got.map_err(CaseFailure::Fail)
     }
 
     /// The calls that may be made.
-    pub(crate) fn samples(&self) -> Result<Vec<Sample>, Stop> {
+    pub(crate) fn samples(&self) -> Result<Vec<Sample>, CaseFailure> {
         if self.plan.samples.is_empty() {
-            return Err(Stop::Skip("no operation may be called: name one by --call".into()));
+            return Err(CaseFailure::Skip("no operation may be called: name one by --call".into()));
         }
         Ok(self.plan.samples.clone())
     }
@@ -205,12 +205,12 @@ pub(crate) fn start() -> (SystemTime, Instant) {
     (SystemTime::now(), Instant::now())
 }
 
-pub(crate) fn fail<T>(why: impl Into<String>) -> Result<T, Stop> {
-    Err(Stop::Fail(why.into()))
+pub(crate) fn fail<T>(why: impl Into<String>) -> Result<T, CaseFailure> {
+    Err(CaseFailure::Fail(why.into()))
 }
 
-pub(crate) fn json(text: &str) -> Result<Value, Stop> {
-    serde_json::from_str(text).map_err(|error| Stop::Fail(format!("the answer is not JSON: {error}")))
+pub(crate) fn json(text: &str) -> Result<Value, CaseFailure> {
+    serde_json::from_str(text).map_err(|error| CaseFailure::Fail(format!("the answer is not JSON: {error}")))
 }
 
 pub(crate) fn is_success(json: &Value, operation: &str) -> Verdict {

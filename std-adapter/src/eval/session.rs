@@ -11,7 +11,7 @@ use rigline::{Level, Phase};
 use serde_json::Value;
 
 #[cfg(feature = "web")]
-use crate::host::wire::Dial;
+use crate::host::wire;
 use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
 use crate::target::Target;
 
@@ -140,7 +140,7 @@ impl Connect for Hosts {
 /// Opens a session over a connection of the caller's own.
 #[cfg(feature = "web")]
 pub(crate) async fn over(
-    dialer: Box<dyn Dial>,
+    dialer: Box<dyn wire::Connect>,
     settings: Option<JsonObject>,
     log: OnLog,
 ) -> Result<Box<dyn Session>, Unreached> {

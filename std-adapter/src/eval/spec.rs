@@ -1527,6 +1527,7 @@ fn matches_everything(regex: &Regex) -> bool {
     PROBES.iter().all(|probe| regex.is_match(probe))
 }
 
+#[allow(clippy::too_many_lines, reason = "an arm for each type of grader")]
 fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
     let kind = reader.required(node, "type")?;
     let inner = reader.map(node, "config");

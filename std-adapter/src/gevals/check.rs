@@ -3,7 +3,7 @@
 use rigline::json::{Json, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::check::{Bench, Case, Peer, Reply, Stop, Suite, Verdict, cases, cut, names, run_on_bench};
+use crate::check::{Bench, Case, CaseFailure, Peer, Reply, Suite, Verdict, cases, cut, names, run_on_bench};
 use crate::stdio::HOST_LINE_LIMIT;
 
 /// A method that no extension has.
@@ -135,10 +135,10 @@ async fn manifest_requires(bench: &mut Bench) -> Verdict {
     }
 }
 
-async fn operations(bench: &mut Bench) -> Result<Map<String, Value>, Stop> {
+async fn operations(bench: &mut Bench) -> Result<Map<String, Value>, CaseFailure> {
     match bench.manifest().await?["operations"].take() {
         Value::Object(operations) => Ok(operations),
-        _ => Err(Stop::Skip("the manifest has no operations".to_owned())),
+        _ => Err(CaseFailure::Skip("the manifest has no operations".to_owned())),
     }
 }
 
@@ -286,7 +286,7 @@ async fn missing_operation(bench: &mut Bench) -> Verdict {
 }
 
 /// Operations that may be called with wrong arguments: in a program any, on a wire only those that may run.
-async fn callable(bench: &mut Bench) -> Result<Vec<(String, Value)>, Stop> {
+async fn callable(bench: &mut Bench) -> Result<Vec<(String, Value)>, CaseFailure> {
     let permitted: Vec<String> = bench.calls.iter().map(|(name, _)| name.clone()).collect();
     let live = bench.is_live();
     let operations = operations(bench).await?;
@@ -295,17 +295,17 @@ async fn callable(bench: &mut Bench) -> Result<Vec<(String, Value)>, Stop> {
 
 async fn missing_argument(bench: &mut Bench) -> Verdict {
     let operations = callable(bench).await?;
-    let needy = operations.iter().filter_map(|(name, operation)| {
+    let with_required_args = operations.iter().filter_map(|(name, operation)| {
         let required = operation["params"]["required"].as_array()?.first()?.as_str()?;
         Some((name, required))
     });
-    let needy: Vec<_> = needy.take(4).collect();
-    if needy.is_empty() {
+    let with_required_args: Vec<_> = with_required_args.take(4).collect();
+    if with_required_args.is_empty() {
         return bench.skip("no operation that may run needs an argument");
     }
     let mut peer = bench.session().await?;
     let mut unnamed = None;
-    for (name, required) in needy {
+    for (name, required) in with_required_args {
         let reply = peer.ask("execute", &execute(name, "{}")).await?;
         reply.expect_error(&[-32602])?;
         if !reply.error().is_some_and(|error| error["message"].to_string().contains(required)) {
@@ -455,7 +455,11 @@ async fn expect_next(peer: &mut Peer, fault: &str) -> Verdict {
     peer.send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{NO_METHOD}\",\"params\":{{}}}}\n").as_bytes())
         .await?;
     let reply = peer.any_reply().await?;
-    if reply.id() == id { Ok(None) } else { Err(Stop::Fail(format!("{fault}: {}", cut(reply.line().as_bytes())))) }
+    if reply.id() == id {
+        Ok(None)
+    } else {
+        Err(CaseFailure::Fail(format!("{fault}: {}", cut(reply.line().as_bytes()))))
+    }
 }
 
 async fn bad_json(bench: &mut Bench) -> Verdict {
@@ -549,7 +553,7 @@ async fn batch(bench: &mut Bench) -> Verdict {
 }
 
 /// The longest request that the manifest says to fit.
-async fn request_limit(bench: &mut Bench) -> Result<Option<usize>, Stop> {
+async fn request_limit(bench: &mut Bench) -> Result<Option<usize>, CaseFailure> {
     let manifest = bench.manifest().await?;
     Ok(manifest["limits"]["request"].as_u64().and_then(|limit| usize::try_from(limit).ok()))
 }
@@ -762,7 +766,7 @@ async fn end_of_input(bench: &mut Bench) -> Verdict {
 }
 
 /// The logs of all cases so far; without any, those of the calls that may be made.
-async fn logs(bench: &mut Bench) -> Result<Vec<String>, Stop> {
+async fn logs(bench: &mut Bench) -> Result<Vec<String>, CaseFailure> {
     if bench.logs().is_empty()
         && let Ok(calls) = bench.permitted_calls().await
     {
@@ -773,7 +777,7 @@ async fn logs(bench: &mut Bench) -> Result<Vec<String>, Stop> {
     }
     let logs = bench.logs();
     if logs.is_empty() {
-        return Err(Stop::Skip("nothing was logged; name an operation that logs by --call".to_owned()));
+        return Err(CaseFailure::Skip("nothing was logged; name an operation that logs by --call".to_owned()));
     }
     Ok(logs)
 }

@@ -1,16 +1,23 @@
-//! gevals: the protocol of the eval host's extensions. It is the default of this crate: [`Host`](crate::Host) is its host,
-//! [`proxy`] its server.
+//! gevals: the protocol of the eval host's extensions. It is the default of this crate: `rigline_std::Host` is its host,
+//! `proxy` its server.
 
 #[cfg(feature = "check")]
 pub mod check;
+#[cfg(feature = "host")]
 mod client;
+pub mod path;
+#[cfg(feature = "host")]
 pub mod proxy;
 
+#[cfg(feature = "host")]
 use crate::client::{Command, Form, ProtocolOption};
+#[cfg(feature = "host")]
 use crate::protocol::{Protocol, Relaying};
+#[cfg(feature = "host")]
 use crate::traffic::JSON_RPC;
 
 /// The entry in the registry.
+#[cfg(feature = "host")]
 pub(crate) const PROTOCOL: Protocol = Protocol {
     lines: Some(rigline::protocol::GEVALS),
     has_config: true,

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::Path;
 use std::process::{Child as Process, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::error::{Exit, HostError};
 use crate::process::{self, Lifeline, NotStarted};
+use crate::sync::lock;
 use crate::target::Exec;
 
 /// How long after its leader's end the rest of a group lives, if nobody says that it is over earlier. Its last lines
@@ -159,10 +160,6 @@ fn watch_over(process: Process, lifeline: Lifeline) -> io::Result<Child> {
         return Err(error);
     }
     Ok(Child { inner: Arc::new(Inner { id, ended: ended_seen, reaped: reaped_seen, gone, over }) })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(unix)]

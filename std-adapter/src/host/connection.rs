@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
@@ -25,14 +25,16 @@ use super::event::{Event, EventKind, Log};
 use super::manifest::{Manifest, value};
 use super::reading::Reading;
 use super::result::Answer;
-use super::transport::{Control, Manners, Reader, Wire, Writer};
+use super::transport::{Control, RawConnection, Reader, TransportTraits, Writer};
 use super::{Direction, Options, shown};
+
+use crate::sync::lock;
 
 /// How many skipped lines are shown between two messages; more are counted.
 const SHOWN_SKIPPED: u32 = 100;
-/// How many skipped lines an error tells.
+/// How many skipped lines an error shows.
 const KEPT_SKIPPED: usize = 5;
-/// How long a child's pipes are read after its end, when somebody else of its group holds them.
+/// How long a child's pipes are read after its end, when another process of its group holds them.
 const LAST_LINES: Duration = Duration::from_millis(300);
 /// How long a child that closed its output or input has to end before that counts as a fault of its own.
 const ENDING: Duration = Duration::from_millis(500);
@@ -44,7 +46,7 @@ const SLACK: u64 = 64 * 1024;
 pub(super) struct Connection {
     shared: Arc<Shared>,
     child: Option<Child>,
-    manners: Manners,
+    traits: TransportTraits,
     reading: Arc<Reading>,
     /// What reads, and watches. It ends with the connection.
     tasks: Mutex<JoinSet<()>>,
@@ -97,31 +99,31 @@ struct Waiting {
     id: u32,
     /// It is an `execute` of the host's own.
     is_call: bool,
-    /// When it is given up, unless its asker sees to that.
+    /// When it is given up, unless its sender sees to that.
     due: Option<Instant>,
-    asker: Asker,
+    sender: ResponseSender,
 }
 
 /// Who wants to know what becomes of a request.
-enum Asker {
-    One(oneshot::Sender<Fate>),
+enum ResponseSender {
+    One(oneshot::Sender<Completion>),
     /// Somebody who has several out, and takes the first answer.
-    OfSeveral(mpsc::UnboundedSender<Fate>),
+    OfSeveral(mpsc::UnboundedSender<Completion>),
 }
 
-impl Asker {
-    /// Somebody who has given up is not told.
-    fn tell(self, fate: Fate) {
+impl ResponseSender {
+    /// A caller that has given up is not informed.
+    fn tell(self, completion: Completion) {
         match self {
-            Self::One(asker) => drop(asker.send(fate)),
-            Self::OfSeveral(asker) => drop(asker.send(fate)),
+            Self::One(sender) => drop(sender.send(completion)),
+            Self::OfSeveral(sender) => drop(sender.send(completion)),
         }
     }
 }
 
 /// What becomes of a request.
 #[derive(Debug, Clone)]
-pub(super) enum Fate {
+pub(super) enum Completion {
     Answer(Answer),
     /// The line that must have been its reply was over the limit.
     TooLong(u64),
@@ -139,9 +141,9 @@ pub(super) enum End {
     ShutDown,
 }
 
-/// Why a request has no fate.
+/// Why a request has no completion.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum RequestError {
     Late,
     End(End),
     InputClosed(io::Error),
@@ -150,14 +152,14 @@ pub(super) enum Trouble {
 
 impl Connection {
     /// Begins to read from a wire.
-    pub(super) fn open(wire: Wire, name: &str, base: u32, options: &Arc<Options>) -> Self {
+    pub(super) fn open(wire: RawConnection, name: &str, base: u32, options: &Arc<Options>) -> Self {
         let client = Client::new(base);
         let state = State {
             client: if options.strict { client.strict() } else { client },
             waiting: Vec::new(),
             next_due: None,
             end: None,
-            booting: wire.manners.shared,
+            booting: wire.traits.shared,
             stderr: VecDeque::new(),
             skipped: VecDeque::new(),
             budget: SHOWN_SKIPPED,
@@ -180,7 +182,7 @@ impl Connection {
             refusals_waiting: watch::channel(0).0,
             sooner: Notify::new(),
         });
-        let output = read_output(Arc::clone(&shared), wire.reader, wire.manners.ends, wire.child.clone());
+        let output = read_output(Arc::clone(&shared), wire.reader, wire.traits.ends, wire.child.clone());
         let reading = Arc::new(Reading::new(output));
         let mut tasks = JoinSet::new();
         let all = Arc::clone(&reading);
@@ -193,7 +195,7 @@ impl Connection {
         if let Some(child) = wire.child.clone() {
             tasks.spawn(watch_child(Arc::clone(&shared), child));
         }
-        Self { shared, child: wire.child, manners: wire.manners, reading, tasks: Mutex::new(tasks) }
+        Self { shared, child: wire.child, traits: wire.traits, reading, tasks: Mutex::new(tasks) }
     }
 
     pub(super) fn child(&self) -> Option<&Child> {
@@ -248,9 +250,9 @@ impl Connection {
             {
                 self.shared.forget(oldest);
             }
-            let boundary: &[u8] = if self.manners.shared { b"\n" } else { b"" };
-            let asker = Asker::OfSeveral(sender.clone());
-            let started = self.shared.begin(request, request.measure(), boundary, None, asker);
+            let boundary: &[u8] = if self.traits.shared { b"\n" } else { b"" };
+            let sender = ResponseSender::OfSeveral(sender.clone());
+            let started = self.shared.begin(request, request.measure(), boundary, None, sender);
             let (id, line) = started.map_err(|trouble| self.error(trouble, "", after))?;
             out.push_back(id);
             if let Err(trouble) = self.shared.send(line, deadline).await {
@@ -258,19 +260,23 @@ impl Connection {
                 let trouble = self.after_all(trouble).await;
                 return Err(self.start_error(trouble, after));
             }
-            let next = self.manners.resend.map_or(deadline, |pause| deadline.min(Instant::now() + pause));
+            let next = self.traits.resend.map_or(deadline, |pause| deadline.min(Instant::now() + pause));
             let result = match timeout_at(next, fates.recv()).await {
-                Ok(Some(Fate::Answer(Answer::Result(text)))) => Manifest::read(&text)
+                Ok(Some(Completion::Answer(Answer::Result(text)))) => Manifest::read(&text)
                     .map_err(|why| HostError::BadReply { extension: self.name(), why, details: self.details(None) }),
-                Ok(Some(Fate::Answer(Answer::Error(error, _)))) => {
+                Ok(Some(Completion::Answer(Answer::Error(error, _)))) => {
                     Err(HostError::Refused { extension: self.name(), error })
                 }
                 // Damage on a wire that is just being opened: the next try may get through.
-                Ok(Some(Fate::Answer(Answer::Bad(..)) | Fate::TooLong(_))) if self.manners.shared => continue,
-                Ok(Some(fate)) => Err(self.fate_error(fate, after)),
-                Ok(None) => Err(self.start_error(Trouble::End(End::Gone("the connection is closed".into())), after)),
+                Ok(Some(Completion::Answer(Answer::Bad(..)) | Completion::TooLong(_))) if self.traits.shared => {
+                    continue;
+                }
+                Ok(Some(completion)) => Err(self.fate_error(completion, after)),
+                Ok(None) => {
+                    Err(self.start_error(RequestError::End(End::Gone("the connection is closed".into())), after))
+                }
                 Err(_) if Instant::now() < deadline => continue,
-                Err(_) => Err(self.start_error(Trouble::Late, after)),
+                Err(_) => Err(self.start_error(RequestError::Late, after)),
             };
             let mut state = self.shared.lock();
             state.booting = false;
@@ -289,7 +295,7 @@ impl Connection {
     }
 
     /// Sends a request and waits for what becomes of it.
-    pub(super) async fn request(&self, request: &Request<'_>, deadline: Instant) -> Result<Fate, Trouble> {
+    pub(super) async fn request(&self, request: &Request<'_>, deadline: Instant) -> Result<Completion, RequestError> {
         self.request_of(request, request.measure(), deadline).await
     }
 
@@ -299,30 +305,30 @@ impl Connection {
         request: &Request<'_>,
         size: usize,
         deadline: Instant,
-    ) -> Result<Fate, Trouble> {
-        let (asker, fate) = oneshot::channel();
-        let (id, line) = self.shared.begin(request, size, b"", Some(deadline), Asker::One(asker))?;
+    ) -> Result<Completion, RequestError> {
+        let (sender, completion) = oneshot::channel();
+        let (id, line) = self.shared.begin(request, size, b"", Some(deadline), ResponseSender::One(sender))?;
         let forget = Forget(&self.shared, id);
         if let Err(trouble) = self.shared.send(line, deadline).await {
             return Err(self.after_all(trouble).await);
         }
-        let fate = self.reading.until(fate).await;
+        let completion = self.reading.until(completion).await;
         // Whoever told it has forgotten it.
         std::mem::forget(forget);
-        match fate {
-            Ok(Fate::End(end)) => Err(Trouble::End(end)),
-            Ok(Fate::Late) => Err(Trouble::Late),
-            Ok(fate) => Ok(fate),
-            Err(_) => Err(Trouble::End(End::Gone("the connection is closed".into()))),
+        match completion {
+            Ok(Completion::End(end)) => Err(RequestError::End(end)),
+            Ok(Completion::Late) => Err(RequestError::Late),
+            Ok(completion) => Ok(completion),
+            Err(_) => Err(RequestError::End(End::Gone("the connection is closed".into()))),
         }
     }
 
     /// A broken pipe is most often the first sign of an end: the end itself says more.
-    async fn after_all(&self, trouble: Trouble) -> Trouble {
-        if let Trouble::InputClosed(_) = trouble {
+    async fn after_all(&self, trouble: RequestError) -> RequestError {
+        if let RequestError::InputClosed(_) = trouble {
             let _ = timeout(ENDING, self.wait_for_end()).await;
             if let Some(end) = self.ended() {
-                return Trouble::End(end);
+                return RequestError::End(end);
             }
         }
         trouble
@@ -353,9 +359,9 @@ impl Connection {
         })
     }
 
-    fn start_error(&self, trouble: Trouble, after: Duration) -> HostError {
+    fn start_error(&self, trouble: RequestError, after: Duration) -> HostError {
         match trouble {
-            Trouble::Late => {
+            RequestError::Late => {
                 let silent = !self.shared.heard.load(Ordering::Relaxed);
                 let hint = silent.then(|| "it has written nothing at all".to_owned());
                 let hint = self.shared.lock().hint.clone().or(hint);
@@ -366,18 +372,18 @@ impl Connection {
     }
 
     /// The error that a trouble with `request` is.
-    pub(super) fn error(&self, trouble: Trouble, request: &str, after: Duration) -> HostError {
+    pub(super) fn error(&self, trouble: RequestError, request: &str, after: Duration) -> HostError {
         let extension = self.name();
         match trouble {
-            Trouble::Late => {
+            RequestError::Late => {
                 let request = request.to_owned();
                 HostError::Timeout { extension, request, after, limit: None, details: self.details(None) }
             }
-            Trouble::End(End::Exited(exit)) => HostError::Exited { extension, exit, details: self.details(None) },
-            Trouble::End(End::Gone(why)) => HostError::Gone { extension, why, details: self.details(None) },
-            Trouble::End(End::Cancelled) => HostError::Cancelled { extension },
-            Trouble::End(End::ShutDown) => HostError::ShutDown { extension },
-            Trouble::InputClosed(error) => HostError::Gone {
+            RequestError::End(End::Exited(exit)) => HostError::Exited { extension, exit, details: self.details(None) },
+            RequestError::End(End::Gone(why)) => HostError::Gone { extension, why, details: self.details(None) },
+            RequestError::End(End::Cancelled) => HostError::Cancelled { extension },
+            RequestError::End(End::ShutDown) => HostError::ShutDown { extension },
+            RequestError::InputClosed(error) => HostError::Gone {
                 extension,
                 why: if self.child.is_some() {
                     format!("it closed its standard input, and still runs: {error}")
@@ -386,32 +392,32 @@ impl Connection {
                 },
                 details: self.details(None),
             },
-            Trouble::TooManyCalls => HostError::TooManyCalls(client::MAX_PENDING),
+            RequestError::TooManyCalls => HostError::TooManyCalls(client::MAX_PENDING),
         }
     }
 
-    /// The error that a fate is which is no usable answer.
-    pub(super) fn fate_error(&self, fate: Fate, after: Duration) -> HostError {
+    /// The error for a completion that is not a usable answer.
+    pub(super) fn fate_error(&self, completion: Completion, after: Duration) -> HostError {
         let extension = self.name();
-        match fate {
-            Fate::Answer(Answer::Bad(why, line)) => {
+        match completion {
+            Completion::Answer(Answer::Bad(why, line)) => {
                 let mut details = self.details(None);
                 if !line.is_empty() {
                     details.skipped.push(line);
                 }
                 HostError::BadReply { extension, why, details }
             }
-            Fate::Answer(_) => {
+            Completion::Answer(_) => {
                 HostError::BadReply { extension, why: "not what was asked for".into(), details: self.details(None) }
             }
-            Fate::TooLong(length) => HostError::LineTooLong {
+            Completion::TooLong(length) => HostError::LineTooLong {
                 extension,
                 length,
                 limit: self.shared.options.line_limit,
                 details: self.details(None),
             },
-            Fate::Late => self.error(Trouble::Late, "initialize", after),
-            Fate::End(end) => self.error(Trouble::End(end), "initialize", after),
+            Completion::Late => self.error(RequestError::Late, "initialize", after),
+            Completion::End(end) => self.error(RequestError::End(end), "initialize", after),
         }
     }
 }
@@ -449,30 +455,30 @@ impl Shared {
         state.waiting.retain(|waiting| waiting.id != id);
     }
 
-    /// Makes a request's line, and a place for its fate.
+    /// Makes a request's line, and a place for its completion.
     fn begin(
         &self,
         request: &Request<'_>,
         size: usize,
         boundary: &[u8],
         due: Option<Instant>,
-        asker: Asker,
-    ) -> Result<(u32, Vec<u8>), Trouble> {
+        sender: ResponseSender,
+    ) -> Result<(u32, Vec<u8>), RequestError> {
         let mut memory = vec![0; size];
         let mut out = write::Writer::new(&mut memory);
         let mut state = self.lock();
         if let Some(end) = &state.end {
-            return Err(Trouble::End(end.clone()));
+            return Err(RequestError::End(end.clone()));
         }
         let id = state.client.start(request, &mut out).map_err(|error| match error {
-            StartError::TooManyPending => Trouble::TooManyCalls,
-            error => Trouble::InputClosed(io::Error::other(error)),
+            StartError::TooManyPending => RequestError::TooManyCalls,
+            error => RequestError::InputClosed(io::Error::other(error)),
         })?;
         if state.waiting.is_empty() {
             // What was odd about an earlier call explains nothing about this one.
             state.hint = None;
         }
-        state.waiting.push(Waiting { id, is_call: matches!(request, Request::Execute { .. }), due, asker });
+        state.waiting.push(Waiting { id, is_call: matches!(request, Request::Execute { .. }), due, sender });
         let is_sooner = due.is_some_and(|due| state.next_due.is_none_or(|next| due < next));
         drop(state);
         if is_sooner {
@@ -487,12 +493,12 @@ impl Shared {
     }
 
     /// Sends a line whole, even if the caller gives up in the middle of it.
-    async fn send(&self, line: Vec<u8>, deadline: Instant) -> Result<(), Trouble> {
+    async fn send(&self, line: Vec<u8>, deadline: Instant) -> Result<(), RequestError> {
         let mut writer = match Arc::clone(&self.writer).try_lock_owned() {
             Ok(writer) => writer,
             Err(_) => match timeout_at(deadline, Arc::clone(&self.writer).lock_owned()).await {
                 Ok(writer) => writer,
-                Err(_) => return Err(Trouble::Late),
+                Err(_) => return Err(RequestError::Late),
             },
         };
         if let Some(traffic) = &self.options.traffic {
@@ -502,7 +508,7 @@ impl Shared {
         let sent = match poll_fn(|cx| Poll::Ready(at_once(&mut writer, &line, cx))).await {
             Ok(Written::Whole) => return Ok(()),
             Ok(Written::Part(sent)) => sent,
-            Err(error) => return Err(Trouble::InputClosed(error)),
+            Err(error) => return Err(RequestError::InputClosed(error)),
         };
         let rest = tokio::spawn(async move {
             writer.write_all(line.get(sent..).unwrap_or_default()).await?;
@@ -510,9 +516,9 @@ impl Shared {
         });
         match timeout_at(deadline, rest).await {
             Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(error))) => Err(Trouble::InputClosed(error)),
-            Ok(Err(_)) => Err(Trouble::InputClosed(io::ErrorKind::BrokenPipe.into())),
-            Err(_) => Err(Trouble::Late),
+            Ok(Ok(Err(error))) => Err(RequestError::InputClosed(error)),
+            Ok(Err(_)) => Err(RequestError::InputClosed(io::ErrorKind::BrokenPipe.into())),
+            Err(_) => Err(RequestError::Late),
         }
     }
 
@@ -532,7 +538,7 @@ impl Shared {
             End::Cancelled | End::ShutDown => {}
         }
         for waiting in waiting {
-            waiting.asker.tell(Fate::End(end.clone()));
+            waiting.sender.tell(Completion::End(end.clone()));
         }
         if matches!(end, End::Gone(_)) {
             self.release();
@@ -579,7 +585,7 @@ impl Shared {
         if !state.booting
             && let [Waiting { id, .. }] = *state.waiting
         {
-            state.finish(id, Fate::TooLong(length));
+            state.finish(id, Completion::TooLong(length));
         } else {
             let limit = self.options.line_limit;
             state.hint = Some(format!("a line of {length} bytes was dropped; the limit is {limit}"));
@@ -605,12 +611,12 @@ impl Shared {
                 events.push(EventKind::MoreSkipped(skipped));
             }
             if !received.before.is_empty() {
-                let why = "it stands before a message".to_owned();
+                let why = "it precedes a message".to_owned();
                 state.skip(received.before, why, &mut events);
             }
             let request = state.take_in(&received, &mut events);
             drop(state);
-            events.extend(received.oddities.texts().map(EventKind::Odd));
+            events.extend(received.oddities.texts().map(EventKind::Anomaly));
             for event in events {
                 self.tell(event);
             }
@@ -648,7 +654,7 @@ impl Shared {
             has_room
         });
         if !has_room || self.refusals.send(refusal).is_err() {
-            self.lock().hint = Some("it asks for more than it reads the answers to".to_owned());
+            self.lock().hint = Some("it sends requests without reading the responses".to_owned());
         }
     }
 
@@ -660,10 +666,10 @@ impl Shared {
 }
 
 impl State {
-    fn finish(&mut self, id: u32, fate: Fate) {
+    fn finish(&mut self, id: u32, completion: Completion) {
         self.client.forget(id);
         if let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) {
-            self.waiting.swap_remove(at).asker.tell(fate);
+            self.waiting.swap_remove(at).sender.tell(completion);
         }
     }
 
@@ -692,13 +698,13 @@ impl State {
         match received.incoming {
             Incoming::Reply(reply) => {
                 let is_call = self.waiting.iter().any(|waiting| waiting.id == reply.id && waiting.is_call);
-                self.finish(reply.id, Fate::Answer(Answer::of(reply.body, is_call)));
+                self.finish(reply.id, Completion::Answer(Answer::of(reply.body, is_call)));
             }
             Incoming::Broken(broken) => {
                 let why = broken.to_string();
                 self.hint = Some(format!("a damaged message came: {why}"));
                 match broken.id {
-                    Some(id) => self.finish(id, Fate::Answer(Answer::Bad(why.clone(), shown(broken.text)))),
+                    Some(id) => self.finish(id, Completion::Answer(Answer::Bad(why.clone(), shown(broken.text)))),
                     None if self.budget == 0 => {
                         self.more_skipped += 1;
                         return None;
@@ -711,14 +717,14 @@ impl State {
                 if !stray.late {
                     self.hint = Some(format!("a reply came to an id that was never sent: {}", stray.id));
                 }
-                events.push(EventKind::Stray { id: shown(stray.id.as_bytes()), late: stray.late });
+                events.push(EventKind::UnknownId { id: shown(stray.id.as_bytes()), late: stray.late });
             }
             Incoming::Unaddressed { error, only } => {
                 let failure = RpcFailure::of(error);
                 self.hint = Some(format!("an error came that names no request: {failure}"));
-                events.push(EventKind::Unaddressed(failure.clone()));
+                events.push(EventKind::ErrorWithoutId(failure.clone()));
                 if let Some(id) = only.filter(|_| !self.booting) {
-                    self.finish(id, Fate::Answer(Answer::Error(failure, error.json().as_str().to_owned())));
+                    self.finish(id, Completion::Answer(Answer::Error(failure, error.json().as_str().to_owned())));
                 }
             }
             Incoming::Log(log) => {
@@ -791,7 +797,7 @@ async fn watch_deadlines(shared: Arc<Shared>) {
             while let Some(late) = state.waiting.iter().find(|waiting| waiting.due.is_some_and(|due| due <= now)) {
                 let id = late.id;
                 shared.is_late.store(true, Ordering::Relaxed);
-                state.finish(id, Fate::Late);
+                state.finish(id, Completion::Late);
             }
             state.next_due = state.waiting.iter().filter_map(|waiting| waiting.due).min();
             state.next_due
@@ -905,7 +911,7 @@ impl Suspicion<'_> {
                 // Text has no byte 0.
                 Some(_) if *byte == 0 => {
                     hint = Some(
-                        "bytes came that are no text: the speed may be wrong (?baud=), or it speaks the binary link (?link=cobs)",
+                        "the bytes received are not text: the speed may be wrong (?baud=), or it speaks the binary link (?link=cobs)",
                     );
                 }
                 _ => {}
@@ -968,8 +974,4 @@ async fn watch_child(shared: Arc<Shared>, child: Child) {
     let _ = timeout(LAST_LINES, pin!(read)).await;
     child.over();
     shared.end(End::Exited(exit));
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use crate::terminal::printable;
 
 /// Why there is no answer.
 ///
-/// An operation that fails is no error here: it is a [`CallResult`](super::CallResult) that says so.
+/// A failure of an operation is not an error here: it is a [`CallResult`](super::CallResult) that says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -79,7 +79,7 @@ pub enum HostError {
         /// What else was seen.
         details: Box<Details>,
     },
-    /// It did not answer a call in time. The session goes on; an answer that comes later is dropped.
+    /// It did not answer a call in time. The session continues; a later answer is dropped.
     #[error("{extension} did not answer `{request}` within {after:?}{}{details}", and_grace(*limit, *after))]
     Timeout {
         /// The extension's name.
@@ -177,7 +177,7 @@ pub enum HostError {
     #[error("{0} must be a JSON object")]
     NoObject(&'static str),
     /// Too many calls are out at once.
-    #[error("{0} calls are out at once; wait for one")]
+    #[error("{0} calls are in progress at once; wait for one to end")]
     TooManyCalls(usize),
 }
 
@@ -230,7 +230,7 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// It cannot be told.
+    /// It is not known.
     Unknown,
 }
 

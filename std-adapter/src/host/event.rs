@@ -33,11 +33,11 @@ pub enum EventKind {
     Log(Log),
     /// A line of standard error.
     Stderr(String),
-    /// Text that is no message was skipped: a banner, a print, text glued to a message.
+    /// Text that is not a message was skipped: a banner, a print, text glued to a message.
     Skipped {
         /// The text.
         text: String,
-        /// Why it is no message.
+        /// Why it is not a message.
         why: String,
     },
     /// Further lines were skipped, too many to show each.
@@ -56,16 +56,16 @@ pub enum EventKind {
         /// The limit.
         limit: usize,
     },
-    /// A reply that nobody waits for: late, repeated, or to another session. It was dropped.
-    Stray {
+    /// A reply to no waiting request: late, repeated, or to another session. It was dropped.
+    UnknownId {
         /// Its id, as JSON text.
         id: String,
         /// Whether its id is one of this session's.
         late: bool,
     },
     /// An error that names no request.
-    Unaddressed(RpcFailure),
-    /// A notification that is no log.
+    ErrorWithoutId(RpcFailure),
+    /// A notification other than a log.
     Notification {
         /// Its method.
         method: String,
@@ -80,7 +80,7 @@ pub enum EventKind {
     /// A request of ours came back: the line echoes.
     Echo,
     /// A message was odd, and was understood.
-    Odd(&'static str),
+    Anomaly(&'static str),
     /// The process has ended.
     Exited(Exit),
     /// The connection is gone.
@@ -117,15 +117,15 @@ impl fmt::Display for EventKind {
             Self::MoreSkipped(lines) => write!(f, "skipped {lines} more lines"),
             Self::Damaged { text, why } => write!(f, "a damaged message: {why}: {text}"),
             Self::TooLong { length, limit } => write!(f, "a line of {length} bytes was dropped; the limit is {limit}"),
-            Self::Stray { id, late: true } => write!(f, "a late reply to request {id} was dropped"),
-            Self::Stray { id, late: false } => {
+            Self::UnknownId { id, late: true } => write!(f, "a late reply to request {id} was dropped"),
+            Self::UnknownId { id, late: false } => {
                 write!(f, "a reply to a request that was never sent was dropped: id {id}")
             }
-            Self::Unaddressed(error) => write!(f, "an error that names no request: {error}"),
+            Self::ErrorWithoutId(error) => write!(f, "an error that names no request: {error}"),
             Self::Notification { method, params } => write!(f, "notification {method} {params}"),
             Self::Refused { method } => write!(f, "a request was refused: {method}"),
             Self::Echo => f.write_str("a request came back: the line echoes"),
-            Self::Odd(what) => f.write_str(what),
+            Self::Anomaly(what) => f.write_str(what),
             Self::Exited(exit) => write!(f, "ended: {exit}"),
             Self::Gone(why) => f.write_str(why),
             Self::AlsoOpen(holders) => f.write_str(&also_open(holders).unwrap_or_default()),

@@ -15,19 +15,19 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::transport::{Dial, Dialing, Manners, Reader, Writer};
+use super::transport::{Connect, Connecting, Reader, TransportTraits, Writer};
 
 /// How long the device is silent before a hello, or a request, is sent again.
 const HELLO_AGAIN: Duration = Duration::from_millis(300);
 const REQUEST_AGAIN: Duration = Duration::from_secs(1);
-/// How long a connection that nobody uses any more may still send its cancellation.
+/// How long a connection that is no longer used may still send its cancellation.
 const LETTING_GO: Duration = Duration::from_millis(500);
 /// The least time between two of the same: a wire that damages everything is not to be flooded.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Dials another dialer's connections, and speaks the binary link on them.
 pub(super) struct LinkDialer {
-    pub(super) inner: Box<dyn Dial>,
+    pub(super) inner: Box<dyn Connect>,
     /// The longest line from the device, in bytes.
     pub(super) line_limit: usize,
     /// How fast the wire is, in bytes a second.
@@ -36,12 +36,12 @@ pub(super) struct LinkDialer {
     pub(super) last: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Dial for LinkDialer {
+impl Connect for LinkDialer {
     fn name(&self) -> String {
         self.inner.name()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(mut last) = last
@@ -66,7 +66,7 @@ impl Dial for LinkDialer {
             let running = tokio::spawn(link.run(Box::new(lines)));
             *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
             // The link repeats what is lost, and a new session number keeps old replies away.
-            wire.manners = Manners::CHILD;
+            wire.traits = TransportTraits::CHILD;
             Ok(wire)
         })
     }
@@ -93,7 +93,7 @@ struct Waits {
     again: Instant,
 }
 
-/// The link is over: the wire failed, or nobody above listens.
+/// The link is over: the connection failed, or the session has ended.
 struct Over;
 
 impl Link {
@@ -183,7 +183,7 @@ impl Link {
                 self.hello().await?;
             }
             Kind::TooLong if self.waits.is_some() => {
-                self.fail(-32603, &format!("request too large: the device takes {sequence} bytes")).await?;
+                self.fail(-32603, &format!("request too large: the device accepts {sequence} bytes")).await?;
                 // It never had it.
                 self.sequence = self.sequence.wrapping_sub(1);
             }

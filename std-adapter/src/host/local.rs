@@ -1,19 +1,19 @@
 //! An extension in this very process, for servers that carry their own: no child, no pipes.
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io;
 
 use embedded_io_async::{ErrorType, Read, Write};
 use rigline::Extension;
-use rigline::engine::{Engine, Memory};
-use rigline::serve::{Transport, asynch};
+use rigline::serve::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex, split};
 use tokio::sync::mpsc;
 
 use super::error::HostError;
-use super::transport::{Dial, Dialing, Manners, Wire};
+use super::transport::{Connect, Connecting, RawConnection, TransportTraits};
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
+use crate::server::Server;
 
 /// The longest request and reply, in bytes without the newline.
 const LINE: usize = 8 << 20;
@@ -64,34 +64,28 @@ pub fn in_process_once<E: Extension>(name: impl Into<String>, extension: E) -> (
     (InProcess { name: name.into(), connections }, running)
 }
 
-impl Dial for InProcess {
+impl Connect for InProcess {
     fn name(&self) -> String {
         self.name.clone()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let (ours, theirs) = duplex(IN_FLIGHT);
             if self.connections.send(theirs).is_err() {
                 return Err(HostError::Open { what: self.name(), source: io::ErrorKind::ConnectionRefused.into() });
             }
             let (reader, writer) = split(ours);
-            Ok(Wire::new(reader, writer, Manners::CHILD))
+            Ok(RawConnection::new(reader, writer, TransportTraits::CHILD))
         })
     }
 }
 
 async fn serve<E: Extension>(extension: &mut E, clock: &TokioClock, stream: DuplexStream) {
-    let (mut request, mut reply, mut log) = (vec![0; LINE + 1], vec![0; LINE + 1], vec![0; LOGS]);
-    let memory = Memory { request: &mut request, reply: &mut reply };
-    // A manifest that does not fit is one that nobody can read: the connection closes.
-    let Ok(mut engine) = Engine::new(extension.manifest(), memory) else { return };
     let (reader, writer) = split(stream);
-    let (mut reader, mut writer) = (Half(reader), Half(writer));
-    let serving =
-        asynch::serve(extension, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, clock, pending());
-    // That the host is gone is how this ends.
-    let _ = clock.drive(serving).await;
+    let server = Server::new(extension).transport(Transport::Wire).request_limit(LINE).reply_limit(LINE);
+    // The loss of the host is how this ends. If the manifest does not fit, the connection closes.
+    let _ = server.log_buffer(LOGS).clock(clock).serve(Half(reader), Half(writer)).await;
 }
 
 /// A stream of tokio's as one of embedded-io's.

@@ -24,7 +24,7 @@ pub struct Manifest {
     pub request_limit: Option<usize>,
     /// The longest reply line it writes, in bytes without the newline, if it says so.
     pub reply_limit: Option<usize>,
-    /// Members that are missing or not as the text has them; they were read all the same.
+    /// Members that are missing or invalid; the manifest was read nevertheless.
     pub faults: Vec<String>,
     /// The manifest as it came.
     pub raw: Value,

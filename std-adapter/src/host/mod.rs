@@ -1,7 +1,7 @@
 //! The host's side: talk to any extension, wherever it is.
 //!
 //! A [`Host`] is a session with one extension: it starts the program or opens the port, reads the manifest, makes calls
-//! and shuts down. It never hangs (each step has a deadline), never gives a reply to another call, and leaves no process
+//! and shuts down. It never hangs (each step has a deadline), never returns a reply to another call, and leaves no process
 //! behind.
 //!
 //! ```
@@ -42,12 +42,12 @@
 //! # The parts
 //! - [`Host::connect`] takes a [`Target`] and [`Options`]: deadlines, limits, and a [`listener`](Options::listener) that
 //!   gets every log line, line of standard error and skipped line as an [`Event`].
-//! - [`Host::describe`] is the [`Manifest`]; [`Host::call`] gives a [`CallResult`], which may be a failure: an
+//! - [`Host::describe`] is the [`Manifest`]; [`Host::call`] returns a [`CallResult`], which may be a failure: an
 //!   [`Err`] is a [`HostError`], and means that there is no usable answer.
-//! - [`Host::cancel`] ends the calls that are out and begins a session anew; [`Host::reconnect`] does so after a loss.
-//! - [`Host::shutdown`] ends the session and the process, and tells how. A host that is dropped ends its process group at
+//! - [`Host::cancel`] ends the running calls and begins a new session; [`Host::reconnect`] does so after a loss.
+//! - [`Host::shutdown`] ends the session and the process, and reports how. A host that is dropped ends its process group at
 //!   once.
-//! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Dial`],
+//! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Connect`],
 //!   by which a host runs over any pair of streams ([`Host::over`]).
 //! - [`local`] has extensions in this very process.
 //! - [`ports`] lists serial ports.
@@ -97,10 +97,10 @@ pub use port_info::Holder;
 pub use result::{CallResult, Outcome};
 
 use crate::target::Target;
-use connection::{Connection, End, Fate, Trouble};
+use connection::{Completion, Connection, End, RequestError};
 use ports::Roots;
 use result::Answer;
-use wire::Dial;
+use wire::Connect;
 
 /// Texts of an extension's that are shown are cut at this many bytes.
 pub const TEXT_LIMIT: usize = 1024;
@@ -131,9 +131,9 @@ pub enum Direction {
 pub struct Options {
     /// From the start to the manifest: 10 s.
     pub start_timeout: Duration,
-    /// A call without a timeout of its own: 30 s.
+    /// The timeout of a call that has none: 30 s.
     pub call_timeout: Duration,
-    /// What a call's own timeout is exceeded by before the host gives up, so that the extension's own answer to it wins: 2 s.
+    /// How long the host waits beyond a call's own timeout, so that the extension's own timeout error comes first: 2 s.
     pub grace: Duration,
     /// From `shutdown` to the end of the process: 5 s.
     pub shutdown_timeout: Duration,
@@ -147,12 +147,12 @@ pub struct Options {
     pub config: Option<JsonObject>,
     /// Whether a reply without `"jsonrpc":"2.0"` fails its call, instead of being accepted with a note.
     pub strict: bool,
-    /// Whether a call after a loss connects anew, instead of failing with what ended the connection.
+    /// Whether a call after a loss reconnects, instead of failing with the reason of the loss.
     pub reconnect: bool,
     /// How long a port is left alone after it was opened, for boards that reset on it: not at all, as `initialize` is repeated
     /// anyway.
     pub boot_delay: Duration,
-    /// The folder a program is started in; this process's own if unsaid.
+    /// The folder that a program is started in [default: this process's folder].
     pub working_dir: Option<PathBuf>,
     /// Variables that a program gets besides this process's own.
     pub env: Vec<(String, String)>,
@@ -201,16 +201,16 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A call's surroundings: gevals "Context Object".
+/// The context of a call: gevals "Context Object".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
-    /// The task's directory; if unsaid, this process's own at the time of [`Host::connect`].
+    /// The task's directory [default: this process's folder at the time of [`Host::connect`]].
     pub workdir: Option<String>,
     /// The part of the task.
     pub phase: Phase,
     /// The task's environment variables.
     pub env: BTreeMap<String, String>,
-    /// The limit on the call's time. It is told to the extension; the host waits [`Options::grace`] longer.
+    /// The limit on the call's time. It is sent to the extension; the host waits [`Options::grace`] longer.
     pub timeout: Option<Duration>,
     /// What the agent under test was asked, and what it answered.
     pub agent: Option<Agent>,
@@ -240,7 +240,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Whether everything went as the protocol has it, an end without a reply included.
+    /// Whether the session ended as the protocol specifies; an end without a reply counts.
     pub fn is_clean(&self) -> bool {
         !self.killed && self.error.is_none() && self.exit.map_or(self.acknowledged, Exit::is_success)
     }
@@ -250,13 +250,13 @@ impl Shutdown {
 ///
 /// It needs a tokio runtime with I/O and time, which must go on running.
 pub struct Host {
-    dialer: Box<dyn Dial>,
+    dialer: Box<dyn Connect>,
     options: Arc<Options>,
     current: Mutex<Arc<Connection>>,
     manifest: Mutex<Arc<Manifest>>,
     /// This process's own folder when the session began.
     workdir: String,
-    /// Only one task makes a connection anew.
+    /// Only one task reconnects.
     renewal: tokio::sync::Mutex<()>,
 }
 
@@ -271,7 +271,7 @@ impl Host {
     }
 
     /// As [`connect`](Self::connect), over connections that the caller makes.
-    pub async fn over(dialer: Box<dyn Dial>, options: Options) -> Result<Self, HostError> {
+    pub async fn over(dialer: Box<dyn Connect>, options: Options) -> Result<Self, HostError> {
         let options = Arc::new(options);
         let (connection, manifest) = open(&*dialer, &options, options.wait).await?;
         Ok(Self {
@@ -304,7 +304,7 @@ impl Host {
     /// A call that is dropped before it is done is given up, and its reply will be dropped; the extension goes on with it.
     ///
     /// # Errors
-    /// What keeps a usable answer away. The operation's own failure is no error.
+    /// What keeps a usable answer away. The operation's own failure is not an error.
     pub async fn call(&self, operation: &str, args: &Value, context: CallContext) -> Result<CallResult, HostError> {
         self.call_json(operation, &serde_json::to_string(args).unwrap_or_default(), context).await
     }
@@ -313,7 +313,7 @@ impl Host {
     /// where a [`Value`] rounds those that an `f64` cannot hold.
     ///
     /// # Errors
-    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is no JSON, [`HostError::NoObject`] if it is no object.
+    /// As [`call`](Self::call), and [`HostError::Types`] if `args` is not JSON, [`HostError::NoObject`] if it is not an object.
     pub async fn call_json(&self, operation: &str, args: &str, context: CallContext) -> Result<CallResult, HostError> {
         let started = Instant::now();
         if self.options.reconnect && self.current().ended().is_some_and(|end| !matches!(end, End::ShutDown)) {
@@ -359,9 +359,9 @@ impl Host {
             return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
         }
         match connection.request_of(&request, size, deadline(started, after)).await {
-            Ok(Fate::Answer(Answer::Called(result))) => Ok(*result),
-            Ok(Fate::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
-            Ok(fate) => Err(connection.fate_error(fate, after)),
+            Ok(Completion::Answer(Answer::Called(result))) => Ok(*result),
+            Ok(Completion::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
+            Ok(completion) => Err(connection.fate_error(completion, after)),
             Err(trouble) => {
                 let mut error = connection.error(trouble, operation, after);
                 if let HostError::Timeout { limit, .. } = &mut error {
@@ -391,7 +391,7 @@ impl Host {
         result.outputs_as().map(Ok).map_err(|source| HostError::Types { what: "the outputs", source })
     }
 
-    /// Sends any request, its parameters as they are, and gives the text of the reply's `result` or its `error`: to forward
+    /// Sends any request, its parameters as they are, and returns the text of the reply's `result` or its `error`: to forward
     /// requests, or to see how an extension takes one.
     ///
     /// # Errors
@@ -405,15 +405,15 @@ impl Host {
         let connection = self.current();
         let request = Request::Other { method, params };
         match connection.request(&request, deadline(Instant::now(), timeout)).await {
-            Ok(Fate::Answer(Answer::Result(text))) => Ok(Ok(text)),
-            Ok(Fate::Answer(Answer::Error(error, _))) => Ok(Err(error)),
-            Ok(fate) => Err(connection.fate_error(fate, timeout)),
+            Ok(Completion::Answer(Answer::Result(text))) => Ok(Ok(text)),
+            Ok(Completion::Answer(Answer::Error(error, _))) => Ok(Err(error)),
+            Ok(completion) => Err(connection.fate_error(completion, timeout)),
             Err(trouble) => Err(connection.error(trouble, method, timeout)),
         }
     }
 
     /// Cancels the calls that are out, which the protocol has no word for: a program's process group is ended and the
-    /// program started afresh, a board's DTR drops and rises, a TCP connection is opened anew. Then a new session begins.
+    /// program started afresh, a board's DTR drops and rises, a TCP connection is opened again. Then a new session begins.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -429,7 +429,7 @@ impl Host {
         self.renew(self.options.start_timeout).await
     }
 
-    /// Connects anew after a loss, and opens a new session. A board that was plugged into another port is found by its
+    /// Reconnects after a loss, and opens a new session. A board that was plugged into another port is found by its
     /// serial number, and waited for within [`Options::start_timeout`]. With the connection still there this does nothing.
     ///
     /// # Errors
@@ -469,17 +469,17 @@ impl Host {
         let mut deadline = deadline(Instant::now(), after);
         let mut report = Shutdown { acknowledged: false, exit: None, killed: false, error: None };
         match connection.request(&Request::Shutdown, deadline).await {
-            Ok(Fate::Answer(Answer::Result(_))) => report.acknowledged = true,
-            Ok(Fate::Answer(Answer::Error(error, _))) => report.error = Some(error.to_string()),
-            Ok(Fate::Answer(Answer::Bad(why, _))) => report.error = Some(why),
-            Ok(fate) => report.error = Some(connection.fate_error(fate, after).to_string()),
+            Ok(Completion::Answer(Answer::Result(_))) => report.acknowledged = true,
+            Ok(Completion::Answer(Answer::Error(error, _))) => report.error = Some(error.to_string()),
+            Ok(Completion::Answer(Answer::Bad(why, _))) => report.error = Some(why),
+            Ok(completion) => report.error = Some(connection.fate_error(completion, after).to_string()),
             // It went at once.
-            Err(Trouble::End(End::Exited(_)) | Trouble::Late | Trouble::InputClosed(_)) => {}
+            Err(RequestError::End(End::Exited(_)) | RequestError::Late | RequestError::InputClosed(_)) => {}
             // It cannot tell anything any more, and need not be given long.
-            Err(Trouble::End(End::Gone(_))) if connection.child().is_some() => {
+            Err(RequestError::End(End::Gone(_))) if connection.child().is_some() => {
                 deadline = deadline.min(Instant::now() + TERMINATION);
             }
-            Err(trouble @ Trouble::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
+            Err(trouble @ RequestError::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
                 connection.close(End::ShutDown);
                 return Err(connection.error(trouble, "shutdown", after));
             }
@@ -535,9 +535,13 @@ impl fmt::Display for CallFailed {
 impl std::error::Error for CallFailed {}
 
 /// Opens a connection and a session.
-async fn open(dialer: &dyn Dial, options: &Arc<Options>, wait: Duration) -> Result<(Connection, Manifest), HostError> {
+async fn open(
+    dialer: &dyn Connect,
+    options: &Arc<Options>,
+    wait: Duration,
+) -> Result<(Connection, Manifest), HostError> {
     let wire = wire::open(dialer, options, wait).await?;
-    let base = if wire.manners.shared { random() } else { 0 };
+    let base = if wire.traits.shared { random() } else { 0 };
     let connection = Connection::open(wire, &dialer.name(), base, options);
     let others = connection.control().map(|control| control.others()).unwrap_or_default();
     if !others.is_empty() {

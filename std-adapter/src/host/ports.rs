@@ -196,7 +196,7 @@ impl Roots {
     }
 }
 
-/// How many characters of a process's command line are told.
+/// How many characters of a process's command line are shown.
 const SHOWN: usize = 200;
 
 /// Sorts `ttyACM10` behind `ttyACM9`.

@@ -1,21 +1,27 @@
-//! Who reads a connection's output: whoever waits for it.
+//! Reading of a connection's output by the task that waits for a reply.
+//!
+//! A task for each connection that reads and hands replies on, as with `tokio::sync::oneshot`, costs two switches between tasks for each
+//! call. Here the caller that waits polls the reader itself, and another caller takes over when it is done. A task reads only while no
+//! caller waits.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
+use crate::sync::lock;
+
 /// The reading of a connection's output, as a future that has no task of its own.
 ///
 /// A caller that waits for a reply runs it ([`until`](Self::until)), so that its reply comes without a detour by way of another
-/// task. While nobody waits, one task runs it ([`all`](Self::all)). Three things keep what comes from being left lying:
-/// every caller that waits is woken; whoever leaves without having looked at what it was woken for wakes the others; and the task looks
+/// task. While no caller waits, one task runs it ([`all`](Self::all)). Three things keep what comes from being left lying:
+/// every caller that waits is woken; a caller that leaves before it has handled its wake-up wakes the others; and the task checks
 /// now and then after callers that are not polled.
 pub(super) struct Reading {
     future: Mutex<Option<Boxed>>,
@@ -227,10 +233,6 @@ impl Drop for Caller<'_> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
@@ -241,7 +243,7 @@ mod tests {
 
     type Replies = Arc<Mutex<Vec<(u32, oneshot::Sender<u32>)>>>;
 
-    /// A peer that sends numbers; each is the reply to whoever waits for it.
+    /// A peer that sends numbers; each is the reply to the caller that waits for it.
     struct Bed {
         reading: Arc<Reading>,
         peer: mpsc::UnboundedSender<u32>,

@@ -37,7 +37,7 @@ pub enum Outcome {
     Failed(String),
     /// It was answered with a JSON-RPC error.
     Refused(RpcFailure),
-    /// The reply is no valid result, which is no success. The text says why.
+    /// The reply is not a valid result, which does not count as success. The text says why.
     Invalid(String),
 }
 

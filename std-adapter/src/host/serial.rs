@@ -10,7 +10,7 @@ use super::error::HostError;
 use super::port_info::Holder;
 use super::port_info::PortInfo;
 use super::ports::Roots;
-use super::transport::{Control, Dial, Dialing, Manners, Wire};
+use super::transport::{Connect, Connecting, Control, RawConnection, TransportTraits};
 use crate::target::{Port, Serial, Target};
 
 pub(super) struct SerialDialer {
@@ -49,7 +49,7 @@ impl SerialDialer {
         }
     }
 
-    fn open(&self) -> Result<Wire, HostError> {
+    fn open(&self) -> Result<RawConnection, HostError> {
         let info = self.find()?;
         let wire = open(&info.path, &self.serial, &self.roots)?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
@@ -57,18 +57,18 @@ impl SerialDialer {
     }
 }
 
-impl Dial for SerialDialer {
+impl Connect for SerialDialer {
     fn name(&self) -> String {
         Target::Serial(self.serial.clone()).to_string()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async { self.open() })
     }
 }
 
 /// Opens a port exclusively, in raw mode, its old bytes dropped and DTR asserted.
-fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<Wire, HostError> {
+fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<RawConnection, HostError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {
             HostError::Busy { port: path.to_owned(), holders: roots.holders(path) }
@@ -102,7 +102,10 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<Wire, HostError> 
     let (reader, writer) = (port.try_clone().map_err(failed)?, port.try_clone().map_err(failed)?);
     let (path, roots) = (path.to_owned(), roots.clone());
     let control = PortControl { port, dtr: serial.dtr.unwrap_or(true), path, roots, _claim: claim };
-    Ok(Wire { control: Some(Arc::new(control)), ..Wire::new(reader, writer, Manners::SERIAL) })
+    Ok(RawConnection {
+        control: Some(Arc::new(control)),
+        ..RawConnection::new(reader, writer, TransportTraits::SERIAL)
+    })
 }
 
 struct PortControl {
@@ -152,7 +155,7 @@ mod claim {
     }
 
     impl Claim {
-        /// Fails with `ResourceBusy` or `WouldBlock` if somebody else has the port.
+        /// Fails with `ResourceBusy` or `WouldBlock` if another process has the port.
         pub(super) fn new(path: &Path) -> io::Result<Self> {
             let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -176,7 +179,7 @@ mod claim {
         }
     }
 
-    /// Opens as somebody who has no rights over others' ports: to root, and to nobody else, the system opens a port that
+    /// Opens without the privileges of root: for root only, the system opens a port that
     /// another process has set exclusive (tty_ioctl(4), `TIOCEXCL`).
     pub(super) fn unprivileged<T>(open: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         #[cfg(target_os = "linux")]
@@ -242,7 +245,7 @@ mod claim {
         }
         let device = path.file_name().unwrap_or_default().to_string_lossy();
         format!(
-            "no group has the right to it; a udev rule gives it to one: SUBSYSTEM==\"tty\", KERNEL==\"{device}\", GROUP=\"dialout\", MODE=\"0660\""
+            "no group may use it; a udev rule can grant access: SUBSYSTEM==\"tty\", KERNEL==\"{device}\", GROUP=\"dialout\", MODE=\"0660\""
         )
     }
 

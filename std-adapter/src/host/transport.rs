@@ -20,7 +20,7 @@ pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// One open connection.
-pub struct Wire {
+pub struct RawConnection {
     /// Bytes from the extension.
     pub reader: Reader,
     /// Bytes to it.
@@ -32,13 +32,13 @@ pub struct Wire {
     /// A serial port's lines.
     pub control: Option<Arc<dyn Control>>,
     /// How to behave on it.
-    pub manners: Manners,
+    pub traits: TransportTraits,
 }
 
 /// How a host behaves on a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Manners {
+pub struct TransportTraits {
     /// `initialize` is repeated with a new id after this time, for a board that was booting when the first came.
     pub resend: Option<Duration>,
     /// The wire outlives sessions: it may hold half a line and old replies. So ids start at random, a newline goes first,
@@ -48,7 +48,7 @@ pub struct Manners {
     pub ends: LineEnds,
 }
 
-impl Manners {
+impl TransportTraits {
     /// A new process: nothing on it is old.
     pub const CHILD: Self = Self { resend: None, shared: false, ends: LineEnds::Lf };
     /// A TCP connection, which a board may be behind.
@@ -57,20 +57,23 @@ impl Manners {
     pub const SERIAL: Self = Self { resend: Some(Duration::from_secs(1)), shared: true, ends: LineEnds::Serial };
 }
 
-impl Wire {
+impl RawConnection {
     /// A wire over any pair of streams.
     pub fn new(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
-        manners: Manners,
+        traits: TransportTraits,
     ) -> Self {
-        Self { reader: Box::new(reader), writer: Box::new(writer), stderr: None, child: None, control: None, manners }
+        Self { reader: Box::new(reader), writer: Box::new(writer), stderr: None, child: None, control: None, traits }
     }
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for RawConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wire").field("child", &self.child).field("manners", &self.manners).finish_non_exhaustive()
+        f.debug_struct("RawConnection")
+            .field("child", &self.child)
+            .field("traits", &self.traits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,13 +89,13 @@ pub trait Control: Send + Sync {
     }
 }
 
-/// A future that [`Dial::dial`] gives.
-pub type Dialing<'a> = Pin<Box<dyn Future<Output = Result<Wire, HostError>> + Send + 'a>>;
+/// The future of [`Connect`].
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<RawConnection, HostError>> + Send + 'a>>;
 
 /// Opens a connection, as often as one is needed: at first, after a loss and after a cancellation.
-pub trait Dial: Send + Sync {
+pub trait Connect: Send + Sync {
     /// What is dialled, in words.
     fn name(&self) -> String;
     /// Opens a connection.
-    fn dial(&self) -> Dialing<'_>;
+    fn dial(&self) -> Connecting<'_>;
 }

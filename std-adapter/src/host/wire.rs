@@ -10,7 +10,7 @@ use super::child;
 use super::error::HostError;
 use super::link::LinkDialer;
 use super::serial::SerialDialer;
-pub use super::transport::{Control, Dial, Dialing, Manners, Reader, Wire, Writer};
+pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, TransportTraits, Writer};
 use super::{Options, deadline};
 use crate::net::Token;
 use crate::process;
@@ -20,14 +20,14 @@ use crate::target::{Exec, Link, Target, Tcp};
 ///
 /// # Errors
 /// [`HostError::Unsupported`] for targets that gevals hosts cannot use.
-pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostError> {
+pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     // Over the binary link, at so many bytes a second.
     let link = match target {
         Target::Serial(serial) if serial.link == Link::Cobs => Some(serial.baud / 10),
         Target::Tcp(tcp) if tcp.link == Link::Cobs => Some(1 << 20),
         _ => None,
     };
-    let inner: Box<dyn Dial> = match target {
+    let inner: Box<dyn Connect> = match target {
         Target::Exec(exec) => Box::new(ExecDialer::new(exec.clone(), options)),
         Target::Sim => {
             let program = match &options.sim_program {
@@ -55,7 +55,7 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Dial>, HostE
 ///
 /// # Errors
 /// What kept the last try from one.
-pub async fn open(dialer: &dyn Dial, options: &Options, wait: Duration) -> Result<Wire, HostError> {
+pub async fn open(dialer: &dyn Connect, options: &Options, wait: Duration) -> Result<RawConnection, HostError> {
     let given_up = deadline(Instant::now(), wait);
     loop {
         let start = deadline(Instant::now(), options.start_timeout);
@@ -96,30 +96,34 @@ impl ExecDialer {
     }
 }
 
-impl Dial for ExecDialer {
+impl Connect for ExecDialer {
     fn name(&self) -> String {
         self.name.clone()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let mut env = self.env.clone();
             env.push(process::within(&self.exec, self.working_dir.as_deref()).map_err(HostError::Unsupported)?);
             let child::Started { child, stdin, stdout, stderr } =
                 child::start(&self.exec, self.working_dir.as_deref(), &env)?;
-            Ok(Wire { stderr: Some(Box::new(stderr)), child: Some(child), ..Wire::new(stdout, stdin, Manners::CHILD) })
+            Ok(RawConnection {
+                stderr: Some(Box::new(stderr)),
+                child: Some(child),
+                ..RawConnection::new(stdout, stdin, TransportTraits::CHILD)
+            })
         })
     }
 }
 
 struct TcpDialer(Tcp);
 
-impl Dial for TcpDialer {
+impl Connect for TcpDialer {
     fn name(&self) -> String {
         Target::Tcp(self.0.clone()).to_string()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let open = |source| HostError::Open { what: self.name(), source };
             let stream = tokio::net::TcpStream::connect((self.0.host.as_str(), self.0.port)).await.map_err(open)?;
@@ -133,7 +137,7 @@ impl Dial for TcpDialer {
                 let line = serde_json::json!({ "jsonrpc": "2.0", "method": "authenticate", "params": params });
                 writer.write_all(format!("{line}\n").as_bytes()).await.map_err(open)?;
             }
-            Ok(Wire::new(reader, writer, Manners::TCP))
+            Ok(RawConnection::new(reader, writer, TransportTraits::TCP))
         })
     }
 }

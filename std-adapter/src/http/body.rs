@@ -1,4 +1,7 @@
 //! Request bodies: read whole, within bounds.
+//!
+//! axum's extractors bound the length of one body. They have no common bound for all bodies, no deadline, and close the connection of a
+//! body that is too long before its sender can read why.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,12 +54,11 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotJson(text) => f.write_str(text),
+            Self::NotJson(text) | Self::Encoding(text) => f.write_str(text),
             Self::Cut => f.write_str("the body ends early"),
             Self::TooLong { limit } => write!(f, "the body is too long: the limit is {limit} bytes"),
             Self::Late(limit) => write!(f, "the body did not come within {limit:?}"),
             Self::NoMemory => f.write_str("other requests take up all memory"),
-            Self::Encoding(text) => f.write_str(text),
         }
     }
 }

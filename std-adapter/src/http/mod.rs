@@ -15,7 +15,7 @@
 //!
 //! | status | when |
 //! |---|---|
-//! | 200 | the request was JSON: its reply, be it an error reply to no valid request |
+//! | 200 | the request was JSON: its reply, or an error reply if it is not a valid request |
 //! | 400 | the body is not JSON, or was cut; `Content-Length` and `Transfer-Encoding` both; no `Host` in HTTP/1.1 |
 //! | 401, 403 | no or another bearer token; another user of this machine; a request from a web page of another origin, or to a name that is not ours |
 //! | 404, 405 | another path, another method |
@@ -27,8 +27,8 @@
 //! # Who may ask
 //! Web pages can make a browser send requests to any address, the loopback one too, and by DNS rebinding even read the
 //! replies. So a request whose `Origin` is not the server itself is refused, as is one whose `Host` is a domain name, unless
-//! it is `localhost`, has no dot (nobody can register such a name), or was [allowed](Options::allow_host). Programs of other
-//! users of this machine are refused where the system tells whose a connection is, unless they are
+//! it is `localhost`, has no dot (such a name cannot be registered), or was [allowed](Options::allow_host). Programs of other
+//! users of this machine are refused where the system reports the user of a connection, unless they are
 //! [allowed](Options::any_user). Against all other programs there is the [token](Options::token).
 //!
 //! # Example
@@ -60,7 +60,7 @@
 //! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished. A client
 //! that closed its sending half only is known to wait for its answer if it is on this machine, on Linux; elsewhere it is taken
 //! for one that is gone if its call had to wait.
-//! When the server is told to stop, what was received is answered first.
+//! When the server stops, the requests that were received are answered first.
 
 use std::future::Future;
 use std::io;
@@ -94,7 +94,7 @@ use self::worker::{Refused, Worker};
 use crate::net::{Access, ListenAddress, Listeners};
 use crate::signals::Signals;
 
-pub use self::worker::Surroundings;
+pub use self::worker::ServerInfo;
 pub use crate::net::Token;
 
 mod body;
@@ -112,7 +112,7 @@ pub struct Routes {
     pub(crate) routes: &'static [Route],
     /// The body of an error that has to do with HTTP.
     pub(crate) refusal: fn(StatusCode, &str) -> serde_json::Value,
-    /// How requests of [`Endpoint::Exchange`] are told from each other on one stream; none if requests take turns.
+    /// How requests of [`Endpoint::Exchange`] are distinguished on one stream; none if requests take turns.
     pub(crate) dialect: Option<&'static exchange::Dialect>,
 }
 
@@ -197,13 +197,13 @@ impl Options {
         Self { path: path.into(), ..self }
     }
 
-    /// The longest body that is taken, in bytes: 8 MiB if unsaid.
+    /// The longest body that is accepted, in bytes [default: 8 MiB].
     pub fn request_limit(self, bytes: usize) -> Self {
         Self { request_limit: bytes.min(u32::MAX as usize - 1), ..self }
     }
 
-    /// The longest reply that is sent, in bytes: 8 MiB if unsaid, [`LEAST_REPLY`] at least. In place of a longer one goes
-    /// `oom` or `MemoryError`.
+    /// The longest reply that is sent, in bytes, at least [`LEAST_REPLY`] [default: 8 MiB]. A longer one is replaced by an error of the
+    /// protocol.
     pub fn reply_limit(self, bytes: usize) -> Self {
         Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
     }
@@ -214,28 +214,28 @@ impl Options {
         Self { queue: requests.max(1), ..self }
     }
 
-    /// How many bytes all bodies together may have: 256 MiB if unsaid. Beyond it: 503.
+    /// The limit on the memory of all bodies together, in bytes [default: 256 MiB]. Beyond it: 503.
     pub fn memory(self, bytes: usize) -> Self {
         Self { memory: bytes, ..self }
     }
 
-    /// How many connections are open at once: 512 if unsaid. Others wait to be accepted.
+    /// The number of connections that are open at once [default: 512]. Others wait to be accepted.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.max(1), ..self }
     }
 
     /// How long a head may take, and then a body, how long an idle connection is kept, and how long a client may take nothing
-    /// of a reply: 10 s if unsaid.
+    /// of a reply [default: 10 s].
     pub fn read_timeout(self, timeout: Duration) -> Self {
         Self { read_timeout: timeout, ..self }
     }
 
-    /// How long what is in hand may take when the server is told to stop: 35 s if unsaid.
+    /// How long running calls may take when the server stops [default: 35 s].
     pub fn stop_timeout(self, timeout: Duration) -> Self {
         Self { stop_timeout: timeout, ..self }
     }
 
-    /// Whether the commands of the manifest's `requires` are looked for before each call: yes if unsaid.
+    /// Whether the commands of the manifest's `requires` are looked for before each call [default: yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
     }
@@ -305,8 +305,8 @@ impl Server {
     /// Serves the extension that `make` makes, until SIGTERM or SIGINT (elsewhere Ctrl-C).
     ///
     /// # Errors
-    /// The handler panicked, or there is no thread or runtime to be had.
-    pub fn run<E: Extension>(self, make: impl FnOnce(&Surroundings) -> E + Send + 'static) -> io::Result<()> {
+    /// The handler panicked, or no thread or runtime can be started.
+    pub fn run<E: Extension>(self, make: impl FnOnce(&ServerInfo) -> E + Send + 'static) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async { self.run_until(make, signal()?).await })
     }
@@ -317,7 +317,7 @@ impl Server {
     /// As [`run`](Self::run).
     pub async fn run_until<E: Extension>(
         self,
-        make: impl FnOnce(&Surroundings) -> E + Send + 'static,
+        make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let Self { listeners, options } = self;
@@ -363,7 +363,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Answers everybody who connects, until `stop` gives something. What comes with it finishes the connections that are left.
+    /// Answers every client that connects, until `stop` is ready. Its result ends the connections that are left.
     pub(crate) async fn serve<T>(
         &self,
         listeners: Listeners,

@@ -22,7 +22,7 @@ pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
 pub(crate) struct Client(pub(super) Stream);
 
 impl Client {
-    /// Whether nobody waits for the answer any more. A client that closed its sending half only, and is known to read, does.
+    /// Whether the answer is no longer waited for. A client that closed its sending half only, and is known to read, does.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self.0.presence(), Presence::Gone | Presence::Unknown)
     }
@@ -30,10 +30,10 @@ impl Client {
 
 /// A connection whose heads are looked at for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
 /// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on. It also goes on when the
-/// chunked coding is said to be applied twice, which nobody may do (§7.1).
+/// chunked coding is said to be applied twice, which is not allowed (§7.1).
 ///
-/// It looks at every line that comes in, be it of a head or of a body. A line of a head always begins behind the end of
-/// another, so none is missed; a body with both lines in it is no JSON.
+/// It inspects every line that comes in, of a head or of a body. A line of a head always begins behind the end of
+/// another, so none is missed; a body with both lines in it is not JSON.
 ///
 /// A peer that takes nothing of what it is sent for the given time is given up: it would keep its place for good.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Watched {
         Self { stream, patience, stuck: None, ambiguous, line, length: 0, has_length: false, has_encoding: false }
     }
 
-    /// What a write gives, unless the peer is to be given up.
+    /// The result of a write, or an error if the peer is given up.
     fn written<T>(&mut self, task: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.stuck = None;

@@ -1,4 +1,6 @@
 //! The extension's own thread, and the queue before it.
+//!
+//! The queue is not `tokio::sync::mpsc`, which wakes the other thread for each job: see [`Shared`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,8 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use embedded_io_async::{ErrorType, Read, Write};
-use rigline::engine::{Engine, Memory};
-use rigline::serve::{Transport, asynch};
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
@@ -22,6 +22,7 @@ use super::exchange::Exchange;
 use super::stream::Client;
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
+use crate::server::Server;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
@@ -35,7 +36,7 @@ const KEPT: usize = 64 << 10;
 /// What an extension is made with, on the thread that it will live on.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Surroundings {
+pub struct ServerInfo {
     /// The clock that its calls are timed with.
     pub clock: TokioClock,
     /// The longest request that is taken and the longest reply that is sent, in bytes.
@@ -163,7 +164,7 @@ impl Shared {
     }
 }
 
-/// Closes the queue when the worker's thread ends, however it does: whoever waits is told.
+/// Closes the queue when the worker's thread ends for any reason: waiting clients get an error.
 struct End(Arc<Shared>);
 
 impl Drop for End {
@@ -178,10 +179,10 @@ impl Drop for End {
 }
 
 impl Worker {
-    /// Starts the thread; gives what tells of its end.
+    /// Starts the thread; returns a receiver of its end.
     pub(super) async fn start<E: Extension>(
         options: &Options,
-        make: impl FnOnce(&Surroundings) -> E + Send + 'static,
+        make: impl FnOnce(&ServerInfo) -> E + Send + 'static,
     ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -201,25 +202,18 @@ impl Worker {
         thread::Builder::new().name("rigline-extension".into()).spawn(move || {
             let jobs = jobs;
             let limits = (options.request_limit, options.reply_limit);
-            let surroundings = Surroundings { clock: TokioClock::new(), limits };
+            let info = ServerInfo { clock: TokioClock::new(), limits };
             let made = panic::catch_unwind(AssertUnwindSafe(|| {
                 let _context = runtime.enter();
-                make(&surroundings)
+                make(&info)
             }));
             let result = match made {
                 Ok(extension) => {
                     let _ = tell_manifest.send(extension.manifest());
                     if options.requires {
-                        run(
-                            &runtime,
-                            &options,
-                            &surroundings.clock,
-                            RequirePath::new(extension),
-                            &jobs.0,
-                            for_extension,
-                        )
+                        run(&runtime, &options, &info.clock, RequirePath::new(extension), &jobs.0, for_extension)
                     } else {
-                        run(&runtime, &options, &surroundings.clock, extension, &jobs.0, for_extension)
+                        run(&runtime, &options, &info.clock, extension, &jobs.0, for_extension)
                     }
                 }
                 Err(_) => Err(io::Error::other("making the extension panicked")),
@@ -266,7 +260,7 @@ impl Worker {
         answer.await.unwrap_or(Err(Refused::Gone))
     }
 
-    /// Whether there is somebody to ask.
+    /// Whether the extension is alive.
     pub(super) fn is_alive(&self) -> bool {
         !self.shared.queue().is_closed
     }
@@ -304,26 +298,17 @@ fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     options: &Options,
     clock: &TokioClock,
     mut extension: E,
-    mut reader: R,
-    mut writer: W,
+    reader: R,
+    writer: W,
 ) -> io::Result<()> {
-    let mut request = vec![0; options.request_limit + 1];
-    let mut reply = vec![0; options.reply_limit.saturating_add(1)];
-    let memory = Memory { request: &mut request, reply: &mut reply };
-    let engine = Engine::new(extension.manifest(), memory).map_err(io::Error::other)?;
-    let mut engine = engine.with_protocol(options.routes.protocol);
-    let mut log = [0; 16 << 10];
-    let serving = asynch::serve(
-        &mut extension,
-        &mut engine,
-        &mut reader,
-        &mut writer,
-        Transport::Process,
-        &mut log,
-        clock,
-        std::future::pending(),
-    );
-    let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(clock.drive(serving))));
+    let serving = Server::new(&mut extension)
+        .protocol(Some(options.routes.protocol))
+        .request_limit(options.request_limit)
+        .reply_limit(options.reply_limit)
+        .log_buffer(16 << 10)
+        .clock(clock)
+        .serve(reader, writer);
+    let result = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
     match result {
         Ok(result) => result.map(|_| ()).map_err(|error| io::Error::other(error.to_string())),
         Err(_) => {

@@ -3,7 +3,7 @@
 use rigline::protocol::mcp::{LEGACY, MODERN};
 use serde_json::{Value, json};
 
-use crate::check::{Bench, Case, Peer, Reply, Stop, Suite, Verdict, cases, cut, names, run_on_bench};
+use crate::check::{Bench, Case, CaseFailure, Peer, Reply, Suite, Verdict, cases, cut, names, run_on_bench};
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
@@ -46,7 +46,7 @@ pub(super) const SUITE: Suite = Suite {
 };
 
 /// A connection with a session of the legacy era.
-async fn session(bench: &Bench) -> Result<Peer, Stop> {
+async fn session(bench: &Bench) -> Result<Peer, CaseFailure> {
     let mut peer = bench.connect().await?;
     result(&peer.ask("initialize", &hello(LEGACY[0]).to_string()).await?)?;
     peer.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await?;
@@ -67,8 +67,8 @@ fn modern(mut params: Value) -> String {
     params.to_string()
 }
 
-fn result(reply: &Reply) -> Result<Value, Stop> {
-    reply.result().ok_or_else(|| Stop::Fail(format!("expected a result: {}", cut(reply.line().as_bytes()))))
+fn result(reply: &Reply) -> Result<Value, CaseFailure> {
+    reply.result().ok_or_else(|| CaseFailure::Fail(format!("expected a result: {}", cut(reply.line().as_bytes()))))
 }
 
 async fn initialize(bench: &mut Bench) -> Verdict {
@@ -128,25 +128,25 @@ async fn refused_meta(bench: &mut Bench, meta: Value) -> Verdict {
 }
 
 /// All tools, of all pages.
-async fn tools(peer: &mut Peer, is_modern: bool) -> Result<Vec<Value>, Stop> {
+async fn tools(peer: &mut Peer, is_modern: bool) -> Result<Vec<Value>, CaseFailure> {
     let (mut tools, mut cursor) = (Vec::new(), Value::Null);
     loop {
         let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
         let params = if is_modern { modern(params) } else { params.to_string() };
         let page = result(&peer.ask("tools/list", &params).await?)?;
         let Some(more) = page["tools"].as_array() else {
-            return Err(Stop::Fail(format!("tools must be a list, and is {}", page["tools"])));
+            return Err(CaseFailure::Fail(format!("tools must be a list, and is {}", page["tools"])));
         };
         if is_modern {
             let has_hints = page["ttlMs"].is_u64() && matches!(page["cacheScope"].as_str(), Some("public" | "private"));
             if page["resultType"] != "complete" || !has_hints {
-                return Err(Stop::Fail("a result must have resultType, ttlMs and cacheScope".to_owned()));
+                return Err(CaseFailure::Fail("a result must have resultType, ttlMs and cacheScope".to_owned()));
             }
         }
         tools.extend(more.iter().cloned());
         match &page["nextCursor"] {
             Value::Null => return Ok(tools),
-            next if *next == cursor => return Err(Stop::Fail("the cursor does not advance".to_owned())),
+            next if *next == cursor => return Err(CaseFailure::Fail("the cursor does not advance".to_owned())),
             next => cursor = next.clone(),
         }
     }

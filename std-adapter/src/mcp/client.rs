@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::client::{
     Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
 };
-use crate::host::wire::{self, Dial, Reader, Wire};
+use crate::host::wire::{self, Connect, RawConnection, Reader};
 use crate::host::{DTR_LOW, Event, EventKind, Listener, Log, Manifest, Options, deadline};
 use crate::target::Target;
 
@@ -28,14 +28,14 @@ const TERMINATION: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
 
 struct McpClient {
-    dialer: Box<dyn Dial>,
+    dialer: Box<dyn Connect>,
     options: Options,
     open: Option<Open>,
     next: u64,
 }
 
 struct Open {
-    wire: Wire,
+    wire: RawConnection,
     /// What was read and is not a whole line yet.
     read: Vec<u8>,
     /// The result of `initialize`.
@@ -70,14 +70,14 @@ impl McpClient {
             return Ok(());
         }
         let mut wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
-        if wire.manners.shared {
+        if wire.traits.shared {
             // Half a line of somebody else's may be on the wire.
             wire.writer.write_all(b"\n").await.map_err(|error| no_answer(error.to_string()))?;
         }
         if let Some(stderr) = wire.stderr.take() {
             tokio::spawn(pass_on(stderr, self.options.listener.clone(), Arc::from(self.dialer.name())));
         }
-        let resend = wire.manners.resend.unwrap_or(limit).max(AGAIN);
+        let resend = wire.traits.resend.unwrap_or(limit).max(AGAIN);
         self.open = Some(Open { wire, read: Vec::new(), server: Value::Null, pending: None });
         let params = json!({
             "protocolVersion": mcp::LEGACY[0],
@@ -247,7 +247,7 @@ impl McpClient {
     /// Ends the connection: a program is asked to end, a device's DTR drops.
     async fn hang_up(&mut self) {
         let Some(Open { wire, .. }) = self.open.take() else { return };
-        let Wire { reader, writer, control, child, .. } = wire;
+        let RawConnection { reader, writer, control, child, .. } = wire;
         if let Some(control) = &control {
             let _ = control.set_dtr(false);
             sleep(DTR_LOW).await;

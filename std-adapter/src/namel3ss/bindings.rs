@@ -48,7 +48,7 @@ pub struct Binding {
     pub kind: String,
     /// What to call in it, `module:function`.
     pub entry: String,
-    /// Where it runs; the pack's default, or locally, if unsaid.
+    /// Where it runs [default: the pack's default, or locally].
     pub runner: Option<Runner>,
     /// The service's address.
     pub url: Option<String>,

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{Host, HttpError, RunError};
 use crate::check::{
-    Case, CaseResult, Recorded, Report, Settings, Stop, Suite, Unreached, Verdict, cases, fail, is_success, json,
-    names, run, start,
+    Case, CaseFailure, CaseResult, Recorded, Report, Settings, Suite, Unreached, Verdict, cases, fail, is_success,
+    json, names, run, start,
 };
 use crate::client::ClientError;
 
@@ -61,17 +61,17 @@ impl Unreached for RunError {
 }
 
 impl Recorded<Host> {
-    async fn raw(&mut self, tool: &str, text: &str) -> Result<Value, Stop> {
+    async fn raw(&mut self, tool: &str, text: &str) -> Result<Value, CaseFailure> {
         let start = start();
         let answer = self.host.raw(text).await;
         json(&self.note(tool, text, start, answer)?)
     }
 
-    async fn ask(&mut self, tool: &str, payload: &str, more: &str) -> Result<Value, Stop> {
+    async fn ask(&mut self, tool: &str, payload: &str, more: &str) -> Result<Value, CaseFailure> {
         self.raw(tool, &request(self, tool, payload, more)).await
     }
 
-    async fn handshake(&mut self) -> Result<Value, Stop> {
+    async fn handshake(&mut self) -> Result<Value, CaseFailure> {
         let Some(sample) = self.samples()?.into_iter().next() else { return Ok(Value::Null) };
         let text = format!(
             r#"{{"protocol_version": 1, "tool_name": {}, "runner": "service", "required_guarantees": {{"no_network": false, "secrets_allowed": []}}}}"#,
@@ -79,7 +79,7 @@ impl Recorded<Host> {
         );
         let start = start();
         let Some(answer) = self.host.raw_handshake(&text).await else {
-            return Err(Stop::Skip("only services shake hands".into()));
+            return Err(CaseFailure::Skip("only services shake hands".into()));
         };
         json(&self.note("handshake", &text, start, answer)?)
     }

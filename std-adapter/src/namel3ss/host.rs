@@ -43,11 +43,11 @@ const PROTOCOL_VERSION: u32 = rigline::protocol::namel3ss::VERSION;
 pub struct Host {
     /// The project.
     pub project: Project,
-    /// The interpreter; the project's `.venv`, or else `python3`, if unsaid.
+    /// The interpreter [default: that of the project's `.venv`, or `python3`].
     pub python: Option<PathBuf>,
     /// What the interpreter gets before `-c SOURCE`.
     pub python_args: Vec<String>,
-    /// The program is `rigline bridge`: where it ends before it answers, the device behind it could not be talked to.
+    /// The program is `rigline bridge`: where it ends before it answers, the device behind it did not give a usable response.
     pub is_bridge: bool,
     /// The longest reply that is taken, in bytes: 16 MiB.
     pub limit: usize,
@@ -67,7 +67,7 @@ pub struct ToolCall {
     pub timeout: Option<Duration>,
     /// The flow that calls, if any.
     pub flow: Option<String>,
-    /// The trace's identifier; one is made if unsaid.
+    /// The trace's identifier [default: a new one].
     pub trace_id: Option<String>,
 }
 

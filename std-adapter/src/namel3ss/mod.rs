@@ -1,11 +1,11 @@
 //! namel3ss: an extension as a tool of its local runner; and, with the feature `namel3ss`, the host's side.
 //!
 //! The local runner starts a process for every call, as `PROGRAM -c SOURCE`, where `SOURCE` is Python meant for an
-//! interpreter. A program built on [`main`] can stand in the interpreter's place, as it looks at no arguments. For any other
+//! interpreter. A program built on [`main`] can stand in the interpreter's place, since it ignores its arguments. For any other
 //! program `rigline namel3ss-shim` writes a wrapper.
 //!
 //! # What `sandbox: true` does
-//! Nothing, but that the handler is told (`call.context.namel3ss.sandbox`). The sandbox of namel3ss is one for Python code in
+//! Nothing, except that the handler can read it (`call.context.namel3ss.sandbox`). The sandbox of namel3ss is one for Python code in
 //! its own interpreter; no native program runs in it. What an extension does keep it says in
 //! [`Manifest::guarantees`](rigline::Manifest::guarantees), and a call that requires more is refused before it runs
 //! (`CapabilityViolation`, `guarantee_blocked`).

@@ -81,7 +81,7 @@ pub enum RunError {
         /// The end of its standard error.
         stderr: String,
     },
-    /// The device behind `rigline bridge` could not be talked to.
+    /// The device behind `rigline bridge` did not give a usable response.
     #[error("{text}")]
     Device {
         /// What the bridge said.

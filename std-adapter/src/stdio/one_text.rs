@@ -2,9 +2,10 @@
 
 use embedded_io_async::{ErrorType, Read};
 
-/// A reader that, if it is told to, makes one line of all that it reads: ends of lines between tokens become spaces, and
+/// A reader that can make one line of all that it reads: ends of lines between tokens become spaces, and
 /// those in strings, which are no JSON (RFC 8259 §7), what is no JSON there either.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "the state of a scanner, one fact each")]
 pub(super) struct OneText<R> {
     reader: R,
     is_on: bool,

@@ -1,6 +1,6 @@
 //! Lines out, whole and in order.
 //!
-//! A line that can go at once is written at once, by whoever made it. Any other waits for a thread that may block, so
+//! A line that can go at once is written at once, by the thread that made it. Any other line waits for a thread that may block, so
 //! that a host which does not read holds up neither the handler nor a signal.
 
 use std::io;
@@ -94,7 +94,7 @@ impl Output {
         }
     }
 
-    /// Returns when nobody can read any more what is written.
+    /// Returns when the output can no longer be read.
     #[cfg(unix)]
     pub(super) fn wait_until_unread(&self) {
         self.stream.wait_until_unread();
@@ -156,7 +156,7 @@ impl Output {
         Ok(sent)
     }
 
-    /// Waits until all is written. If the process is to stop, it gives up on a reader that takes nothing for a while.
+    /// Waits until all is written. If the process is to stop, it gives up on a reader that accepts nothing for a while.
     async fn drain(&self, stop: &Stop) -> io::Result<()> {
         loop {
             let mut drained = pin!(self.drained.notified());

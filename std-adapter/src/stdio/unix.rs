@@ -21,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 /// The first descriptor that is not one of the standard three.
 const FIRST_FREE: i32 = 3;
 
-/// Takes standard input and output out of everybody's reach: gives private copies that no child inherits, points standard
+/// Takes standard input and output out of reach of other code: returns private copies that no child inherits, points standard
 /// output at standard error, and standard input at the null device.
 pub(crate) fn take() -> io::Result<(Input, Output)> {
     let input = fcntl_dupfd_cloexec(io::stdin(), FIRST_FREE)?;
@@ -123,7 +123,7 @@ impl Output {
         }
     }
 
-    /// Returns when nobody can read any more what is written: the other end of a pipe, a socket or a terminal is closed.
+    /// Returns when the output can no longer be read: the other end of a pipe, a socket or a terminal is closed.
     pub(super) fn wait_until_unread(&self) {
         wait_until_unread(&self.fd);
     }
@@ -220,7 +220,7 @@ mod system_says {
     }
 }
 
-/// Waits for nothing but the errors that poll(2) always tells of. A file has none: then this does not return.
+/// Waits only for the errors that poll(2) always reports. A file has none: then this does not return.
 pub(super) fn wait_until_unread(fd: impl AsFd) {
     let mut fds = [PollFd::new(&fd, PollFlags::empty())];
     loop {
@@ -233,7 +233,7 @@ pub(super) fn wait_until_unread(fd: impl AsFd) {
     }
 }
 
-/// Whether a read or write would end at once, be it with an error.
+/// Whether a read or write would end at once, possibly with an error.
 fn is_ready(fd: impl AsFd, what: PollFlags) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(retry_on_intr(|| poll(&mut [PollFd::new(&fd, what)], Some(&at_once))), Ok(1..))

@@ -1,4 +1,4 @@
-//! What stops serving before the session's end: panics, signals, and that nobody reads the output.
+//! What stops serving before the session's end: panics, signals, and the loss of the reader of the output.
 
 use std::io;
 use std::panic;
@@ -15,11 +15,11 @@ use super::stop::{PANICKED, Stop};
 use crate::signals::Signals;
 use crate::stderr::complain;
 
-/// The exit code when nobody reads the output: that is the end of a session like any other.
+/// The exit code when the output is no longer read: this is a normal end of a session.
 #[cfg(unix)]
 const UNREAD: u8 = 0;
 
-/// How long a handler may go on without an await after it was told to stop.
+/// How long a handler may run without an await after the request to stop.
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Makes every panic, on any thread, stop the process with [`PANICKED`] after its message was printed.
@@ -36,7 +36,7 @@ pub(super) fn on_panic(stop: &Arc<Stop>, output: &Arc<Output>) {
     }));
 }
 
-/// Stops when whoever read the output is gone. A handler that waits and says nothing would not notice, and keep its hardware.
+/// Stops when the reader of the output is gone. A handler that waits and writes nothing would not notice it, and would keep its hardware.
 #[cfg(unix)]
 pub(super) fn on_unread(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()> {
     let (stop, output) = (stop.clone(), output.clone());
@@ -48,14 +48,14 @@ pub(super) fn on_unread(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()
     Ok(())
 }
 
-/// Elsewhere a write is what tells.
+/// On other systems a failed write shows it.
 #[cfg(not(unix))]
 #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
 pub(super) fn on_unread(_: &Arc<Stop>, _: &Arc<Output>) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens for signals, on a thread of its own, since the handler's may be busy; and sees to it that the process ends.
+/// Listens for signals, on a thread of its own, since the handler's may be busy, and makes sure that the process ends.
 pub(super) fn on_signal(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()> {
     let (stop, output) = (stop.clone(), output.clone());
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;

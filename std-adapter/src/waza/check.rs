@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::check::{Bench, Case, Peer, Reply, Stop, Suite, Verdict, cases, cut, names, run_on_bench};
+use crate::check::{Bench, Case, CaseFailure, Peer, Reply, Suite, Verdict, cases, cut, names, run_on_bench};
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
@@ -51,7 +51,7 @@ pub(super) const SUITE: Suite = Suite {
 struct Evals(PathBuf);
 
 impl Evals {
-    fn new() -> Result<Self, Stop> {
+    fn new() -> Result<Self, CaseFailure> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("rigline-check-{}-{number}", std::process::id()));
@@ -71,7 +71,7 @@ impl Evals {
         for (file, text) in files {
             let path = folder.join(file);
             let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
-            written.map_err(|error| Stop::Skip(format!("{}: {error}", path.display())))?;
+            written.map_err(|error| CaseFailure::Skip(format!("{}: {error}", path.display())))?;
         }
         Ok(Self(folder))
     }
@@ -89,24 +89,24 @@ impl Drop for Evals {
 }
 
 /// The result of a request about the evals that the check brings.
-async fn about(bench: &Bench, peer: &mut Peer, method: &str, params: Value) -> Result<Value, Stop> {
+async fn about(bench: &Bench, peer: &mut Peer, method: &str, params: Value) -> Result<Value, CaseFailure> {
     let reply = peer.ask(method, &params.to_string()).await?;
     match (reply.result(), reply.code()) {
         (Some(result), _) if reply.is_versioned() => Ok(result),
-        (Some(_), _) => Err(Stop::Fail("the reply lacks \"jsonrpc\":\"2.0\"".into())),
+        (Some(_), _) => Err(CaseFailure::Fail("the reply lacks \"jsonrpc\":\"2.0\"".into())),
         (None, Some(-32000)) if bench.is_live() => {
-            Err(Stop::Skip("the server does not see this computer's files".into()))
+            Err(CaseFailure::Skip("the server does not see this computer's files".into()))
         }
-        (None, _) => Err(Stop::Fail(format!("{method} was refused: {}", cut(reply.line().as_bytes())))),
+        (None, _) => Err(CaseFailure::Fail(format!("{method} was refused: {}", cut(reply.line().as_bytes())))),
     }
 }
 
 /// That a member is there and is this.
-fn member(value: &Value, name: &str, wanted: &Value) -> Result<(), Stop> {
+fn member(value: &Value, name: &str, wanted: &Value) -> Result<(), CaseFailure> {
     if value[name] == *wanted {
         return Ok(());
     }
-    Err(Stop::Fail(format!("{name} must be {wanted}, and is {}", value[name])))
+    Err(CaseFailure::Fail(format!("{name} must be {wanted}, and is {}", value[name])))
 }
 
 async fn eval_list(bench: &mut Bench) -> Verdict {
@@ -115,7 +115,7 @@ async fn eval_list(bench: &mut Bench) -> Verdict {
 
 async fn eval_list_dir(bench: &mut Bench) -> Verdict {
     match list(bench, "dir").await {
-        Err(Stop::Fail(why)) => Ok(Some(format!("only `directory` is understood: {why}"))),
+        Err(CaseFailure::Fail(why)) => Ok(Some(format!("only `directory` is understood: {why}"))),
         verdict => verdict,
     }
 }
@@ -186,16 +186,18 @@ async fn task_get(bench: &mut Bench) -> Verdict {
 }
 
 /// Starts a run; gives its id, and all lines up to its `eval.complete`.
-async fn complete(bench: &Bench, peer: &mut Peer, evals: &Evals) -> Result<(String, Vec<Value>), Stop> {
+async fn complete(bench: &Bench, peer: &mut Peer, evals: &Evals) -> Result<(String, Vec<Value>), CaseFailure> {
     let params = json!({ "path": evals.path("good/eval.yaml"), "executor": "mock" });
     let started = about(bench, peer, "eval.run", params).await?;
     member(&started, "status", &json!("running"))?;
     let Some(run) = started["runId"].as_str().map(str::to_owned) else {
-        return Err(Stop::Fail(format!("runId is missing: {started}")));
+        return Err(CaseFailure::Fail(format!("runId is missing: {started}")));
     };
     let mut lines = Vec::new();
     loop {
-        let Some(line) = peer.line().await? else { return Err(Stop::Fail("it ended before eval.complete".into())) };
+        let Some(line) = peer.line().await? else {
+            return Err(CaseFailure::Fail("it ended before eval.complete".into()));
+        };
         let Ok(line) = serde_json::from_str::<Value>(&line) else { continue };
         let is_last = line["method"] == "eval.complete" && line["params"]["runId"] == json!(run);
         lines.push(line);

@@ -13,10 +13,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::socket::IN_FLIGHT;
 use crate::eval::session::{self, Connect, Hosts, OnLog, Pending, Session, Unreached};
-
 use crate::host::local::InProcess;
 use crate::host::ports::Roots;
-use crate::host::wire::{Dial, Dialing, Manners, Wire};
+use crate::host::wire::{self, Connecting, RawConnection, TransportTraits};
 use crate::host::{EventKind, JsonObject, Options};
 use crate::proxy::{Limits, Proxy, Transport};
 use crate::target::{Port, Serial, Target};
@@ -129,7 +128,7 @@ impl Targets {
         let proxy = match (&target, &self.sim) {
             (Target::Sim, Some(sim)) => {
                 let sim = sim.clone();
-                Proxy::over(move |_| Ok(Box::new(sim.clone()) as Box<dyn Dial>), options, Limits::default())
+                Proxy::over(move |_| Ok(Box::new(sim.clone()) as Box<dyn wire::Connect>), options, Limits::default())
             }
             _ => Proxy::new(target.clone(), options, Limits::default()),
         };
@@ -194,12 +193,12 @@ struct Through {
     target: Target,
 }
 
-impl Dial for Through {
+impl wire::Connect for Through {
     fn name(&self) -> String {
         self.target.to_string()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let lease = self.targets.lease_of(self.target.clone()).await;
             let (ours, theirs) = duplex(IN_FLIGHT);
@@ -211,7 +210,7 @@ impl Dial for Through {
                 lease.end().await;
             });
             let (reader, writer) = split(ours);
-            Ok(Wire::new(Reading { reader, _guard: guard }, writer, Manners::CHILD))
+            Ok(RawConnection::new(Reading { reader, _guard: guard }, writer, TransportTraits::CHILD))
         })
     }
 }

@@ -131,7 +131,7 @@ fn check(target: &Target) -> Report {
         let mut options = Options::default();
         options.shutdown_timeout = Duration::from_secs(3);
         let mut bench = Bench::new(target, &options).unwrap();
-        bench.patience = Duration::from_secs(3);
+        bench.timeout = Duration::from_secs(3);
         run(gevals::check::CASES, bench, |_| {}).await.unwrap()
     })
 }

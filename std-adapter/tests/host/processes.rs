@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::common::{exec, fake, go, message, options, this, trial};
 use rigline_std::host::{CallContext, Host};
 
+#[allow(clippy::too_many_lines, reason = "a list of tests")]
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("fc08 a missing command is named", || async {

@@ -102,6 +102,7 @@ fn reply(line: &str) -> Vec<u8> {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}\r\n", id(line)).into_bytes()
 }
 
+#[allow(clippy::too_many_lines, reason = "a list of tests")]
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
         trial("serial: a whole session", || async {

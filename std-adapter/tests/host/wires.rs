@@ -12,7 +12,7 @@ use crate::fake::MANIFEST;
 #[cfg(feature = "cli")]
 use rigline::json::RawJson;
 use rigline_std::host::Host;
-use rigline_std::host::wire::{Control, Dial, Dialing, Manners, Wire};
+use rigline_std::host::wire::{Connect, Connecting, Control, RawConnection, TransportTraits};
 #[cfg(feature = "cli")]
 use rigline_std::host::{CallContext, EventKind, Outcome};
 #[cfg(feature = "cli")]
@@ -55,12 +55,12 @@ impl Control for Lines {
     }
 }
 
-impl Dial for Lines {
+impl Connect for Lines {
     fn name(&self) -> String {
         "test".into()
     }
 
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             self.done.lock().unwrap().push("dial");
             let connection = self.done.lock().unwrap().iter().filter(|done| **done == "dial").count();
@@ -68,7 +68,10 @@ impl Dial for Lines {
             let (reader, writer) = tokio::io::split(theirs);
             tokio::spawn(serve(reader, writer, connection));
             let (reader, writer) = tokio::io::split(ours);
-            Ok(Wire { control: Some(Arc::new(self.clone())), ..Wire::new(reader, writer, Manners::SERIAL) })
+            Ok(RawConnection {
+                control: Some(Arc::new(self.clone())),
+                ..RawConnection::new(reader, writer, TransportTraits::SERIAL)
+            })
         })
     }
 }
@@ -147,7 +150,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             let echoed = host.request("x.y", RawJson::NULL, Duration::from_secs(5)).await.unwrap();
             assert_eq!(echoed.unwrap_err().code, Some(-32601));
             assert!(host.shutdown().await.unwrap().is_clean());
-            assert_eq!(seen.count(|kind| matches!(kind, EventKind::Skipped { .. } | EventKind::Odd(_))), 0);
+            assert_eq!(seen.count(|kind| matches!(kind, EventKind::Skipped { .. } | EventKind::Anomaly(_))), 0);
         }),
         trial("sim is a real child", || async {
             let (mut options, _) = options();

@@ -64,7 +64,7 @@ def resolve(target: str, *, wait: float = 0.0, start_timeout: float = 10.0) -> U
         raise TargetError(f"a target is a text such as 'serial:auto', not {type(target).__name__}")
     target = target.strip()
     if not target:
-        raise TargetError(f"the target is empty; there are: {_KINDS}")
+        raise TargetError(f"the target is empty; known targets: {_KINDS}")
     kind, colon, rest = target.partition(":")
     # A single letter is a drive.
     if not colon or not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]+", kind) or os.path.exists(target):
@@ -89,8 +89,8 @@ def resolve(target: str, *, wait: float = 0.0, start_timeout: float = 10.0) -> U
         options = ["--wait", waiting, "--start-timeout", starting, "--line-limit", str(8 << 20)]
         return Program((find_binary(), "bridge", *options, "--", target), is_bridge=True)
     if kind in ("http", "https"):
-        raise TargetError(f"`{target}`: this client speaks lines, not HTTP; there are: {_KINDS}")
-    raise TargetError(f"`{kind}:` is not a kind of target; there are: {_KINDS}")
+        raise TargetError(f"`{target}`: this client speaks lines, not HTTP; known targets: {_KINDS}")
+    raise TargetError(f"`{kind}:` is not a kind of target; known targets: {_KINDS}")
 
 
 def _program(words: List[str], name: str) -> Program:

@@ -357,7 +357,7 @@ class Rig:
         near = difflib.get_close_matches(name.replace("_", "-"), operations, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         known = ", ".join(operations) or "none"
-        raise UnknownOperation(f"{self.manifest.name} has no operation {name!r}{hint} (there are: {known})")
+        raise UnknownOperation(f"{self.manifest.name} has no operation {name!r}{hint} (known operations: {known})")
 
     def _arguments(self, operation: str, given: Optional[Mapping[str, Any]], named: Mapping[str, Any]) -> str:
         if given is not None and not isinstance(given, Mapping):

@@ -73,7 +73,7 @@ class Result(MappingABC):  # type: ignore[type-arg]
             return self.outputs[name]
         except KeyError:
             there = ", ".join(self.outputs) or "none"
-            raise KeyError(f"{self.operation} has no output {name!r}; there are: {there}") from None
+            raise KeyError(f"{self.operation} has no output {name!r}; known outputs: {there}") from None
 
     def number(self, name: str) -> float:
         """The output as a float."""

@@ -56,7 +56,7 @@ impl Given<'_> {
         tree.check_lists("").map_err(|(path, why)| self.fault(&path, &why))?;
         let settled = settle(&tree.draft(), schema);
         if let Some(why) = &settled.checked.unchecked {
-            self.warn(&format!("cannot be checked here, and the extension judges: {}", brief(why)));
+            self.warn(&format!("cannot be checked here; the extension checks it: {}", brief(why)));
         }
         let is_checked = settled.checked.unchecked.is_none();
         self.names(&root, &tree, is_checked)?;
@@ -165,7 +165,7 @@ impl Given<'_> {
                 format!("{}: {path}: {why}", self.operation)
             });
         }
-        faults.push(format!("`{}` shows what it takes", self.help));
+        faults.push(format!("`{}` shows its arguments", self.help));
         Err(Failure::usage(faults.join("\n")))
     }
 

@@ -10,15 +10,15 @@ use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, DEFAULT};
 use crate::serve;
 
-/// Be an extension on standard input and output, and forward to a device
+/// Expose a device as an extension on standard input and output
 ///
 /// A gevals host can only start programs. With this program it uses a board on a serial port, or a TCP server. The bridge connects at
 /// the first request, waits for a port that is in use (60 s, or --wait), and reconnects after a loss. A call that the loss interrupts
 /// is answered with error -32000. Logs are forwarded at once. If a request is too long for the device, its context's `agent` and
 /// `env` are left out, and a log reports that.
 ///
-/// With --protocol amplifier or namel3ss it stands there as an Amplifier module or a namel3ss tool instead, and connects at once; the
-/// device is asked by Amplifier's protocol if it answers that, else by gevals.
+/// With --protocol amplifier or namel3ss the device is exposed as an Amplifier module or a namel3ss tool, and the command connects at
+/// once. It asks the device by Amplifier's protocol, and by gevals if the device does not answer that.
 ///
 /// The bridge refuses a call whose arguments break the operation's schema, and does not send it.
 ///

@@ -40,13 +40,13 @@ pub(crate) struct Arguments {
     /// The operation, or the tool
     #[arg(add = complete::operations())]
     operation: String,
-    /// Its arguments, as name=value
+    /// The arguments, as name=value
     #[arg(value_name = "NAME=VALUE", add = complete::arguments())]
     values: Vec<String>,
-    /// Its arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
+    /// The arguments as one JSON object, @FILE, or - for standard input; name=value adds to them
     #[arg(long, value_name = "JSON|@FILE|-", value_parser = connect::json_text)]
     args: Option<String>,
-    /// How long the call may take, which must be more than 0s [default: the protocol's own: 30s; namel3ss: as the tool is bound, else 10s]
+    /// How long the call may take, more than 0s [default: 30s; namel3ss: the time limit of the tool's binding, or 10s]
     #[arg(long, value_name = "DURATION", value_parser = connect::time_limit)]
     timeout: Option<Duration>,
     /// Fail with 3 unless the extension's version is in this range, such as ">=1.2"

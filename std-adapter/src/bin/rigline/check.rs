@@ -40,7 +40,7 @@ impl HasOptions for OfCheck {
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// What it speaks. A waza server is asked about evals of the check's own, in the folder for temporary files
+    /// The protocol of the target. A waza server is asked about evals that the check writes to the folder for temporary files
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.check.is_some()), default_value = DEFAULT)]
     protocol: &'static Protocol,
     /// An operation that may run, and its arguments as a JSON object; may be repeated
@@ -49,11 +49,11 @@ pub(crate) struct Arguments {
     /// Amplifier, and namel3ss services: an operation that takes longer than its time limit, and its arguments as a JSON object
     #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2)]
     slow: Vec<String>,
-    /// Amplifier and namel3ss: write a transcript of each case to this folder, as `module:invoke` events; with --json, to a new one
-    /// in the folder for temporary files if unsaid
+    /// Amplifier and namel3ss: write a transcript of each case to this folder, as `module:invoke` events [default with --json: a new
+    /// folder in the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     transcripts: Option<PathBuf>,
-    /// Over HTTP, send the bearer token that stands in this file
+    /// Over HTTP, send the bearer token in this file
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// How long to wait for each answer

@@ -33,7 +33,7 @@ pub(crate) fn answer() {
 
 /// Print the completions for a shell
 ///
-/// They complete commands, options, and the operations of a target and their arguments, for which the target is asked at each
+/// They complete commands and options, and also the operations of a target and their arguments: for these the target is asked at each
 /// TAB.
 #[derive(Debug, Args)]
 #[command(
@@ -70,7 +70,7 @@ impl Completions {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  rigline man ~/.local/share/man/man1 && man rigline-call")]
 pub(crate) struct Man {
-    /// The folder, which is made if there is none; files of the same names in it are replaced
+    /// The folder. It is made if it does not exist; files of the same names in it are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

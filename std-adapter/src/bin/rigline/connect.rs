@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     /// How long the extension may take to start [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "10s", hide_default_value = true)]
     pub(crate) start_timeout: Duration,
-    /// The extension's own settings: a JSON object, or @FILE
+    /// The extension's settings: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE", value_parser = config)]
     pub(crate) config: Option<JsonObject>,
     /// Show debug logs, standard error and skipped lines
@@ -41,7 +41,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// With everything else as it is if unsaid.
+    /// With the defaults of everything else.
     pub(crate) fn to(target: Target) -> Self {
         let start_timeout = Options::default().start_timeout;
         Self { target, wait: Duration::ZERO, start_timeout, config: None, verbose: false, quiet: false }
@@ -158,8 +158,8 @@ pub(crate) fn text_of(argument: &str) -> Result<String, String> {
 pub(crate) fn show(event: &Event, verbose: bool, quiet: bool) {
     let (level, is_ours) = match &event.kind {
         EventKind::Log(log) => (log.level, false),
-        EventKind::Stderr(_) | EventKind::Odd(_) | EventKind::Exited(_) => (Level::Debug, true),
-        EventKind::Damaged { .. } | EventKind::TooLong { .. } | EventKind::Unaddressed(_) => (Level::Error, true),
+        EventKind::Stderr(_) | EventKind::Anomaly(_) | EventKind::Exited(_) => (Level::Debug, true),
+        EventKind::Damaged { .. } | EventKind::TooLong { .. } | EventKind::ErrorWithoutId(_) => (Level::Error, true),
         _ => (Level::Warn, true),
     };
     let least = match (verbose, quiet) {

@@ -59,6 +59,7 @@ impl Arguments {
 /// Run evals. Exits with 1 if one does not pass
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 struct Run {
     /// Evals, folders of them, or task files of an eval
     #[arg(default_value = ".", value_name = "FILE|DIR")]

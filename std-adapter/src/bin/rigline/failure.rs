@@ -23,7 +23,7 @@ impl Failure {
         Self { code: USAGE, text: text.into() }
     }
 
-    /// Says it, and gives the exit code.
+    /// Prints it, and returns the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
         out::complain_of_failure(&self.text);
         ExitCode::from(self.code)

@@ -73,7 +73,7 @@ impl Arguments {
                             wire.writer.flush().await
                         };
                         if let Err(error) = passed.await {
-                            view.fault(&format!("nothing can be sent any more: {error}"));
+                            view.fault(&format!("nothing more can be sent: {error}"));
                             input_ended = true;
                         }
                     }
@@ -130,7 +130,7 @@ impl Arguments {
                     };
                 }
                 Err(_) => {
-                    view.fault("it closed its output, or nobody reads what it writes, and it still runs");
+                    view.fault("it closed its output, or its output is not read, and it is still running");
                     code = connect::FAILED;
                 }
             }
@@ -221,7 +221,7 @@ impl View {
             let entry = transcript::line(self.started.elapsed().as_millis(), direction, bytes);
             if record.write_all(entry.as_bytes()).is_err() {
                 self.record = None;
-                self.fault("the transcript cannot be written any more");
+                self.fault("the transcript cannot be written to");
             }
         }
         let (arrow, style) = match direction {

@@ -28,7 +28,7 @@ static REASON: Mutex<Option<String>> = Mutex::new(None);
 /// What was complained of last, which is why a command fails that says no more.
 static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 
-/// Notes whether the command line asks for JSON. It does so before the command line is understood, since its faults are then
+/// Records whether the command line asks for JSON. It does so before the command line is understood, since its faults are then
 /// JSON, too.
 pub(crate) fn expect_json<'w>(words: impl Iterator<Item = &'w OsStr>) {
     let is_json = words.take_while(|word| *word != "--").any(|word| word == "--json");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::connect::{self, Failure};
 use crate::out::Table;
 
-/// List serial ports, what is plugged into them, and who holds them
+/// List serial ports, the devices on them, and the processes that have them open
 ///
 /// No byte is written to any port. With --probe, the devices whose USB names are those of rigline are asked for their manifest.
 #[derive(Debug, clap::Args)]
@@ -100,7 +100,7 @@ fn as_text(found: &[Found], probed: bool) -> String {
         ]);
     }
     let hint = if !probed && found.iter().any(|(port, ..)| port.is_rigline()) {
-        "`rigline ports --probe` asks the rigline devices who they are.\n"
+        "`rigline ports --probe` asks the rigline devices for their manifests.\n"
     } else {
         ""
     };

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rigline_std::check::{Bench, Stop};
+use rigline_std::check::{Bench, CaseFailure};
 use rigline_std::host::Direction;
 use serde_json::Value;
 
@@ -40,9 +40,9 @@ impl Arguments {
         let entries = transcript::read(&text).map_err(bad)?;
         let mut bench =
             Bench::new(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
-        bench.patience = self.patience;
+        bench.timeout = self.patience;
         let no_answer = |stop| {
-            let (Stop::Fail(text) | Stop::Skip(text)) = stop;
+            let (CaseFailure::Fail(text) | CaseFailure::Skip(text)) = stop;
             Failure { code: connect::NO_ANSWER, text }
         };
         let mut peer = bench.connect().await.map_err(no_answer)?;

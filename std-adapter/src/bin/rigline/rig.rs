@@ -42,19 +42,19 @@ pub(crate) struct HttpArguments {
     /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", requires = "protocol")]
     pub(crate) http: Option<ListenAddress>,
-    /// Where namel3ss tools are called
+    /// The path of namel3ss tools
     #[arg(long, value_name = "PATH", default_value = "/tools", requires = "http")]
     path: String,
-    /// Answer only clients that send the token which stands in this file: over HTTP as a bearer token
+    /// Answer only clients that send the token in this file; over HTTP it is a bearer token
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Answer other users of this machine too
+    /// Also answer other users of this machine
     #[arg(long)]
     pub(crate) any_user: bool,
-    /// Answer to this name too, as in a `Host` of `rig.example.org`
+    /// Also answer requests to this host name, such as `rig.example.org`
     #[arg(long, value_name = "NAME", requires = "http")]
     allow_host: Vec<String>,
-    /// Answer web pages of this origin too, such as `https://bench.example.org`
+    /// Also answer web pages of this origin, such as `https://bench.example.org`
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     allow_origin: Vec<String>,
 }
@@ -74,7 +74,7 @@ impl HttpArguments {
             options = options.token(connect::token(path)?);
         } else if !address.is_loopback() {
             connect::complain(format_args!(
-                "rigline: whoever reaches {address} may call every operation: see --token-file"
+                "rigline: anyone who can reach {address} can call every operation; --token-file restricts access"
             ));
         }
         if self.any_user {
@@ -135,9 +135,8 @@ impl Arguments {
 pub(crate) fn serve_http(http: &HttpArguments, address: &ListenAddress, protocol: &Protocol, seed: u32) -> ExitCode {
     let result = http.bind(address, protocol).and_then(|server| {
         announce(&server, http, protocol)?;
-        let make = move |surroundings: &rigline_std::http::Surroundings| {
-            Rig::new(SimBoard::new(surroundings.clock.clone(), seed), surroundings.limits)
-        };
+        let make =
+            move |info: &rigline_std::http::ServerInfo| Rig::new(SimBoard::new(info.clock.clone(), seed), info.limits);
         server.run(make).map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })
     });
     match result {

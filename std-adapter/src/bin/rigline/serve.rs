@@ -25,12 +25,12 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 /// ends only its own session. The extension is started, or the port opened, at the first request, and stays until the server ends.
 /// A client with a different config is refused while another client has a session.
 ///
-/// HTTP clients speak Amplifier's protocol or namel3ss's (--protocol); the extension is asked by Amplifier's if it answers that, so
-/// that results keep their types, else by gevals, whose outputs are strings. On SIGTERM what is in hand is finished.
+/// HTTP clients speak the protocol that --protocol selects. The extension is asked by Amplifier's protocol, in which results keep their
+/// types, and by gevals, whose outputs are strings, if it does not answer that. On SIGTERM the running calls are finished.
 ///
-/// A client can call every operation. So the server listens on the loopback addresses unless another one is named, answers
-/// programs of your own user only where the system says whose a connection is (--any-user), and with --token-file only clients that send the token: over HTTP as
-/// a bearer token, over TCP as the first line,
+/// A client can call every operation. The server therefore listens on the loopback addresses by default, and answers only programs of
+/// your own user where the system reports the user of a connection (see --any-user). With --token-file it answers only clients that send
+/// the token: over HTTP as a bearer token, over TCP as the first line,
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
 /// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address.
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", required_unless_present = "http", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
-    /// What is spoken: gevals over TCP, the others over HTTP
+    /// The protocol of the clients: gevals over TCP, the others over HTTP
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_proxy || protocol.http.is_some()))]
     protocol: Option<&'static Protocol>,
     #[command(flatten)]
@@ -102,7 +102,9 @@ impl Arguments {
             connect::print(&format!("serving {} on tcp:{address}\n", self.connection.target));
         }
         if !tcp.is_loopback() && access.token.is_none() {
-            connect::complain("rigline: whoever reaches this address may call every operation: see --token-file");
+            connect::complain(
+                "rigline: anyone who can reach this address can call every operation; --token-file restricts access",
+            );
         }
         // The built-in rig needs no process of its own.
         let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));

@@ -1,7 +1,7 @@
 //! One extension, wherever it is, for callers that cannot get there themselves: what `rigline bridge` and `rigline serve`
 //! are made of.
 //!
-//! A [`Proxy`] holds the extension. It connects when the first request needs it, and anew after a loss. [`Proxy::serve`]
+//! A [`Proxy`] holds the extension. It connects when the first request needs it, and again after a loss. [`Proxy::serve`]
 //! serves one caller over a pair of streams, as a gevals extension does; it may run for several callers at once.
 //!
 //! # Example
@@ -32,9 +32,9 @@
 //! - Calls take turns, in the order in which they came. Logs go to the caller whose call runs, or ran last.
 //! - Ids, arguments and results pass as they are. Faulty requests are answered here, and so are calls whose arguments break the
 //!   operation's schema (-32602; with the features `amplifier` or `eval`): the real host sends no such call either.
-//! - Every caller has a session of its own: its `shutdown` ends no other's. The extension's session goes on until
+//! - Every caller has its own session: its `shutdown` does not end another caller's. The extension's session goes on until
 //!   [`Proxy::close`], so that what one caller set up the next one finds.
-//! - The extension has one `config`. A caller that wants another one while somebody else has a session is refused.
+//! - The extension has one `config`. A caller that wants another one while another caller has a session is refused.
 //! - A caller that is lost in a session, without `shutdown`, has its call cancelled. If it was the only one, the extension
 //!   loses its connection too: hardware goes into its safe state (a program is asked to end by SIGTERM).
 //! - A call whose caller is gone when its turn comes is not begun. A caller that only closed its sending half still gets its
@@ -59,7 +59,7 @@ mod session;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::GoDuration;
@@ -73,18 +73,19 @@ use tokio::task::JoinSet;
 
 pub use session::{End, Transport};
 
-#[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
-use crate::host::wire::{self, Dial};
+use crate::host::wire::{self, Connect};
 use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, Options};
 use crate::lines::{on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
+#[cfg(feature = "schemas")]
+use crate::sync::lock;
 use crate::target::Target;
 
 /// How long a program that lost its caller has to put things in order.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// More than any call takes. An [`Instant`](std::time::Instant) cannot be as late as the latest duration has it.
+/// Longer than any call takes. An [`Instant`](std::time::Instant) cannot be as late as the latest duration has it.
 const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// How long lines may be, in bytes without the newline.
@@ -107,13 +108,13 @@ pub struct Proxy {
     dialers: Dialers,
     options: Options,
     limits: Limits,
-    /// Whoever has it may call.
+    /// The caller that has it may call.
     turn: tokio::sync::Mutex<Option<Host>>,
     shared: Arc<Mutex<Shared>>,
 }
 
-/// Makes what dials the extension, anew for each session with it.
-type Dialers = Box<dyn Fn(&Options) -> Result<Box<dyn Dial>, HostError> + Send + Sync>;
+/// Makes the connector to the extension, once for each session with it.
+type Dialers = Box<dyn Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync>;
 
 /// Gets a log line, without its newline.
 type Caller = Arc<dyn Fn(&str) + Send + Sync>;
@@ -184,11 +185,11 @@ struct Shared {
     schemas: Option<Schemas>,
     /// Callers that have a session.
     sessions: usize,
-    /// A caller's session was cut off without anybody to make the hardware safe.
+    /// A caller's session was cut off, and the hardware was not made safe.
     is_cut: bool,
     /// Gets the logs.
     caller: Option<Caller>,
-    /// A log as it came, until the host has told that it is one.
+    /// A log as it came, until the host has reported that it is one.
     raw_log: Option<String>,
 }
 
@@ -214,7 +215,7 @@ impl Proxy {
 
     /// As [`new`](Self::new), for an extension that the caller knows how to dial; asked once for each session with it.
     pub fn over(
-        dialers: impl Fn(&Options) -> Result<Box<dyn Dial>, HostError> + Send + Sync + 'static,
+        dialers: impl Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync + 'static,
         mut options: Options,
         limits: Limits,
     ) -> Arc<Self> {
@@ -280,7 +281,7 @@ impl Proxy {
         }
     }
 
-    /// As [`close`](Self::close), unless a caller has a session: for an extension that nobody uses at the moment.
+    /// As [`close`](Self::close), unless a caller has a session: for an extension that is not in use.
     pub async fn close_if_idle(&self) {
         let mut turn = self.turn.lock().await;
         if lock(&self.shared).sessions > 0 {
@@ -328,7 +329,7 @@ impl Proxy {
         shared.is_cut = false;
     }
 
-    /// Opens a caller's session; gives the manifest.
+    /// Opens a caller's session; returns the manifest.
     async fn initialize(&self, params: Json<'_>, seat: &Seat, calling: &Calling) -> Result<Arc<str>, Refusal> {
         let bad = |text: &str| Refusal { code: rpc::INVALID_PARAMS, message: text.to_owned(), data: Value::Null };
         if params.is_null() {
@@ -421,7 +422,7 @@ impl Proxy {
         Host::over((self.dialers)(&options)?, options).await
     }
 
-    /// Runs a call; gives its result's text. Does not begin it, or ends it, when the caller is gone.
+    /// Runs a call; returns its result's text. Does not begin it, or ends it, when the caller is gone.
     async fn execute(&self, params: Json<'_>, calling: &Calling) -> Result<String, Refusal> {
         let mut gone = calling.gone.clone();
         let mut turn = tokio::select! {
@@ -496,18 +497,21 @@ impl Proxy {
             }
             if let Some(without) = without(params, name) {
                 *params = without;
-                self.tell("warn", &format!("context.{name} was left out: the request fits no {limit} bytes with it"));
+                self.tell(
+                    "warn",
+                    &format!("context.{name} was left out: with it the request does not fit {limit} bytes"),
+                );
             }
         }
         let needed = size(params)?;
         if needed <= limit {
             return Ok(());
         }
-        let message = format!("request too large: it needs {needed} bytes, and the device takes {limit}");
+        let message = format!("request too large: it needs {needed} bytes, and the device accepts {limit}");
         Err(Refusal { code: rpc::INTERNAL_ERROR, message, data: Value::Null })
     }
 
-    /// A log of our own to whoever calls.
+    /// Sends a log of the proxy's to the caller.
     fn tell(&self, level: &str, message: &str) {
         let line = json!({ "jsonrpc": "2.0", "method": "log", "params": { "level": level, "message": message } });
         let caller = lock(&self.shared).caller.clone();
@@ -622,7 +626,7 @@ fn forward_log(shared: &Mutex<Shared>, event: &Event) {
     }
 }
 
-/// A log in the form that the real host shows: it drops one whose data is no object.
+/// A log in the form that the real host shows: it drops one whose data is not an object.
 fn log_line(log: &Log) -> String {
     let mut params = Map::new();
     params.insert("level".into(), log.level.name().into());
@@ -633,10 +637,6 @@ fn log_line(log: &Log) -> String {
         Some(data) => drop(params.insert("data".into(), json!({ "value": data }))),
     }
     json!({ "jsonrpc": "2.0", "method": "log", "params": params }).to_string()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A manifest's text with other limits; everything else as it came, digits and all.

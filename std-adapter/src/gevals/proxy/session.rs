@@ -145,7 +145,7 @@ struct Session<'p> {
     stream: Option<Stream>,
 }
 
-/// What came of a line.
+/// The outcome of a line.
 struct Done {
     reply: Option<Vec<u8>>,
     /// `shutdown` was among it.
@@ -268,7 +268,7 @@ async fn work(seat: Arc<Seat>, asked: Asked, calling: Calling, limit: usize) -> 
     Done { reply: lines::assemble(&line, limit, bodies), shut }
 }
 
-/// Serves a request; gives its result's JSON text.
+/// Serves a request; returns its result's JSON text.
 async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut bool) -> Result<String, Refusal> {
     let Request { method, params, is_notification } = request;
     let refusal = |code, message: String| Refusal { code, message, data: serde_json::Value::Null };
@@ -430,7 +430,7 @@ impl Out {
         }
     }
 
-    /// Waits until everything is out; gives whether it is.
+    /// Waits until everything is sent; returns whether it is.
     async fn finish(&self) -> bool {
         let _ = self.lines.send(None);
         let _ = self.state.drained.subscribe().wait_for(|drained| *drained).await;

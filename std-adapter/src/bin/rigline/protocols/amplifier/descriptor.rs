@@ -22,16 +22,16 @@ use crate::protocols::shim;
 pub(crate) struct Arguments {
     /// The extension; with --check, a file
     target: String,
-    /// What kind of module it is, where the extension does not say
+    /// The kind of module, if the extension does not say it
     #[arg(long, value_parser = kinds())]
     kind: Option<ModuleKind>,
-    /// What it is asked by; over HTTP it is amplifier
+    /// The protocol that the extension is asked by; over HTTP it is amplifier
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_manifest), default_value = DEFAULT)]
     protocol: &'static Protocol,
-    /// Check a descriptor that stands in the file TARGET
+    /// Check the descriptor in the file TARGET
     #[arg(long, conflicts_with = "kind")]
     check: bool,
-    /// Write it to this file; - is standard output, which is the default
+    /// Write the descriptor to this file; - is standard output, the default
     #[arg(short, long, value_name = "FILE", conflicts_with = "check")]
     output: Option<PathBuf>,
 }

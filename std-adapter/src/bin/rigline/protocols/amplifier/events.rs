@@ -24,6 +24,7 @@ const FAULTS: usize = 10_000;
 ///
 /// It fails with 1 if a line is not an event, or, with --taxonomy, if an event lacks what its name requires.
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(crate) struct Arguments {
     /// The log, one event a line; - for standard input
     file: PathBuf,
@@ -39,19 +40,19 @@ pub(crate) struct Arguments {
     /// Only events of this status, such as `error`
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
-    /// Check what each event of the taxonomy must say, too, and the plan of a session by the Plan Schema
+    /// Also check the members that the taxonomy requires of each event, and plans by the Plan Schema
     #[arg(long)]
     taxonomy: bool,
     /// Refuse names that the taxonomy does not have
     #[arg(long, requires = "taxonomy")]
     strict: bool,
-    /// Print one JSON value: the events, the faults and whether all is well
+    /// Print one JSON value: the events, the faults and `success`
     #[arg(long)]
     json: bool,
     /// Print the events as they are, one a line
     #[arg(long, conflicts_with_all = ["json", "check"])]
     json_lines: bool,
-    /// Print nothing but faults and a summary
+    /// Print only faults and a summary
     #[arg(long)]
     check: bool,
     /// The longest line that is read, in bytes
@@ -77,7 +78,7 @@ impl Arguments {
         }
     }
 
-    /// Gives the number of lines with faults.
+    /// Returns the number of lines with faults.
     fn read(&self, mut log: LogReader<Box<dyn BufRead>>) -> io::Result<u64> {
         let mut page = Page::default();
         let (mut events, mut faulty) = (0_u64, 0_u64);

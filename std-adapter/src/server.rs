@@ -1,0 +1,212 @@
+//! Serves an extension over any pair of streams: for transports that this crate does not have.
+//!
+//! [`stdio`](crate::stdio), `http` and `tcp` are built on it.
+//!
+//! ```
+//! use rigline::{Context, Failure, Outcome};
+//! use rigline::protocol::{AMPLIFIER, GEVALS};
+//! use rigline_std::server::Server;
+//!
+//! struct Greeter;
+//!
+//! #[rigline::extension(name = "greeter", version = "1.0.0", description = "Says hello")]
+//! impl Greeter {
+//!     /// Say hello.
+//!     #[operation]
+//!     fn hello(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
+//!         cx.done("hello")
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (requests, mut replies) = (&b"{\"op\":\"hello\",\"args\":{}}\n"[..], Vec::new());
+//! Server::new(&mut Greeter)
+//!     .protocols(&[AMPLIFIER, GEVALS])
+//!     .request_limit(64 << 10)
+//!     .serve(requests, &mut replies)
+//!     .await?;
+//! assert_eq!(replies, b"{\"ok\":true,\"result\":{\"message\":\"hello\"}}\n");
+//! # Ok(())
+//! # }
+//! ```
+
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, Pending, pending};
+
+use embedded_io_async::{Read, Write};
+use rigline::Extension;
+use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
+use rigline::protocol::{self, Protocol};
+use rigline::serve::{End, ServeError, Transport, asynch};
+
+use crate::clock::TokioClock;
+
+/// How an extension is served. See the [module](self).
+#[must_use]
+pub struct Server<'a, E, S = Pending<()>> {
+    extension: &'a mut E,
+    protocols: &'a [&'static Protocol],
+    protocol: Option<&'static Protocol>,
+    transport: Transport,
+    request_limit: usize,
+    reply_limit: usize,
+    json_rpc_limit: Option<usize>,
+    log_buffer: usize,
+    clock: TokioClock,
+    stop: S,
+    send_log: &'a dyn Fn(&[u8]) -> bool,
+}
+
+/// Why serving failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServerError<E> {
+    /// A limit is too small for this extension.
+    Limit(TooSmall),
+    /// The transport failed.
+    Transport(ServeError<E>),
+}
+
+impl<'a, E: Extension> Server<'a, E> {
+    /// Serves `extension` in all protocols, with requests and replies of up to 8 MiB, on streams that end with the session.
+    pub fn new(extension: &'a mut E) -> Self {
+        Self {
+            extension,
+            protocols: protocol::ALL,
+            protocol: None,
+            transport: Transport::Process,
+            request_limit: 8 << 20,
+            reply_limit: 8 << 20,
+            json_rpc_limit: None,
+            log_buffer: 8 << 20,
+            clock: TokioClock::new(),
+            stop: pending(),
+            send_log: &|_| false,
+        }
+    }
+}
+
+impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
+    /// The protocols that are spoken; each line selects one of them. The first is that of lines that select none.
+    pub fn protocols(self, protocols: &'a [&'static Protocol]) -> Self {
+        Self { protocols, ..self }
+    }
+
+    /// The one protocol of all lines, if there is to be one.
+    pub fn protocol(self, protocol: Option<&'static Protocol>) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// What the end of the streams means [default: [`Transport::Process`]].
+    pub fn transport(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+
+    /// The longest request, in bytes without the end of its line [default: 8 MiB].
+    pub fn request_limit(self, bytes: usize) -> Self {
+        Self { request_limit: bytes, ..self }
+    }
+
+    /// The longest reply, in bytes without its newline [default: 8 MiB; at least that of [`LEAST_REPLY`]].
+    pub fn reply_limit(self, bytes: usize) -> Self {
+        Self { reply_limit: bytes.max(LEAST_REPLY - 1), ..self }
+    }
+
+    /// A lower limit on the lines of JSON-RPC protocols, which real hosts read up to a length only.
+    pub fn json_rpc_limit(self, bytes: usize) -> Self {
+        Self { json_rpc_limit: Some(bytes), ..self }
+    }
+
+    /// Memory for log lines that the transport has not accepted yet, in bytes [default: 8 MiB]. Lines that do not fit are dropped as
+    /// a whole, and counted.
+    pub fn log_buffer(self, bytes: usize) -> Self {
+        Self { log_buffer: bytes, ..self }
+    }
+
+    /// The clock, for an extension that has one too.
+    pub fn clock(self, clock: &TokioClock) -> Self {
+        Self { clock: clock.clone(), ..self }
+    }
+
+    /// Ends serving when `stop` is ready: the call that runs is cancelled, and the safe state is brought about.
+    pub fn stop<N: Future<Output = ()>>(self, stop: N) -> Server<'a, E, N> {
+        let Self { extension, protocols, protocol, transport, request_limit, reply_limit, .. } = self;
+        let Self { json_rpc_limit, log_buffer, clock, send_log, .. } = self;
+        Server {
+            extension,
+            protocols,
+            protocol,
+            transport,
+            request_limit,
+            reply_limit,
+            json_rpc_limit,
+            log_buffer,
+            clock,
+            stop,
+            send_log,
+        }
+    }
+
+    /// Gives each log line to this function first, so that the line is out while the handler still runs. Lines for which it returns
+    /// false go through the log buffer.
+    pub fn send_log(self, send_log: &'a dyn Fn(&[u8]) -> bool) -> Self {
+        Self { send_log, ..self }
+    }
+
+    /// Serves until the session or the streams end, in a tokio runtime.
+    ///
+    /// # Errors
+    /// A limit is too small for this extension, or a stream failed.
+    pub async fn serve<R: Read, W: Write<Error = R::Error>>(
+        self,
+        mut reader: R,
+        mut writer: W,
+    ) -> Result<End, ServerError<R::Error>> {
+        let mut request = vec![0; self.request_limit.saturating_add(1)];
+        let mut reply = vec![0; self.reply_limit.saturating_add(1)];
+        let mut log = vec![0; self.log_buffer];
+        let memory = Memory { request: &mut request, reply: &mut reply };
+        let engine = Engine::with_protocols(self.extension.manifest(), memory, self.protocols);
+        let mut engine = engine.map_err(ServerError::Limit)?;
+        if let Some(limit) = self.json_rpc_limit {
+            engine = engine.with_json_rpc_limit(limit);
+        }
+        if let Some(protocol) = self.protocol {
+            engine = engine.with_protocol(protocol);
+        }
+        let serving = asynch::serve_with_logs(
+            self.extension,
+            &mut engine,
+            &mut reader,
+            &mut writer,
+            self.transport,
+            &mut log,
+            &self.clock,
+            self.stop,
+            self.send_log,
+        );
+        self.clock.drive(serving).await.map_err(ServerError::Transport)
+    }
+}
+
+impl<E, S> fmt::Debug for Server<'_, E, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("request_limit", &self.request_limit)
+            .field("reply_limit", &self.reply_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<E: fmt::Debug> fmt::Display for ServerError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(error) => error.fmt(f),
+            Self::Transport(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Debug> Error for ServerError<E> {}
