@@ -22,7 +22,7 @@ async function outputs(page) {
 /** The newest line that went to the rig. */
 async function sent(page) {
   await page.getByRole('button', { name: 'Lines' }).click();
-  const line = page.getByRole('list', { name: 'Lines' }).getByText('"execute"').last();
+  const line = page.getByRole('listbox', { name: 'Lines' }).getByText('"execute"').last();
   const text = await line.textContent();
   await page.getByRole('button', { name: 'Logs', exact: true }).click();
   return JSON.parse(text);
@@ -96,6 +96,9 @@ test('j_02_logs_come_as_they_are_written_and_outputs_stand_in_a_table', async (t
   assert.equal(await result.getByText('succeeded').count(), 0, 'the log came before the answer');
   await result.getByText('succeeded').waitFor();
   assert.deepEqual(await outputs(page), { passed: '6', failed: '0' });
+  // A row is one line high; the chosen one is shown whole.
+  await page.getByRole('listbox', { name: 'Logs', exact: true }).getByText('LED is dark').click();
+  assert.equal(await page.getByLabel('The chosen line').textContent(), 'LED is dark after 0 ms');
   await picture(page, 'self-test-1280-light');
   sound(page);
 });
@@ -275,7 +278,7 @@ test('j_04_what_an_extension_says_is_text_and_nothing_else', async (t) => {
   await choose(page, 'noise');
   await page.getByRole('button', { name: 'Run noise' }).click();
   await page.getByRole('button', { name: 'Lines' }).click();
-  await page.getByRole('list', { name: 'Lines' }).getByText('globalThis.hacked').last().waitFor();
+  await page.getByRole('listbox', { name: 'Lines' }).getByText('globalThis.hacked').last().waitFor();
   assert.equal(await page.evaluate(() => globalThis.hacked), undefined);
   sound(page);
 });

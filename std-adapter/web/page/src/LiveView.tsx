@@ -546,7 +546,20 @@ function History() {
 function Traffic() {
   void traffic.value;
   const [what, setWhat] = useState<'logs' | 'lines'>('logs');
+  const [at, setAt] = useState(-1);
+  const [text, setText] = useState<string | null>(null);
   const ring = what === 'logs' ? logs : lines;
+  const look = (which: 'logs' | 'lines') => {
+    setWhat(which);
+    setAt(-1);
+    setText(null);
+  };
+  /** Rows are one line high: the chosen one is shown whole below the list. */
+  const choose = (index: number) => {
+    setAt(index);
+    const whole = what === 'logs' ? logs.at(index)?.message : lines.at(index)?.text;
+    setText(whole === undefined ? null : whole.length > 100_000 ? `${whole.slice(0, 100_000)}…` : whole);
+  };
   const record = () => {
     const first = lines.at(0)?.time ?? 0;
     const all = [...lines].map((line) => `${JSON.stringify({ ms: line.time - first, [line.direction]: line.text })}\n`);
@@ -557,10 +570,10 @@ function Traffic() {
       <div class="bar">
         <h2 id="traffic-title">{what === 'logs' ? 'Logs' : 'Lines'}</h2>
         <div class="buttons">
-          <button type="button" class="small" aria-pressed={what === 'logs'} onClick={() => setWhat('logs')}>
+          <button type="button" class="small" aria-pressed={what === 'logs'} onClick={() => look('logs')}>
             Logs
           </button>
-          <button type="button" class="small" aria-pressed={what === 'lines'} onClick={() => setWhat('lines')}>
+          <button type="button" class="small" aria-pressed={what === 'lines'} onClick={() => look('lines')}>
             Lines
           </button>
           <button type="button" class="small" onClick={clearLogs}>
@@ -576,9 +589,14 @@ function Traffic() {
         {ring.dropped > 0 && `. ${plural(ring.dropped, 'older line was dropped', 'older lines were dropped')}`}.
       </p>
       {what === 'logs' ? (
-        <VirtualList id="logs" label="Logs" class="short-list" count={logs.length} rowHeight={26} follow row={(index) => <LogRow entry={logs.at(index)} />} />
+        <VirtualList id="logs" label="Logs" class="short-list" count={logs.length} rowHeight={26} follow selected={at} onSelect={choose} row={(index) => <LogRow entry={logs.at(index)} />} />
       ) : (
-        <VirtualList id="lines" label="Lines" class="short-list" count={lines.length} rowHeight={26} follow row={(index) => <LineRow line={lines.at(index)} />} />
+        <VirtualList id="lines" label="Lines" class="short-list" count={lines.length} rowHeight={26} follow selected={at} onSelect={choose} row={(index) => <LineRow line={lines.at(index)} />} />
+      )}
+      {text !== null && (
+        <pre class="raw whole" tabIndex={0} aria-label="The chosen line">
+          {shown(text)}
+        </pre>
       )}
     </section>
   );
