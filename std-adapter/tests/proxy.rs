@@ -163,7 +163,7 @@ fn what_a_device_has_no_room_for_is_left_out() {
         json!({"jsonrpc":"2.0","id":3,"method":"execute","params":{"operation":"go","args":{"x":big},"context":{}}});
     let reply = bridge.ask(&request.to_string());
     assert_eq!(reply["error"]["code"], -32603);
-    assert!(reply["error"]["message"].as_str().unwrap().contains("the device takes 300"), "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("the device accepts 300"), "{reply}");
 }
 
 #[test]
