@@ -8,11 +8,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if ! cargo public-api --version >/dev/null 2>&1; then
-  echo "skipped: there is no cargo-public-api (cargo install cargo-public-api --locked)"
+  echo "SKIPPED: there is no cargo-public-api (cargo install cargo-public-api --locked)"
   exit 0
 fi
 if ! cargo +nightly --version >/dev/null 2>&1; then
-  echo "skipped: cargo-public-api needs a nightly toolchain for rustdoc's JSON, and there is none"
+  echo "SKIPPED: cargo-public-api needs a nightly toolchain for rustdoc's JSON, and there is none"
   exit 0
 fi
 

@@ -15,7 +15,7 @@ use crate::received::Received;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Call<'a> {
-    /// Where in the manifest the operation stands.
+    /// The operation's position in the manifest.
     pub index: usize,
     pub(crate) operation: &'static Operation,
     pub(crate) args: Value<'a>,

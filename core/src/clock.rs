@@ -1,4 +1,4 @@
-//! What the core does not have and the adapter brings: time, and a place for logs that have no line of their own.
+//! What the core does not have and the adapter supplies: time, and a place for logs that cannot go on the wire.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -12,23 +12,23 @@ pub trait Clock {
     /// The time since some fixed start. It never goes back.
     fn now(&self) -> Instant;
 
-    /// Sees to it that `waker` is woken at `at` or a little later.
+    /// Arranges for `waker` to be woken no earlier than `at`.
     ///
-    /// The default wakes it at once: the task asks again and again, which is right, and busy.
+    /// The default wakes it at once: the task polls again and again, which is correct and keeps the processor busy.
     fn wake_at(&self, at: Instant, waker: &Waker) {
         let _ = at;
         waker.wake_by_ref();
     }
 
-    /// Takes a log that its protocol has no line for: Amplifier and namel3ss have one line out, the reply. A desktop's
-    /// standard error is such a place, or a board's RTT channel. `text` is one line, escaped as in a JSON string.
+    /// Takes a log that its protocol has no line for: in Amplifier and namel3ss the reply is the only line. Write it to
+    /// standard error on a desktop, or to a board's RTT channel. `text` is one line, escaped as in a JSON string.
     ///
-    /// The default forgets it.
-    fn aside(&self, level: Level, text: &str) {
+    /// The default drops it.
+    fn log_out_of_band(&self, level: Level, text: &str) {
         let _ = (level, text);
     }
 
-    /// Called by the blocking shell while a handler waits: returns when [`waker`](Self::waker) was woken since it was asked for,
+    /// Called by the blocking driver while a handler waits: returns when [`waker`](Self::waker) was woken since it was asked for,
     /// or a little later.
     ///
     /// The default returns at once. A clock that sleeps until an interrupt (`wfi`) must have a `waker` that ends that sleep, or
@@ -37,7 +37,7 @@ pub trait Clock {
         core::hint::spin_loop();
     }
 
-    /// The waker that the blocking shell polls handlers with: waking it lets [`idle`](Self::idle) return.
+    /// The waker that the blocking driver polls handlers with: waking it lets [`idle`](Self::idle) return.
     ///
     /// The default does nothing, which is right where `idle` returns by itself.
     fn waker(&self) -> Waker {
@@ -54,8 +54,8 @@ impl<C: Clock + ?Sized> Clock for &C {
         C::wake_at(self, at, waker);
     }
 
-    fn aside(&self, level: Level, text: &str) {
-        C::aside(self, level, text);
+    fn log_out_of_band(&self, level: Level, text: &str) {
+        C::log_out_of_band(self, level, text);
     }
 
     fn idle(&self) {

@@ -1,4 +1,4 @@
-//! What a handler talks to while it runs: outputs, messages, logs, time.
+//! A handler's interface while it runs: outputs, messages, logs, time.
 
 use core::time::Duration;
 
@@ -11,13 +11,12 @@ use crate::failure::{Failure, FailureKind};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
 pub use crate::level::Level;
-use crate::params::Outputs;
 use crate::phrases::{Log, Logs, Progress};
 use crate::received::Received;
 use crate::reply::Reply;
 use crate::service::{Job, Service, Step};
 
-/// A call's surroundings. What a handler writes through it goes straight into the bounded reply region; nothing is kept
+/// The handler's interface to the current call: outputs, logs and time. What a handler writes through it goes straight into the bounded reply region; nothing is kept
 /// on a heap.
 ///
 /// ```
@@ -44,21 +43,21 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A context over a call's part of the engine, for whoever writes a shell of their own.
+    /// A context over a call's part of the engine, for drivers outside this crate.
     pub fn new(
-        scratch: Scratch<'a>,
+        reply: ReplyBuffer<'a>,
         logs: &'a mut dyn LogSink,
         clock: &'a dyn Clock,
         deadline: Option<Instant>,
     ) -> Self {
         Self {
-            memory: scratch.memory,
-            reply: scratch.reply,
+            memory: reply.memory,
+            reply: reply.reply,
             logs,
             clock,
             deadline,
-            received: scratch.received,
-            least_log: scratch.least_log,
+            received: reply.received,
+            least_log: reply.least_log,
             job: None,
             progress: None,
         }
@@ -72,14 +71,6 @@ impl<'a> Context<'a> {
     /// whatever the handler goes on to return.
     pub fn output<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
         self.reply.output(self.memory, name, |out| is_writable(ser::write(value, out)))
-    }
-
-    /// Puts each field of a struct with `#[derive(Outputs)]` into the reply, as an output of its name.
-    ///
-    /// # Errors
-    /// As [`output`](Self::output).
-    pub fn outputs<T: Outputs>(&mut self, value: &T) -> Result<(), Failure> {
-        value.write(self)
     }
 
     /// Adds content to the result, behind all outputs: an image, a sound, a resource, a text. Protocols that have no such content
@@ -112,7 +103,7 @@ impl<'a> Context<'a> {
         self.reply.failure(self.memory, kind, &text)
     }
 
-    /// Tells the host something while the call runs. Over blocking transports the line is on the wire when this returns;
+    /// Sends a log to the host while the call runs. Over blocking transports the line is on the wire when this returns;
     /// over async ones it goes out the next time the handler awaits.
     ///
     /// A line that does not fit the log region is dropped whole, counted, and the count reported in a later log.
@@ -144,13 +135,13 @@ impl<'a> Context<'a> {
             return;
         }
         self.progress = Some(done);
-        if !self.logs.progressed(done) {
-            return;
-        }
         let Some(write) = self.reply.phrases().progress.filter(|_| self.job.is_none()) else {
             return self.write_log(Level::Info, &Counted { done, total, message: &message }, None);
         };
         if self.is_late() || self.reply.is_silent() {
+            return;
+        }
+        if !self.logs.progressed(done) {
             return;
         }
         let mut out = Writer::new(self.logs.room());
@@ -187,7 +178,7 @@ impl<'a> Context<'a> {
         self.log(Level::Error, message);
     }
 
-    /// Waits. While a handler waits, async shells go on reading and writing, and a call whose time is up ends here.
+    /// Waits. While a handler waits, async drivers go on reading and writing, and a call whose time is up ends here.
     pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
         Sleep::until(self.clock, self.clock.now().after(duration))
     }
@@ -206,6 +197,7 @@ impl<'a> Context<'a> {
         self.deadline.is_some_and(|deadline| self.clock.now() > deadline)
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn write_log(&mut self, level: Level, message: &dyn Message, data: Option<&dyn Fn(&mut Writer<'_>)>) {
         let line = if let Some((service, job)) = self.job {
             let mut out = Writer::new(self.logs.room());
@@ -227,8 +219,8 @@ impl<'a> Context<'a> {
                     let mut out = Writer::new(self.logs.room());
                     message.write_escaped(&mut out);
                     match out.finish() {
-                        Ok(text) => self.clock.aside(level, core::str::from_utf8(text).unwrap_or_default()),
-                        Err(_) => self.clock.aside(level, "a log line was longer than the log buffer"),
+                        Ok(text) => self.clock.log_out_of_band(level, core::str::from_utf8(text).unwrap_or_default()),
+                        Err(_) => self.clock.log_out_of_band(level, "a log line was longer than the log buffer"),
                     }
                     return self.logs.withdraw();
                 }
@@ -330,14 +322,14 @@ impl core::fmt::Debug for Context<'_> {
     }
 }
 
-/// What is too large is writable: it is counted on, and the count tells.
+/// What is too large is writable: the count goes on, and says how much room it needs.
 fn is_writable(result: Result<(), SerError>) -> bool {
     matches!(result, Ok(()) | Err(SerError::TooLarge(_)))
 }
 
 /// A call's part of the engine's memory: what [`Context`] writes the reply into.
 #[derive(Debug)]
-pub struct Scratch<'a> {
+pub struct ReplyBuffer<'a> {
     pub(crate) memory: &'a mut [u8],
     pub(crate) reply: &'a mut Reply,
     /// The request.
@@ -346,7 +338,7 @@ pub struct Scratch<'a> {
     pub(crate) least_log: Level,
 }
 
-/// Where log lines go. A shell has one of its own.
+/// Where log lines go. Each driver has one.
 pub trait LogSink {
     /// Memory for one whole line, its newline included; what does not fit it is dropped. Each time it was asked for,
     /// [`commit`](Self::commit), [`withdraw`](Self::withdraw) or [`dropped`](Self::dropped) says what became of it.
@@ -355,17 +347,17 @@ pub trait LogSink {
     /// Takes the first `length` bytes of [`room`](Self::room): one line, with its newline.
     fn commit(&mut self, length: usize);
 
-    /// Whether lines wait here until the driver has its turn. If not, they are on the wire when [`commit`](Self::commit)
-    /// returns.
-    fn is_queue(&self) -> bool {
-        false
-    }
-
     /// A call has come this far. Returns whether that is farther than what was reported meanwhile, by a driver that
     /// reports while a handler waits.
     fn progressed(&mut self, done: u32) -> bool {
         let _ = done;
         true
+    }
+
+    /// Whether lines wait here until the driver has its turn. If not, they are on the wire when [`commit`](Self::commit)
+    /// returns.
+    fn is_queue(&self) -> bool {
+        false
     }
 
     /// Nothing is taken of [`room`](Self::room) after all.

@@ -64,27 +64,11 @@ impl Protocol {
             refuse,
             envelope: |_| Envelope::Request { id: Span { start: 0, end: 0 } },
             recognise: None,
-            is_answer: crate::rpc::is_answer,
+            is_answer,
             busy: None,
             is_json_rpc: false,
             has_line_limit: false,
             numeric_strings: false,
-        }
-    }
-
-    /// A protocol over JSON-RPC 2.0, with [`rpc::members`](crate::rpc::members): with ids, notifications and batches, and
-    /// faults that are answered while a call is out.
-    pub const fn json_rpc(
-        name: &'static str,
-        members: &'static [Member],
-        phrases: &'static Phrases,
-        read: Read,
-    ) -> Self {
-        Self {
-            envelope: crate::rpc::envelope,
-            busy: Some(|_| Busy::Wait),
-            is_json_rpc: true,
-            ..Self::new(name, members, crate::rpc::METHOD, phrases, read, crate::rpc::refuse)
         }
     }
 
@@ -94,7 +78,7 @@ impl Protocol {
         Self { envelope, ..self }
     }
 
-    /// With a test that tells its messages from those of other protocols that have the same marker. The test gets whether
+    /// With a test that distinguishes its messages from those of other protocols over JSON-RPC. The test gets whether
     /// the message before was of this protocol. It may use the members of [`rpc::members`](crate::rpc::members) only, and what
     /// is below them as a view: the tables below `params` are those of the protocol before. A protocol without a test gets
     /// what no test claims.
@@ -133,9 +117,9 @@ impl Protocol {
         self.name
     }
 
-    /// The name of its marker.
-    pub(crate) fn marker(&self) -> &'static [u8] {
-        self.members.name(0)
+    /// Whether both have the same marker: over JSON-RPC all have.
+    pub(crate) fn has_marker_of(&self, other: &Self) -> bool {
+        self == other || self.is_json_rpc && other.is_json_rpc
     }
 
     /// Begins the reply to a line that is not JSON, up to where its text goes; `"}}` ends it.
@@ -143,6 +127,12 @@ impl Protocol {
         (self.phrases.head)(out, b"");
         out.raw(self.phrases.parse_error);
     }
+}
+
+/// Whether an object without a request's members is an answer of JSON-RPC, or of a protocol that says `ok`.
+pub(crate) fn is_answer(json: Json<'_>) -> bool {
+    let has = |name| json.get(name).is_some();
+    has("result") || has("error") || !has("jsonrpc") && has("ok")
 }
 
 /// By name.
@@ -197,19 +187,19 @@ pub enum Action {
         /// The answer.
         answer: Respond,
     },
-    /// An answer that needs nobody to run.
+    /// An answer without running anything.
     Answer(Respond),
-    /// To take note of an event: the answer goes first, the work is done then, and logs keep their route.
-    AckThenRun {
-        /// The event, an object.
-        event: Span,
-        /// The answer.
-        answer: Respond,
-    },
     /// To leave out logs below a level until the connection ends.
     LimitLogs {
         /// The least level that is sent.
         least: Level,
+        /// The answer.
+        answer: Respond,
+    },
+    /// To take note of an event: the answer goes first, the work is done then, and logs keep their route.
+    AckThenRun {
+        /// The event, an object.
+        event: Span,
         /// The answer.
         answer: Respond,
     },

@@ -461,7 +461,7 @@ impl Text {
         }
     }
 
-    /// The last `digits` digits behind a point, without zeros at the end; gives what stands before the point.
+    /// The last `digits` digits behind a point, without zeros at the end; returns what stands before the point.
     fn push_fraction(&mut self, mut value: u64, digits: u32) -> u64 {
         let mut any = false;
         for _ in 0..digits {

@@ -1,25 +1,25 @@
-//! The engine: bytes in, bytes out, and calls for somebody to run. It does no I/O and knows no time; blocking loops, async
-//! loops and a browser are thin shells around it.
+//! The engine: bytes in, bytes out, and calls that its caller runs. It does no I/O and knows no time. Blocking loops, async
+//! loops and a browser are thin drivers around it.
 
 use core::fmt;
 
 use crate::call::{Call, CallContext, Config, Outcome, Value};
-use crate::context::Scratch;
+use crate::context::ReplyBuffer;
 use crate::definition::{Action, Busy, CallAction, Facts, Nanos, Protocol, Respond};
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::frame::{Framer, LineEnds, Tail, Taken, TooLong};
 use crate::json::check::{self, NO_SPANS, Parts, SLOTS, Span, Spans, SyntaxError};
 use crate::json::view::Json;
-use crate::json::write::{Message, Writer};
+use crate::json::write::Writer;
 use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::phrases::Closing;
 use crate::protocol;
-use crate::received::{Envelope, Received};
+use crate::received::{Envelope, Received, Refusal};
 use crate::reply::{self, About, Reply};
 use crate::rpc;
-use crate::service::{Job, Service};
+use crate::service::{JobRun, Service};
 
 /// The memory of an engine. It is the caller's, is never asked for more, and each part has a name.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Memory<'m> {
 }
 
 /// The least size of [`Memory::reply`], in bytes: an error reply to a request with the longest id.
-pub const LEAST_REPLY: usize = reply::LEAST + rpc::MAX_ID;
+pub const LEAST_REPLY: usize = rpc::ERROR_ROOM + rpc::MAX_ID;
 
 /// A region of [`Memory`] is too small to serve anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub const LEAST_REPLY: usize = reply::LEAST + rpc::MAX_ID;
 pub enum TooSmall {
     /// The request region is empty: nothing could be read into it.
     Request,
+    /// The list of protocols is empty: nothing could be answered.
+    Protocols,
     /// The reply region is below [`LEAST_REPLY`].
     Reply {
         /// Its size, in bytes.
@@ -52,6 +54,7 @@ impl fmt::Display for TooSmall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Request => f.write_str("the request region is empty"),
+            Self::Protocols => f.write_str("the list of protocols is empty"),
             Self::Reply { size } => {
                 write!(f, "a reply region of {size} bytes is below the least size of {LEAST_REPLY}")
             }
@@ -68,10 +71,10 @@ pub trait Gate {
     /// A host asks to start a session.
     ///
     /// # Errors
-    /// It may not, for this reason. It is told so.
+    /// The reason why it may not. The host gets it as the error of its `initialize`.
     fn open(&self) -> Result<(), Failure>;
 
-    /// The session was shut down, or did not start after all. Of the loss of a connection the shell's caller knows.
+    /// The session was shut down, or did not start after all. The loss of a connection is known to the driver's caller.
     fn close(&self);
 }
 
@@ -93,7 +96,7 @@ pub trait Gate {
 /// # Ok::<(), rigline::engine::TooSmall>(())
 /// ```
 pub struct Engine<'m> {
-    manifest: &'static Manifest,
+    settings: Settings<'m>,
     framer: Framer<'m>,
     memory: &'m mut [u8],
     reply: Reply,
@@ -101,26 +104,38 @@ pub struct Engine<'m> {
     session: Session,
     batch: Option<Batch>,
     finished: bool,
-    /// The protocols, in the order in which they claim messages.
-    protocols: &'m [&'static Protocol],
     /// The protocol of the last message; what cannot be read is answered in it.
     protocol: &'static Protocol,
-    /// The same of the last message that was inspected, which may wait its turn or have been answered already.
-    ahead: &'static Protocol,
-    /// Whether every message is taken as one of `protocol`.
-    pinned: bool,
-    /// The longest line that is sent to hosts that read lines of a limited length, in bytes without its newline.
-    json_rpc_limit: usize,
+    /// What was learnt from lines that wait their turn or have been answered already.
+    ahead: Ahead,
     gate: Option<&'m dyn Gate>,
-    /// What runs once its acknowledgement is out.
-    deferred: Option<Running>,
-    /// The call in hand was cancelled by its caller, who gets no reply.
-    cancelled: bool,
     /// The least level of logs that the connection's peer wants.
     least_log: Level,
+    /// What runs once its acknowledgement is out.
+    deferred: Option<Running>,
     /// Where the members of the message in hand are.
     spans: Spans,
+}
+
+/// What does not change while an engine runs.
+struct Settings<'m> {
+    manifest: &'static Manifest,
+    /// The protocols, in the order in which they claim messages.
+    protocols: &'m [&'static Protocol],
+    /// Whether every message is taken as one of the protocol.
+    pinned: bool,
     service: Option<&'m dyn Service>,
+    /// The longest line that is accepted, and the longest that is sent to hosts that read lines of a limited length, in bytes
+    /// without their newlines.
+    limits: (usize, usize),
+}
+
+/// What was learnt from lines that were inspected before their turn.
+struct Ahead {
+    /// The protocol of the last of them.
+    protocol: &'static Protocol,
+    /// The call in hand was cancelled by its caller, who gets no reply.
+    cancelled: bool,
 }
 
 /// What is to be done next.
@@ -157,7 +172,7 @@ pub struct Run<'s> {
     /// What is to be run.
     pub work: Work<'s>,
     /// The reply's memory, for [`Context::new`](crate::Context::new).
-    pub scratch: Scratch<'s>,
+    pub reply: ReplyBuffer<'s>,
     /// The rest of the connection: what comes in while this runs.
     pub background: Background<'s>,
 }
@@ -173,21 +188,8 @@ pub enum Work<'s> {
     Configure(Config<'s>),
     /// [`Extension::on_event`](crate::Extension::on_event).
     Event(Event<'s>),
-    /// Tasks, one after the other: [`Extension::run_task`](crate::Extension::run_task).
+    /// [`Extension::run_job`](crate::Extension::run_job).
     Job(JobRun<'s>),
-}
-
-/// A job whose turn has come.
-#[derive(Clone, Copy)]
-pub struct JobRun<'s> {
-    pub(crate) service: &'s dyn Service,
-    pub(crate) job: Job,
-}
-
-impl fmt::Debug for JobRun<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.job.fmt(f)
-    }
 }
 
 impl Work<'_> {
@@ -217,9 +219,7 @@ struct Running {
     kind: Kind,
     /// What the extension gets: arguments, a configuration or an event.
     value: Span,
-    /// The value is an object; if not, an empty object takes its place.
-    has_value: bool,
-    /// Where the message stands in its line.
+    /// Where the message is in its line.
     message: Span,
     id: Span,
     timeout: Option<Nanos>,
@@ -228,9 +228,17 @@ struct Running {
 /// What runs, and how it is answered.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    Call { index: usize },
-    Configure { answer: Respond },
-    Event { answer: Respond },
+    Call {
+        index: usize,
+        /// The value is an object; if not, an empty object takes its place.
+        has_args: bool,
+    },
+    Configure {
+        answer: Respond,
+    },
+    Event {
+        answer: Respond,
+    },
 }
 
 /// A session runs from its first request to `shutdown`.
@@ -267,7 +275,7 @@ struct Batch {
 #[derive(Debug, Clone, Copy)]
 enum Done {
     Nothing,
-    /// A reply stands in the reply region, up to here.
+    /// A reply is in the reply region, up to here.
     Reply(usize),
     Run,
 }
@@ -290,8 +298,6 @@ impl<'m> Engine<'m> {
     /// An engine that speaks these protocols; what is not listed is not linked. Each message is of the first protocol in the
     /// list whose marker it has; see [`Protocol::recognise`] for those that share one. A message without a marker is taken as
     /// one of the protocol of the message before, and of the first in the list at the start of a connection.
-    ///
-    /// An empty list is that of [`GEVALS`](protocol::GEVALS).
     // In line it would clear its memory by a function for the alignment that its caller happens to have.
     #[inline(never)]
     pub fn with_protocols(
@@ -305,40 +311,38 @@ impl<'m> Engine<'m> {
         if memory.reply.len() < LEAST_REPLY {
             return Err(TooSmall::Reply { size: memory.reply.len() });
         }
-        let protocol = protocols.first().copied().unwrap_or(protocol::GEVALS);
+        let Some(protocol) = protocols.first().copied() else { return Err(TooSmall::Protocols) };
+        let framer = Framer::new(memory.request);
+        let limits = (framer.limit(), memory.reply.len().saturating_sub(1));
         Ok(Self {
-            manifest,
-            framer: Framer::new(memory.request),
+            settings: Settings { manifest, protocols, pinned: false, service: None, limits },
+            framer,
             memory: memory.reply,
             reply: Reply::new(protocol),
             state: State::Idle,
             session: Session::Fresh,
             batch: None,
             finished: false,
-            protocols,
             protocol,
-            ahead: protocol,
-            pinned: false,
-            json_rpc_limit: usize::MAX,
+            ahead: Ahead { protocol, cancelled: false },
             gate: None,
+            least_log: Level::Debug,
             spans: NO_SPANS,
             deferred: None,
-            cancelled: false,
-            least_log: Level::Debug,
-            service: None,
         })
     }
 
-    /// With something beside the extension that answers requests of its own, also while a call is out.
+    /// With a service that answers its requests beside the extension, also while a call is out.
     #[must_use]
     pub fn with_service(self, service: &'m dyn Service) -> Self {
-        Self { service: Some(service), ..self }
+        Self { settings: Settings { service: Some(service), ..self.settings }, ..self }
     }
 
     /// For one protocol only: every message is taken as one of it.
     #[must_use]
     pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
-        Self { protocol, ahead: protocol, pinned: true, ..self }
+        let ahead = Ahead { protocol, cancelled: false };
+        Self { protocol, ahead, settings: Settings { pinned: true, ..self.settings }, ..self }
     }
 
     /// With a limit on the lines that are sent in JSON-RPC, in bytes without the newline, below that of the reply region:
@@ -346,7 +350,9 @@ impl<'m> Engine<'m> {
     /// [`LEAST_REPLY`].
     #[must_use]
     pub fn with_json_rpc_limit(self, bytes: usize) -> Self {
-        Self { json_rpc_limit: bytes.max(LEAST_REPLY - 1), ..self }
+        let (request, reply) = self.settings.limits;
+        let limits = (request, reply.min(bytes.max(LEAST_REPLY - 1)));
+        Self { settings: Settings { limits, ..self.settings }, ..self }
     }
 
     /// With other line ends: on a serial line, a lone CR may end a line too.
@@ -355,7 +361,7 @@ impl<'m> Engine<'m> {
         Self { framer: self.framer.with_mode(ends), ..self }
     }
 
-    /// With somebody to ask before a session starts, where several connections lead to one extension.
+    /// With a policy that decides who may start a session, where several connections lead to one extension.
     #[must_use]
     pub fn with_gate(self, gate: &'m dyn Gate) -> Self {
         Self { gate: Some(gate), ..self }
@@ -388,7 +394,7 @@ impl<'m> Engine<'m> {
 
     /// The connection is gone, or a new one is here: forgets a partial line and everything that waits.
     ///
-    /// Gives whether a session was open that had begun with `initialize`, so that
+    /// Returns whether a session was open that had begun with `initialize`, so that
     /// [`safe_state`](crate::Extension::safe_state) must run. The configuration is the extension's and survives.
     pub fn disconnect(&mut self) -> bool {
         let open = self.is_session_open();
@@ -397,14 +403,14 @@ impl<'m> Engine<'m> {
         self.session = Session::Fresh;
         self.batch = None;
         self.finished = false;
-        if !self.pinned {
-            self.protocol = self.protocols.first().copied().unwrap_or(self.protocol);
-            self.ahead = self.protocol;
+        if !self.settings.pinned {
+            self.protocol = self.settings.protocols.first().copied().unwrap_or(self.protocol);
+            self.ahead.protocol = self.protocol;
         }
         self.deferred = None;
-        self.cancelled = false;
         self.least_log = Level::Debug;
-        if let Some(service) = self.service {
+        self.ahead.cancelled = false;
+        if let Some(service) = self.settings.service {
             service.disconnected();
         }
         open
@@ -423,10 +429,10 @@ impl<'m> Engine<'m> {
 
     /// The longest line that is accepted and the longest that is sent in JSON-RPC, in bytes without their ends.
     pub fn limits(&self) -> (usize, usize) {
-        (self.framer.limit(), self.memory.len().saturating_sub(1).min(self.json_rpc_limit))
+        self.settings.limits
     }
 
-    /// Goes on as far as it can without anybody's help.
+    /// Advances the state machine until it needs the caller.
     ///
     /// What [`Step::Write`] gave out counts as written; what [`Step::Run`] gave out and was not completed, as cancelled.
     pub fn step(&mut self) -> Step<'_> {
@@ -442,7 +448,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// [`step`](Self::step) for the shells: what is to be done, in a word. What a [`Run`] is made of is large, and made by
+    /// [`step`](Self::step) for the drivers in this crate: only the kind of the step. What a [`Run`] is made of is large, and made by
     /// [`run`](Self::run) where it stays.
     pub(crate) fn next(&mut self) -> Next {
         if let State::Running(_) = self.state {
@@ -467,7 +473,7 @@ impl<'m> Engine<'m> {
                 Some(done) => Some(done),
                 None if self.batch.is_some() => Some(self.next_member()),
                 // A job that was started has its turn before what came after it.
-                None if self.service.is_some_and(|service| service.next_job().is_some()) => {
+                None if self.settings.service.is_some_and(|service| service.next_job().is_some()) => {
                     self.state = State::Job;
                     return Next::Run;
                 }
@@ -491,38 +497,30 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// The line that [`Next::Write`] has told of.
+    /// The line that ends at the position in [`Next::Write`].
     pub(crate) fn line(&mut self, end: usize) -> &[u8] {
-        end_line(self.memory, end)
+        rpc::end_line(self.memory, end)
     }
 
     fn run_job(&mut self) -> Option<Run<'_>> {
         // Its line is done with.
         let _ = self.framer.space();
         self.reply.silent(0, self.json_rpc().unwrap_or(self.protocol));
-        let facts = self.facts();
         let (_, tail) = self.framer.held();
-        let service = self.service?;
+        let service = self.settings.service?;
         let job = service.next_job()?;
         self.state = State::Completed(Done::Nothing);
         let least_log = self.least_log;
-        let scratch = Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: None, least_log };
-        let background = Background {
-            tail,
-            protocol: &mut self.ahead,
-            protocols: self.protocols,
-            pinned: self.pinned,
-            facts,
-            service: self.service,
-            id: b"",
-            cancelled: &mut self.cancelled,
-        };
-        Some(Run { work: Work::Job(JobRun { service, job }), scratch, background })
+        let reply = ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: None, least_log };
+        let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: b"" };
+        Some(Run { work: Work::Job(JobRun { service, job }), reply, background })
     }
 
     /// The protocol of the list that speaks JSON-RPC, the last one spoken if it does.
     fn json_rpc(&self) -> Option<&'static Protocol> {
-        core::iter::once(self.protocol).chain(self.protocols.iter().copied()).find(|protocol| protocol.is_json_rpc)
+        core::iter::once(self.protocol)
+            .chain(self.settings.protocols.iter().copied())
+            .find(|protocol| protocol.is_json_rpc)
     }
 
     /// Takes what came of [`Step::Run`].
@@ -533,22 +531,19 @@ impl<'m> Engine<'m> {
     /// [`complete`](Self::complete) without a copy of what is large.
     pub(crate) fn conclude(&mut self, result: &Result<Outcome, Failure>) {
         let State::Running(Running { kind, message, .. }) = self.state else { return };
-        if core::mem::take(&mut self.cancelled) {
+        if core::mem::take(&mut self.ahead.cancelled) {
             self.reply.silent(0, self.protocol);
         }
         let end = match (kind, result) {
             (Kind::Configure { answer }, Ok(_)) => self.initialized(message, answer),
+            (Kind::Event { answer }, _) => self.answer(message, Text::Answer(answer)),
             // The result of `initialize` is a manifest and nothing else.
             (Kind::Configure { .. }, Err(failure)) => {
                 self.not_initialized();
-                let line = self.framer.line();
-                let about = about(line, message, &self.spans, self.manifest);
-                self.reply.refuse(self.memory, failure, &about)
+                self.answer(message, Text::Failure(failure))
             }
-            (Kind::Event { answer }, _) => self.answer(message, answer),
             (Kind::Call { .. }, _) => {
-                let line = self.framer.line();
-                let about = about(line, message, &self.spans, self.manifest);
+                let about = about(self.framer.line(), message, &self.spans, self.settings.manifest);
                 self.reply.finish(self.memory, result, &about)
             }
         };
@@ -556,24 +551,36 @@ impl<'m> Engine<'m> {
     }
 
     /// Writes an answer to the message in hand.
-    fn answer(&mut self, message: Span, answer: Respond) -> usize {
+    #[inline(never)]
+    fn answer(&mut self, message: Span, text: Text<'_>) -> usize {
         let facts = self.facts();
-        let line = self.framer.line();
-        let about = about(line, message, &self.spans, self.manifest);
-        self.reply.answer(self.memory, &about, &mut |out| {
-            if let Some(received) = &about.received {
-                answer(out, received, &facts);
+        let protocol = self.protocol;
+        let about = about(self.framer.line(), message, &self.spans, self.settings.manifest);
+        if let Text::Failure(failure) = text {
+            return self.reply.refuse(self.memory, failure, &about);
+        }
+        let service = self.settings.service;
+        let Some(received) = &about.received else { return 0 };
+        self.reply.answer(self.memory, &about, &mut |out| match text {
+            Text::Answer(write) => write(out, received, &facts),
+            Text::Refusal(refusal) => (protocol.refuse)(out, received, refusal, &facts),
+            Text::Service | Text::Failure(_) => {
+                if let Some(service) = service
+                    && let Some((method, params)) = rpc::method_and_params(received)
+                {
+                    service.answer(method, params, out);
+                }
             }
         })
     }
 
     fn facts(&self) -> Facts<'static> {
         let is_closed = self.session.is_shutting_down() || self.session == Session::Ended;
-        Facts { manifest: self.manifest, limits: self.limits(), is_closed }
+        Facts { manifest: self.settings.manifest, limits: self.settings.limits, is_closed }
     }
 
     fn initialized(&mut self, message: Span, answer: Respond) -> usize {
-        let end = self.answer(message, answer);
+        let end = self.answer(message, Text::Answer(answer));
         if self.reply.is_error() {
             self.not_initialized();
         } else {
@@ -592,15 +599,15 @@ impl<'m> Engine<'m> {
     }
 
     fn next_line(&mut self) -> Option<Done> {
-        // The protocol that a line tells counts for the lines behind it, and for none before it: lines that were kept
-        // stand before what was inspected last.
+        // The protocol of a line counts for the lines after it, and for none before it: lines that were kept
+        // come before the line that was inspected last.
         let was_kept = self.framer.has_kept();
         if !was_kept {
-            self.protocol = self.ahead;
+            self.protocol = self.ahead.protocol;
         }
         let done = self.take_line();
         if !was_kept {
-            self.ahead = self.protocol;
+            self.ahead.protocol = self.protocol;
         }
         done
     }
@@ -613,18 +620,17 @@ impl<'m> Engine<'m> {
             }
             Taken::Line(line, _) => {
                 let length = line.len();
-                let bracket = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(length);
-                if bracket == length && line.iter().all(|byte| *byte == b' ') {
-                    // A request that was cancelled while it waited its turn.
+                // A blank line is a request that was cancelled while it waited its turn.
+                let Some(bracket) = line.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\r')) else {
                     return Some(Done::Nothing);
-                }
-                let is_batch = line.get(bracket) == Some(&b'[') && (!self.pinned || self.protocol.is_json_rpc);
+                };
+                let is_batch = line.get(bracket) == Some(&b'[') && (!self.settings.pinned || self.protocol.is_json_rpc);
                 Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length) })
             }
         }
     }
 
-    /// A writer for a line of its own.
+    /// A writer for a separate line.
     fn writer_for_line(&mut self) -> Writer<'_> {
         let limit = self.memory.len().saturating_sub(1);
         Writer::new(self.memory.get_mut(..limit).unwrap_or_default())
@@ -648,7 +654,7 @@ impl<'m> Engine<'m> {
         let (mut members, mut reserve) = (0, 0);
         for member in Json::of_checked(line).elements() {
             members += 1;
-            reserve += reserve_for(member.as_bytes(), &mut self.spans);
+            reserve += rpc::reserve_for(member.as_bytes(), &mut self.spans);
         }
         let refusal = match members {
             0 => "an empty batch",
@@ -678,7 +684,7 @@ impl<'m> Engine<'m> {
         };
         batch.next = end;
         let text = line.get(start..end).unwrap_or_default();
-        batch.reserve = batch.reserve.saturating_sub(reserve_for(text, &mut self.spans));
+        batch.reserve = batch.reserve.saturating_sub(rpc::reserve_for(text, &mut self.spans));
         self.batch = Some(batch);
         match self.message(start, end) {
             Done::Run => Done::Run,
@@ -686,7 +692,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Notes a member's reply; gives that there is no line to send yet.
+    /// Records a member's reply. There is no line to send yet.
     fn end_member(&mut self, done: Done) -> Done {
         if let (Some(batch), Done::Reply(end)) = (&mut self.batch, done) {
             let separator = if batch.end == 0 { b'[' } else { b',' };
@@ -698,15 +704,14 @@ impl<'m> Engine<'m> {
         Done::Nothing
     }
 
-    /// Takes a message, which stands at `start..end` of the line that is held.
+    /// Takes the message at `start..end` of the line that is held.
     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
     #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
     fn message(&mut self, start: usize, end: usize) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
         let in_batch = self.batch.is_some();
         let text = self.framer.line().get(start..end).unwrap_or_default();
-        let list = if self.pinned { core::slice::from_ref(&self.protocol) } else { self.protocols };
-        match detect(text, &mut self.spans, self.protocol, list, self.protocols, in_batch) {
+        match detect(text, &mut self.spans, self.protocol, self.settings.protocols, self.settings.pinned, in_batch) {
             Err(error) => {
                 let protocol = self.protocol;
                 return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
@@ -719,7 +724,7 @@ impl<'m> Engine<'m> {
         }
         let protocol = self.protocol;
         let facts = self.facts();
-        // In a batch a reply stands behind a bracket or comma, and before a closing bracket and the end of the line.
+        // In a batch a reply comes after a bracket or comma, and before a closing bracket and the end of the line.
         let most = if protocol.has_line_limit { facts.limits.1 } else { self.memory.len().saturating_sub(1) };
         let (reply_start, limit) = match self.batch {
             Some(batch) => (batch.end + 1, most.saturating_sub(1 + batch.reserve)),
@@ -742,69 +747,79 @@ impl<'m> Engine<'m> {
                 return Done::Reply(rpc::invalid_request(&mut out, received.of(id), text));
             }
         };
-        let about = About { received: Some(received), manifest: self.manifest };
         if protocol.is_json_rpc
-            && let Some(service) = self.service
-            && let Some((method, params)) = rpc::method_and_params(&received)
-            && service.owns(method)
+            && let Some(service) = self.settings.service
+            && received.string(rpc::METHOD).is_some_and(|method| service.owns(method))
         {
-            let end = self.reply.answer(self.memory, &about, &mut |out| service.answer(method, params, out));
-            return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
+            let end = self.answer(message, Text::Service);
+            return self.replied(end);
         }
-        let action = match (protocol.read)(&received, &facts) {
-            Ok(action) => action,
-            Err(refusal) => {
-                let end = self.reply.answer(self.memory, &about, &mut |out| {
-                    (protocol.refuse)(out, &received, refusal, &facts);
-                });
-                return if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) };
+        let (kind, value, timeout) = match (protocol.read)(&received, &facts) {
+            Ok(Action::Call(CallAction { index, args, has_args, timeout })) => {
+                (Kind::Call { index, has_args }, args, timeout)
+            }
+            Ok(Action::OpenSession { config, answer }) if received.of(config).first() == Some(&b'{') => {
+                if let Some(end) = self.refused_by_gate(message) {
+                    return self.replied(end);
+                }
+                (Kind::Configure { answer }, config, None)
+            }
+            Ok(Action::AckThenRun { event, answer }) => (Kind::Event { answer }, event, None),
+            action => {
+                let end = self.answer_action(message, action);
+                return self.replied(end);
             }
         };
-        let end = match action {
-            Action::Ignore => return Done::Nothing,
-            Action::Call(CallAction { index, args, has_args, timeout }) => {
-                let kind = Kind::Call { index };
-                self.state = State::Running(Running { kind, value: args, has_value: has_args, message, id, timeout });
-                return Done::Run;
+        let running = Running { kind, value, message, id, timeout };
+        if let Kind::Event { answer } = kind
+            && !in_batch
+            && !self.reply.is_silent()
+        {
+            // The line with its acknowledgement goes first.
+            self.deferred = Some(running);
+            let end = self.answer(message, Text::Answer(answer));
+            return self.replied(end);
+        }
+        self.state = State::Running(running);
+        Done::Run
+    }
+
+    /// Answers a request that runs nothing.
+    #[inline(never)]
+    fn answer_action(&mut self, message: Span, action: Result<Action, &'static Refusal>) -> usize {
+        match action {
+            Err(refusal) => self.answer(message, Text::Refusal(refusal)),
+            Ok(Action::Answer(answer)) => self.answer(message, Text::Answer(answer)),
+            Ok(Action::OpenSession { answer, .. }) => match self.refused_by_gate(message) {
+                Some(end) => end,
+                None => self.initialized(message, answer),
+            },
+            Ok(Action::LimitLogs { least, answer }) => {
+                self.least_log = least;
+                self.answer(message, Text::Answer(answer))
             }
-            Action::OpenSession { config, answer } => {
-                if let Some(gate) = self.gate
-                    && let Err(failure) = gate.open()
-                {
-                    self.reply.refuse(self.memory, &failure, &about)
-                } else if received.of(config).first() == Some(&b'{') {
-                    let kind = Kind::Configure { answer };
-                    self.state =
-                        State::Running(Running { kind, value: config, has_value: true, message, id, timeout: None });
-                    return Done::Run;
-                } else {
-                    self.initialized(message, answer)
-                }
-            }
-            Action::CloseSession { answer } => {
+            Ok(Action::CloseSession { answer }) => {
                 self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
                 if let Some(gate) = self.gate {
                     gate.close();
                 }
-                self.answer(message, answer)
+                self.answer(message, Text::Answer(answer))
             }
-            Action::Answer(answer) => self.answer(message, answer),
-            Action::LimitLogs { least, answer } => {
-                self.least_log = least;
-                self.answer(message, answer)
+            Ok(_) => {
+                self.reply.silent(0, self.protocol);
+                0
             }
-            Action::AckThenRun { event, answer } => {
-                let kind = Kind::Event { answer };
-                let running = Running { kind, value: event, has_value: true, message, id, timeout: None };
-                if in_batch || self.reply.is_silent() {
-                    // There is no line of its own to wait for.
-                    self.state = State::Running(running);
-                    return Done::Run;
-                }
-                self.deferred = Some(running);
-                self.answer(message, answer)
-            }
-        };
+        }
+    }
+
+    /// Where the reply ends if no session may start.
+    #[inline(never)]
+    fn refused_by_gate(&mut self, message: Span) -> Option<usize> {
+        let failure = self.gate?.open().err()?;
+        Some(self.answer(message, Text::Failure(&failure)))
+    }
+
+    fn replied(&self, end: usize) -> Done {
         if self.reply.is_silent() { Done::Nothing } else { Done::Reply(end) }
     }
 
@@ -813,38 +828,38 @@ impl<'m> Engine<'m> {
         if let State::Job = self.state {
             return self.run_job();
         }
-        let State::Running(Running { kind, value, has_value, message, id, timeout }) = self.state else { return None };
-        let (protocol, facts) = (self.protocol, self.facts());
+        let State::Running(Running { kind, value, message, id, timeout }) = self.state else { return None };
+        let protocol = self.protocol;
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;
-        let value = if has_value { value } else { empty_object(text, value)? };
+        let value = if let Kind::Call { has_args: false, .. } = kind { empty_object(text, value)? } else { value };
         let (value, parts) = Parts::take(text, value)?;
         let received = Received { parts, spans: &self.spans };
         let work = match kind {
-            Kind::Call { index } => Work::Call(Call {
+            Kind::Call { index, .. } => Work::Call(Call {
                 index,
-                operation: self.manifest.operations.get(index)?,
+                operation: self.settings.manifest.operations.get(index)?,
                 args: Value { text: value, numeric_strings: protocol.numeric_strings },
                 context: CallContext { timeout_nanos: timeout.map(|Nanos(nanos)| nanos), protocol, received },
             }),
-            Kind::Event { .. } => Work::Event(Event::read(Json::of_checked(value)).ok()?),
+            Kind::Event { .. } => Work::Event(Event::of_checked(Json::of_checked(value))),
             Kind::Configure { .. } => Work::Configure(Config(Value { text: value, numeric_strings: false })),
         };
         let least_log = self.least_log;
-        let scratch =
-            Scratch { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received), least_log };
-        let background = Background {
-            tail,
-            protocol: &mut self.ahead,
-            protocols: self.protocols,
-            pinned: self.pinned,
-            facts,
-            service: self.service,
-            id: received.of(id),
-            cancelled: &mut self.cancelled,
-        };
-        Some(Run { work, scratch, background })
+        let reply =
+            ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received), least_log };
+        let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: received.of(id) };
+        Some(Run { work, reply, background })
     }
+}
+
+/// An answer that is written at once.
+#[derive(Clone, Copy)]
+enum Text<'t> {
+    Answer(Respond),
+    Refusal(&'static Refusal),
+    Failure(&'t Failure),
+    Service,
 }
 
 /// What is known of the message in hand when its reply ends.
@@ -859,77 +874,88 @@ enum Detected {
     Message(&'static Protocol),
 }
 
-/// Checks a message, and finds its members and its protocol: one of `list`, or else `current`, that of the message before.
-/// All of `known` recognise their own answers.
+/// Checks a message, and finds its members and its protocol: one of `protocols`, or else `current`, that of the message
+/// before. All of them recognise their own answers, also where `is_pinned` says that no other than `current` is spoken.
 fn detect(
     text: &[u8],
     spans: &mut Spans,
     current: &'static Protocol,
-    list: &[&'static Protocol],
-    known: &[&'static Protocol],
+    protocols: &[&'static Protocol],
+    is_pinned: bool,
     in_batch: bool,
 ) -> Result<Detected, SyntaxError> {
-    *spans = NO_SPANS;
-    check::scan(text, &current.members, spans)?;
+    scan(text, current, spans)?;
     let mut found = current;
     if !in_batch {
         let has = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
-        let is_first = || list.first().is_some_and(|first| first.marker() == current.marker());
+        let is_first = || protocols.first().is_some_and(|first| first.has_marker_of(current));
         // Most messages are requests of the same protocol as the one before, and no other member of theirs may be a marker.
         let is_sure = has(0) && has(usize::from(current.request)) && (!has(SLOTS - 1) || is_first());
         if !is_sure {
-            let (claimed, is_answer) = inspect(Json::of_checked(text), list, known);
-            found = claimed.unwrap_or(current);
+            let (marked, is_answer) = inspect(Json::of_checked(text), protocols);
+            if !is_pinned {
+                found = marked.unwrap_or(current);
+            }
             if is_answer {
                 return Ok(Detected::Answer(found));
             }
-            if claimed.is_none() {
+            if marked.is_none() {
                 return Ok(Detected::Message(current));
             }
         }
     }
-    if list.len() > 1 {
-        let mut scanned = current;
-        let mut rescan = |protocol: &'static Protocol, spans: &mut Spans| {
-            if protocol != scanned {
-                scanned = protocol;
-                *spans = NO_SPANS;
-                check::scan(text, &protocol.members, spans)?;
-            }
-            Ok(())
-        };
-        let marker = found.marker();
-        let family = || list.iter().copied().filter(|protocol| protocol.marker() == marker);
-        // The members that a family has in common are found by the table of any of it.
-        if marker != current.marker() {
-            rescan(found, spans)?;
-        }
-        let received = Received::whole(text, spans);
-        let recognised = family()
-            .find(|protocol| protocol.recognise.is_some_and(|recognise| recognise(&received, *protocol == current)));
-        found = recognised.or_else(|| family().find(|protocol| protocol.recognise.is_none())).unwrap_or(found);
-        rescan(found, spans)?;
+    if !is_pinned && protocols.len() > 1 {
+        found = detect_among(text, spans, current, protocols, found)?;
     }
     Ok(Detected::Message(found))
 }
 
-/// Inspects all members of a message: the first protocol of `list` whose marker is among them, and whether the message is an
-/// answer.
+/// Finds which of the protocols with the marker of `found` a message is of, and its members by that protocol's table.
 #[inline(never)]
-fn inspect(
-    json: Json<'_>,
-    list: &[&'static Protocol],
-    known: &[&'static Protocol],
-) -> (Option<&'static Protocol>, bool) {
-    let mut claimed: Option<usize> = None;
+fn detect_among(
+    text: &[u8],
+    spans: &mut Spans,
+    current: &'static Protocol,
+    protocols: &[&'static Protocol],
+    found: &'static Protocol,
+) -> Result<&'static Protocol, SyntaxError> {
+    // The members that protocols with one marker have in common are found by the table of any of them.
+    let mut scanned = current;
+    if !found.has_marker_of(current) {
+        scanned = found;
+        scan(text, found, spans)?;
+    }
+    let received = Received::whole(text, spans);
+    let (mut chosen, mut is_recognised) = (None, false);
+    for protocol in protocols.iter().copied().filter(|protocol| protocol.has_marker_of(found)) {
+        match protocol.recognise {
+            Some(recognise) if !is_recognised && recognise(&received, protocol == current) => {
+                is_recognised = true;
+                chosen = Some(protocol);
+            }
+            None if chosen.is_none() => chosen = Some(protocol),
+            _ => {}
+        }
+    }
+    let chosen = chosen.unwrap_or(found);
+    if chosen != scanned {
+        scan(text, chosen, spans)?;
+    }
+    Ok(chosen)
+}
+
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn scan(text: &[u8], protocol: &'static Protocol, spans: &mut Spans) -> Result<(), SyntaxError> {
+    *spans = NO_SPANS;
+    check::scan(text, &protocol.members, spans)
+}
+
+/// Inspects all members of a message: the first protocol whose marker is among them, and whether the message is an answer.
+#[inline(never)]
+fn inspect(json: Json<'_>, protocols: &[&'static Protocol]) -> (Option<&'static Protocol>, bool) {
     let (mut marked, mut is_request) = (None, false);
     for (name, _) in json.members() {
-        for (rank, protocol) in list.iter().enumerate() {
-            if protocol.members.slot(name) == Some(0) && claimed.is_none_or(|before| rank < before) {
-                claimed = Some(rank);
-            }
-        }
-        for (rank, protocol) in known.iter().enumerate() {
+        for (rank, protocol) in protocols.iter().enumerate() {
             let slot = protocol.members.slot(name);
             if slot == Some(0) && marked.is_none_or(|before| rank < before) {
                 marked = Some(rank);
@@ -937,12 +963,13 @@ fn inspect(
             is_request |= slot == Some(protocol.request);
         }
     }
+    let marked = marked.and_then(|rank| protocols.get(rank).copied());
     let is_answer = !is_request
-        && match marked.and_then(|rank| known.get(rank)) {
+        && match marked {
             Some(protocol) => (protocol.is_answer)(json),
-            None => known.iter().any(|protocol| (protocol.is_answer)(json)),
+            None => protocols.iter().any(|protocol| (protocol.is_answer)(json)),
         };
-    (claimed.and_then(|rank| list.get(rank).copied()), is_answer)
+    (marked, is_answer)
 }
 
 /// Whether a member of an array is a message of JSON-RPC.
@@ -962,20 +989,15 @@ fn empty_object(text: &mut [u8], Span { start, end }: Span) -> Option<Span> {
 /// waits its turn.
 pub struct Background<'s> {
     tail: Tail<'s>,
-    /// As the engine's own, but of the lines that were looked at here.
-    protocol: &'s mut &'static Protocol,
-    protocols: &'s [&'static Protocol],
-    pinned: bool,
-    facts: Facts<'static>,
-    service: Option<&'s dyn Service>,
+    ahead: &'s mut Ahead,
+    settings: &'s Settings<'s>,
     /// The id of the call that is out; empty if it has none.
     id: &'s [u8],
-    cancelled: &'s mut bool,
 }
 
 impl fmt::Debug for Background<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Background").field("cancelled", &self.cancelled).finish_non_exhaustive()
+        f.debug_struct("Background").field("cancelled", &self.ahead.cancelled).finish_non_exhaustive()
     }
 }
 
@@ -997,7 +1019,7 @@ impl Background<'_> {
 
     /// Whether the caller has cancelled the call that is out. The driver ends it at once; it gets no reply.
     pub fn is_cancelled(&self) -> bool {
-        *self.cancelled
+        self.ahead.cancelled
     }
 
     /// Inspects the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
@@ -1016,91 +1038,78 @@ impl Background<'_> {
                 break out.len();
             }
         };
-        Some(end_line(memory, end))
+        Some(rpc::end_line(memory, end))
     }
 
     /// Inspects one line; `None` if there is none, else whether it was answered in `out`.
+    #[inline(never)]
     fn answer_next(&mut self, out: &mut Writer<'_>) -> Option<bool> {
-        let peeked = self.tail.peek()?;
-        let text = &*peeked.line;
-        let mut spans = NO_SPANS;
-        if text.trim_ascii_start().first() == Some(&b'[') {
-            let json_rpc = self.protocol.is_json_rpc;
-            match check::check(text) {
-                Ok(()) => {
-                    if !self.pinned
-                        && !json_rpc
-                        && let Some(found) = self.protocols.iter().find(|protocol| protocol.is_json_rpc)
-                        && is_json_rpc(text)
-                    {
-                        *self.protocol = found;
-                    }
+        let Self { tail, ahead: Ahead { protocol, cancelled }, settings, id } = self;
+        let Settings { manifest, protocols, pinned, service, limits } = settings;
+        let peeked = tail.peek()?;
+        let mut look = || {
+            let text = &*peeked.line;
+            if text.trim_ascii_start().first() == Some(&b'[') {
+                let json_rpc = protocol.is_json_rpc;
+                if let Err(error) = check::check(text) {
+                    return json_rpc.then(|| parse_error(out, protocol, error) > 0);
                 }
-                Err(error) if json_rpc => {
-                    parse_error(out, self.protocol, error);
-                    peeked.discard();
-                    return Some(true);
+                if !json_rpc
+                    && !*pinned
+                    && let Some(found) = protocols.iter().find(|protocol| protocol.is_json_rpc)
+                    && is_json_rpc(text)
+                {
+                    *protocol = found;
                 }
-                Err(_) => {}
+                return None;
             }
-            peeked.keep();
-            return Some(false);
-        }
-        let list = if self.pinned { core::slice::from_ref(&*self.protocol) } else { self.protocols };
-        let detected = detect(text, &mut spans, self.protocol, list, self.protocols, false);
-        if let Ok(Detected::Answer(protocol) | Detected::Message(protocol)) = &detected {
-            *self.protocol = protocol;
-        }
-        let protocol = *self.protocol;
-        let Some(busy) = protocol.busy else {
-            peeked.keep();
-            return Some(false);
+            let mut spans = NO_SPANS;
+            let is_message = match detect(text, &mut spans, protocol, protocols, *pinned, false) {
+                Err(error) => {
+                    return protocol.busy.map(|_| parse_error(out, protocol, error) > 0);
+                }
+                Ok(Detected::Answer(found)) => {
+                    *protocol = found;
+                    false
+                }
+                Ok(Detected::Message(found)) => {
+                    *protocol = found;
+                    true
+                }
+            };
+            let busy = protocol.busy.filter(|_| is_message)?;
+            let received = Received::whole(text, &spans);
+            let request = match (protocol.envelope)(&received) {
+                Envelope::Request { id } => Some(received.of(id)),
+                Envelope::Notification => None,
+                Envelope::Invalid { text, id } => {
+                    return Some(rpc::invalid_request(out, received.of(id), text) > 0);
+                }
+                Envelope::Reply => return None,
+            };
+            match busy(&received) {
+                Busy::Cancel(span) => {
+                    let other = received.of(span);
+                    if !other.is_empty() && other == *id {
+                        *cancelled = true;
+                    } else {
+                        forget(peeked.kept, protocol, other);
+                    }
+                    Some(false)
+                }
+                busy => {
+                    let facts = Facts { manifest, limits: *limits, is_closed: false };
+                    answer_at_once(out, protocol, busy, request, &received, &facts, *service)
+                }
+            }
         };
-        let received = Received::whole(text, &spans);
-        match detected {
-            Err(error) => {
-                parse_error(out, protocol, error);
-            }
-            Ok(Detected::Answer(_)) => {
-                peeked.keep();
-                return Some(false);
-            }
-            Ok(Detected::Message(_)) => {
-                let id = match (protocol.envelope)(&received) {
-                    Envelope::Request { id } => Some(received.of(id)),
-                    Envelope::Notification => None,
-                    Envelope::Invalid { text, id } => {
-                        rpc::invalid_request(out, received.of(id), text);
-                        peeked.discard();
-                        return Some(true);
-                    }
-                    Envelope::Reply => {
-                        peeked.keep();
-                        return Some(false);
-                    }
-                };
-                let answered = match busy(&received) {
-                    Busy::Cancel(cancelled) => {
-                        let cancelled = received.of(cancelled);
-                        if !cancelled.is_empty() && cancelled == self.id {
-                            *self.cancelled = true;
-                        } else {
-                            forget(peeked.kept, protocol, cancelled);
-                        }
-                        Some(false)
-                    }
-                    busy => answer_at_once(out, protocol, busy, id, &received, &self.facts, self.service),
-                };
-                let Some(answered) = answered else {
-                    peeked.keep();
-                    return Some(false);
-                };
-                peeked.discard();
-                return Some(answered);
-            }
+        let answered = look();
+        if answered.is_some() {
+            peeked.discard();
+        } else {
+            peeked.keep();
         }
-        peeked.discard();
-        Some(true)
+        Some(answered.unwrap_or(false))
     }
 }
 
@@ -1162,14 +1171,17 @@ fn answer_at_once(
 fn forget(kept: &mut [u8], protocol: &'static Protocol, id: &[u8]) {
     for line in kept.split_mut(|byte| *byte == b'\n') {
         let mut spans = NO_SPANS;
-        if check::scan(line, &protocol.members, &mut spans).is_err() {
+        if scan(line, protocol, &mut spans).is_err() {
             continue;
         }
         let received = Received::whole(line, &spans);
         if let Envelope::Request { id: found } = (protocol.envelope)(&received)
             && received.of(found) == id
         {
-            line.fill(b' ');
+            for byte in line {
+                // A plain fill would link a function for it.
+                *byte = if *byte == b'\n' { b'\n' } else { b' ' };
+            }
         }
     }
 }
@@ -1184,9 +1196,9 @@ pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool 
     if check::check(line).is_err() {
         return true;
     }
-    let first = protocols.first().copied().unwrap_or(protocol::GEVALS);
+    let Some(first) = protocols.first().copied() else { return true };
     let mut spans = NO_SPANS;
-    let mut one = |text: &[u8], in_batch| match detect(text, &mut spans, first, protocols, protocols, in_batch) {
+    let mut one = |text: &[u8], in_batch| match detect(text, &mut spans, first, protocols, false, in_batch) {
         Err(_) => true,
         Ok(Detected::Answer(_)) => false,
         Ok(Detected::Message(protocol)) => {
@@ -1202,46 +1214,14 @@ pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool 
     count == 0 || count > rpc::MAX_BATCH || json.elements().any(|member| one(member.as_bytes(), true))
 }
 
-/// Room to keep for the reply to a batch's member, with the comma before it.
-pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
-    if rpc::scan(member, spans).is_err() {
-        return 0;
-    }
-    let received = Received::whole(member, spans);
-    match rpc::classify(&received) {
-        Envelope::Request { id } | Envelope::Invalid { id, .. } => reply::LEAST + 1 + received.of(id).len(),
-        Envelope::Notification | Envelope::Reply => 0,
-    }
-}
-
-pub(crate) fn too_long(out: &mut Writer<'_>, protocol: &Protocol, TooLong { limit, dropped, .. }: TooLong) -> usize {
+/// Writes the error reply to a line that is too long.
+fn too_long(out: &mut Writer<'_>, protocol: &Protocol, fault: TooLong) -> usize {
     protocol.begin_parse_error(out);
-    out.raw(b"line too long: ");
-    out.usize(dropped);
-    out.raw(b" bytes, the limit is ");
-    out.usize(limit);
-    rpc::end_error(out);
-    out.len()
+    rpc::end_too_long(out, fault)
 }
 
-pub(crate) fn parse_error(
-    out: &mut Writer<'_>,
-    protocol: &Protocol,
-    SyntaxError { kind, offset }: SyntaxError,
-) -> usize {
+/// Writes the error reply to a line that is not JSON.
+fn parse_error(out: &mut Writer<'_>, protocol: &Protocol, error: SyntaxError) -> usize {
     protocol.begin_parse_error(out);
-    out.raw(b"Parse error: ");
-    kind.write_escaped(out);
-    out.raw(b" at byte ");
-    out.usize(offset);
-    rpc::end_error(out);
-    out.len()
-}
-
-/// Ends the line in `memory` that goes up to `end`.
-pub(crate) fn end_line(memory: &mut [u8], end: usize) -> &[u8] {
-    if let Some(place) = memory.get_mut(end) {
-        *place = b'\n';
-    }
-    memory.get(..=end).unwrap_or_default()
+    rpc::end_parse_error(out, error)
 }

@@ -14,38 +14,32 @@ use crate::json::{Digits, check::SyntaxError};
 /// ```
 /// use rigline::event::{Event, Member};
 /// let event = Event::parse(br#"{"id":"1","ts":1.5,"event":"session:end","component":"kernel","module":null}"#)?;
-/// assert!(event.event == "session:end");
-/// assert!(matches!((event.module, event.status), (Member::Null, Member::Absent)));
+/// assert!(event.event() == "session:end");
+/// assert!(matches!((event.module(), event.status()), (Member::Null, Member::Absent)));
 /// # Ok::<(), rigline::event::EventError>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct Event<'a> {
-    /// The event's identifier.
-    pub id: Text<'a>,
-    /// When it happened: a number, in whatever unit its sender counts.
-    pub ts: Digits<'a>,
-    /// What happened, such as `session:start`.
-    pub event: Text<'a>,
-    /// Where it happened.
-    pub component: Text<'a>,
-    /// The module that it is about.
-    pub module: Member<Text<'a>>,
-    /// How it ended, such as `ok` or `error`.
-    pub status: Member<Text<'a>>,
-    /// How long it took, in milliseconds.
-    pub duration_ms: Member<Digits<'a>>,
-    /// What else there is to say: an object.
-    pub data: Member<Json<'a>>,
-    /// What went wrong: an object.
-    pub error: Member<Json<'a>>,
-    /// The session that it belongs to.
-    pub session_id: Member<Text<'a>>,
-    /// The request that it belongs to.
-    pub request_id: Member<Text<'a>>,
-    /// The span that it belongs to.
-    pub span_id: Member<Text<'a>>,
-    json: Json<'a>,
+pub struct Event<'a>(Json<'a>);
+
+/// The members of the schema, in the order in which they are checked.
+static MEMBERS: [(&str, Kind, Presence, &str); 11] = [
+    ("id", Kind::String, Presence::Required, "a string"),
+    ("ts", Kind::Number, Presence::Required, "a number"),
+    ("event", Kind::String, Presence::Required, "a string"),
+    ("component", Kind::String, Presence::Required, "a string"),
+    ("module", Kind::String, Presence::Optional, "a string or null"),
+    ("status", Kind::String, Presence::Optional, "a string or null"),
+    ("data", Kind::Object, Presence::Optional, "an object or null"),
+    ("error", Kind::Object, Presence::Optional, "an object or null"),
+    ("session_id", Kind::String, Presence::Optional, "a string or null"),
+    ("request_id", Kind::String, Presence::Optional, "a string or null"),
+    ("span_id", Kind::String, Presence::Optional, "a string or null"),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Required,
+    Optional,
 }
 
 impl<'a> Event<'a> {
@@ -56,77 +50,118 @@ impl<'a> Event<'a> {
 
     /// Reads a JSON value as an event.
     pub fn read(json: Json<'a>) -> Result<Self, EventError> {
+        const INTEGER: &str = "an integer or null";
         if json.kind() != Kind::Object {
             return Err(EventError::NotAnObject);
         }
-        let members = Members(json);
         if json.get("ts").is_none() {
             return Err(EventError::Missing { member: "ts" });
         }
-        let optional_text = |name| Ok(members.optional(name, Kind::String, "a string or null")?.map(text));
-        Ok(Self {
-            id: text(members.required("id", Kind::String, "a string")?),
-            ts: digits(members.required("ts", Kind::Number, "a number")?),
-            event: text(members.required("event", Kind::String, "a string")?),
-            component: text(members.required("component", Kind::String, "a string")?),
-            module: optional_text("module")?,
-            status: optional_text("status")?,
-            duration_ms: match members.optional("duration_ms", Kind::Number, INTEGER)?.map(digits) {
-                // JSON Schema counts 1.0 as an integer (draft 2020-12, validation §6.1.1).
-                Member::Value(digits) if !digits.is_integer() => return Err(wrong("duration_ms", INTEGER)),
-                duration => duration,
-            },
-            data: members.optional("data", Kind::Object, "an object or null")?,
-            error: members.optional("error", Kind::Object, "an object or null")?,
-            session_id: optional_text("session_id")?,
-            request_id: optional_text("request_id")?,
-            span_id: optional_text("span_id")?,
-            json,
-        })
+        for (member, kind, presence, expected) in MEMBERS {
+            match json.get(member) {
+                None if presence == Presence::Required => return Err(EventError::Missing { member }),
+                None => {}
+                Some(value) if value.kind() == kind => {}
+                Some(value) if value.is_null() && presence == Presence::Optional => {}
+                Some(_) => return Err(EventError::WrongType { member, expected }),
+            }
+        }
+        // JSON Schema counts 1.0 as an integer (draft 2020-12, validation §6.1.1).
+        match json.get("duration_ms").filter(|value| !value.is_null()) {
+            Some(value) if !value.number().is_some_and(|digits| digits.is_integer()) => {
+                Err(EventError::WrongType { member: "duration_ms", expected: INTEGER })
+            }
+            _ => Ok(Self(json)),
+        }
+    }
+
+    /// A view over what [`read`](Self::read) has accepted.
+    pub(crate) fn of_checked(json: Json<'a>) -> Self {
+        Self(json)
+    }
+
+    /// The event's identifier.
+    pub fn id(&self) -> Text<'a> {
+        self.required("id")
+    }
+
+    /// When it happened: a number, in whatever unit its sender counts.
+    pub fn ts(&self) -> Digits<'a> {
+        self.0.get("ts").and_then(|value| value.number()).unwrap_or(Digits::ZERO)
+    }
+
+    /// What happened, such as `session:start`.
+    pub fn event(&self) -> Text<'a> {
+        self.required("event")
+    }
+
+    /// Where it happened.
+    pub fn component(&self) -> Text<'a> {
+        self.required("component")
+    }
+
+    /// The module that it is about.
+    pub fn module(&self) -> Member<Text<'a>> {
+        self.member("module").text()
+    }
+
+    /// How it ended, such as `ok` or `error`.
+    pub fn status(&self) -> Member<Text<'a>> {
+        self.member("status").text()
+    }
+
+    /// How long it took, in milliseconds.
+    pub fn duration_ms(&self) -> Member<Digits<'a>> {
+        self.member("duration_ms").map(|value| value.number().unwrap_or(Digits::ZERO))
+    }
+
+    /// What else there is to say: an object.
+    pub fn data(&self) -> Member<Json<'a>> {
+        self.member("data")
+    }
+
+    /// What went wrong: an object.
+    pub fn error(&self) -> Member<Json<'a>> {
+        self.member("error")
+    }
+
+    /// The session that it belongs to.
+    pub fn session_id(&self) -> Member<Text<'a>> {
+        self.member("session_id").text()
+    }
+
+    /// The request that it belongs to.
+    pub fn request_id(&self) -> Member<Text<'a>> {
+        self.member("request_id").text()
+    }
+
+    /// The span that it belongs to.
+    pub fn span_id(&self) -> Member<Text<'a>> {
+        self.member("span_id").text()
     }
 
     /// The event as it was sent, members that the schema does not name included.
     pub fn json(&self) -> Json<'a> {
-        self.json
-    }
-}
-
-const INTEGER: &str = "an integer or null";
-
-/// An object, by its members.
-struct Members<'a>(Json<'a>);
-
-impl<'a> Members<'a> {
-    fn required(&self, name: &'static str, kind: Kind, expected: &'static str) -> Result<Json<'a>, EventError> {
-        match self.0.get(name) {
-            None => Err(EventError::Missing { member: name }),
-            Some(value) if value.kind() == kind => Ok(value),
-            Some(_) => Err(wrong(name, expected)),
-        }
+        self.0
     }
 
-    fn optional(&self, name: &'static str, kind: Kind, expected: &'static str) -> Result<Member<Json<'a>>, EventError> {
+    fn required(&self, name: &str) -> Text<'a> {
+        self.0.get(name).and_then(|value| value.text()).unwrap_or(Text::of_checked(b""))
+    }
+
+    fn member(&self, name: &str) -> Member<Json<'a>> {
         match self.0.get(name) {
-            None => Ok(Member::Absent),
-            Some(value) if value.is_null() => Ok(Member::Null),
-            Some(value) if value.kind() == kind => Ok(Member::Value(value)),
-            Some(_) => Err(wrong(name, expected)),
+            None => Member::Absent,
+            Some(value) if value.is_null() => Member::Null,
+            Some(value) => Member::Value(value),
         }
     }
 }
 
-/// Of a string.
-fn text(json: Json<'_>) -> Text<'_> {
-    json.text().unwrap_or(Text::of_checked(b""))
-}
-
-/// Of a number.
-fn digits(json: Json<'_>) -> Digits<'_> {
-    json.number().unwrap_or(Digits::ZERO)
-}
-
-fn wrong(member: &'static str, expected: &'static str) -> EventError {
-    EventError::WrongType { member, expected }
+impl<'a> Member<Json<'a>> {
+    fn text(self) -> Member<Text<'a>> {
+        self.map(|value| value.text().unwrap_or(Text::of_checked(b"")))
+    }
 }
 
 /// A member that may be absent or null, which are not the same.

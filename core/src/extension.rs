@@ -1,14 +1,20 @@
 //! The trait that an extension implements.
 
+use core::future::poll_fn;
+use core::pin::{Pin, pin};
+use core::task::{self, Poll};
+
 pub use crate::call::{Call, CallContext, Config, Outcome};
 use crate::context::Context;
 use crate::event::Event;
 pub use crate::failure::{Failure, FailureKind, MAX_ERROR_TEXT};
+use crate::level::Level;
 use crate::manifest::Manifest;
+use crate::service::{JobRun, Step, TaskEnd};
 
 /// An extension: a manifest, and a handler for the operations in it.
 ///
-/// One extension lives on one thread; whoever serves it to many sends it one call at a time.
+/// One extension lives on one thread; a server with many clients sends it one call at a time.
 ///
 /// `#[rigline::extension]` (feature `macros`) writes it, from the methods of a type and their doc comments. By hand it
 /// is no secret, and the way to go for an extension whose operations are known elsewhere, or which wraps another:
@@ -64,9 +70,74 @@ pub trait Extension {
         Err(Failure::new(FailureKind::Internal, "there is no such task"))
     }
 
-    /// Brings what the extension drives into a state that is safe when nobody watches: a rig turns its rails off.
+    /// Runs a job that a [`Service`](crate::service::Service) has started. An extension that has
+    /// [tasks](Self::run_task) says `job.run(self, cx).await` here; others refuse the job, as the default does, and their images do
+    /// without the code that runs jobs.
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        let _ = cx;
+        job.refuse();
+    }
+
+    /// Brings what the extension drives into a state that is safe without supervision: a rig turns its rails off.
     ///
     /// It runs when a session that began with `initialize` is lost without `shutdown`, and when a call is cancelled or
     /// times out.
     async fn safe_state(&mut self) {}
+}
+
+impl<'a> JobRun<'a> {
+    /// Runs the tasks one after the other, each by [`Extension::run_task`], and reports them. A task that is cancelled is
+    /// dropped at its next await, and the extension's safe state is made.
+    pub async fn run<E: Extension + ?Sized>(self, extension: &mut E, cx: &mut Context<'a>) {
+        let mut run = pin!(run_tasks(self, extension, cx));
+        poll_fn(|task| poll_apart(run.as_mut(), task)).await;
+    }
+}
+
+/// Polls `future` in a separate stack frame, which is not there while other futures are polled.
+#[inline(never)]
+fn poll_apart<F: Future>(future: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
+    future.poll(task)
+}
+
+async fn run_tasks<'a, E: Extension + ?Sized>(run: JobRun<'a>, extension: &mut E, cx: &mut Context<'a>) {
+    let JobRun { service, job } = run;
+    cx.begin_job(service, job);
+    let at = |step: &Step<'_>| service.advance(job, step);
+    at(&Step::Start);
+    cx.report(&Step::Start).await;
+    for task in 0..job.tasks {
+        if service.is_cancelled(job) {
+            break;
+        }
+        cx.report(&Step::TaskStart(task)).await;
+        let result = {
+            let mut running = pin!(extension.run_task(job.group, task, cx));
+            poll_fn(|waker| {
+                if service.is_cancelled(job) {
+                    return Poll::Ready(None);
+                }
+                running.as_mut().poll(waker).map(Some)
+            })
+            .await
+        };
+        let end = match &result {
+            None => {
+                extension.safe_state().await;
+                TaskEnd::Cancelled
+            }
+            Some(Ok(_)) => TaskEnd::Passed,
+            Some(Err(failure)) => {
+                if !failure.is_logged() {
+                    cx.log(Level::Error, failure);
+                }
+                TaskEnd::Failed(failure)
+            }
+        };
+        let step = Step::TaskEnd(task, end);
+        at(&step);
+        cx.report(&step).await;
+    }
+    at(&Step::End);
+    cx.report(&Step::End).await;
 }

@@ -199,7 +199,7 @@ impl fmt::Display for Failure {
             Detail::Error(text) => f.write_str(text.as_str()),
             Detail::Written => f.write_str("see the reply"),
             Detail::Decode(error) => write!(f, "{}", error.display_in(self.root.name())),
-            Detail::Size(needed, capacity) => write!(f, "{needed} bytes do not fit the {capacity} there are"),
+            Detail::Size(needed, capacity) => write!(f, "needs {needed} bytes, {capacity} available"),
         }
     }
 }
@@ -213,10 +213,11 @@ impl Message for Failure {
             Detail::Written => out.raw(b"see the reply"),
             Detail::Decode(error) => error.pieces(self.root.name(), &mut |piece| out.text_part(piece)),
             Detail::Size(needed, capacity) => {
+                out.raw(b"needs ");
                 out.usize(*needed);
-                out.raw(b" bytes do not fit the ");
+                out.raw(b" bytes, ");
                 out.usize(*capacity);
-                out.raw(b" there are");
+                out.raw(b" available");
             }
         }
     }

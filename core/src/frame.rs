@@ -2,7 +2,7 @@
 //!
 //! Every text protocol here is one JSON text a line. A [`Framer`] turns bytes, however they were cut on their way, into
 //! lines: it gives out room to read into ([`space`](Framer::space)), is told what was read ([`commit`](Framer::commit)),
-//! and gives the lines ([`next`](Framer::next), or [`take`](Framer::take) where reading must go on while a line is in a
+//! and returns the lines ([`next`](Framer::next), or [`take`](Framer::take) where reading must go on while a line is in a
 //! handler's hands).
 //!
 //! ```
@@ -51,7 +51,7 @@ pub enum LineEnds {
     Serial,
 }
 
-/// What [`Framer::next`] gives.
+/// What [`Framer::next`] returns.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'f> {
     /// A line's content, never empty, in the framer's own memory: it may be changed (decoded in place).
@@ -78,7 +78,7 @@ impl fmt::Display for TooLong {
 
 impl core::error::Error for TooLong {}
 
-/// What [`Framer::take`] gives.
+/// What [`Framer::take`] returns.
 #[derive(Debug)]
 pub enum Taken<'f> {
     /// A line's content, and what lies behind it.
@@ -139,7 +139,7 @@ impl<'b> Framer<'b> {
         next(self.buf, &mut self.state)
     }
 
-    /// The next line as [`next`](Self::next) gives it, together with the memory behind it, so that reading can go on
+    /// The next line as [`next`](Self::next) returns it, together with the memory behind it, so that reading can go on
     /// while the line is in a handler's hands.
     ///
     /// The line is consumed with the next call of any method of the framer.
@@ -168,7 +168,7 @@ impl<'b> Framer<'b> {
         take(self.buf, &mut self.state)
     }
 
-    /// The line that [`take`](Self::take) gave last, and the memory behind it, once more; an empty line if it is
+    /// The line that [`take`](Self::take) returned last, and the memory behind it, once more; an empty line if it is
     /// consumed.
     pub fn held(&mut self) -> (&mut [u8], Tail<'_>) {
         let State { held, held_at, .. } = self.state;
@@ -176,7 +176,7 @@ impl<'b> Framer<'b> {
         (line.get_mut(held_at..).unwrap_or_default(), Tail { buf: tail, state: &mut self.state })
     }
 
-    /// The line that [`take`](Self::take) gave last, without the memory behind it; an empty line if it is consumed.
+    /// The line that [`take`](Self::take) returned last, without the memory behind it; an empty line if it is consumed.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn line(&self) -> &[u8] {
         self.buf.get(self.state.held_at..self.state.held).unwrap_or_default()
@@ -189,13 +189,13 @@ impl<'b> Framer<'b> {
 
     /// End of input: what is there of a last line without an end becomes a line, or a [`TooLong`].
     ///
-    /// Then [`next`](Self::next) gives what is left and after that `None`, and nothing more can be read until
+    /// Then [`next`](Self::next) returns what is left and after that `None`, and nothing more can be read until
     /// [`reset`](Self::reset).
     pub fn finish(&mut self) {
         self.state.finished = true;
     }
 
-    /// Forgets everything that is buffered, a partial line too, and begins anew: for a new connection, or when DTR dropped.
+    /// Forgets everything that is buffered, a partial line too, and starts again: for a new connection, or when DTR dropped.
     pub fn reset(&mut self) {
         self.state = State::new(self.state.ends);
     }

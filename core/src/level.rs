@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Level {
-    /// For whoever looks for a fault.
+    /// For debugging.
     Debug,
     /// Progress.
     Info,

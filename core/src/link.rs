@@ -190,7 +190,7 @@ impl Blocks {
         Self { block: [0; 256], length: 0, complete: 0 }
     }
 
-    /// Adds a byte of the body; gives whether a block is complete, to be taken.
+    /// Adds a byte of the body; returns whether a block is complete, to be taken.
     fn push(&mut self, byte: u8) -> bool {
         if byte != 0 {
             self.length = self.length.wrapping_add(1);
@@ -227,7 +227,7 @@ impl Blocks {
     }
 }
 
-/// Undoes COBS in place; gives the length, none if the codes do not fit the frame.
+/// Undoes COBS in place; returns the length, none if the codes do not fit the frame.
 fn unstuff(frame: &mut [u8]) -> Option<usize> {
     let (mut from, mut to) = (0, 0);
     while let Some(&code) = frame.get(from) {
@@ -289,7 +289,7 @@ impl<'m> Collector<'m> {
         postcard::from_bytes::<(u8, u32, &[u8])>(body).map_or(&[], |(_, _, payload)| payload)
     }
 
-    /// Takes a byte; gives what it ended, if it ended something.
+    /// Takes a byte; returns what it ended, if it ended something.
     pub fn push(&mut self, byte: u8) -> Option<Collected<'_>> {
         if core::mem::take(&mut self.taken) {
             self.length = 0;
@@ -331,7 +331,7 @@ pub struct Shared {
     silent: Cell<bool>,
     /// The last request was cut off, and whether it ran is not known.
     cut: Cell<bool>,
-    /// What waits to be sent when the shell comes by.
+    /// What waits to be sent when the driver writes next.
     hello: Cell<bool>,
     damaged: Cell<bool>,
     too_long: Cell<Option<u32>>,
@@ -432,7 +432,7 @@ impl Shared {
                 self.silent.set(false);
                 self.cut.set(false);
                 if !is_answered(payload, self.protocols) {
-                    // Nobody will write a reply to it: it is acknowledged now.
+                    // It gets no reply: it is acknowledged now.
                     self.replied.set(true);
                     self.silent.set(true);
                     self.again.set(true);
@@ -603,7 +603,7 @@ mod device {
             count
         }
 
-        /// Takes a byte; gives whether there is something to do.
+        /// Takes a byte; returns whether there is something to do.
         fn take(&mut self, byte: u8) -> Result<bool, LinkError<R::Error>> {
             let limit = u32::try_from(self.collector.limit()).unwrap_or(u32::MAX);
             match self.collector.push(byte) {
@@ -649,7 +649,7 @@ mod device {
                         self.length = payload.len();
                         self.shared.replied.set(true);
                     }
-                    // It cannot be sent again: whoever asks for it again is told that it is unknown what became of the call.
+                    // It cannot be sent again: a peer that asks for it again gets the answer that the call's outcome is unknown.
                     None => {
                         self.length = 0;
                         self.shared.cut.set(true);

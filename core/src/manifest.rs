@@ -45,7 +45,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Where the operation of this name stands.
+    /// The position of the operation of this name.
     pub(crate) fn position(&self, name: crate::json::Text<'_>) -> Option<usize> {
         self.operations.iter().position(|known| name == *known.name)
     }
@@ -179,7 +179,7 @@ pub enum Kind {
     Tool,
     /// Works on its own.
     Agent,
-    /// Is told of events: its [`on_event`](crate::Extension::on_event) runs.
+    /// Receives events: its [`on_event`](crate::Extension::on_event) runs.
     Hook,
     /// Directs others.
     Orchestrator,

@@ -1,4 +1,4 @@
-//! What arguments and outputs are made of: for each type, the schema that a manifest tells and the decoder that enforces it.
+//! What arguments and outputs are made of: for each type, the schema in the manifest and the decoder that enforces it.
 //!
 //! | Rust | JSON Schema | the schema accepts, and the decoder refuses |
 //! |---|---|---|
@@ -74,7 +74,7 @@ pub trait Params: Sized {
     /// Whether a field of this type may be left out: an `Option` may.
     const OPTIONAL: bool = false;
 
-    /// The value that stands for one that was left out: `None` in an `Option`.
+    /// The value of a field that was left out: `None` in an `Option`.
     fn missing() -> Option<Self> {
         None
     }
@@ -127,6 +127,16 @@ pub trait OutputValue: Serialize {
 pub trait Outputs: OutputValue {
     /// Writes each field as an output of its name.
     fn write(&self, cx: &mut Context<'_>) -> Result<(), Failure>;
+}
+
+impl Context<'_> {
+    /// Puts each field of a struct with `#[derive(Outputs)]` into the reply, as an output of its name.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output).
+    pub fn outputs<T: Outputs>(&mut self, value: &T) -> Result<(), Failure> {
+        value.write(self)
+    }
 }
 
 /// What an operation's method returns when it ends well.

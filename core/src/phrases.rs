@@ -24,8 +24,9 @@ pub struct Phrases {
     pub message: MessagePlace,
     /// Where [`Content`] goes; none where a piece of it is an output.
     pub content: Option<ContentPlace>,
-    /// What becomes of the outputs of a failure of the kind [`FailureKind::Failed`].
-    pub failed: Failed,
+    /// How outputs stay in the reply to a failure of the kind [`FailureKind::Failed`]; without it they are dropped, and the
+    /// reply is an error like any other.
+    pub failed: Option<Failed>,
     /// Writes what follows the head of an error reply, up to where its text goes. A handler's own code comes with it, see
     /// [`Failure::with_code`](crate::Failure::with_code).
     pub error: fn(&mut Writer<'_>, FailureKind, Option<&'static str>),
@@ -79,31 +80,17 @@ pub struct ContentPlace {
     pub before_text: &'static [u8],
 }
 
-/// What becomes of the outputs of a call that failed.
+/// How outputs stay in the reply to a call that failed.
 #[derive(Debug, Clone, Copy)]
-pub enum Failed {
-    /// The reply is a result in any case. The error's text goes behind the outputs.
-    Result {
-        /// What takes the place of [`Phrases::success`]; it is not shorter than that.
-        success: &'static [u8],
-        /// What goes before the text where there are outputs.
-        after_outputs: &'static [u8],
-        /// What goes before the text where there are none.
-        alone: &'static [u8],
-        /// What goes behind the text.
-        end: &'static [u8],
-    },
-    /// They go into the error, if there are any.
-    Error {
-        /// What takes the place of [`Phrases::success`]; it is not shorter than that.
-        success: &'static [u8],
-        /// Writes what goes between the outputs and the text.
-        before_text: fn(&mut Writer<'_>, FailureKind, Option<&'static str>),
-        /// What goes behind the text.
-        end: &'static [u8],
-    },
-    /// They are dropped.
-    Dropped,
+pub struct Failed {
+    /// What takes the place of [`Phrases::success`]; it is not shorter than that.
+    pub success: &'static [u8],
+    /// A reply without outputs is an error like any other.
+    pub with_outputs_only: bool,
+    /// Writes what goes before the text: behind the outputs, if there are any. A handler's own code comes with it.
+    pub before_text: fn(&mut Writer<'_>, bool, FailureKind, Option<&'static str>),
+    /// What goes behind the text.
+    pub end: &'static [u8],
 }
 
 /// What is known of a reply whose end is to be written.
@@ -116,7 +103,7 @@ pub struct Closing<'c> {
     pub manifest: &'c Manifest,
     /// The kind of failure that the reply reports as an error; none for a result.
     pub error: Option<FailureKind>,
-    /// Where the outputs are in what was written, without what is around them; empty if there are none. See
+    /// Where the outputs are in what was written, without what is around them; both ends are the same if there are none. See
     /// [`Writer::repeat`].
     pub outputs: (usize, usize),
     /// Whether a message or [content](Phrases::content) was written.
@@ -134,7 +121,7 @@ pub enum Logs {
     /// Among the replies: writes one as a whole line without its newline. It may write nothing where the caller does not
     /// want it.
     Line(fn(&mut Writer<'_>, &Log<'_>)),
-    /// Elsewhere, see [`Clock::aside`](crate::Clock::aside): the protocol's only lines are replies.
+    /// Elsewhere, see [`Clock::log_out_of_band`](crate::Clock::log_out_of_band): the protocol's only lines are replies.
     OutOfBand,
 }
 

@@ -17,6 +17,7 @@ pub use crate::event::Event;
 pub use crate::json::de::{expected, rule};
 pub use crate::manifest::{Effects, Guarantee, Kind as ModuleKind};
 pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
+pub use crate::service::JobRun;
 pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
 use crate::json::Decimal;
@@ -48,7 +49,7 @@ pub fn configuration<'a, T: Arguments<'a>>(config: &mut Config<'a>) -> Result<T,
 /// A rule, as [`rule`] takes it.
 pub type Rule = &'static [&'static str];
 
-/// Decodes a name and gives its place among `names`, or as many as there are for a name that is none of them.
+/// Decodes a name and returns its place among `names`, or as many as there are for a name that is none of them.
 ///
 /// One piece of code for the fields of every struct and the variants of every enum.
 pub struct Names {
@@ -239,6 +240,7 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
         };
     }
     if let [b'e' | b'E', tail @ ..] = rest {
+        #[allow(clippy::match_same_arms, reason = "the plus sign is taken off")]
         let (down, mut rest) = match tail {
             [b'-', rest @ ..] => (true, rest),
             [b'+', rest @ ..] | rest => (false, rest),

@@ -40,7 +40,7 @@ impl<'t> Received<'t> {
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn first(&self, slot: usize) -> u8 {
-        self.member(slot).first().copied().unwrap_or_default()
+        self.parts.first(self.span(slot))
     }
 
     /// Whether a member is there.

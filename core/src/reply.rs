@@ -11,13 +11,10 @@ use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
 use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
-use crate::phrases::{Closing, Failed, Phrases};
+use crate::phrases::{Closing, Phrases};
 use crate::received::Received;
 
-/// Room that is kept for the error that stands in for a reply that does not fit, its id apart.
-pub(crate) const LEAST: usize = 160;
-
-/// The state of one reply; the memory it stands in goes beside it.
+/// The state of one reply; its memory is passed beside it.
 #[derive(Debug)]
 pub(crate) struct Reply {
     /// Where the reply starts: behind those of earlier members in a batch.
@@ -90,6 +87,7 @@ impl Reply {
     }
 
     /// Starts a reply at `start` of `memory` that ends before `limit`.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn begin(
         &mut self,
         memory: &mut [u8],
@@ -264,7 +262,7 @@ impl Reply {
         self.end
     }
 
-    /// Ends the reply; gives the end of what was written.
+    /// Ends the reply; returns the end of what was written.
     pub(crate) fn finish(&mut self, memory: &mut [u8], result: &Result<Outcome, Failure>, about: &About<'_>) -> usize {
         if self.is_silent() {
             return self.start;
@@ -313,10 +311,11 @@ impl Reply {
         match self.stage {
             Stage::InOutputs => (start, self.end),
             _ if self.outputs_end > 0 => (start, self.outputs_end),
-            _ => (0, 0),
+            _ => (start, start),
         }
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn close(
         &self,
         out: &mut Writer<'_>,
@@ -331,31 +330,28 @@ impl Reply {
 
     /// The operation's own logic failed: what was written as a success becomes a failure that keeps the outputs.
     fn fail(&mut self, memory: &mut [u8], failure: &Failure, about: &About<'_>) -> usize {
+        let Some(failed) = self.phrases().failed.filter(|failed| !failed.with_outputs_only || self.body != self.end)
+        else {
+            return self.error(memory, failure.kind, failure, about);
+        };
+        // The text goes to its place first: what goes before it may be longer than what it was written behind.
+        let shift = self.head.saturating_add(failed.success.len()).saturating_sub(self.body);
         let has_outputs = self.stage == Stage::InOutputs;
         let has_content = matches!(self.stage, Stage::InContent | Stage::Closed);
         let in_content = self.phrases().content.filter(|_| has_content).map(|content| content.before_text);
-        let (prefix, end_of_text) = match self.phrases().failed {
-            Failed::Result { success, end, .. } => (success, end),
-            Failed::Error { success, end, .. } if self.body != self.end => (success, end),
-            Failed::Error { .. } | Failed::Dropped => return self.error(memory, failure.kind, failure, about),
+        let before_text = |out: &mut Writer<'_>| match in_content {
+            Some(before) => out.raw(before),
+            None => (failed.before_text)(out, has_outputs, failure.kind, failure.code),
         };
-        // The text goes to its place first: what goes before it may be longer than what it was written behind.
-        let shift = self.head.saturating_add(prefix.len()).saturating_sub(self.body);
-        let middle = |out: &mut Writer<'_>| match self.phrases().failed {
-            Failed::Result { after_outputs, .. } if has_outputs => out.raw(after_outputs),
-            Failed::Result { alone, .. } => out.raw(in_content.unwrap_or(alone)),
-            Failed::Error { before_text, .. } => before_text(out, failure.kind, failure.code),
-            Failed::Dropped => {}
-        };
-        let (from, to) = self.outputs();
-        let start = end_of(self.end.saturating_add(shift), middle);
+        let start = end_of(self.end.saturating_add(shift), before_text);
         let text_end = self.write_text(memory, start, failure);
         let end = move_up(memory, self.body, self.end, shift, self.limit);
-        writer(memory, self.head, self.limit).raw(prefix);
-        middle(&mut writer(memory, end, self.limit));
+        writer(memory, self.head, self.limit).raw(failed.success);
+        before_text(&mut writer(memory, end, self.limit));
         let mut out = writer(memory, text_end, self.limit);
-        out.raw(end_of_text);
-        let outputs = if to > 0 { (from.saturating_add(shift), to.saturating_add(shift)) } else { (0, 0) };
+        out.raw(failed.end);
+        let (from, to) = self.outputs();
+        let outputs = (from.saturating_add(shift), to.saturating_add(shift));
         self.close(&mut out, Some(failure.kind), outputs, about);
         out.len()
     }
@@ -394,7 +390,7 @@ impl Reply {
                     }
                     return relocate(memory, start, end, at);
                 }
-                None => out.text_part("its text was lost to what was written after it"),
+                None => out.text_part("error text overwritten by later output"),
             },
         }
         out.len()
@@ -456,10 +452,10 @@ pub(crate) fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_
     Writer::at(memory.get_mut(..limit).unwrap_or_default(), start)
 }
 
-/// Makes a string of the JSON text at `start..end`: what is a string stays, anything else is quoted. Gives the new end;
+/// Makes a string of the JSON text at `start..end`: what is a string stays, anything else is quoted. Returns the new end;
 /// beyond `limit` nothing was changed.
 fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize {
-    // JSON text has no control characters in strings; a tab can stand between its tokens.
+    // JSON text has no control characters in strings; a tab can be between its tokens.
     let escape = |byte| match byte {
         b'"' | b'\\' => Some(byte),
         b'\t' => Some(b't'),
@@ -499,7 +495,7 @@ fn stringify(memory: &mut [u8], start: usize, end: usize, limit: usize) -> usize
     new_end
 }
 
-/// Moves `start..end` up by some bytes; gives the new end, which may be beyond the limit (then nothing was moved).
+/// Moves `start..end` up by some bytes; returns the new end, which may be beyond the limit (then nothing was moved).
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize) -> usize {
     let new_end = end.saturating_add(by);
@@ -516,7 +512,7 @@ fn move_up(memory: &mut [u8], start: usize, end: usize, by: usize, limit: usize)
     new_end
 }
 
-/// Moves `start..end` to `at`; gives the new end.
+/// Moves `start..end` to `at`; returns the new end.
 fn relocate(memory: &mut [u8], start: usize, end: usize, at: usize) -> usize {
     if at > start {
         return move_up(memory, start, end, at - start, memory.len());

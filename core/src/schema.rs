@@ -12,7 +12,7 @@ use crate::json::write::Writer;
 use literal::is_schema;
 pub(crate) use literal::numeric;
 
-/// A JSON Schema, as it stands in a manifest: JSON text in flash, ready to be sent.
+/// A JSON Schema in a manifest: JSON text in flash, ready to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Schema(Text);
 
@@ -85,7 +85,7 @@ impl Schema {
     }
 }
 
-/// The text in pieces, for whoever joins it.
+/// The text in pieces.
 impl fmt::Display for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -312,7 +312,7 @@ impl Keywords {
         Self { max_length: Some(length), ..self }
     }
 
-    /// The value that stands for a missing one, as JSON text.
+    /// The default value, as JSON text.
     #[must_use]
     pub const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }

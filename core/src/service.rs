@@ -1,11 +1,13 @@
 //! Requests that an engine answers from something beside the extension, and jobs that such requests start.
 
+use core::fmt;
+
 use crate::failure::Failure;
 use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 
-/// Something beside the extension that answers requests of its own, also while a call is out, and has the extension run
+/// A service beside the extension: it answers its requests, also while a call is out, and has the extension run
 /// tasks: see [`Engine::with_service`](crate::engine::Engine::with_service). It speaks JSON-RPC 2.0.
 ///
 /// What it answers takes no time. A request may start a *job*: tasks that the extension runs one after the other,
@@ -50,6 +52,31 @@ pub struct Job {
     pub tasks: usize,
 }
 
+/// A job whose turn has come.
+#[derive(Clone, Copy)]
+pub struct JobRun<'s> {
+    pub(crate) service: &'s dyn Service,
+    pub(crate) job: Job,
+}
+
+impl JobRun<'_> {
+    /// The job.
+    pub fn job(&self) -> Job {
+        self.job
+    }
+
+    /// Does not run it.
+    pub fn refuse(self) {
+        self.service.advance(self.job, &Step::Refused);
+    }
+}
+
+impl fmt::Debug for JobRun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(f)
+    }
+}
+
 /// What a job has come to.
 #[derive(Debug)]
 pub enum Step<'a> {
@@ -61,6 +88,8 @@ pub enum Step<'a> {
     TaskEnd(usize, TaskEnd<'a>),
     /// It has ended: no task will run any more.
     End,
+    /// The extension runs no tasks.
+    Refused,
 }
 
 /// How a task has ended.

@@ -14,8 +14,8 @@ use common::ping_pong::PING_PONG;
 use common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
 use rigline::protocol::{
-    AMPLIFIER, Action, Busy, CallAction, Closing, Code, Facts, Failed, GEVALS, Log, Logs, Member, Members,
-    MessagePlace, Outputs, Phrases, Progress, Protocol, Received, Refusal,
+    AMPLIFIER, Action, Busy, CallAction, Closing, Code, Facts, GEVALS, Log, Logs, Member, Members, MessagePlace,
+    Outputs, Phrases, Progress, Protocol, Received, Refusal,
 };
 use rigline::rpc;
 use rigline::serve::{Transport, asynch, blocking};
@@ -211,7 +211,7 @@ static BELL_PHRASES: Phrases = Phrases {
         is_beside_outputs: false,
     },
     content: None,
-    failed: Failed::Dropped,
+    failed: None,
     error: |out, _, _| out.raw(b",\"result\":{\"content\":[\""),
     error_end: |out, _| out.raw(b"\"],\"failed\":true"),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",

@@ -88,7 +88,7 @@ impl Clock for Aside {
         Instant::default()
     }
 
-    fn aside(&self, level: Level, text: &str) {
+    fn log_out_of_band(&self, level: Level, text: &str) {
         self.0.borrow_mut().push(format!("{}: {text}", level.name()));
     }
 }
@@ -515,13 +515,13 @@ fn the_examples_of_the_namel3ss_text() {
 fn events() {
     let whole = r#"{"id":"1","ts":1.5e3,"event":"x:y","component":"c","module":"m","status":"ok","duration_ms":7,"data":{},"error":null,"session_id":null,"request_id":"r","span_id":"s","more":[1]}"#;
     let event = Event::parse(whole.as_bytes()).unwrap();
-    assert!(event.id == "1" && event.event == "x:y" && event.component == "c");
-    assert_eq!(event.module.value().map(|module| module.to_string()).as_deref(), Some("m"));
-    assert_eq!(event.duration_ms.value().and_then(|ms| ms.to_u32().ok()), Some(7));
-    assert!(matches!((event.error, event.session_id), (Member::Null, Member::Null)));
+    assert!(event.id() == "1" && event.event() == "x:y" && event.component() == "c");
+    assert_eq!(event.module().value().map(|module| module.to_string()).as_deref(), Some("m"));
+    assert_eq!(event.duration_ms().value().and_then(|ms| ms.to_u32().ok()), Some(7));
+    assert!(matches!((event.error(), event.session_id()), (Member::Null, Member::Null)));
     assert_eq!(event.json().as_str(), whole);
     let least = Event::parse(br#"{"id":"","ts":0,"event":"","component":""}"#).unwrap();
-    assert!(matches!((least.module, least.data), (Member::Absent, Member::Absent)));
+    assert!(matches!((least.module(), least.data()), (Member::Absent, Member::Absent)));
     for (text, fault) in [
         ("[]", "an event must be an object"),
         (r#"{"ts":0,"event":"","component":""}"#, "id: required, but missing"),
@@ -556,7 +556,7 @@ impl Extension for Hook<'_> {
     }
 
     async fn on_event(&mut self, event: Event<'_>, _: &mut Context<'_>) {
-        assert!(event.event == "session:end");
+        assert!(event.event() == "session:end");
         poll_fn(|_| if self.gate.get() { Poll::Ready(()) } else { Poll::Pending }).await;
         self.done.set(true);
     }

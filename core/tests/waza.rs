@@ -15,6 +15,7 @@ use rigline::engine::{Engine, Memory};
 use rigline::protocol::waza::{BoardEval, BoardTask, Evals};
 use rigline::serve::Transport;
 use rigline::serve::asynch::serve;
+use rigline::service::JobRun;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 
 const EVALS: &[BoardEval] = &[BoardEval::new(
@@ -41,6 +42,10 @@ impl Extension for Rig {
 
     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         cx.done("pong")
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
     }
 
     async fn run_task(&mut self, _: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
@@ -201,6 +206,10 @@ impl Extension for Many {
 
     async fn call(&mut self, _: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         cx.done("")
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
     }
 
     async fn run_task(&mut self, _: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {

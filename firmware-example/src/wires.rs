@@ -18,6 +18,7 @@ use core::cell::Cell;
 use core::fmt;
 
 use rigline::engine::Gate;
+use rigline::service::JobRun;
 use rigline::{Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome};
 
 /// How long a session may be silent before the other wire can take the rig over, in nanoseconds: 30 s.
@@ -192,6 +193,10 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
         self.claim(false)?;
         let mut loan = self.lend()?;
         loan.extension().await?.run_task(eval, task, cx).await
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
     }
 
     /// Not if the other wire holds the rig by now.

@@ -306,7 +306,7 @@ fn a_press_that_is_cut_off_lets_the_button_go() {
     let Step::Run(run) = engine.step() else { panic!("no call") };
     let Work::Call(press) = run.work else { panic!("no call") };
     let mut no_logs = NoLogs;
-    let mut cx = Context::new(run.scratch, &mut no_logs, &clock, None);
+    let mut cx = Context::new(run.reply, &mut no_logs, &clock, None);
     {
         let mut handler = pin!(rig.call(press, &mut cx));
         assert!(handler.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending());

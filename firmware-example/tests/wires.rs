@@ -54,7 +54,7 @@ impl End<'_, '_, '_> {
                 }
                 Step::Run(run) => {
                     let mut logs = NoLogs;
-                    let mut cx = Context::new(run.scratch, &mut logs, &self.clock, None);
+                    let mut cx = Context::new(run.reply, &mut logs, &self.clock, None);
                     match run.work {
                         Work::Call(call) => at_once(self.rig.call(call, &mut cx)),
                         Work::Configure(config) => {

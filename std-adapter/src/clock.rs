@@ -153,7 +153,7 @@ impl Clock for TokioClock {
     }
 
     /// To standard error.
-    fn aside(&self, level: Level, text: &str) {
+    fn log_out_of_band(&self, level: Level, text: &str) {
         crate::stderr::log(level, text);
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
+use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
 
 /// An extension whose panics are failures of the kind [`FailureKind::Internal`].
@@ -73,6 +74,10 @@ impl<E: Extension> Extension for CatchPanics<E> {
             Ok(result) => result,
             Err(panic) => Err(Self::failure(&self.panicked, &*panic, cx)),
         }
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
     }
 
     async fn safe_state(&mut self) {

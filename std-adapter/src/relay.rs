@@ -285,7 +285,7 @@ impl Extension for Relay {
             operation: "on_event".into(),
             args: event.json().as_str().to_owned(),
             timeout: Some(EVENT_TIMEOUT),
-            session_id: event.session_id.value().map(|id| id.to_string()),
+            session_id: event.session_id().value().map(|id| id.to_string()),
         };
         if let Err(fault) = ask(self.jobs.as_ref(), request).await.end {
             cx.warn(format_args!("on_event: {}", fault.message));

@@ -1,5 +1,6 @@
 //! Commands that an extension needs: gevals "Requirement Object". They are looked for with the crate `which`.
 
+use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, FailureKind, Manifest, Outcome};
 
 /// An extension whose `requires` are looked for in the process's own `PATH` before every call, until they are found.
@@ -80,6 +81,10 @@ impl<E: Extension> Extension for RequirePath<E> {
 
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.inner.run_task(eval, task, cx).await
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        self.inner.run_job(job, cx).await;
     }
 
     async fn safe_state(&mut self) {

@@ -415,7 +415,7 @@ fn a_hook_acknowledges_first() {
         }
 
         async fn on_event(&mut self, event: rigline::Event<'_>, _: &mut Context<'_>) {
-            assert!(event.event == "session:end");
+            assert!(event.event() == "session:end");
             self.0.acquire().await.unwrap().forget();
             self.1.fetch_add(1, Ordering::SeqCst);
         }

@@ -154,7 +154,7 @@ async fn a_request_that_does_not_fit_is_a_clear_error() {
         }
         place == 2
     });
-    assert_eq!(call(&target).await.unwrap(), "request too large: the device takes 100 bytes (-32603)");
+    assert_eq!(call(&target).await.unwrap(), "request too large: the device accepts 100 bytes (-32603)");
     assert_eq!(*runs.lock().unwrap(), ["initialize", "shutdown"], "the next number is the same");
 }
 

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -35,7 +36,11 @@ impl Server {
     }
 
     fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
-        let mut child = Command::new(RIGLINE)
+        let mut command = Command::new(RIGLINE);
+        if folder.path().join("root").is_dir() {
+            command.env("RIGLINE_ROOT", folder.path().join("root"));
+        }
+        let mut child = command
             .arg("web")
             .args(arguments)
             .current_dir(folder.path())
@@ -132,7 +137,10 @@ impl Page {
 
     /// The next line.
     fn line(&mut self) -> Value {
+        let since = Instant::now();
         loop {
+            // Pings keep the socket's own time limit from passing.
+            assert!(since.elapsed() < PATIENCE, "no line");
             match self.socket.read().unwrap() {
                 Message::Text(text) => {
                     assert!(!text.contains('\n'), "{text}");
@@ -197,7 +205,9 @@ impl Page {
     /// The code and the reason with which the server closes, and the lines before that.
     fn closed(mut self) -> (u16, String, Vec<Value>) {
         let mut lines = Vec::new();
+        let since = Instant::now();
         loop {
+            assert!(since.elapsed() < PATIENCE, "the server does not close the connection: {lines:?}");
             match self.socket.read() {
                 Ok(Message::Text(text)) => lines.push(serde_json::from_str(&text).unwrap()),
                 Ok(Message::Close(Some(frame))) => return (frame.code.into(), frame.reason.to_string(), lines),
@@ -697,7 +707,7 @@ fn j_evals_are_listed_and_run_and_their_values_kept() {
 struct Board {
     path: String,
     rig: Child,
-    _port: std::os::fd::OwnedFd,
+    port: std::os::fd::OwnedFd,
 }
 
 impl Board {
@@ -713,7 +723,7 @@ impl Board {
             .stdout(pty.controller)
             .spawn()
             .unwrap();
-        Self { path, rig, _port: pty.user }
+        Self { path, rig, port: pty.user }
     }
 }
 
@@ -722,6 +732,65 @@ impl Drop for Board {
         let _ = self.rig.kill();
         let _ = self.rig.wait();
     }
+}
+
+#[test]
+fn j_01_ports_that_are_plugged_in_can_be_chosen() {
+    let board = Board::new();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    let device = root.join("sys/devices/1-2");
+    fs::create_dir_all(device.join("1-2:1.0")).unwrap();
+    for (name, text) in [("idVendor", "2e8a"), ("idProduct", "000a"), ("product", "rigline rig"), ("serial", "E66")] {
+        fs::write(device.join(name), text).unwrap();
+    }
+    fs::create_dir_all(root.join("sys/class/tty/ttyACM0")).unwrap();
+    symlink(device.join("1-2:1.0"), root.join("sys/class/tty/ttyACM0/device")).unwrap();
+    fs::create_dir_all(root.join("dev")).unwrap();
+    symlink(&board.path, root.join("dev/ttyACM0")).unwrap();
+    let server = Server::start_in(folder, &[]);
+    let ports = server.api("/api/ports");
+    assert_eq!(ports.as_array().unwrap().len(), 1, "{ports}");
+    assert_eq!((&ports[0]["rigline"], &ports[0]["usb"]["serial_number"]), (&json!(true), &json!("E66")), "{ports}");
+    let choose = |target: &str| server.page_at(&format!("/ws?token={}&target={target}", server.token));
+
+    // Somebody else has it: that is said, and the page may try again.
+    rustix::termios::ioctl_tiocexcl(&board.port).unwrap();
+    let mut page = choose("serial:auto");
+    let refused = page.initialize();
+    let holder = format!("in use by process {}", std::process::id());
+    assert!(refused["error"]["message"].as_str().unwrap().contains(&holder), "{refused}");
+    rustix::termios::ioctl_tiocnxcl(&board.port).unwrap();
+    assert_eq!(page.initialize()["result"]["name"], "rig");
+    page.power_on();
+    // By whatever name it is called, it is the same board.
+    for name in
+        ["serial:ttyACM0", "serial:/dev/ttyACM0", "serial:auto/E66", "serial:usb/1-2", "serial%3A%2Fdev%2FttyACM0"]
+    {
+        let mut other = choose(name);
+        other.initialize();
+        assert!(other.volts() > 3.0, "{name}");
+        other.ask("shutdown", json!({}));
+    }
+    eventually("one session is left", || server.api("/api/ports")[0]["sessions"] == 1);
+    // The last page that leaves gives the port back.
+    page.ask("shutdown", json!({}));
+    page.vanish();
+    eventually("the port is free", || {
+        let open = fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().flatten();
+        !open.into_iter().any(|file| fs::read_link(file.path()).is_ok_and(|path| path == Path::new(&board.path)))
+    });
+    assert_eq!(server.api("/api/ports")[0]["sessions"], 0);
+    // The simulated board ends with its session. Another one is plugged in in its place, and unplugged in a session.
+    drop(board);
+    let board = Board::new();
+    fs::remove_file(root.join("dev/ttyACM0")).unwrap();
+    symlink(&board.path, root.join("dev/ttyACM0")).unwrap();
+    let mut page = choose("serial:auto");
+    assert_eq!(page.initialize()["result"]["name"], "rig");
+    drop(board);
+    let (code, reason, _) = page.closed();
+    assert!(code == 4410 && !reason.is_empty(), "{code} {reason}");
 }
 
 #[test]

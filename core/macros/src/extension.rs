@@ -391,6 +391,15 @@ impl Methods {
                 ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
                     #code
                 }
+
+                #(#cfg)*
+                async fn run_job<'__job>(
+                    &mut self,
+                    job: __private::JobRun<'__job>,
+                    cx: &mut __private::Context<'__job>,
+                ) {
+                    job.run(self, cx).await
+                }
             }
         });
         let warnings = self.warnings(block);
@@ -427,7 +436,7 @@ impl Methods {
             };
             if RESERVED.contains(&name.as_str()) {
                 let note = format!(
-                    "Amplifier has an operation `{name}` of its own: this one can be reached there by a spelt-out \
+                    "Amplifier has an operation `{name}` of its own: this one can be reached there by a nested \
                      `invoke` only"
                 );
                 warn("reserved_name", &note);
@@ -581,7 +590,7 @@ fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     })
 }
 
-/// Takes the attribute off an item: as `#[operation]`, or `#[rigline::operation]` for whoever likes it spelt out.
+/// Takes the attribute off an item: as `#[operation]`, or `#[rigline::operation]` or with its path.
 fn take_attribute(attributes: &mut Vec<Attribute>, name: &str) -> Option<Attribute> {
     let ours = |attribute: &Attribute| {
         let path = attribute.path();

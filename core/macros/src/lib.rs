@@ -87,13 +87,13 @@ mod text;
 ///   type that implements [`Params`], as an operation's arguments do; and the context. It returns `Result<(), Failure>`.
 /// - `#[on_event]` and `#[run_task]`: these methods of [`Extension`], with its own parameters, all of them. A `#[cfg]` on them
 ///   goes with them: `run_task` is there only where rigline's feature `waza` is on.
-/// - `#[safe_state]`: brings what the extension drives into a state that is safe when nobody watches.
+/// - `#[safe_state]`: brings what the extension drives into a state that is safe without supervision.
 ///
 /// An operation without a description, an argument or an output without a doc comment, and a block without any operation are
 /// warnings of the compiler, of the lint `deprecated`: hosts show these texts to agents and people.
 ///
 /// Amplifier has operations of its own called `health`, `describe` and `invoke`: one of the extension's with such a
-/// name can be reached there by a spelt-out `invoke` only, and the compiler warns.
+/// name can be reached there by a nested `invoke` only, and the compiler warns.
 ///
 /// # Limits
 /// At most 500 operations, each with a name of its own, also as MCP clients see it: with `_` for all but letters and digits, and

@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use super::text::{Text, plain};
 use super::write::{Message, Writer};
 
 /// How many containers may be open at once, unless said otherwise: the envelope's own count too.
@@ -120,7 +121,7 @@ impl fmt::Display for SyntaxError {
 
 impl core::error::Error for SyntaxError {}
 
-/// Where a member's value stands in its line: `start..end` in bytes. A value never starts at offset 0 of a line that has
+/// Where a member's value is in its line: `start..end` in bytes. A value never starts at offset 0 of a line that has
 /// members, so the empty span at 0, the default, is that of an absent member, and takes nothing from the line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -139,14 +140,14 @@ pub(crate) type Spans = [Span; SLOTS];
 pub(crate) const NO_SPANS: Spans = [Span { start: 0, end: 0 }; SLOTS];
 
 impl Span {
-    /// Whether the member is absent.
-    pub const fn is_absent(self) -> bool {
-        self.end == 0
-    }
-
     /// The offsets of the value's first byte and of the byte behind its last; both are 0 for an absent member.
     pub const fn range(self) -> core::ops::Range<usize> {
         self.start as usize..self.end as usize
+    }
+
+    /// Whether the member is absent.
+    pub const fn is_absent(self) -> bool {
+        self.end == 0
     }
 
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -186,6 +187,20 @@ impl<'t> Parts<'t> {
     /// The whole, if nothing was taken.
     pub(crate) fn untaken(&self) -> &'t [u8] {
         if self.end == usize::MAX { self.before } else { &[] }
+    }
+
+    /// The first byte of another value, which says its type; 0 where there is none.
+    #[inline]
+    pub(crate) fn first(&self, span: Span) -> u8 {
+        if span.is_absent() {
+            return 0;
+        }
+        let start = span.start as usize;
+        let byte = match start.checked_sub(self.end) {
+            Some(start) => self.after.get(start),
+            None => self.before.get(start),
+        };
+        byte.copied().unwrap_or_default()
     }
 
     /// The text of another value; empty where there is none, or where it reached over the one that was taken.
@@ -230,13 +245,8 @@ impl Members {
     }
 
     /// The slot of the member of this name.
-    pub(crate) fn slot(&self, name: super::view::Text<'_>) -> Option<u8> {
+    pub(crate) fn slot(&self, name: Text<'_>) -> Option<u8> {
         self.keys.iter().find(|key| name.is(key.name)).map(|key| key.slot)
-    }
-
-    /// The name of the first member that has this slot.
-    pub(crate) fn name(&self, slot: u8) -> &'static [u8] {
-        self.keys.iter().find(|key| key.slot == slot).map_or(&[], |key| key.name)
     }
 }
 
@@ -315,7 +325,7 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
     if head.iter().zip(prefix).all(|(a, b)| a == b) { Some(after) } else { None }
 }
 
-/// Checks a whole line and notes where its watched members are. Of a name that occurs twice the last counts, as in the views.
+/// Checks a whole line and records where its watched members are. Of a name that occurs twice the last counts, as in the views.
 /// All `slots` must be absent before.
 ///
 /// ```
@@ -360,7 +370,7 @@ impl<'t> Scanner<'t> {
         self.text.len().wrapping_sub(rest.len())
     }
 
-    /// The members of a watched object whose brace ends just before `rest`; gives what follows its closing brace.
+    /// The members of a watched object whose brace ends just before `rest`; returns what follows its closing brace.
     /// Recursion goes as deep as the tables of levels do, whatever the input.
     fn object(
         &mut self,
@@ -443,7 +453,7 @@ impl<'t> Scanner<'t> {
         let after = self.close(end)?;
         let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
         // RFC 8259 §8.3: names are compared after their escapes are decoded.
-        let name = super::view::Text::of_checked(rest.get(..length).unwrap_or_default());
+        let name = Text::of_checked(rest.get(..length).unwrap_or_default());
         keys = level.keys;
         while let [key, others @ ..] = keys
             && !name.is(key.name)
@@ -611,7 +621,7 @@ impl<'t> Scanner<'t> {
         self.fault(if rest.is_empty() { SyntaxErrorKind::UnexpectedEnd } else { SyntaxErrorKind::BadNumber }, rest)
     }
 
-    /// The end of a string whose next byte is a quote, or needs a second look; gives what follows its closing quote.
+    /// The end of a string whose next byte is a quote, or needs a second look; returns what follows its closing quote.
     #[inline(always)]
     fn close(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {
@@ -631,7 +641,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// An escape, a character beyond ASCII, or a fault, in a string; gives what follows it.
+    /// An escape, a character beyond ASCII, or a fault, in a string; returns what follows it.
     #[inline(never)]
     fn special(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {
@@ -735,83 +745,6 @@ fn some_space(mut rest: &[u8]) -> &[u8] {
     }
     rest
 }
-
-/// Skips the bytes of a string that need no second look.
-#[cfg(target_pointer_width = "64")]
-#[inline(always)]
-pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        let special = special_bytes(u64::from_le_bytes(*word));
-        if special != 0 {
-            return rest.get((special.trailing_zeros() / 8) as usize..).unwrap_or_default();
-        }
-        rest = after;
-    }
-    while let [byte, after @ ..] = rest
-        && is_plain(*byte)
-    {
-        rest = after;
-    }
-    rest
-}
-
-#[cfg(not(target_pointer_width = "64"))]
-#[inline(never)]
-pub(super) fn plain(mut rest: &[u8]) -> &[u8] {
-    // Four table look-ups a turn: what a Cortex-M0+ does fastest.
-    while let Some(([a, b, c, d], after)) = rest.split_first_chunk::<4>() {
-        if !is_plain(*a) {
-            return rest;
-        }
-        if !is_plain(*b) {
-            return rest.get(1..).unwrap_or_default();
-        }
-        if !is_plain(*c) {
-            return rest.get(2..).unwrap_or_default();
-        }
-        if !is_plain(*d) {
-            return rest.get(3..).unwrap_or_default();
-        }
-        rest = after;
-    }
-    while let [byte, after @ ..] = rest
-        && is_plain(*byte)
-    {
-        rest = after;
-    }
-    rest
-}
-
-/// The high bit of each byte that is a quote, a backslash, a control character or beyond ASCII. Exact up to and including
-/// the first of them, which is all that is asked (a borrow can only come from a byte that is one of them).
-#[cfg(target_pointer_width = "64")]
-#[inline(always)]
-fn special_bytes(word: u64) -> u64 {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    // Exchanged with its neighbours, the quote (0x22) stands next to the control characters: one comparison for both.
-    let quotes = (word ^ (EACH * 2)).wrapping_sub(EACH * 0x21);
-    let backslashes = (word ^ (EACH * u64::from(b'\\'))).wrapping_sub(EACH);
-    (quotes | backslashes | word) & (EACH * 0x80)
-}
-
-/// Whether a byte needs no second look in a string.
-#[inline(always)]
-pub(super) fn is_plain(byte: u8) -> bool {
-    PLAIN.get(usize::from(byte)).copied().unwrap_or_default()
-}
-
-static PLAIN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0x20;
-    while byte < 0x80 {
-        #[allow(clippy::indexing_slicing, reason = "in bounds by the loop's condition")]
-        {
-            table[byte] = byte != b'"' as usize && byte != b'\\' as usize;
-        }
-        byte += 1;
-    }
-    table
-};
 
 /// What follows the bytes beyond ASCII that `text` starts with, if they are UTF-8 (Unicode 15, table 3-7); else what begins
 /// with the first sequence that is none.

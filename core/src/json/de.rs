@@ -55,8 +55,11 @@
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod float;
 
-use super::raw::{NUMBER_TOKEN, RAW_TOKEN};
-use super::{number, view::escape, write::Writer};
+use super::text::{
+    NUMBER_TOKEN, RAW_TOKEN, drop_line_breaks, escape, is_delimiter, plain_length, put, put_utf8, scalar_length,
+    string_length, value_length,
+};
+use super::{number, write::Writer};
 use core::{fmt, mem};
 use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected,
@@ -71,7 +74,7 @@ pub const MAX_PATH: usize = 3;
 
 /// Decodes one value from JSON text that has been checked (RFC 8259, UTF-8).
 ///
-/// The text is consumed: string escapes are decoded where they stand. Text that was never checked is safe too (an
+/// The text is consumed: string escapes are decoded in place. Text that was never checked is safe too (an
 /// error or some value, never a panic), but not every fault in it is found.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de mut [u8]) -> Result<T, DecodeError> {
     from_checked_or(text, false, |error| error)
@@ -113,7 +116,7 @@ pub fn from_empty<'de, T: Deserialize<'de>>() -> Result<T, DecodeError> {
     T::deserialize(Nothing).map_err(DecodeError::of)
 }
 
-/// Why a value could not be decoded, and where it stands.
+/// Why a value could not be decoded, and where it is.
 ///
 /// It is displayed as `a[2].b: expected a string`; [`display_in`](Self::display_in) puts the name of the whole in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +179,7 @@ pub enum Kind {
     Expected(&'static str),
     /// The value has a JSON type that the type does not take, which is named: "a string".
     Unexpected(&'static str),
-    /// The type has a reason of its own to refuse the value.
+    /// The type refuses the value for its own reason.
     Refused,
     /// A field that must be there is not.
     MissingField(&'static str),
@@ -451,7 +454,7 @@ enum Fault {
     DuplicateField(&'static str),
     LoneSurrogate,
     Elements(u32),
-    /// The length that a type refuses, or 0 where nobody says.
+    /// The length that a type refuses, or 0 where it is not said.
     Length(u32),
     Depth,
     Rule(&'static str),
@@ -1011,7 +1014,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     #[inline(always)]
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
         if name == RAW_TOKEN {
-            let text = super::raw::drop_line_breaks(self.raw().ok_or(Fault::NotJson)?);
+            let text = drop_line_breaks(self.raw().ok_or(Fault::NotJson)?);
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
         } else if name == NUMBER_TOKEN {
@@ -1432,79 +1435,6 @@ fn is_white_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-fn is_delimiter(byte: u8) -> bool {
-    matches!(byte, b',' | b']' | b'}' | b':' | b'"' | 0..=b' ')
-}
-
-/// The length of the number or literal at the start of `text`: up to a delimiter.
-fn scalar_length(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| !is_delimiter(**byte)).count()
-}
-
-/// The length of a string, counted from behind its opening quote; the first `plain` bytes are known to be plain.
-fn string_length(text: &[u8], plain: usize) -> Option<usize> {
-    let mut length = plain;
-    loop {
-        match *text.get(length)? {
-            b'"' => return Some(length),
-            b'\\' => length = length.checked_add(2)?,
-            _ => length = length.checked_add(1)?,
-        }
-    }
-}
-
-/// How many bytes come before the first quote or backslash.
-#[cfg(not(target_pointer_width = "64"))]
-fn plain_length(text: &[u8]) -> usize {
-    crate::bytes::count_while(text, |byte| !matches!(byte, b'"' | b'\\'))
-}
-
-/// The same, eight bytes a step: a byte of `word ^ pattern` is 0 where `word` has the byte of the pattern, and the
-/// lowest zero byte is the lowest high bit of `(x - 0x01…) & !x & 0x80…`.
-#[cfg(target_pointer_width = "64")]
-fn plain_length(text: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word;
-    let mut rest = text;
-    while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-        let word = u64::from_le_bytes(*chunk);
-        let hits = (zeros(word ^ (ONES * 0x22)) | zeros(word ^ (ONES * 0x5c))) & HIGH;
-        if hits != 0 {
-            return text.len() - rest.len() + (hits.trailing_zeros() / 8) as usize;
-        }
-        rest = tail;
-    }
-    text.len() - rest.len() + rest.iter().take_while(|byte| !matches!(**byte, b'"' | b'\\')).count()
-}
-
-/// The length of the value at the start of `text`, which is no white space; none if there is no value, or no end of it.
-/// Containers are counted, not remembered: in checked text their brackets are known to match.
-pub(super) fn value_length(text: &[u8]) -> Option<usize> {
-    match text.first()? {
-        b'"' | b'{' | b'[' => {}
-        _ => return Some(scalar_length(text)).filter(|length| *length > 0),
-    }
-    let mut rest = text;
-    let mut depth = 0usize;
-    while let [byte, tail @ ..] = rest {
-        rest = tail;
-        match byte {
-            b'"' => {
-                let length = string_length(rest, plain_length(rest))?;
-                rest = rest.get(length..)?.get(1..)?;
-            }
-            b'{' | b'[' => depth = depth.wrapping_add(1),
-            b'}' | b']' => depth = depth.checked_sub(1)?,
-            _ => continue,
-        }
-        if depth == 0 {
-            return text.len().checked_sub(rest.len());
-        }
-    }
-    None
-}
-
 /// Decodes the escapes of a string (RFC 8259 §7) in place.
 fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], Fault> {
     let mut read = plain;
@@ -1523,33 +1453,6 @@ fn unescape(body: &mut [u8], plain: usize) -> Result<&[u8], Fault> {
         put_utf8(body, &mut written, code);
     }
     body.get(..written).ok_or(Fault::NotJson)
-}
-
-#[inline]
-pub(super) fn put(body: &mut [u8], written: &mut usize, byte: u8) {
-    if let Some(place) = body.get_mut(*written) {
-        *place = byte;
-    }
-    *written += 1;
-}
-
-/// UTF-8 (RFC 3629 §3): at most three bytes for the six of `\uXXXX`, four for the twelve of a pair.
-#[allow(clippy::cast_possible_truncation)]
-pub(super) fn put_utf8(body: &mut [u8], written: &mut usize, code: u32) {
-    let low = |shift: u32| 0x80 | ((code >> shift) & 0x3f) as u8;
-    match code {
-        0..=0x7f => return put(body, written, code as u8),
-        0x80..=0x7ff => put(body, written, 0xc0 | (code >> 6) as u8),
-        0x800..=0xffff => put(body, written, 0xe0 | (code >> 12) as u8),
-        _ => put(body, written, 0xf0 | (code >> 18) as u8),
-    }
-    if code > 0xffff {
-        put(body, written, low(12));
-    }
-    if code > 0x7ff {
-        put(body, written, low(6));
-    }
-    put(body, written, low(0));
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Fixed-point decimal numbers: volts and amperes without floating-point code.
 
 use super::number::Digits;
-use super::raw::{NUMBER_TOKEN, RAW_TOKEN};
+use super::text::{NUMBER_TOKEN, RAW_TOKEN};
 use core::{fmt, str::FromStr};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,

@@ -25,10 +25,8 @@ use serde::{
     de::{self, Visitor},
 };
 
-/// The name of the newtype by which this crate's serializer and deserializer know JSON text that is meant as it is.
-pub const RAW_TOKEN: &str = "$rigline::Raw";
-/// The same for the text of a number.
-pub(super) const NUMBER_TOKEN: &str = "$rigline::Number";
+pub use super::text::RAW_TOKEN;
+use super::text::{drop_line_breaks, is_line_break};
 
 /// One JSON value as text, on one line.
 ///
@@ -142,26 +140,6 @@ impl<'de> Deserialize<'de> for RawJsonBuf {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         RawJson::deserialize(deserializer).map(Self::from)
     }
-}
-
-/// Closes the gaps that CR and LF leave.
-pub(crate) fn drop_line_breaks(text: &mut [u8]) -> &[u8] {
-    let mut kept = text.iter().take_while(|byte| !is_line_break(**byte)).count();
-    let mut read = kept;
-    while let Some(&byte) = text.get(read) {
-        if !is_line_break(byte) {
-            if let Some(place) = text.get_mut(kept) {
-                *place = byte;
-            }
-            kept += 1;
-        }
-        read += 1;
-    }
-    text.get(..kept).unwrap_or_default()
-}
-
-fn is_line_break(byte: u8) -> bool {
-    matches!(byte, b'\r' | b'\n')
 }
 
 #[cfg(test)]

@@ -32,10 +32,10 @@ use core::fmt::{self, Write as _};
 
 use serde::ser::{self, Impossible, Serialize};
 
-use super::raw::RAW_TOKEN;
+use super::text::RAW_TOKEN;
 use super::write::{Escaped, Message, TooLarge, Writer};
 
-/// Writes `value` as JSON at the start of `buf`, and gives the length of the text in bytes.
+/// Writes `value` as JSON at the start of `buf`, and returns the length of the text in bytes.
 ///
 /// # Errors
 /// [`SerError`]. What `buf` then holds is not said. An empty `buf` is a way to ask for the size.

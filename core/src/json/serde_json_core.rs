@@ -39,7 +39,7 @@
 
 use serde::Deserialize;
 
-use super::de::{put, put_utf8};
+use super::text::{put, put_utf8};
 
 /// Decodes one value from JSON text that has been checked, and consumes the text.
 ///

@@ -1,9 +1,11 @@
 //! Views over checked JSON: nothing is copied and nothing decoded until it is asked for.
 
-use core::fmt::{self, Write as _};
+use core::fmt;
 
 use super::check::{SyntaxError, check};
-use super::de::put_utf8;
+pub(crate) use super::text::has_escapes;
+pub use super::text::{Chars, Text};
+use super::text::{put_utf8, value_length};
 
 /// A JSON value, as a view over its text.
 ///
@@ -107,7 +109,7 @@ impl<'a> Json<'a> {
         super::number::Digits::new(self.text)
     }
 
-    /// Where the next element stands in the array that `line` is, looking from `from` on.
+    /// Where the next element is in the array that `line` is, looking from `from` on.
     pub(crate) fn next_element(line: &[u8], from: usize) -> Option<(usize, usize)> {
         let mut rest = line.get(from..)?;
         let length = take_value(&mut rest)?.text.len();
@@ -184,71 +186,12 @@ fn take_value<'a>(rest: &mut &'a [u8]) -> Option<Json<'a>> {
     while let [b' ' | b'\t' | b'\n' | b'\r' | b',' | b':', after @ ..] = *rest {
         *rest = after;
     }
-    let (value, after) = rest.split_at_checked(super::de::value_length(rest)?)?;
+    let (value, after) = rest.split_at_checked(value_length(rest)?)?;
     *rest = after;
     Some(Json { text: value })
 }
 
-/// A JSON string, as a view: it compares, prints and iterates as its decoded text does.
-///
-/// A `\u` escape of a lone surrogate (RFC 8259 §8.2) reads as U+FFFD.
-#[derive(Clone, Copy)]
-pub struct Text<'a> {
-    raw: &'a [u8],
-}
-
-impl<'a> Text<'a> {
-    /// Views what stands between the quotes of a checked string.
-    pub(crate) fn of_checked(raw: &'a [u8]) -> Self {
-        Self { raw }
-    }
-
-    /// What stands between the quotes, escapes and all: it can stand between quotes again as it is.
-    pub fn raw(&self) -> &'a str {
-        core::str::from_utf8(self.raw).unwrap_or_default()
-    }
-
-    /// [`raw`](Self::raw) as bytes.
-    pub(crate) fn raw_bytes(&self) -> &'a [u8] {
-        self.raw
-    }
-
-    /// The text without a copy, if it has no escapes.
-    pub fn as_str(&self) -> Option<&'a str> {
-        if has_escapes(self.raw) { None } else { Some(self.raw()) }
-    }
-
-    /// Whether the text is `name`; cheaper than comparing with a `str` where the other side is bytes already.
-    pub(crate) fn is(&self, name: &[u8]) -> bool {
-        if self.raw == name {
-            // Escapes, if there are any, stand for less than what is written.
-            return !has_escapes(name);
-        }
-        if !has_escapes(self.raw) {
-            return false;
-        }
-        let mut rest = name;
-        for char in self.chars() {
-            let (mut utf8, mut length) = ([0; 4], 0);
-            put_utf8(&mut utf8, &mut length, u32::from(char));
-            match rest.strip_prefix(utf8.get(..length).unwrap_or_default()) {
-                Some(after) => rest = after,
-                None => return false,
-            }
-        }
-        rest.is_empty()
-    }
-
-    /// Whether nothing stands between the quotes.
-    pub fn is_empty(&self) -> bool {
-        self.raw.is_empty()
-    }
-
-    /// The decoded characters.
-    pub fn chars(&self) -> Chars<'a> {
-        Chars { rest: self.raw }
-    }
-
+impl Text<'_> {
     /// Decodes into `memory`; fails with nothing useful written if it has no room.
     ///
     /// The decoded text is never longer than [`raw`](Self::raw).
@@ -263,138 +206,6 @@ impl<'a> Text<'a> {
             None => Err(super::write::TooLarge { needed: length, capacity }),
         }
     }
-
-    /// The decoded text: borrowed where there is nothing to decode.
-    #[cfg(feature = "alloc")]
-    pub fn to_cow(&self) -> alloc::borrow::Cow<'a, str> {
-        match self.as_str() {
-            Some(text) => alloc::borrow::Cow::Borrowed(text),
-            None => alloc::borrow::Cow::Owned(self.chars().collect()),
-        }
-    }
-}
-
-impl PartialEq<str> for Text<'_> {
-    fn eq(&self, other: &str) -> bool {
-        self.is(other.as_bytes())
-    }
-}
-
-impl PartialEq<&str> for Text<'_> {
-    fn eq(&self, other: &&str) -> bool {
-        self == *other
-    }
-}
-
-impl PartialEq for Text<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.chars().eq(other.chars())
-    }
-}
-
-impl Eq for Text<'_> {}
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.chars().try_for_each(|char| f.write_char(char))
-    }
-}
-
-impl fmt::Debug for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.raw())
-    }
-}
-
-/// Whether a string has escapes in it. A loop: `contains` is made for long texts.
-#[allow(clippy::manual_contains, reason = "it links what finds bytes by the word")]
-pub(crate) fn has_escapes(raw: &[u8]) -> bool {
-    raw.iter().any(|byte| *byte == b'\\')
-}
-
-/// The decoded characters of a [`Text`].
-#[derive(Debug, Clone)]
-pub struct Chars<'a> {
-    /// UTF-8 that was checked.
-    rest: &'a [u8],
-}
-
-impl Iterator for Chars<'_> {
-    type Item = char;
-
-    fn next(&mut self) -> Option<char> {
-        let (first, mut after) = self.rest.split_first()?;
-        let code = match first {
-            b'\\' => {
-                let (code, length) = escape(self.rest)?;
-                after = self.rest.get(length..)?;
-                code
-            }
-            0..0x80 => u32::from(*first),
-            // RFC 3629 §3: as many ones at the front as there are bytes. Each that follows has six bits, and takes one of
-            // the first's.
-            _ => {
-                let (mut code, mut mask, mut ones) = (u32::from(*first), 0x3F, *first);
-                while ones & 0x40 != 0 {
-                    let next;
-                    (next, after) = after.split_first()?;
-                    code = code << 6 | u32::from(next & 0x3F);
-                    mask = mask << 5 | 0x1F;
-                    ones <<= 1;
-                }
-                code & mask
-            }
-        };
-        self.rest = after;
-        Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
-    }
-}
-
-/// Reads the escape that `text` starts with, its reverse solidus included; gives the code point and the escape's length. Of
-/// a pair of surrogates it is one; half of one is given as it is.
-///
-/// ```text
-/// escape (
-///     %x22 / %x5C / %x2F /    ; "  \  /
-///     %x62 / %x66 / %x6E /    ; b  f  n
-///     %x72 / %x74 /           ; r  t
-///     %x75 4HEXDIG )          ; uXXXX      (RFC 8259 §7)
-/// ```
-#[cold]
-pub(super) fn escape(text: &[u8]) -> Option<(u32, usize)> {
-    let letter = *text.get(1)?;
-    let code = match letter {
-        b'"' | b'\\' | b'/' => letter,
-        b'b' => 0x08,
-        b'f' => 0x0C,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'u' => {
-            let high = unit(text)?;
-            if high & 0xFC00 == 0xD800
-                && let Some(rest @ [b'\\', b'u', ..]) = text.get(6..)
-                && let Some(low) = unit(rest)
-                && low & 0xFC00 == 0xDC00
-            {
-                return Some((0x1_0000 + ((high & 0x3FF) << 10) + (low & 0x3FF), 12));
-            }
-            return Some((high, 6));
-        }
-        _ => return None,
-    };
-    Some((u32::from(code), 2))
-}
-
-/// The value of the four digits in `\uXXXX`.
-fn unit(text: &[u8]) -> Option<u32> {
-    let mut code = 0;
-    for digit in text.get(2..6)? {
-        // The low bits of a letter count from one; its bit 6 tells it from a digit.
-        let value = (digit & 0xF).wrapping_add((digit >> 6).wrapping_mul(9));
-        code = code << 4 | u32::from(Some(value).filter(|_| digit.is_ascii_hexdigit())?);
-    }
-    Some(code)
 }
 
 #[cfg(test)]

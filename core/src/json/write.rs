@@ -1,7 +1,7 @@
 //! Writing JSON into memory the caller owns: bounded, and exact about what would have been needed.
 //!
 //! A [`Writer`] never writes beyond its buffer and never fails in the middle: past the end it only counts. So one look
-//! at the end, by [`Writer::finish`], tells whether the text is whole, and how many bytes it needs if it is not.
+//! at the end, by [`Writer::finish`], says whether the text is whole, and how many bytes it needs if it is not.
 //!
 //! ```
 //! use rigline::json::write::Writer;
@@ -23,7 +23,7 @@
 
 use core::fmt;
 
-use super::check::is_plain;
+use super::text::is_plain;
 
 /// Writes JSON text into a buffer; past the buffer's end it counts on without writing.
 ///
@@ -119,7 +119,7 @@ impl<'b> Writer<'b> {
     /// Writes a character as a piece of a string's content.
     pub(crate) fn char(&mut self, char: char) {
         let (mut utf8, mut length) = ([0; 4], 0);
-        super::de::put_utf8(&mut utf8, &mut length, u32::from(char));
+        super::text::put_utf8(&mut utf8, &mut length, u32::from(char));
         self.content(utf8.get(..length).unwrap_or_default());
     }
 
@@ -272,7 +272,7 @@ impl<'b> Writer<'b> {
         self.buf.get_mut(..self.len).ok_or(too_large)
     }
 
-    /// Whether the text is whole, as [`finish`](Self::finish) tells, without ending it.
+    /// Whether the text is whole, as [`finish`](Self::finish) says, without ending it.
     ///
     /// # Errors
     /// [`TooLarge`], with the size needed so far.
@@ -337,7 +337,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes the first character of `rest`, escaped if it must be, or all up to the next that may have to be if it is
-    /// beyond ASCII; gives what follows.
+    /// beyond ASCII; returns what follows.
     fn escape_first<'t>(&mut self, rest: &'t [u8]) -> &'t [u8] {
         match rest {
             [] => rest,
@@ -552,7 +552,7 @@ fn escaped_len(text: &[u8]) -> usize {
 }
 
 /// Copies the bytes of `from` that need no second look (they are ASCII, and need no escape), up to the first that may or to
-/// the end of `to`; gives how many.
+/// the end of `to`; returns how many.
 /// What `to` holds after those is not said.
 #[cfg(any(target_pointer_width = "64", target_arch = "wasm32"))]
 #[inline]
@@ -630,7 +630,7 @@ mod words {
     }
 }
 
-/// Fills `digits` from its end and gives where the number starts. `digits` has room for every number of the type, and
+/// Fills `digits` from its end and returns where the number starts. `digits` has room for every number of the type, and
 /// holds zeros (the digit).
 #[inline]
 fn fill_digits<T: Copy + PartialEq + Default>(digits: &mut [u8], value: T, div10: fn(T) -> (T, u8)) -> usize {

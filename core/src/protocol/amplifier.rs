@@ -2,13 +2,12 @@
 //!
 //! On lines, which the text does not define, each is an invoke input `{"op":…,"args":…,"session_id":…}`. The ops `health`
 //! and `describe` answer as those operations do; `{"op":"invoke","args":{"op":…,"args":…}}` is the same call, nested. A
-//! member `id`, if there, comes back unchanged. One line in, one line out, in order; but while a call is out, an async shell
-//! answers `health`, and what it cannot read, at once.
+//! member `id`, if there, comes back unchanged. One line in, one line out, in order, faults and `health` included.
 
 use core::time::Duration;
 
 use crate::call::CallContext;
-use crate::definition::{Action, CallAction, Facts, Protocol};
+use crate::definition::{self, Action, CallAction, Facts, Protocol};
 use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::json::check::{Member, Members, Span};
@@ -17,7 +16,7 @@ use crate::json::write::{Message as _, Writer};
 use crate::manifest::Kind;
 use crate::phrases::{Failed, Logs, MessagePlace, Outputs, Phrases, close_two};
 use crate::received::{Code, Envelope, Received, Refusal};
-use crate::rpc::{self, MAX_ID};
+use crate::rpc::MAX_ID;
 
 /// Amplifier Module Protocol v1.
 pub const AMPLIFIER: &Protocol = &PROTOCOL;
@@ -36,14 +35,15 @@ static PHRASES: Phrases = Phrases {
         is_beside_outputs: true,
     },
     content: None,
-    failed: Failed::Error {
+    failed: Some(Failed {
         success: b"\"ok\":false,\"error\":{\"details\":{",
-        before_text: |out, kind, name| {
+        with_outputs_only: true,
+        before_text: |out, _, kind, name| {
             out.raw(b"},\"code\":\"");
             write_code(out, kind, name);
         },
         end: b"\"",
-    },
+    }),
     error: |out, kind, name| {
         out.raw(ERROR);
         write_code(out, kind, name);
@@ -62,7 +62,7 @@ fn write_code(out: &mut Writer<'_>, kind: FailureKind, name: Option<&'static str
     out.raw(b"\",\"message\":\"");
 }
 
-/// How long an invoke may take, unless somebody says otherwise (the sibling texts' default).
+/// How long an invoke may take by default (the default of the other two specifications).
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 const OP: usize = 0;
@@ -94,7 +94,7 @@ fn envelope(received: &Received<'_>) -> Envelope {
 
 /// What is an answer of it besides: the whole of what `health` and `describe` answer.
 fn is_answer(json: Json<'_>) -> bool {
-    rpc::is_answer(json)
+    definition::is_answer(json)
         || json.get("status").and_then(|status| status.text()).is_some_and(|status| status == "ok")
         || json.get("capabilities").is_some_and(|list| list.kind() == JsonKind::Array)
 }

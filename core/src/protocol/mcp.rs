@@ -79,11 +79,27 @@ static META_MEMBERS: Members = Members::of(&[
 const VERSION_NAME: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_NAME: &str = "io.modelcontextprotocol/clientCapabilities";
 
+/// What methods begin with, up to the slash.
+const FAMILIES: [&[u8]; 11] = [
+    b"tools",
+    b"resources",
+    b"prompts",
+    b"notifications",
+    b"logging",
+    b"completion",
+    b"sampling",
+    b"roots",
+    b"elicitation",
+    b"server",
+    b"tasks",
+];
+
 /// Whether a method is one that no other protocol has: all have a slash but for `ping`.
-#[allow(clippy::manual_contains, reason = "it links what finds bytes by the word")]
 pub fn is_method(method: Text<'_>) -> bool {
     let raw = method.raw_bytes();
-    raw == b"ping" || raw.iter().any(|byte| *byte == b'/')
+    // Not every method with a slash: an unknown method of a gevals session does not change the protocol.
+    raw == b"ping"
+        || FAMILIES.iter().any(|family| raw.strip_prefix(*family).is_some_and(|rest| rest.first() == Some(&b'/')))
 }
 
 fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
@@ -165,12 +181,17 @@ static PHRASES: Phrases = Phrases {
         write: write_content,
         before_text: b",{\"type\":\"text\",\"text\":\"",
     }),
-    failed: Failed::Result {
+    failed: Some(Failed {
         success: b",\"result\":{",
-        after_outputs: b"},\"content\":[{\"type\":\"text\",\"text\":\"",
-        alone: b"\"content\":[{\"type\":\"text\",\"text\":\"",
+        with_outputs_only: false,
+        before_text: |out, has_outputs, _, _| {
+            if has_outputs {
+                out.raw(b"},");
+            }
+            out.raw(b"\"content\":[{\"type\":\"text\",\"text\":\"");
+        },
         end: b"\"}",
-    },
+    }),
     error: |out, _, _| out.raw(b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\""),
     error_end: |out, _| out.raw(b"\"}"),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
@@ -514,7 +535,7 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let (start, end) = closing.outputs;
     let is_error = closing.error.is_some();
     let has_text = closing.has_message || is_error;
-    if end > 0 {
+    if end > start {
         // Tools, Structured Content: the serialized JSON goes into a text block too.
         out.raw(if has_text { b"," } else { b",\"content\":[" });
         out.raw(b"{\"type\":\"text\",\"text\":\"{");

@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use rigline::protocol::{
-//!     Action, CallAction, Code, Facts, Failed, GEVALS, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Received,
+//!     Action, CallAction, Code, Facts, GEVALS, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Received,
 //!     Refusal,
 //! };
 //!
@@ -34,7 +34,7 @@
 //!         is_beside_outputs: true,
 //!     },
 //!     content: None,
-//!     failed: Failed::Dropped,
+//!     failed: None,
 //!     error: |out, _kind, _code| out.raw(b"\"pang\":\""),
 //!     error_end: |_, _| {},
 //!     parse_error: b"\"pang\":{\"unreadable\":\"",

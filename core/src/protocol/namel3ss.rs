@@ -3,7 +3,7 @@
 //! The tool's name chooses the operation: matched exactly, then with `_` and space as `-`. `payload` is the arguments. Both
 //! request forms are read: the local runner's (`tool`) and the service runner's (`tool_name`).
 //!
-//! `sandbox: true` is told to the handler and changes nothing else: it is the Python runner's own sandbox for Python code,
+//! The handler can read `sandbox: true`, and it changes nothing else: it is the Python runner's own sandbox for Python code,
 //! and a native program is not run in it. What an extension does keep, it declares in [`Manifest::guarantees`].
 //!
 //! `timeout_ms` is the time limit of the call; without it, and where it is null, there is none. It must be positive, as the real
@@ -17,7 +17,7 @@ use crate::json::number::Digits;
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::{Message as _, Writer};
 use crate::manifest::{Guarantee, Manifest};
-use crate::phrases::{Closing, Failed, Logs, MessagePlace, Outputs, Phrases};
+use crate::phrases::{Closing, Logs, MessagePlace, Outputs, Phrases};
 use crate::received::{Code, Quoted, Received, Refusal};
 
 /// namel3ss tool protocol 1.
@@ -36,7 +36,7 @@ static PHRASES: Phrases = Phrases {
         is_beside_outputs: true,
     },
     content: None,
-    failed: Failed::Dropped,
+    failed: None,
     error: |out, kind, name| {
         out.raw(b"\"ok\":false,\"protocol_version\":1,\"error\":{\"type\":\"");
         out.text_part(name.unwrap_or(error_type(kind)));

@@ -102,7 +102,7 @@ const fn const_digits(text: &[u8]) -> Option<&[u8]> {
     if rest.len() == text.len() { None } else { Some(rest) }
 }
 
-/// A number without leading zeros; gives what follows.
+/// A number without leading zeros; returns what follows.
 pub(crate) const fn numeric(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
     let mut length = 0;

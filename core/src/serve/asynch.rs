@@ -1,4 +1,4 @@
-//! The shell over `embedded-io-async`.
+//! The driver over `embedded-io-async`.
 
 use core::cell::Cell;
 use core::future::{Future, poll_fn};
@@ -16,8 +16,7 @@ use crate::context::{Context, LogSink};
 use crate::engine::{Background, Engine, Next, Run};
 use crate::failure::Failure;
 use crate::json::write::Writer;
-use crate::phrases::Logs;
-use crate::phrases::Progress;
+use crate::phrases::{Logs, Progress};
 use crate::received::Received;
 
 /// Serves one connection until it ends, or until `stop` is ready ([`core::future::pending`] for never).
@@ -27,13 +26,13 @@ use crate::received::Received;
 /// [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that come in during a call are answered at once, else after it.
 ///
 /// The reader's `read` must be cancel safe: a read that is dropped before it is ready has taken nothing. The writer's calls
-/// are never dropped half way. A reader that gives an error of the kind `Interrupted` has the writer flushed, and is asked
+/// are never dropped half way. A reader that returns an error of the kind `Interrupted` has the writer flushed, and is asked
 /// again.
 ///
 /// # Errors
 /// The transport failed. The call in hand was then cancelled, and
 /// [`safe_state`](Extension::safe_state) has run if a session was open.
-#[allow(clippy::too_many_arguments, reason = "each is a different part of the surroundings")]
+#[allow(clippy::too_many_arguments, reason = "each is a different part of the environment")]
 pub fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     extension: &mut E,
     engine: &mut Engine<'_>,
@@ -49,13 +48,13 @@ pub fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
 
 /// [`serve`] over a transport that can take a log line at once, so that a handler which does not await is heard too.
 ///
-/// `send_log` is given a whole line, newline included, within [`Context::log`]. If it sends the line it gives true; false
+/// `send_log` is given a whole line, newline included, within [`Context::log`]. If it sends the line it returns true; false
 /// leaves the line to the queue. It is asked only while no earlier log line waits, so that lines keep their order; a line
 /// that the writer was given earlier is the transport's to keep in order.
 ///
 /// # Errors
 /// As [`serve`].
-#[allow(clippy::too_many_arguments, reason = "each is a different part of the surroundings")]
+#[allow(clippy::too_many_arguments, reason = "each is a different part of the environment")]
 pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
     extension: &mut E,
     engine: &mut Engine<'_>,
@@ -67,7 +66,7 @@ pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
     stop: impl Future<Output = ()>,
     send_log: &dyn Fn(&[u8]) -> bool,
 ) -> Result<End, ServeError<R::Error>> {
-    let mut shell = Shell {
+    let mut driver = Driver {
         reader,
         writer,
         kind,
@@ -75,19 +74,19 @@ pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
         queue: Queue::new(log),
         stop: pin!(stop),
         send_log,
-        safety: Safety::Unasked,
+        safety: SafeState::Idle,
         carry: None,
     };
-    let result = shell.serve(extension, engine).await;
-    let safety = shell.safety;
+    let result = driver.serve(extension, engine).await;
+    let safety = driver.safety;
     let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown));
-    if safety == Safety::Missing || is_lost && safety == Safety::Unasked {
+    if safety == SafeState::Required || is_lost && safety == SafeState::Idle {
         extension.safe_state().await;
     }
     result
 }
 
-struct Shell<'a, R, W, S> {
+struct Driver<'a, R, W, S> {
     reader: &'a mut R,
     writer: &'a mut W,
     kind: Transport,
@@ -95,31 +94,31 @@ struct Shell<'a, R, W, S> {
     queue: Queue<'a>,
     stop: Pin<&'a mut S>,
     send_log: &'a dyn Fn(&[u8]) -> bool,
-    safety: Safety,
+    safety: SafeState,
     /// A byte that was read while there was no room for it.
     carry: Option<u8>,
 }
 
 /// What is known of the extension's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Safety {
-    Unasked,
+enum SafeState {
+    Idle,
     /// A call is in hand, or was cut off and the extension not asked for its safe state yet.
-    Missing,
+    Required,
     /// The last thing that ran was [`Extension::safe_state`], and nothing will run any more.
-    Given,
+    Done,
 }
 
 /// Why a call's run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ran {
+enum CallEnd {
     Ended,
     Late,
     Cancelled,
     Stopped,
 }
 
-impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W, S> {
+impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, W, S> {
     async fn serve<E: Extension>(
         &mut self,
         extension: &mut E,
@@ -136,7 +135,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         engine.commit(1);
                     }
                 }
-                Next::Read => match unless(self.stop.as_mut(), self.reader.read(engine.space())).await {
+                Next::Read => match or_stopped(self.stop.as_mut(), self.reader.read(engine.space())).await {
                     None => return Ok(End::Stopped),
                     Some(Ok(0)) if self.kind == Transport::Wire => return Ok(End::Input),
                     Some(Ok(0)) => engine.finish(),
@@ -162,7 +161,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                     }
                     let mut input_ended = false;
                     let mut result = Err(Failure::CANCELLED);
-                    self.safety = Safety::Missing;
+                    self.safety = SafeState::Required;
                     stopped = self.run_call(extension, engine, &mut input_ended, &mut result).await?;
                     if input_ended {
                         if self.kind == Transport::Wire {
@@ -170,7 +169,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         }
                         engine.finish();
                     }
-                    self.safety = if stopped { Safety::Given } else { Safety::Unasked };
+                    self.safety = if stopped { SafeState::Done } else { SafeState::Idle };
                     engine.conclude(&result);
                 }
                 Next::Shutdown if self.kind == Transport::Process => return Ok(End::Shutdown),
@@ -180,8 +179,8 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         }
     }
 
-    /// Runs a call to its end, its deadline or the loss of the connection, and everything around it meanwhile. Gives whether
-    /// it was told to stop.
+    /// Runs a call to its end, its deadline or the loss of the connection, and everything around it meanwhile. Returns whether
+    /// it was asked to stop.
     async fn run_call<E: Extension>(
         &mut self,
         extension: &mut E,
@@ -189,26 +188,26 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
         input_ended: &mut bool,
         result: &mut Result<Outcome, Failure>,
     ) -> Result<bool, ServeError<R::Error>> {
-        let Some(Run { work, scratch, background }) = engine.run() else { return Ok(false) };
+        let Some(Run { work, reply, background }) = engine.run() else { return Ok(false) };
         let Self { reader, writer, kind, clock, queue, stop, send_log, safety, carry } = self;
         let clock = *clock;
         let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
         let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
-        queue.logs.set(scratch.reply.phrases().logs);
-        let mut heart = Heart { received: scratch.received, write: scratch.reply.phrases().progress, next: None };
+        queue.logs.set(reply.reply.phrases().logs);
+        let mut heart = Heart { received: reply.received, write: reply.reply.phrases().progress, next: None };
         heart.rest(clock);
         queue.beats.set(None);
         let mut sink = QueueSink { queue, send_log: *send_log, held: None };
-        let mut cx = Context::new(scratch, &mut sink, clock, deadline);
-        let around = Around {
+        let mut cx = Context::new(reply, &mut sink, clock, deadline);
+        let alongside = Alongside {
             over: Cell::new(false),
             ended: Cell::new(false),
             nudged: Cell::new(false),
             cancelled: Cell::new(false),
             carry: Cell::new(*carry),
         };
-        let mut ran = Ran::Stopped;
-        let mut outside = pin!(around.call(background, *reader, *writer, queue, *kind));
+        let mut ran = CallEnd::Stopped;
+        let mut outside = pin!(alongside.call(background, *reader, *writer, queue, *kind));
         let mut lost = None;
         {
             let mut handler = pin!(run(&mut *extension, work, &mut cx));
@@ -217,13 +216,13 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                 let polled = if is_late() { Poll::Pending } else { handler.as_mut().poll(task) };
                 if is_late() {
                     *result = Err(Failure::TIMEOUT);
-                    ran = Ran::Late;
+                    ran = CallEnd::Late;
                     return Poll::Ready(());
                 }
                 match polled {
                     Poll::Ready(ended) => {
                         *result = ended;
-                        ran = Ran::Ended;
+                        ran = CallEnd::Ended;
                         return Poll::Ready(());
                     }
                     Poll::Pending if stop.as_mut().poll(task).is_ready() => return Poll::Ready(()),
@@ -236,41 +235,84 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Shell<'_, R, W
                         }
                     }
                 }
-                let polled = around.poll(outside.as_mut(), task).map(|end| lost = Some(end));
-                if polled.is_pending() && around.cancelled.get() {
-                    ran = Ran::Cancelled;
+                let polled = alongside.poll(outside.as_mut(), task).map(|end| lost = Some(end));
+                if polled.is_pending() && alongside.cancelled.get() {
+                    ran = CallEnd::Cancelled;
                     return Poll::Ready(());
                 }
                 polled
             })
             .await;
         }
-        // At once: a transport that nobody reads may hold back the reply for as long as it likes.
-        if lost.is_none() && ran != Ran::Ended {
+        // At once: a transport whose other end does not read may hold back the reply for any time.
+        if lost.is_none() && ran != CallEnd::Ended {
             let mut safe_state = pin!(extension.safe_state());
             poll_fn(|task| {
                 if safe_state.as_mut().poll(task).is_ready() {
-                    *safety = Safety::Given;
+                    *safety = SafeState::Done;
                     return Poll::Ready(());
                 }
-                around.poll(outside.as_mut(), task).map(|end| lost = Some(end))
+                alongside.poll(outside.as_mut(), task).map(|end| lost = Some(end))
             })
             .await;
         }
-        around.over.set(true);
+        alongside.over.set(true);
         let end = match lost {
             Some(end) => end,
-            None => poll_fn(|task| around.poll(outside.as_mut(), task)).await,
+            None => poll_fn(|task| alongside.poll(outside.as_mut(), task)).await,
         };
         end?;
-        *carry = around.carry.get();
-        *input_ended = around.ended.get();
-        Ok(ran == Ran::Stopped)
+        *carry = alongside.carry.get();
+        *input_ended = alongside.ended.get();
+        Ok(ran == CallEnd::Stopped)
+    }
+}
+
+/// After how long a caller that wants to hear of a call's progress hears that it goes on: callers give up after a minute.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+
+/// Reports that a handler is still there, to callers who asked for progress.
+struct Heart<'c> {
+    received: Option<Received<'c>>,
+    write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
+    /// When it beats; none if nobody asked.
+    next: Option<Instant>,
+}
+
+impl Heart<'_> {
+    fn rest(&mut self, clock: &dyn Clock) {
+        self.next = self.write.map(|_| clock.now().after(HEARTBEAT));
+    }
+
+    /// Beats if it is time to; returns when to look again.
+    fn beat(&mut self, clock: &dyn Clock, queue: &Queue<'_>, send_log: &dyn Fn(&[u8]) -> bool) -> Option<Instant> {
+        let (next, write) = (self.next?, self.write?);
+        if clock.now() < next {
+            return Some(next);
+        }
+        let (done, beat) = queue.beats.get().unwrap_or_default();
+        let beat = beat.saturating_add(1);
+        let progress = Progress { done, beat, total: None, message: None, received: self.received };
+        let mut sink = QueueSink { queue, send_log, held: None };
+        let mut out = Writer::new(sink.room());
+        if write(&mut out, &progress) {
+            out.byte(b'\n');
+            match out.finish().map(|line| line.len()) {
+                Ok(length) => sink.commit(length),
+                Err(_) => sink.dropped(),
+            }
+            queue.beats.set(Some((done, beat)));
+            self.rest(clock);
+        } else {
+            sink.withdraw();
+            self.next = None;
+        }
+        self.next
     }
 }
 
 /// What goes on around a call.
-struct Around {
+struct Alongside {
     /// The call is over.
     over: Cell<bool>,
     /// The input has ended.
@@ -284,7 +326,7 @@ struct Around {
     carry: Cell<Option<u8>>,
 }
 
-impl Around {
+impl Alongside {
     /// Reads, sends logs and answers what cannot wait while a handler runs, until it is over and all its logs are out, or the
     /// connection is lost.
     async fn call<R: Read, W: Write<Error = R::Error>>(
@@ -377,56 +419,13 @@ impl Around {
     }
 }
 
-/// After how long a caller that wants to hear of a call's progress hears that it goes on: callers give up after a minute.
-const HEARTBEAT: Duration = Duration::from_secs(20);
-
-/// Reports that a handler is still there, to callers who asked for progress.
-struct Heart<'c> {
-    received: Option<Received<'c>>,
-    write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
-    /// When it beats; none if nobody asked.
-    next: Option<Instant>,
-}
-
-impl Heart<'_> {
-    fn rest(&mut self, clock: &dyn Clock) {
-        self.next = self.write.map(|_| clock.now().after(HEARTBEAT));
-    }
-
-    /// Beats if it is time to; returns when to look again.
-    fn beat(&mut self, clock: &dyn Clock, queue: &Queue<'_>, send_log: &dyn Fn(&[u8]) -> bool) -> Option<Instant> {
-        let (next, write) = (self.next?, self.write?);
-        if clock.now() < next {
-            return Some(next);
-        }
-        let (done, beat) = queue.beats.get().unwrap_or_default();
-        let beat = beat.saturating_add(1);
-        let progress = Progress { done, beat, total: None, message: None, received: self.received };
-        let mut sink = QueueSink { queue, send_log, held: None };
-        let mut out = Writer::new(sink.room());
-        if write(&mut out, &progress) {
-            out.byte(b'\n');
-            match out.finish().map(|line| line.len()) {
-                Ok(length) => sink.commit(length),
-                Err(_) => sink.dropped(),
-            }
-            queue.beats.set(Some((done, beat)));
-            self.rest(clock);
-        } else {
-            sink.withdraw();
-            self.next = None;
-        }
-        self.next
-    }
-}
-
 /// Whether `future` is ready by now; if so, it must not be asked again.
 async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
     poll_fn(|task| Poll::Ready(future.as_mut().poll(task).is_ready())).await
 }
 
 /// `future`'s output, or none if `stop` is ready first.
-async fn unless<F: Future>(mut stop: Pin<&mut impl Future<Output = ()>>, future: F) -> Option<F::Output> {
+async fn or_stopped<F: Future>(mut stop: Pin<&mut impl Future<Output = ()>>, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|task| match future.as_mut().poll(task) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -448,7 +447,7 @@ async fn write_line<W: Write>(writer: &mut W, mut line: &[u8]) -> Result<(), Ser
     writer.flush().await.map_err(ServeError::Write)
 }
 
-/// A reader that gives an error of the kind `Interrupted` wants the writer flushed, and is asked again.
+/// A reader that returns an error of the kind `Interrupted` wants the writer flushed, and is asked again.
 async fn flush_if_interrupted<W: Write>(writer: &mut W, error: W::Error) -> Result<(), ServeError<W::Error>> {
     if error.kind() != ErrorKind::Interrupted {
         return Err(ServeError::Read(error));
@@ -464,12 +463,12 @@ struct Queue<'m> {
     dropped: Cell<usize>,
     /// Lines that were queued are being sent.
     sending: Cell<bool>,
-    /// How far the call has come, and how often that was reported again since.
-    beats: Cell<Option<(u32, u32)>>,
     /// The size of each buffer.
     half: usize,
     /// How the call in hand writes logs.
     logs: Cell<Logs>,
+    /// How far the call has come, and how often that was reported again since.
+    beats: Cell<Option<(u32, u32)>>,
 }
 
 struct Buffer<'m> {
@@ -494,9 +493,9 @@ impl<'m> Queue<'m> {
             length: Cell::new(0),
             dropped: Cell::new(0),
             sending: Cell::new(false),
-            beats: Cell::new(None),
             half,
             logs: Cell::new(Logs::OutOfBand),
+            beats: Cell::new(None),
         }
     }
 
@@ -522,7 +521,7 @@ impl<'m> Queue<'m> {
         self.sending.set(false);
     }
 
-    /// Writes how many lines were dropped since it was told last; gives the length of that line, or 0.
+    /// Writes how many lines were dropped since the last report; returns the length of that line, or 0.
     fn write_dropped(&self, memory: &mut [u8]) -> usize {
         match self.dropped.take() {
             0 => 0,
@@ -568,16 +567,16 @@ impl LogSink for QueueSink<'_, '_> {
         self.put_back();
     }
 
+    fn withdraw(&mut self) {
+        self.put_back();
+    }
+
     fn progressed(&mut self, done: u32) -> bool {
         let is_farther = self.queue.beats.get().is_none_or(|(last, _)| done > last);
         if is_farther {
             self.queue.beats.set(Some((done, 0)));
         }
         is_farther
-    }
-
-    fn withdraw(&mut self) {
-        self.put_back();
     }
 
     fn is_queue(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The shell over blocking `embedded-io`.
+//! The driver over blocking `embedded-io`.
 
 use core::cell::Cell;
 use core::future::Future;
@@ -60,7 +60,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
             Step::Write(line) => write_line(transport, line)?,
             Step::Run(step) => {
                 let lost = Cell::new(false);
-                let logs = step.scratch.reply.phrases().logs;
+                let logs = step.reply.reply.phrases().logs;
                 let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()), lost: &lost, logs };
                 let (result, safe) = run_call(extension, step, &mut sink, &lost, clock);
                 sink.report_dropped();
@@ -79,7 +79,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
     }
 }
 
-/// Runs a call to its end, its deadline or the loss of the connection; tells too whether it came to its end.
+/// Runs a call to its end, its deadline or the loss of the connection, and returns too whether it came to its end.
 fn run_call<E: Extension>(
     extension: &mut E,
     step: Run<'_>,
@@ -89,7 +89,7 @@ fn run_call<E: Extension>(
 ) -> (Result<Outcome, Failure>, bool) {
     let deadline = step.work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
     let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
-    let mut cx = Context::new(step.scratch, logs, clock, deadline);
+    let mut cx = Context::new(step.reply, logs, clock, deadline);
     let mut handler = pin!(run(extension, step.work, &mut cx));
     let waker = clock.waker();
     let mut task = task::Context::from_waker(&waker);

@@ -1,4 +1,4 @@
-//! The shells: they move bytes between a transport and an [`Engine`], and run the extension's handlers.
+//! The drivers: they move bytes between a transport and an [`Engine`], and run the extension's handlers.
 //!
 //! [`blocking`] works over `embedded-io`: a log is on the wire when [`Context::log`](crate::Context::log) returns, and
 //! nothing is read while a handler runs. `asynch` (feature `async`) works over `embedded-io-async`: while a handler
@@ -9,19 +9,15 @@ pub mod asynch;
 pub mod blocking;
 
 use core::fmt;
-use core::future::{Future, poll_fn};
-use core::pin::{Pin, pin};
-use core::task::{self, Poll};
 
 use crate::Extension;
 use crate::call::Outcome;
 use crate::context::Context;
-use crate::engine::{JobRun, Work};
+use crate::engine::Work;
 use crate::failure::Failure;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::phrases::{Log, Logs};
-use crate::service::{Step, TaskEnd};
 
 #[allow(unused_imports, reason = "for the docs")]
 use crate::engine::Engine;
@@ -30,7 +26,7 @@ use crate::engine::Engine;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Transport {
-    /// The process's own input and output: `shutdown` ends the shell, and end of input lets the calls in hand end first.
+    /// The process's own input and output: `shutdown` ends the driver, and end of input lets the calls in hand end first.
     Process,
     /// A port, a socket, a wire: `shutdown` ends the session only, and end of input is the loss of the connection, which
     /// cancels the call in hand.
@@ -46,7 +42,7 @@ pub enum End {
     Input,
     /// `shutdown` was acknowledged.
     Shutdown,
-    /// It was told to stop.
+    /// It was asked to stop.
     Stopped,
 }
 
@@ -59,7 +55,7 @@ pub enum ServeError<E> {
     Read(E),
     /// Writing failed.
     Write(E),
-    /// The writer takes nothing any more (`Ok(0)`).
+    /// The transport accepted zero bytes (`Ok(0)`).
     WriteZero,
 }
 
@@ -68,18 +64,12 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
         match self {
             Self::Read(error) => write!(f, "reading failed: {error:?}"),
             Self::Write(error) => write!(f, "writing failed: {error:?}"),
-            Self::WriteZero => f.write_str("the writer takes nothing any more"),
+            Self::WriteZero => f.write_str("the transport accepted zero bytes"),
         }
     }
 }
 
 impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
-
-/// Polls `future` with a stack frame of its own: what it needs is not there while others are polled.
-#[inline(never)]
-fn poll_apart<F: Future>(future: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
-    future.poll(task)
-}
 
 /// Runs what an engine hands out.
 async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
@@ -90,58 +80,14 @@ async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Conte
             Ok(Outcome::DONE)
         }
         Work::Job(job) => {
-            let mut run = pin!(run_job(extension, job, cx));
-            poll_fn(|task| poll_apart(run.as_mut(), task)).await;
+            extension.run_job(job, cx).await;
             Ok(Outcome::DONE)
         }
         Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
     }
 }
 
-/// Runs the tasks of a job one after the other, and reports each.
-async fn run_job<'a, E: Extension>(extension: &mut E, run: JobRun<'a>, cx: &mut Context<'a>) {
-    let JobRun { service, job } = run;
-    cx.begin_job(service, job);
-    let at = |step: &Step<'_>| service.advance(job, step);
-    at(&Step::Start);
-    cx.report(&Step::Start).await;
-    for task in 0..job.tasks {
-        if service.is_cancelled(job) {
-            break;
-        }
-        cx.report(&Step::TaskStart(task)).await;
-        let result = {
-            let mut running = pin!(extension.run_task(job.group, task, cx));
-            poll_fn(|waker| {
-                if service.is_cancelled(job) {
-                    return Poll::Ready(None);
-                }
-                running.as_mut().poll(waker).map(Some)
-            })
-            .await
-        };
-        let end = match &result {
-            None => {
-                extension.safe_state().await;
-                TaskEnd::Cancelled
-            }
-            Some(Ok(_)) => TaskEnd::Passed,
-            Some(Err(failure)) => {
-                if !failure.is_logged() {
-                    cx.log(Level::Error, failure);
-                }
-                TaskEnd::Failed(failure)
-            }
-        };
-        let step = Step::TaskEnd(task, end);
-        at(&step);
-        cx.report(&step).await;
-    }
-    at(&Step::End);
-    cx.report(&Step::End).await;
-}
-
-/// Writes the log line that says how many were dropped; gives its length, or none if it does not fit either.
+/// Writes the log line that says how many were dropped; returns its length, or none if it does not fit either.
 fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize> {
     struct Dropped(usize);
     impl Message for Dropped {

@@ -2,7 +2,7 @@
 //! `{"pang":"…"}` where it failed.
 
 use rigline::protocol::{
-    Action, CallAction, Code, Facts, Failed, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Received, Refusal,
+    Action, CallAction, Code, Facts, Logs, Member, MessagePlace, Outputs, Phrases, Protocol, Received, Refusal,
 };
 
 const PING: usize = 0;
@@ -20,7 +20,7 @@ static PHRASES: Phrases = Phrases {
         is_beside_outputs: true,
     },
     content: None,
-    failed: Failed::Dropped,
+    failed: None,
     error: |out, _, _| out.raw(b"\"pang\":\""),
     error_end: |_, _| {},
     parse_error: b"\"pang\":{\"unreadable\":\"",

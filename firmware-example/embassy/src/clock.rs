@@ -20,7 +20,7 @@ impl Clock for EmbassyClock {
     }
 
     #[cfg(feature = "defmt")]
-    fn aside(&self, level: rigline::Level, text: &str) {
+    fn log_out_of_band(&self, level: rigline::Level, text: &str) {
         use rigline::Level;
 
         match level {

@@ -198,29 +198,29 @@ const TAXONOMY: [(&str, &[&str]); 14] = [
 /// Holds an event against the taxonomy, which is more than the schema asks for: gives what is wrong with it. Names that
 /// the taxonomy does not have are allowed, unless `strict`.
 pub fn check_taxonomy(event: &Event<'_>, strict: bool) -> Vec<String> {
-    let Some((_, members)) = TAXONOMY.iter().find(|(name, _)| event.event == *name) else {
-        return if strict { vec![format!("{} is not in the taxonomy", event.event)] } else { Vec::new() };
+    let Some((_, members)) = TAXONOMY.iter().find(|(name, _)| event.event() == *name) else {
+        return if strict { vec![format!("{} is not in the taxonomy", event.event())] } else { Vec::new() };
     };
     let mut faults: Vec<String> = members
         .iter()
         .filter(|path| {
             let value = match path.split_once('.') {
-                Some((_, name)) => event.data.value().and_then(|data| data.get(name)),
+                Some((_, name)) => event.data().value().and_then(|data| data.get(name)),
                 None => event.json().get(path),
             };
             value.is_none_or(|value| value.kind() == Kind::Null)
         })
-        .map(|path| format!("{path}: required in {}, but missing", event.event))
+        .map(|path| format!("{path}: required in {}, but missing", event.event()))
         .collect();
-    if event.event == "module:invoke"
-        && let Member::Value(status) = event.status
+    if event.event() == "module:invoke"
+        && let Member::Value(status) = event.status()
         && status != "ok"
         && status != "error"
     {
         faults.push("status: expected ok or error".into());
     }
     // §5 Plan Schema (v1), wherever an event has a plan.
-    let plan = event.data.value().and_then(|data| data.get("plan")).filter(|plan| plan.kind() != Kind::Null);
+    let plan = event.data().value().and_then(|data| data.get("plan")).filter(|plan| plan.kind() != Kind::Null);
     if let Some(plan) = plan {
         faults.extend(super::plan::faults(plan).into_iter().map(|fault| format!("data.plan{fault}")));
     }
@@ -240,7 +240,10 @@ mod tests {
         let mut reader = LogReader::new(log.as_bytes(), 200);
         let mut seen = Vec::new();
         while let Some(entry) = reader.next_entry().unwrap() {
-            seen.push((entry.number, entry.event.map(|event| event.id.to_string()).map_err(|fault| fault.to_string())));
+            seen.push((
+                entry.number,
+                entry.event.map(|event| event.id().to_string()).map_err(|fault| fault.to_string()),
+            ));
         }
         assert_eq!(seen.len(), 4);
         assert_eq!(seen[0], (1, Ok("1".into())));
@@ -261,7 +264,7 @@ mod tests {
         let line = record.to_line();
         let event = Event::parse(line.as_bytes()).unwrap();
         assert!(check_taxonomy(&event, true).is_empty());
-        assert!(matches!(event.error, Member::Absent));
+        assert!(matches!(event.error(), Member::Absent));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
+use super::measurement::Measurement;
 use super::spec::FILE_LIMIT;
 use super::trial::{StepRecord, substitute};
 use crate::{by_schema, files, number};
@@ -27,6 +28,8 @@ pub struct Grader {
     pub kind: String,
     /// What is checked.
     pub check: Check,
+    /// The unit of the number that it measures.
+    pub unit: Option<String>,
     /// Where it stands in its file.
     pub(super) line: u32,
 }
@@ -137,6 +140,8 @@ pub struct Grade {
     pub judgement: Judgement,
     /// Why.
     pub message: String,
+    /// The number that was looked at, if it was one.
+    pub measurement: Option<Measurement>,
 }
 
 /// What there is to look at.
@@ -158,8 +163,16 @@ impl Grader {
             output: None,
             kind: kind.to_owned(),
             check: Check::Contains { values, not: Vec::new(), any, ignore_case: false },
+            unit: None,
             line: 0,
         }
+    }
+
+    /// One that wants this text as a step's output.
+    pub(super) fn equals(step: &str, output: &str, text: String, json: String, line: u32) -> Self {
+        let check = Check::Equals { text, json };
+        let (step, output) = (Some(step.to_owned()), Some(output.to_owned()));
+        Self { step, output, kind: "output_equals".into(), check, line, ..Self::expected("", Vec::new(), false) }
     }
 
     /// Its name, or its type.
@@ -180,7 +193,16 @@ impl Grader {
             weight: self.weight,
             judgement,
             message,
+            measurement: self.measurement(evidence, judgement == Judgement::Passed),
         }
+    }
+
+    fn measurement(&self, evidence: &Evidence<'_>, passed: bool) -> Option<Measurement> {
+        let Check::Range { min, max } = &self.check else { return None };
+        let value = self.text(evidence).ok()?.trim().to_owned();
+        number::decimal(&value)?;
+        let name = self.name.as_deref().or(self.output.as_deref()).unwrap_or(&self.kind);
+        Some(Measurement::new(name.to_owned(), value, self.unit.clone(), min.clone(), max.clone(), passed))
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each kind of check")]
@@ -277,6 +299,9 @@ impl Grader {
                 let bound = |bound: &Option<String>| bound.as_deref().and_then(number::decimal);
                 let is_outside = bound(min).is_some_and(|min| found < min) || bound(max).is_some_and(|max| found > max);
                 let say = |bound: &Option<String>| bound.clone().unwrap_or_else(|| "…".to_owned());
+                if min.is_none() && max.is_none() {
+                    return Ok(format!("{} was measured", cut(text.trim())));
+                }
                 let message = format!(
                     "{} is {} {} to {}",
                     cut(text.trim()),
@@ -356,6 +381,7 @@ mod tests {
             output: output.map(str::to_owned),
             kind: "k".into(),
             check,
+            unit: None,
             line: 0,
         }
     }

@@ -39,6 +39,16 @@
 //! When a run is cancelled, or a trial's time is over, the operation in hand is stopped (a program's process group is ended, a board's
 //! DTR drops), a session begins anew, and cleanup steps run in it.
 //!
+//! # Verdicts
+//! What does not pass has a [class](verdict::Class): *fail* is about the board under test, *rig error* about the rig: it could not be reached,
+//! was lost during a step, was too late, answered that it cannot do its part, or failed the preflight, the steps under `health`. `retries`
+//! of `config` tries what was a rig error again, and failures too with `retry_on: any`. A task is *flaky* whose trials, or attempts, passed and
+//! failed. A run with a rig error has not passed, whatever its threshold.
+//!
+//! # Measurements
+//! The grader `measurement`, and `measure` of a step, record a number with its name, unit and limits, and fail beyond the limits. Over the trials
+//! of a task they have [statistics](measurement::Statistics).
+//!
 //! # Placeholders
 //! `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}` stand for what an earlier step said: in arguments, in the prompt, and in the texts that graders look for.
 //! Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
@@ -55,6 +65,7 @@ mod command;
 pub mod grade;
 pub mod history;
 pub mod list;
+pub mod measurement;
 mod node;
 mod report;
 mod results;
@@ -67,11 +78,12 @@ pub mod session;
 mod spec;
 pub mod store;
 pub mod trial;
+pub mod verdict;
 mod walk;
 
 pub use against::{against, owner_of};
 pub use command::OUTPUT_LIMIT;
-pub use report::report;
+pub use report::{class, report};
 pub use root::{Outside, Root};
 pub use spec::{
     ATTEMPT_LIMIT, Config, DEFAULT_TIMEOUT, DEPTH_LIMIT, Executor, FILE_LIMIT, Fault, LoadError, Metric, Metrics, Mock,

@@ -1,11 +1,29 @@
 //! What a run came to, as JSON for reports.
 
-use rigline::protocol::waza::Summary;
+use rigline::protocol::waza::{RunState, Summary};
 use serde_json::{Value, json};
 
+use super::measurement::Statistics;
 use super::run::Outcome;
 use super::runs;
+use super::session::Rig;
 use super::spec::Spec;
+use super::verdict::Class;
+
+/// What a whole run came to.
+pub fn class(outcome: &Outcome) -> Class {
+    match () {
+        () if outcome.state == RunState::Cancelled => Class::Cancelled,
+        () if outcome.passed => Class::Pass,
+        () if outcome.has_failure() => Class::Fail,
+        () if outcome.has_rig_error() => Class::RigError,
+        () => Class::Fail,
+    }
+}
+
+fn rig(rig: &Rig) -> Value {
+    json!({ "name": rig.name, "version": rig.version, "target": rig.target, "serialNumber": rig.serial_number })
+}
 
 /// What a run came to, as JSON for reports.
 pub fn report(spec: &Spec, run: &str, outcome: &Outcome) -> Value {
@@ -17,7 +35,10 @@ pub fn report(spec: &Spec, run: &str, outcome: &Outcome) -> Value {
             "id": task.map(|task| &task.id),
             "name": task.map(|task| &task.name),
             "status": record.verdict.as_str(),
+            "verdict": record.class().name(),
             "error": record.why(),
+            "reliability": record.reliability().to_json(),
+            "measurements": record.measurements().iter().map(Statistics::to_json).collect::<Vec<_>>(),
             "durationMs": u64::try_from(record.duration.as_millis()).unwrap_or(u64::MAX),
             "trials": record.trials.iter().map(|trial| runs::trial(task.map_or("", |task| &task.id), trial)).collect::<Vec<_>>(),
         })
@@ -30,7 +51,10 @@ pub fn report(spec: &Spec, run: &str, outcome: &Outcome) -> Value {
         "version": spec.version,
         "status": outcome.state.as_str(),
         "passed": outcome.passed,
+        "verdict": class(outcome).name(),
         "error": outcome.error,
+        "rig": outcome.rig.as_ref().map(rig),
+        "health": outcome.health.as_ref().map(|health| runs::trial("health", health)),
         "summary": { "total": total, "passed": passed, "failed": failed, "skipped": outcome.skipped, "passRate": rate },
         "warnings": spec.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "passThreshold": spec.metrics.pass_threshold,

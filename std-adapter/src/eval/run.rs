@@ -1,7 +1,7 @@
 //! A run: all trials of an eval's tasks, and what they come to.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rigline::Level;
@@ -12,9 +12,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::grade::{Grade, Judgement};
-use super::session::{Connect, OnLog, Unreached};
+use super::measurement::Statistics;
+use super::session::{Connect, OnLog, Rig, Unreached};
 use super::spec::{Executor, Metric, Spec, Task};
-use super::trial::{Surroundings, TrialRecord, Worker};
+use super::trial::{EarlierAttempt, Surroundings, TrialRecord, Worker};
+use super::verdict::{self, Cause, Class, Reliability};
 use crate::target::Target;
 
 /// Texts of logs and records are cut at this many bytes, and at three times as many in JSON, where a control character has
@@ -76,8 +78,12 @@ pub struct Outcome {
     pub error: Option<String>,
     /// How many tasks nobody could judge.
     pub skipped: u32,
-    /// Why nothing was run, if the target could not be talked to.
+    /// Why nothing was run, if the target could not be talked to, or failed the preflight.
     pub unreached: Option<Unreached>,
+    /// The preflight, if there was one.
+    pub health: Option<TrialRecord>,
+    /// Who the rig is, if there was a session.
+    pub rig: Option<Rig>,
     /// Whether the threshold, or each metric's, was reached.
     pub passed: bool,
     /// Where the eval has a list of metrics: each one's share.
@@ -121,9 +127,49 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// Why it did not pass: the first reason.
+    /// Why it did not pass: the first reason, of a trial that is of the task's class if there is one.
     pub fn why(&self) -> Option<&str> {
-        self.trials.iter().find_map(|trial| trial.error.as_deref())
+        let class = self.class();
+        let of_class = self.trials.iter().filter(|trial| trial.class() == class);
+        of_class.chain(&self.trials).find_map(|trial| trial.error.as_deref())
+    }
+
+    /// What it came to, for people and for CI.
+    pub fn class(&self) -> Class {
+        if self.verdict == Verdict::Cancelled { Class::Cancelled } else { verdict::of_trials(&self.trials) }
+    }
+
+    /// How often its trials passed.
+    pub fn reliability(&self) -> Reliability {
+        Reliability::of(&self.trials)
+    }
+
+    /// What was measured, over all its trials.
+    pub fn measurements(&self) -> Vec<Statistics> {
+        Statistics::of(&self.trials)
+    }
+}
+
+impl Outcome {
+    /// Whether the rig is the reason that something was not judged.
+    pub fn has_rig_error(&self) -> bool {
+        self.unreached.is_some() || self.tasks.iter().any(|task| task.class() == Class::RigError)
+    }
+
+    /// Whether a task failed for a reason other than the rig.
+    pub fn has_failure(&self) -> bool {
+        let is_failed = |class| class == Class::Fail || class == Class::Flaky;
+        self.tasks.iter().any(|task| task.verdict != Verdict::Passed && is_failed(task.class()))
+    }
+
+    /// Whether all that the rig did wrong was to be late for the time of a trial.
+    pub fn is_late(&self) -> bool {
+        let trials =
+            || self.tasks.iter().flat_map(|task| &task.trials).filter(|trial| trial.class() == Class::RigError);
+        match &self.unreached {
+            Some(why) => why.is_timeout,
+            None => trials().next().is_some() && trials().all(|trial| trial.cause == Cause::Late),
+        }
     }
 }
 
@@ -178,6 +224,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         connect,
         log: log.clone(),
         cancel: cancel.clone(),
+        rig: OnceLock::new(),
     });
     let shared = Arc::new(Shared {
         spec: spec.clone(),
@@ -188,9 +235,21 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         cancel: cancel.clone(),
     });
     let (mut error, mut unreached) = (None, None);
-    // The first worker tells whether there is a target at all.
+    // The first worker finds out whether there is a target at all, and whether it is well.
     let mut first = Worker::new(around.clone());
-    match first.open().await {
+    let opened = shared.open(&mut first).await;
+    let health = match (&opened, &spec.health) {
+        (Ok(()), Some(health)) => Some(shared.attempts(&mut first, health, 1).await),
+        _ => None,
+    };
+    let is_well = match &health {
+        Some(record) if record.verdict != Verdict::Passed => {
+            let why = record.error.as_deref().unwrap_or("not judged");
+            Err(Unreached { text: format!("preflight: {why}"), is_timeout: record.cause == Cause::Late })
+        }
+        _ => opened,
+    };
+    match is_well {
         Ok(()) => {
             let mut joined = JoinSet::new();
             joined.spawn(shared.clone().work(first));
@@ -203,8 +262,9 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
                 }
             }
         }
-        Err(_) if cancel.is_cancelled() => {}
+        Err(_) if cancel.is_cancelled() => first.close().await,
         Err(why) => {
+            first.close().await;
             error = Some(format!("Eval execution failed: {why}"));
             unreached = Some(why);
         }
@@ -214,6 +274,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     tasks.sort_by_key(|task| task.task);
     let mut outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
     outcome.unreached = unreached.filter(|_| outcome.state == RunState::Failed);
+    (outcome.health, outcome.rig) = (health, around.rig.get().cloned());
     let verdict = match outcome.state {
         RunState::Cancelled => Verdict::Cancelled,
         RunState::Failed => Verdict::Error,
@@ -306,23 +367,57 @@ impl Shared {
 }
 
 impl Shared {
+    /// Opens the first session, again where the rig is the reason that there is none and it may be tried again.
+    async fn open(&self, worker: &mut Worker) -> Result<(), Unreached> {
+        let mut left = self.spec.config.retries;
+        loop {
+            match worker.open().await {
+                Err(why) if left > 0 && !self.cancel.is_cancelled() => {
+                    (self.log)(Level::Warn, &format!("{why}; it is tried again"));
+                    left -= 1;
+                    tokio::select! {
+                        () = tokio::time::sleep(RETRY_PAUSE) => {}
+                        () = self.cancel.cancelled() => {}
+                    }
+                }
+                opened => return opened,
+            }
+        }
+    }
+
     /// Runs a trial until it passes, or as often as it may be tried.
     async fn attempts(&self, worker: &mut Worker, task: &Task, number: u32) -> TrialRecord {
-        let most = self.spec.config.max_attempts;
-        let mut attempt = 1;
+        let config = &self.spec.config;
+        let (mut attempt, mut retries) = (1, 0);
+        let mut earlier = Vec::new();
         loop {
             let mut record = worker.run(task, number).await;
             record.attempts = attempt;
+            let class = record.class();
             let is_over = !matches!(record.verdict, Verdict::Failed | Verdict::Error);
-            if is_over || attempt >= most || self.cancel.is_cancelled() {
+            let is_retried = retries < config.retries && (class == Class::RigError || config.retries_failures);
+            if is_over || self.cancel.is_cancelled() || !(attempt < config.max_attempts || is_retried) {
+                record.earlier = earlier;
                 return record;
             }
             let why = record.error.unwrap_or_default();
-            (self.log)(Level::Warn, &format!("{}, trial {number}, attempt {attempt} of {most}: {why}", task.name));
+            let text = format!("{}, trial {number}, attempt {attempt}: {}: {why}", task.name, class.label());
+            (self.log)(Level::Warn, &text);
+            earlier.push(EarlierAttempt::new(class, cut(&why)));
             attempt += 1;
+            retries += 1;
+            if class == Class::RigError {
+                tokio::select! {
+                    () = tokio::time::sleep(RETRY_PAUSE) => {}
+                    () = self.cancel.cancelled() => {}
+                }
+            }
         }
     }
 }
+
+/// How long a rig has to recover before it is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 fn trim(record: &mut TrialRecord) {
     let texts = record.steps.iter_mut().map(|step| &mut step.message);
@@ -396,7 +491,10 @@ fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled
         error,
         skipped: count(&[Verdict::Skipped]),
         unreached: None,
-        passed: reached && state == RunState::Completed,
+        health: None,
+        rig: None,
+        // What the rig spoiled is not known, whatever share is enough.
+        passed: reached && state == RunState::Completed && tasks.iter().all(|task| task.class() != Class::RigError),
         metrics,
         score,
         tasks,
@@ -420,6 +518,7 @@ fn own_grade(trial: &TrialRecord) -> Option<Grade> {
         weight: 1.0,
         judgement,
         message: String::new(),
+        measurement: None,
     })
 }
 
@@ -463,6 +562,7 @@ mod tests {
             weight: 1.0,
             judgement,
             message: String::new(),
+            measurement: None,
         }
     }
 

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::measurement::Measurement;
 use super::run::{self, Event, OnEvent, Outcome, Plan, Progress};
 use super::session::{Connect, Hosts};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
@@ -524,13 +525,23 @@ pub fn trial(task: &str, record: &TrialRecord) -> Value {
         })
     });
     let graders = record.grades.iter().map(|grade| {
-        json!({ "name": grade.grader, "type": grade.kind, "weight": grade.weight, "status": grade.judgement.as_str(), "message": grade.message })
+        json!({
+            "name": grade.grader,
+            "type": grade.kind,
+            "weight": grade.weight,
+            "status": grade.judgement.as_str(),
+            "message": grade.message,
+            "measurement": grade.measurement.as_ref().map(Measurement::to_json),
+        })
     });
+    let earlier = record.earlier.iter().map(|one| json!({ "verdict": one.class.name(), "error": one.error }));
     json!({
         "task": task,
         "trial": record.number,
         "attempts": record.attempts,
         "status": record.verdict.as_str(),
+        "verdict": record.class().name(),
+        "earlier": earlier.collect::<Vec<_>>(),
         "error": record.error,
         "output": record.output,
         "steps": steps.collect::<Vec<_>>(),

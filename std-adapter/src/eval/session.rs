@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use rigline::{Level, Phase};
 use serde_json::Value;
 
+use super::verdict::Cause;
+use crate::host::ports::Roots;
 #[cfg(feature = "web")]
 use crate::host::wire;
 use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
@@ -60,6 +62,8 @@ pub trait Session: Send + Sync {
     fn schema(&self, operation: &str) -> Option<Value>;
     /// Ends the call in hand at once, and opens a session anew.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
+    /// Who answers.
+    fn rig(&self) -> Rig;
     /// Ends the session.
     fn close(self: Box<Self>) -> Pending<'static, ()>;
 }
@@ -90,10 +94,26 @@ pub struct Call<'a> {
 pub struct Answer {
     /// Why it failed, if it did.
     pub failure: Option<String>,
+    /// Who is to blame for that.
+    pub cause: Cause,
     /// Its message.
     pub message: Option<String>,
     /// Its outputs, in their order.
     pub outputs: Vec<(String, String)>,
+}
+
+/// Who a rig is, as far as it says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rig {
+    /// The extension's name.
+    pub name: String,
+    /// The extension's version.
+    pub version: String,
+    /// The target as it was given.
+    pub target: String,
+    /// The serial number of the USB device.
+    pub serial_number: Option<String>,
 }
 
 /// Sessions of a [`Host`].
@@ -132,7 +152,7 @@ impl Connect for Hosts {
             let host = Host::connect(&target, options)
                 .await
                 .map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
-            Ok(Box::new(Open(host)) as Box<dyn Session>)
+            Ok(Box::new(Open::new(host, &target)) as Box<dyn Session>)
         })
     }
 }
@@ -141,13 +161,14 @@ impl Connect for Hosts {
 #[cfg(feature = "web")]
 pub(crate) async fn over(
     dialer: Box<dyn wire::Connect>,
+    target: &Target,
     settings: Option<JsonObject>,
     log: OnLog,
 ) -> Result<Box<dyn Session>, Unreached> {
     let options = Options { config: settings, reconnect: true, listener: Some(listener(log)), ..Options::default() };
     let host = Host::over(dialer, options).await;
     let host = host.map_err(|error| Unreached { text: error.to_string(), is_timeout: error.is_timeout() })?;
-    Ok(Box::new(Open(host)) as Box<dyn Session>)
+    Ok(Box::new(Open::new(host, target)) as Box<dyn Session>)
 }
 
 fn listener(log: OnLog) -> Listener {
@@ -178,7 +199,44 @@ fn why(error: &HostError, limit: Option<Duration>, elapsed: Duration) -> String 
     }
 }
 
-struct Open(Host);
+struct Open {
+    host: Host,
+    rig: Rig,
+}
+
+impl Open {
+    fn new(host: Host, target: &Target) -> Self {
+        let manifest = host.describe();
+        let rig = Rig {
+            name: manifest.name.clone(),
+            version: manifest.version.clone(),
+            serial_number: serial_number(target),
+            target: target.to_string(),
+        };
+        Self { host, rig }
+    }
+}
+
+/// The serial number of the device at a port.
+fn serial_number(target: &Target) -> Option<String> {
+    let Target::Serial(serial) = target else { return None };
+    let port = Roots::of_environment().find(&serial.port).ok()?;
+    port.usb.map(|usb| usb.serial_number).filter(|number| !number.is_empty())
+}
+
+/// Who is to blame for what an operation answered.
+fn cause(outcome: &Outcome) -> Cause {
+    match outcome {
+        Outcome::Refused(error) => match error.code {
+            // An operation's own time limit: what it waited for did not come.
+            Some(-32001) => Cause::Board,
+            Some(-32602) => Cause::Eval,
+            _ => Cause::Rig,
+        },
+        Outcome::Invalid(_) => Cause::Rig,
+        _ => Cause::Board,
+    }
+}
 
 impl Session for Open {
     fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>> {
@@ -191,25 +249,30 @@ impl Session for Open {
         };
         Box::pin(async move {
             let started = Instant::now();
-            let called = self.0.call_json(call.operation, &call.args, context).await;
+            let called = self.host.call_json(call.operation, &call.args, context).await;
             let result = called.map_err(|error| why(&error, call.timeout, started.elapsed()))?;
             let failure = match &result.outcome {
                 Outcome::Success => None,
                 _ => Some(result.to_string()),
             };
-            Ok(Answer { failure, message: result.message, outputs: result.outputs })
+            let cause = cause(&result.outcome);
+            Ok(Answer { failure, cause, message: result.message, outputs: result.outputs })
         })
     }
 
     fn schema(&self, operation: &str) -> Option<Value> {
-        self.0.describe().operation(operation).map(|operation| operation.params.clone())
+        self.host.describe().operation(operation).map(|operation| operation.params.clone())
     }
 
     fn cancel(&self) -> Pending<'_, Result<(), String>> {
-        Box::pin(async move { self.0.cancel().await.map_err(|error| error.to_string()) })
+        Box::pin(async move { self.host.cancel().await.map_err(|error| error.to_string()) })
+    }
+
+    fn rig(&self) -> Rig {
+        self.rig.clone()
     }
 
     fn close(self: Box<Self>) -> Pending<'static, ()> {
-        Box::pin(async move { drop(self.0.shutdown().await) })
+        Box::pin(async move { drop(self.host.shutdown().await) })
     }
 }

@@ -12,6 +12,7 @@ use rigline::{GoDuration, Phase};
 use serde_json::Value;
 
 use super::grade::{Check, Grader};
+use super::measurement::UNIT_LIMIT;
 use super::node::{Kind, Node};
 use super::walk;
 use crate::host::JsonObject;
@@ -104,6 +105,8 @@ pub struct Spec {
     pub config: Config,
     /// When it passes.
     pub metrics: Metrics,
+    /// The preflight: what must hold before the tasks, or the rig is at fault.
+    pub health: Option<Task>,
     /// Its tasks.
     pub tasks: Vec<Task>,
     /// What may be a mistake: members that are nearly known ones, and what other runners have and this one does not.
@@ -138,6 +141,10 @@ pub struct Config {
     pub target_dir: Option<PathBuf>,
     /// How often a trial that does not pass is tried; the last time counts.
     pub max_attempts: u32,
+    /// How often a trial is tried again after a rig error.
+    pub retries: u32,
+    /// Whether [`retries`](Self::retries) are for failures too.
+    pub retries_failures: bool,
 }
 
 /// When an eval passes.
@@ -553,6 +560,8 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
     let mut config = config(reader, node, folder, overrides);
     let metrics = metrics(reader, node);
     let common = graders(reader, node, "graders");
+    let file = reader.file.to_owned();
+    let health = health(reader, node, &file);
     let mut tasks = tasks(reader, node, folder);
     let has_steps = tasks.iter().any(|task| !task.steps.is_empty());
     if config.executor.is_empty() {
@@ -622,6 +631,7 @@ fn eval(reader: &mut Reader<'_>, node: &Node, folder: &Path, overrides: &Overrid
         version,
         config,
         metrics,
+        health,
         tasks,
         warnings: Vec::new(),
         members,
@@ -710,7 +720,60 @@ fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overr
             .is_none()
             .then(|| std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())),
         max_attempts: reader.whole(node, "max_attempts", ATTEMPT_LIMIT).unwrap_or(1),
+        retries: retries(reader, node),
+        retries_failures: match reader.text(node, "retry_on").as_deref() {
+            None | Some("rig_error") => false,
+            Some("any") => true,
+            Some(other) => {
+                let at = node.get("retry_on").unwrap_or(node);
+                reader.fault(at, format!("Invalid retry_on: {other} (expected rig_error or any)"));
+                false
+            }
+        },
     }
+}
+
+/// The number of retries, which may be 0.
+fn retries(reader: &mut Reader<'_>, config: &Node) -> u32 {
+    let is_zero = |node: &Node| node.digits().and_then(number::decimal).is_some_and(|number| number == 0);
+    if config.get("retries").is_some_and(is_zero) {
+        return 0;
+    }
+    reader.whole(config, "retries", ATTEMPT_LIMIT).unwrap_or(0)
+}
+
+/// The preflight, as a task whose graders are what its steps expect.
+fn health(reader: &mut Reader<'_>, eval: &Node, file: &str) -> Option<Task> {
+    let listed = reader.list(eval, "health").to_vec();
+    eval.get("health")?;
+    let steps = steps(reader, &listed, &HEALTH_STEP);
+    let mut graders = Vec::new();
+    for (node, step) in listed.iter().filter(|node| node.is_map()).zip(&steps) {
+        if node.get("phase").is_some() {
+            reader.fault(node, "phase: a step of the preflight has no phase");
+        }
+        for (output, wanted) in reader.map(node, "expect").map(Node::members).unwrap_or_default() {
+            let text = wanted.text().unwrap_or_else(|| wanted.json());
+            graders.push(Grader::equals(&step.id, output, text, wanted.json(), wanted.line));
+        }
+    }
+    if steps.is_empty() {
+        reader.fault(eval.get("health").unwrap_or(eval), "health: there are no steps");
+    }
+    Some(Task {
+        id: "health".into(),
+        name: "preflight".into(),
+        description: None,
+        tags: Vec::new(),
+        prompt: None,
+        file: file.to_owned(),
+        timeout: None,
+        steps,
+        graders,
+        mock: Mock::default(),
+        graders_json: "[]".into(),
+        members: Vec::new(),
+    })
 }
 
 fn metrics(reader: &mut Reader<'_>, eval: &Node) -> Metrics {
@@ -1090,6 +1153,7 @@ const EVAL: Known = Known {
         "range",
         "inputs",
         "tags",
+        "health",
     ],
     elsewhere: &["hooks", "baseline", "fixtures"],
     meant: &[("tests", "tasks"), ("settings", "config")],
@@ -1109,6 +1173,8 @@ const CONFIG: Known = Known {
         "env",
         "settings",
         "max_attempts",
+        "retries",
+        "retry_on",
     ],
     elsewhere: &[
         "group_by",
@@ -1150,9 +1216,21 @@ const TASK: Known = Known {
     elsewhere: &["hooks", "enabled", "skip"],
     meant: &[],
 };
+const HEALTH_STEP: Known = Known {
+    what: "a step of the preflight",
+    names: &["id", "operation", "args", "timeout", "mock", "expect"],
+    elsewhere: &[],
+    meant: STEP.meant,
+};
+const MEASURE: Known = Known {
+    what: "measure",
+    names: &["name", "output", "unit", "low", "high"],
+    elsewhere: &[],
+    meant: &[("min", "low"), ("max", "high"), ("value", "output")],
+};
 const STEP: Known = Known {
     what: "a step",
-    names: &["id", "phase", "operation", "args", "timeout", "mock"],
+    names: &["id", "phase", "operation", "args", "timeout", "mock", "measure"],
     elsewhere: &[],
     meant: &[
         ("params", "args"),
@@ -1208,7 +1286,9 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
         Some(timeout) => reader.duration("timeout", timeout),
         None => reader.seconds(node, "timeout_seconds"),
     };
-    let mut steps = steps(reader, node);
+    let listed = reader.list(node, "steps").to_vec();
+    let mut steps = steps(reader, &listed, &STEP);
+    let measures = measures(reader, &listed, &steps);
     // Setup, then verify, then cleanup; a stable sort keeps the order within each.
     steps.sort_by_key(|step| match step.phase {
         Phase::Setup => 0,
@@ -1216,6 +1296,13 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
         _ => 1,
     });
     let mut graders = graders(reader, node, "graders");
+    graders.extend(measures);
+    for (place, grader) in graders.iter().enumerate().filter(|(_, grader)| grader.kind == "measurement") {
+        if graders.iter().take(place).any(|earlier| earlier.kind == "measurement" && earlier.label() == grader.label())
+        {
+            reader.fault_in(Some(grader.line), format!("Two measurements have the name {}", grader.label()));
+        }
+    }
     if let Some(expected) = reader.map(node, "expected") {
         reader.check_members(expected, &EXPECTED);
         for (name, any) in [("output_contains", false), ("output_contains_any", true)] {
@@ -1276,15 +1363,74 @@ fn mock(reader: &mut Reader<'_>, task: &Node) -> Mock {
     }
 }
 
-fn steps(reader: &mut Reader<'_>, task: &Node) -> Vec<Step> {
+/// What steps measure, as graders. The steps are in the order in which they were read.
+fn measures(reader: &mut Reader<'_>, listed: &[Node], steps: &[Step]) -> Vec<Grader> {
+    let mut graders = Vec::new();
+    for (node, step) in listed.iter().filter(|node| node.is_map()).zip(steps) {
+        let Some(member) = node.get("measure") else { continue };
+        let each = if member.is_list() { member.elements() } else { std::slice::from_ref(member) };
+        for one in each {
+            if !one.is_map() {
+                reader.fault(one, format!("measure: expected a map, found {}", one.what()));
+                continue;
+            }
+            reader.check_members(one, &MEASURE);
+            let settings = Settings { node: one, inner: None, kind: "measure".into() };
+            let Some(output) = reader.required(one, "output") else { continue };
+            let (check, unit) = measurement(reader, &settings);
+            graders.push(Grader {
+                name: reader.text(one, "name"),
+                metric: None,
+                weight: 1.0,
+                step: Some(step.id.clone()),
+                output: Some(output),
+                kind: "measurement".into(),
+                check,
+                unit,
+                line: one.line,
+            });
+        }
+    }
+    graders
+}
+
+/// The limits and the unit of a measurement.
+fn measurement(reader: &mut Reader<'_>, settings: &Settings<'_>) -> (Check, Option<String>) {
+    let (min, max) = (bound(reader, settings, "low"), bound(reader, settings, "high"));
+    let value = |bound: &Option<String>| bound.as_deref().and_then(number::decimal);
+    if value(&min).zip(value(&max)).is_some_and(|(min, max)| min > max) {
+        settings.fault(reader, "low is greater than high");
+    }
+    let unit = match settings.get(&["unit"]) {
+        Some(member) => reader.texts("unit", member).into_iter().next(),
+        None => None,
+    };
+    if let Some(unit) = &unit
+        && (unit.chars().count() > UNIT_LIMIT || unit.chars().any(char::is_control))
+    {
+        settings.fault(reader, &format!("unit: expected at most {UNIT_LIMIT} characters, without control characters"));
+    }
+    (Check::Range { min, max }, unit)
+}
+
+/// A limit, with its digits.
+fn bound(reader: &mut Reader<'_>, settings: &Settings<'_>, name: &str) -> Option<String> {
+    let member = settings.get(&[name])?;
+    let digits = member.digits().filter(|digits| number::decimal(digits).is_some());
+    if digits.is_none() {
+        reader.fault(member, format!("{name}: expected a number, found {}", member.what()));
+    }
+    digits.map(str::to_owned)
+}
+
+fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let listed = reader.list(task, "steps");
     for (place, node) in listed.iter().enumerate() {
         if !matches!(node.kind, Kind::Map(_)) {
             reader.fault(node, format!("A step is a map, found {}", node.what()));
             continue;
         }
-        reader.check_members(node, &STEP);
+        reader.check_members(node, known);
         let id = reader.text(node, "id").unwrap_or_else(|| format!("step-{}", place + 1));
         if steps.iter().any(|step| step.id == id) {
             reader.fault(node, format!("Two steps have the id {id}"));
@@ -1393,6 +1539,7 @@ const SUPPORTED: &[&str] = &[
     "output_contains_any",
     "output_equals",
     "output_range",
+    "measurement",
     "max_duration",
 ];
 
@@ -1408,6 +1555,7 @@ const NOT_PATHS: &[&str] = &["must_not_exist", "absent"];
 const CASE: &[&str] = &["ignore_case", "case_sensitive"];
 const EQUALS: &[&str] = &["value", "equals", "expected"];
 const RANGE: &[&str] = &["min", "max"];
+const LIMITS: &[&str] = &["low", "high", "unit"];
 const SECONDS: &[&str] = &["max", "duration", "limit", "seconds", "max_seconds", "max_duration", "value"];
 const MILLIS: &[&str] = &["max_ms", "ms", "max_duration_ms"];
 
@@ -1423,6 +1571,7 @@ fn settings_of(kind: &str) -> Vec<&'static str> {
         "contains" | "not_contains" | "output_contains" | "output_contains_any" => &[VALUES, NOT_VALUES, CASE],
         "output_equals" => &[EQUALS],
         "output_range" => &[RANGE],
+        "measurement" => &[LIMITS],
         "max_duration" => &[SECONDS, MILLIS],
         _ => &[],
     };
@@ -1536,6 +1685,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         check_settings(reader, node, inner, &kind, &own);
     }
     let settings = Settings { node, inner, kind: kind.clone() };
+    let mut unit = None;
     let check = match kind.as_str() {
         "file_exists" => {
             let (present, absent) = (settings.paths(reader, PATHS), settings.paths(reader, NOT_PATHS));
@@ -1576,15 +1726,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             }
         }
         "output_range" => {
-            let bound = |reader: &mut Reader<'_>, name: &str| {
-                let member = settings.get(&[name])?;
-                let digits = member.digits().filter(|digits| number::decimal(digits).is_some());
-                if digits.is_none() {
-                    reader.fault(member, format!("{name}: expected a number, found {}", member.what()));
-                }
-                digits.map(str::to_owned)
-            };
-            let (min, max) = (bound(reader, "min"), bound(reader, "max"));
+            let (min, max) = (bound(reader, &settings, "min"), bound(reader, &settings, "max"));
             if settings.get(RANGE).is_none() {
                 settings.fault(reader, "Missing required field: min or max");
             }
@@ -1593,6 +1735,14 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
                 settings.fault(reader, "min is greater than max");
             }
             Check::Range { min, max }
+        }
+        "measurement" => {
+            let check;
+            (check, unit) = measurement(reader, &settings);
+            if settings.get(&["output"]).is_none() {
+                settings.fault(reader, "Missing required field: output");
+            }
+            check
         }
         "max_duration" => {
             let most = match (settings.get(SECONDS), settings.get(MILLIS)) {
@@ -1633,6 +1783,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         output: one(reader, "output"),
         kind,
         check,
+        unit,
         line: node.line,
     })
 }

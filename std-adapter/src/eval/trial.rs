@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rigline::protocol::waza::Verdict;
@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::command;
 use super::grade::{Check, Evidence, Grade, Judgement};
-use super::session::{Answer, Call, Connect, OnLog, Session, Unreached};
+use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
 use super::spec::{Executor, PLACEHOLDER, Spec, Step, Task};
+use super::verdict::{Cause, Class};
 use crate::by_schema::settle;
 
 /// How long a cleanup step may take that sets no time of its own.
@@ -98,6 +99,26 @@ pub struct TrialRecord {
     pub duration: Duration,
     /// How often it was tried: this is the last time.
     pub attempts: u32,
+    /// Why it did not pass, if it did not.
+    pub cause: Cause,
+    /// What the attempts before this one came to.
+    pub earlier: Vec<EarlierAttempt>,
+}
+
+/// An attempt at a trial that was tried again.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct EarlierAttempt {
+    /// What it came to.
+    pub class: Class,
+    /// Why it did not pass.
+    pub error: String,
+}
+
+impl EarlierAttempt {
+    pub(super) fn new(class: Class, error: String) -> Self {
+        Self { class, error }
+    }
 }
 
 /// What trials of a run have in common.
@@ -108,6 +129,8 @@ pub(super) struct Surroundings {
     pub(super) connect: Arc<dyn Connect>,
     pub(super) log: OnLog,
     pub(super) cancel: CancellationToken,
+    /// Who the rig is, once there was a session.
+    pub(super) rig: OnceLock<Rig>,
 }
 
 /// Runs trials, one after the other, over one session.
@@ -120,13 +143,18 @@ pub(super) struct Worker {
 struct Broken {
     verdict: Verdict,
     why: String,
+    cause: Cause,
     /// Nobody knows what the extension is at: it is told to stop.
     lost: bool,
 }
 
 impl Broken {
-    fn new(verdict: Verdict, why: impl Into<String>) -> Self {
-        Self { verdict, why: why.into(), lost: false }
+    fn new(verdict: Verdict, cause: Cause, why: impl Into<String>) -> Self {
+        Self { verdict, why: why.into(), cause, lost: false }
+    }
+
+    fn cancelled() -> Self {
+        Self::new(Verdict::Cancelled, Cause::Board, "cancelled")
     }
 }
 
@@ -153,10 +181,12 @@ impl Worker {
             around.spec.config.settings.clone(),
             around.log.clone(),
         );
-        self.session = Some(tokio::select! {
+        let session = tokio::select! {
             session = connecting => session?,
             () = around.cancel.cancelled() => return Err(Unreached::new("cancelled")),
-        });
+        };
+        around.rig.get_or_init(|| session.rig());
+        self.session = Some(session);
         Ok(())
     }
 
@@ -193,19 +223,20 @@ impl Worker {
                 .map(|grade| format!("{}: {}", grade.grader, grade.message))
                 .collect();
             if !failed.is_empty() {
-                broken = Some(Broken::new(Verdict::Failed, failed.join("; ")));
+                broken = Some(Broken::new(Verdict::Failed, Cause::Board, failed.join("; ")));
             }
         }
         let is_judged = |grade: &Grade| grade.judgement != Judgement::Unsupported;
         if broken.is_none() && !grades.is_empty() && !grades.iter().any(is_judged) {
             let why = grades.iter().map(|grade| format!("{}: {}", grade.grader, grade.message)).collect::<Vec<_>>();
-            broken = Some(Broken::new(Verdict::Skipped, format!("not judged: {}", why.join("; "))));
+            broken = Some(Broken::new(Verdict::Skipped, Cause::Eval, format!("not judged: {}", why.join("; "))));
         }
-        let (verdict, error) = match broken {
-            None => (Verdict::Passed, None),
-            Some(Broken { verdict, why, .. }) => (verdict, Some(why)),
+        let (verdict, cause, error) = match broken {
+            None => (Verdict::Passed, Cause::default(), None),
+            Some(Broken { verdict, cause, why, .. }) => (verdict, cause, Some(why)),
         };
-        TrialRecord { number, verdict, error, steps, grades, output, duration: started.elapsed(), attempts: 1 }
+        let (duration, earlier) = (started.elapsed(), Vec::new());
+        TrialRecord { number, verdict, error, steps, grades, output, duration, attempts: 1, cause, earlier }
     }
 
     /// Setup, the agent, verification.
@@ -219,11 +250,11 @@ impl Worker {
     ) -> Result<(), Broken> {
         let around = self.around.clone();
         if around.cancel.is_cancelled() {
-            return Err(Broken::new(Verdict::Cancelled, "cancelled"));
+            return Err(Broken::cancelled());
         }
         self.open().await.map_err(|error| {
             let verdict = if around.cancel.is_cancelled() { Verdict::Cancelled } else { Verdict::Error };
-            Broken::new(verdict, error.text)
+            Broken::new(verdict, Cause::Rig, error.text)
         })?;
         let mut agent_is_due = true;
         for step in task.steps.iter().filter(|step| step.phase != Phase::Cleanup) {
@@ -249,12 +280,12 @@ impl Worker {
     ) -> Result<Option<String>, Broken> {
         let around = &self.around;
         let prompt = match task.prompt.as_deref().map(|prompt| substitute(prompt, steps)) {
-            Some(Err(why)) => return Err(Broken::new(Verdict::Error, format!("prompt: {why}"))),
+            Some(Err(why)) => return Err(Broken::new(Verdict::Error, Cause::Eval, format!("prompt: {why}"))),
             Some(Ok(prompt)) => prompt,
             None => Cow::Borrowed(""),
         };
-        let cancelled = || Broken::new(Verdict::Cancelled, "cancelled");
-        let late = || Broken::new(Verdict::Failed, format!("timeout: not done within {limit:?}"));
+        let cancelled = Broken::cancelled;
+        let late = || Broken::new(Verdict::Failed, Cause::Board, format!("timeout: not done within {limit:?}"));
         match around.executor {
             Executor::Extension => Ok(None),
             Executor::Mock => {
@@ -264,7 +295,7 @@ impl Worker {
                     () = sleep_until(deadline) => return Err(late()),
                 }
                 if task.mock.fail {
-                    return Err(Broken::new(Verdict::Failed, "the mock was told to fail"));
+                    return Err(Broken::new(Verdict::Failed, Cause::Board, "the mock was told to fail"));
                 }
                 Ok(Some(task.mock.output.clone().unwrap_or_else(|| made_up(task, &prompt))))
             }
@@ -280,7 +311,7 @@ impl Worker {
                 );
                 // Dropping it ends the process group.
                 tokio::select! {
-                    done = running => done.map(Some).map_err(|error| Broken::new(error.verdict(), error.to_string())),
+                    done = running => done.map(Some).map_err(|error| Broken::new(error.verdict(), Cause::Board, error.to_string())),
                     () = around.cancel.cancelled() => Err(cancelled()),
                     () = sleep_until(deadline) => Err(late()),
                 }
@@ -301,15 +332,17 @@ impl Worker {
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started);
         if around.cancel.is_cancelled() {
-            return Err(Broken::new(Verdict::Cancelled, "cancelled"));
+            return Err(Broken::cancelled());
         }
         let calling =
             self.call(task, step, steps, output, step.timeout.unwrap_or(left).min(left.max(Duration::from_millis(1))));
-        let lost = |verdict, why: String| Err(Broken { verdict, why, lost: true });
+        let lost = |verdict, cause, why: String| Err(Broken { verdict, why, cause, lost: true });
         let answer = tokio::select! {
             answer = calling => answer,
-            () = around.cancel.cancelled() => lost(Verdict::Cancelled, "cancelled".into()),
-            () = sleep_until(deadline) => lost(Verdict::Failed, format!("timeout: the trial was not done within {limit:?}")),
+            () = around.cancel.cancelled() => lost(Verdict::Cancelled, Cause::Board, "cancelled".into()),
+            () = sleep_until(deadline) => {
+                lost(Verdict::Failed, Cause::Late, format!("timeout: the trial was not done within {limit:?}"))
+            }
         };
         let is_lost = answer.as_ref().is_err_and(|broken| broken.lost);
         let result = record(step, answer, started, steps);
@@ -338,7 +371,7 @@ impl Worker {
             // The host gives up by itself a little later; this is for a session that has to be opened anew first.
             let answer = match timeout(limit.saturating_add(CLEANUP_TIMEOUT), calling).await {
                 Ok(answer) => answer,
-                Err(_) => Err(Broken::new(Verdict::Error, "timeout")),
+                Err(_) => Err(Broken::new(Verdict::Error, Cause::Rig, "timeout")),
             };
             if let Err(error) = record(step, answer, started, steps) {
                 (self.around.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
@@ -359,14 +392,17 @@ impl Worker {
         if self.around.executor == Executor::Mock {
             return Ok(Answer {
                 failure: None,
+                cause: Cause::default(),
                 message: Some(format!("{} (mock)", step.operation)),
                 outputs: mocked(task, step),
             });
         }
-        let Some(session) = &self.session else { return Err(Broken::new(Verdict::Error, "there is no session")) };
+        let Some(session) = &self.session else {
+            return Err(Broken::new(Verdict::Error, Cause::Rig, "there is no session"));
+        };
         // The extension says what is wrong with an operation that it does not have.
         let schema = session.schema(&step.operation).unwrap_or(Value::Bool(true));
-        let draft = step.args.draft(steps).map_err(|why| Broken::new(Verdict::Error, why))?;
+        let draft = step.args.draft(steps).map_err(|why| Broken::new(Verdict::Error, Cause::Eval, why))?;
         let settled = settle(&draft, &schema);
         if let Some(why) = &settled.checked.unchecked {
             (self.around.log)(
@@ -378,6 +414,7 @@ impl Worker {
             let misfits = settled.checked.misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             return Err(Broken::new(
                 Verdict::Error,
+                Cause::Eval,
                 format!("the arguments do not fit the operation's schema: {misfits}"),
             ));
         }
@@ -390,7 +427,7 @@ impl Worker {
             timeout: Some(limit),
             agent: task.prompt.as_deref().map(|prompt| (prompt, output.unwrap_or_default())),
         };
-        session.call(&call).await.map_err(|why| Broken { verdict: Verdict::Error, why, lost: true })
+        session.call(&call).await.map_err(|why| Broken { verdict: Verdict::Error, why, cause: Cause::Rig, lost: true })
     }
 }
 
@@ -401,10 +438,15 @@ fn record(
     started: Instant,
     steps: &mut Vec<StepRecord>,
 ) -> Result<(), Broken> {
-    let (verdict, message, outputs) = match answer {
-        Ok(Answer { failure: None, message, outputs }) => (Verdict::Passed, message.unwrap_or_default(), outputs),
-        Ok(Answer { failure: Some(why), outputs, .. }) => (Verdict::Failed, why, outputs),
-        Err(Broken { verdict, why, .. }) => (verdict, why, Vec::new()),
+    let (verdict, cause, message, outputs) = match answer {
+        Ok(Answer { failure: None, message, outputs, cause }) => {
+            (Verdict::Passed, cause, message.unwrap_or_default(), outputs)
+        }
+        Ok(Answer { failure: Some(why), cause: Cause::Board, outputs, .. }) => {
+            (Verdict::Failed, Cause::Board, why, outputs)
+        }
+        Ok(Answer { failure: Some(why), cause, outputs, .. }) => (Verdict::Error, cause, why, outputs),
+        Err(Broken { verdict, why, cause, .. }) => (verdict, cause, why, Vec::new()),
     };
     let why = (verdict != Verdict::Passed).then(|| format!("step {} ({}): {message}", step.id, step.operation));
     let record = StepRecord {
@@ -417,7 +459,7 @@ fn record(
         duration: started.elapsed(),
     };
     steps.push(record);
-    why.map_or(Ok(()), |why| Err(Broken::new(verdict, why)))
+    why.map_or(Ok(()), |why| Err(Broken::new(verdict, cause, why)))
 }
 
 /// What a mock agent says: the prompt, and whatever the graders look for in it.

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use embedded_io_async::{ErrorType, Read, Write};
+use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
@@ -383,6 +384,10 @@ impl<E: Extension> Extension for Observed<E> {
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let _working = Working::new(&self.pending);
         self.inner.run_task(eval, task, cx).await
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
     }
 
     async fn safe_state(&mut self) {

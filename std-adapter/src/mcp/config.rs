@@ -270,7 +270,7 @@ fn free_name(path: &Path) -> PathBuf {
     if std::fs::symlink_metadata(&first).is_err() {
         return first;
     }
-    (2..)
+    (2..=u32::MAX)
         .map(|number: u32| named(&format!(".bak{number}")))
         .find(|path| std::fs::symlink_metadata(path).is_err())
         .unwrap_or(first)

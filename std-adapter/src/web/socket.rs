@@ -88,12 +88,11 @@ pub(super) async fn carry<F>(
         let closing = carrier.run(gone, stop, &ended).await;
         lost.cancel();
         let Carrier { socket, .. } = carrier;
-        (socket, closing)
+        if let Some(closing) = closing {
+            close(socket, &closing).await;
+        }
     };
-    let ((), (socket, closing)) = tokio::join!(served, carried);
-    if let Some(closing) = closing {
-        close(socket, &closing).await;
-    }
+    tokio::join!(served, carried);
 }
 
 struct Carrier {

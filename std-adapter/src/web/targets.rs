@@ -179,8 +179,8 @@ impl Connect for SharedHosts {
     ) -> Pending<'a, Result<Box<dyn Session>, Unreached>> {
         match target.parse::<Target>() {
             Ok(target @ Target::Serial(_)) => {
-                let dialer = Through { targets: Arc::clone(&self.targets), target };
-                Box::pin(session::over(Box::new(dialer), settings, log))
+                let dialer = Through { targets: Arc::clone(&self.targets), target: target.clone() };
+                Box::pin(async move { session::over(Box::new(dialer), &target, settings, log).await })
             }
             _ => self.hosts.connect(target, folder, settings, log),
         }

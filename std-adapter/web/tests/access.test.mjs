@@ -1,6 +1,7 @@
 // Who uses the page how: keyboard, screen reader, contrast, light and dark, and a narrow screen. The pictures come from here.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -145,16 +146,25 @@ test('j_02_colours_follow_the_system_or_the_choice_and_the_choice_is_kept', asyn
   sound(page);
 });
 
-test('j_02_a_static_page_works_without_a_server_and_offline', async (t) => {
-  // The page's files on any web server: Web Serial and transcripts need nothing else.
-  const page = await open(t, browser, server.url.replace(/#.*/, '#view=transcript'));
-  await page.context().setOffline(true);
+test('j_02_the_files_work_on_any_web_server_in_any_folder', async (t) => {
+  const files = join(HERE, '../dist');
+  const kinds = { html: 'text/html', js: 'text/javascript', css: 'text/css', wasm: 'application/wasm', svg: 'image/svg+xml' };
+  const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'";
+  const plain = createServer((request, response) => {
+    const name = request.url.replace(/^\/a\/folder\//, '').replace(/\?.*/, '') || 'index.html';
+    if (!request.url.startsWith('/a/folder/') || !existsSync(join(files, name))) return response.writeHead(404).end();
+    response.writeHead(200, { 'content-type': kinds[name.split('.').pop()], 'content-security-policy': policy }).end(readFileSync(join(files, name)));
+  });
+  await new Promise((done) => plain.listen(0, '127.0.0.1', done));
+  t.after(() => plain.close());
+  const page = await open(t, browser, `http://127.0.0.1:${plain.address().port}/a/folder/#view=transcript`);
   await page.getByLabel('Or paste lines').fill('{"op":"measure","args":{}}');
-  await page.context().setOffline(false);
   await page.getByRole('button', { name: 'Show the pasted lines' }).click();
   await page.locator('[data-done="true"]').waitFor();
   await page.getByRole('tab', { name: 'Live' }).click();
   await page.getByRole('button', { name: 'Choose a port …' }).waitFor();
+  await page.getByRole('tab', { name: 'Evals' }).click();
+  await page.getByText('The server of this page has no evals.').waitFor();
   assert.equal(await page.getByRole('alert').count(), 0);
   sound(page);
 });

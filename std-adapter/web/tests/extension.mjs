@@ -28,6 +28,7 @@ const operations = {
   },
   flood: { description: 'Logs', params: { type: 'object', properties: { count: { type: 'integer', default: 1000 } } } },
   noise: { description: 'Writes lines that are no messages', params: { type: 'object' } },
+  many: { description: 'Answers with many outputs', params: { type: 'object' } },
   long: { description: 'Answers with a long text', params: { type: 'object' } },
   '=formula': { description: 'A name that a spreadsheet would run', params: { type: 'object' } },
   refuse: { description: 'Refuses a nested argument', params: operationParams() },
@@ -65,7 +66,8 @@ for await (const line of createInterface({ input: process.stdin })) {
       send({ id, result: { success: true, outputs: { '=1+1': '5' } } });
       continue;
     }
-    const outputs = operation === 'long' ? { text: 'y'.repeat(300_000) } : { args: raw, [HOSTILE]: HOSTILE };
+    const many = () => Object.fromEntries(Array.from({ length: 2000 }, (_, at) => [`output-${at}`, String(at)]));
+    const outputs = operation === 'many' ? many() : operation === 'long' ? { text: 'y'.repeat(300_000) } : { args: raw, [HOSTILE]: HOSTILE };
     send({ id, result: { success: true, message: `${HOSTILE} \u001b[31m`, outputs } });
   } else {
     send({ id, result: {} });

@@ -140,12 +140,12 @@ export async function picture(page, name) {
 }
 
 /** Waits until `check` gives something. */
-export async function until(check, what) {
-  const deadline = performance.now() + PATIENCE;
+export async function until(check, what, patience = PATIENCE) {
+  const deadline = performance.now() + patience;
   for (;;) {
     const found = await check();
     if (found) return found;
-    assert.ok(performance.now() < deadline, `${what}, within ${PATIENCE / 1000} s`);
+    assert.ok(performance.now() < deadline, `${what}, within ${patience / 1000} s`);
     await new Promise((done) => setTimeout(done, 50));
   }
 }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import test from 'node:test';
-import { CHROMIUM, HERE, scratch, undo, until, web } from './harness.mjs';
+import { CHROMIUM, HERE, PATIENCE, scratch, undo, until, web } from './harness.mjs';
 
 /** Chromium by its debugging pipe: commands on descriptor 3, answers on 4, each ended by a zero byte. */
 function chromium() {
@@ -35,6 +35,12 @@ const send = chromium();
 async function tab(url) {
   const { targetId } = await send('Target.createTarget', { url });
   const { sessionId } = await send('Target.attachToTarget', { targetId, flatten: true });
+  await until(async () => {
+    // While the address is on its way, the tab has another document, or none.
+    const asked = { expression: '`${location.href === "about:blank"} ${document.readyState}`' };
+    const { result } = await send('Runtime.evaluate', asked, sessionId).catch(() => ({ result: {} }));
+    return result.value === `${url === 'about:blank'} complete`;
+  }, 'the page is loaded');
   const evaluate = async (expression) => {
     const { result, exceptionDetails } = await send('Runtime.evaluate', { expression, awaitPromise: true, returnByValue: true }, sessionId);
     assert.equal(exceptionDetails, undefined, JSON.stringify(exceptionDetails));
@@ -81,11 +87,11 @@ test('j_04_a_hidden_tab_does_not_grow', async () => {
   await page.click('Run flood');
   await page.has(/succeeded/);
   const before = await page.heap();
-  await page.fill('count', '100000');
+  await page.fill('count', '60000');
   await page.fill('Timeout', '120');
   await page.evaluate("setTimeout(() => [...document.querySelectorAll('button')].find((one) => one.textContent.trim() === 'Run flood').click(), 1500) && 0");
   await cover(page);
-  await until(() => page.evaluate("[...document.querySelectorAll('.history .badge')].filter((one) => one.textContent === 'succeeded').length === 2"), 'the flood is over');
+  await until(() => page.evaluate("[...document.querySelectorAll('.history .badge')].filter((one) => one.textContent === 'succeeded').length === 2"), 'the flood is over', 4 * PATIENCE);
   const grown = (await page.heap()) - before;
   assert.ok(grown < 8 << 20, `grew by ${grown} bytes`);
   await page.show();

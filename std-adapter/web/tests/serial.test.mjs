@@ -6,7 +6,7 @@ import { connect, createServer } from 'node:net';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
-import { HERE, ROOT, launch, open, picture, scratch, sound, start, until, web } from './harness.mjs';
+import { HERE, RIGLINE, ROOT, launch, open, picture, scratch, sound, start, until, web } from './harness.mjs';
 
 if (!process.env.RIGLINE_WEB_SERIAL) {
   console.log('skipped: Web Serial. .ci/web-tests.sh runs it where umockdev and the policy can be installed');
@@ -147,7 +147,7 @@ test('j_02_cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
   await connected(page);
   await page.getByRole('button', { name: 'power', exact: true }).click();
   await page.getByLabel('rail').fill('3V3');
-  await page.getByLabel('on', { exact: false }).first().selectOption('true');
+  await page.getByRole('combobox', { name: /^on / }).selectOption('true');
   await page.getByRole('button', { name: 'Run power' }).click();
   await until(async () => (await control({ cmd: 'gpio', pin: 2 })).high === true, 'the rail is on');
   await page.getByRole('button', { name: 'wait-for', exact: true }).click();
@@ -165,5 +165,29 @@ test('j_02_cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
   await measure(page, 'TEMP');
   await page.getByRole('button', { name: 'Disconnect', exact: true }).click();
   await page.getByText('Connect to a rig').waitFor();
+  sound(page);
+});
+
+test('j_02_who_holds_the_port_is_said_and_reconnecting_works_when_it_is_free', async (t) => {
+  const holder = await start(RIGLINE, ['monitor', `serial:${terminal()}`]);
+  holder.child.stdin.write('{"op":"health"}\n');
+  await holder.next();
+  const held = await web(`serial:${terminal()}`);
+  const page = await open(t, browser, held.url);
+  await page.getByRole('heading', { name: 'There is no connection' }).waitFor();
+  const connection = page.getByRole('region', { name: 'Connection' });
+  await connection.getByText(new RegExp(`\\b${holder.child.pid}\\b`)).first().waitFor();
+  await picture(page, 'held-by-1280-light');
+  holder.child.stdin.end();
+  holder.child.kill();
+  await holder.ended;
+  await page.getByRole('button', { name: 'Reconnect' }).click();
+  await page.getByText(/Connected through rigline web to serial:/).waitFor();
+  await measure(page, 'TEMP');
+  // The board is unplugged from the server's machine: the server says so, and the page passes it on.
+  await control({ cmd: 'unplug' });
+  await page.getByRole('heading', { name: 'There is no connection' }).waitFor();
+  await control({ cmd: 'plug' });
+  await plugged();
   sound(page);
 });

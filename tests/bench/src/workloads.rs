@@ -181,7 +181,7 @@ fn rigline_apart(count: usize) -> usize {
         engine.commit(length);
         let result = match engine.step() {
             Step::Run(run) => {
-                let mut cx = Context::new(run.scratch, &mut logs, &Still, None);
+                let mut cx = Context::new(run.reply, &mut logs, &Still, None);
                 let Work::Call(call) = run.work else { return 0 };
                 block_on(Kubernetes.call(call, &mut cx))
             }

@@ -94,7 +94,7 @@ fn place_point(out: &mut Writer<'_>, digits: &[u8], point: i32) {
     }
 }
 
-/// Fills `digits`, and gives how many there are and where the point is: the value is `0.digits * 10^point`.
+/// Fills `digits`, and returns how many there are and where the point is: the value is `0.digits * 10^point`.
 fn shortest<const LIMBS: usize>(digits: &mut [u8; 17], parts: &Parts) -> (usize, i32) {
     // All is scaled so that half the distance to the neighbour below is a whole number, `gap`.
     let (shift, upper_gaps) = if parts.closer_below { (2, 2) } else { (1, 1) };

@@ -22,7 +22,7 @@ pub const RUNS: usize = 4;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct BoardEval {
-    /// What stands for its file: a request may say this or the name.
+    /// The name of its file, as far as requests are concerned: they may say this or the name.
     pub path: &'static str,
     /// Its name.
     pub name: &'static str,
@@ -220,7 +220,7 @@ impl EvalService for &Evals {
             run_id: Some(number_text(number, &mut memory)),
             status: Some(stage.state()),
             result: stage.has_ended().then_some(summary),
-            error: (stage == Stage::Failed).then_some("the connection was lost"),
+            error: (stage == Stage::Failed).then_some("the connection was lost, or the extension runs no tasks"),
             ..Status::default()
         });
         Ok(())
@@ -239,7 +239,7 @@ impl EvalService for &Evals {
 }
 
 /// An object with one member, whose value is the list of what the function makes of each item: a list of any length
-/// without memory of its own.
+/// without memory for it.
 struct List<I: 'static, F>(&'static str, &'static [I], F);
 
 impl<I, T: Serialize, F: Fn(&I) -> T> Serialize for List<I, F> {
@@ -305,6 +305,7 @@ impl Service for Evals {
             Step::End => {
                 entry.stage = if entry.stage == Stage::Stopping { Stage::Cancelled } else { Stage::Completed };
             }
+            Step::Refused => entry.stage = Stage::Failed,
             Step::Start | Step::TaskStart(_) => {}
         });
     }

@@ -41,9 +41,9 @@ pub const RUN_FAILED: i32 = -32002;
 pub enum Request<'a> {
     /// `eval.run`: start a run.
     Run(RunRequest<'a>),
-    /// `eval.list`: what evals there are.
+    /// `eval.list`: all evals.
     List {
-        /// Where to look; the service's own place if unsaid.
+        /// The directory to search [default: the service's own].
         directory: Option<Text<'a>>,
     },
     /// `eval.get`: one eval.
@@ -166,11 +166,11 @@ pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Re
     })
 }
 
-/// Lists, gets, validates and runs evals. A method answers through `reply`, once, or gives the error.
+/// Lists, gets, validates and runs evals. A method answers through `reply`, once, or returns the error.
 ///
-/// Nothing here takes long: a run that was started goes on elsewhere, and tells of itself by notifications.
+/// Nothing here takes long: a run that was started continues elsewhere, and is reported by notifications.
 pub trait EvalService {
-    /// What evals there are.
+    /// Lists the evals.
     fn list<'a>(&'a mut self, directory: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;
     /// One eval.
     fn get<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>>;

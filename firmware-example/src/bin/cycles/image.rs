@@ -61,7 +61,7 @@ fn main() -> ! {
 fn answer(engine: &mut Engine<'_>) {
     let Step::Run(run) = engine.step() else { return mark::<3>() };
     let mut logs = NoLog;
-    let mut cx = Context::new(run.scratch, &mut logs, &Still, None);
+    let mut cx = Context::new(run.reply, &mut logs, &Still, None);
     let Work::Call(call) = run.work else { return mark::<3>() };
     let mut extension = Kubernetes;
     let polled = pin!(extension.call(call, &mut cx)).poll(&mut task::Context::from_waker(Waker::noop()));

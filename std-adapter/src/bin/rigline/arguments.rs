@@ -37,7 +37,7 @@ const LONGEST_LIST: usize = 10_000;
 
 impl Given<'_> {
     /// The arguments as JSON text on one line. What the schema refuses is an error; a schema that cannot be evaluated here refuses
-    /// nothing, since the extension judges by itself.
+    /// nothing, since the extension checks its arguments itself.
     pub(crate) fn arguments(&self, schema: &Value) -> Result<String, Failure> {
         let root = Place::of(schema);
         let mut tree = Node::Object(self.object()?);
@@ -499,7 +499,7 @@ mod tests {
             ("both=right", "did you mean `Right`?"),
         ] {
             let error = given(&schema, &[pair]).unwrap_err();
-            assert!(error.contains(text) && error.ends_with("`help` shows what it takes"), "{pair}: {error}");
+            assert!(error.contains(text) && error.ends_with("`help` shows its arguments"), "{pair}: {error}");
         }
         let long = format!("mode={}", "x".repeat(100_000));
         assert!(given(&schema, &[&long]).unwrap_err().len() < 2000);

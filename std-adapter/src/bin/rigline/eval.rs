@@ -11,11 +11,13 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use rigline::protocol::waza::{self, RunState, Verdict};
 use rigline_std::eval::list::list;
+use rigline_std::eval::measurement::{self, Statistics};
 use rigline_std::eval::run::{Event, OnEvent, Outcome, Progress, TaskRecord};
 use rigline_std::eval::runs::{Request, Runs, StartError};
 use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
-use rigline_std::eval::{Fault, LoadError, Overrides, Spec, against, load, owner_of, report};
+use rigline_std::eval::verdict::Class;
+use rigline_std::eval::{Fault, LoadError, Overrides, Spec, against, class, load, owner_of, report};
 use rigline_std::host::{Host, Options};
 use rigline_std::signals::Signals;
 use rigline_std::{files, target::Target};
@@ -56,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// Run evals. Exits with 1 if one does not pass
+/// Run evals. Exits with 1 if one does not pass, with 3 if the rig is the reason
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option")]
@@ -264,13 +266,17 @@ fn code(done: &[Done], has_errors: bool) -> u8 {
     if has_errors || runs().any(|run| run.is_err_and(is_unusable)) {
         return exit::USAGE;
     }
-    let mut unreached =
-        runs().filter_map(Result::ok).filter_map(|(_, _, outcome)| outcome.unreached.as_ref()).peekable();
-    if unreached.peek().is_some() {
-        return if unreached.all(|why| why.is_timeout) { exit::TIMED_OUT } else { exit::NO_ANSWER };
-    }
+    let outcomes = || runs().filter_map(Result::ok).map(|(_, _, outcome)| outcome);
     let all_passed = runs().all(|run| run.is_ok_and(|(_, _, outcome)| outcome.passed));
-    if all_passed { exit::SUCCESS } else { exit::FAILED }
+    let mut rig_errors = outcomes().filter(|outcome| outcome.has_rig_error()).peekable();
+    match () {
+        () if all_passed => exit::SUCCESS,
+        // A failure of the board is known, whatever the rig did elsewhere.
+        () if outcomes().any(|outcome| outcome.has_failure()) => exit::FAILED,
+        () if rig_errors.peek().is_none() => exit::FAILED,
+        () if rig_errors.all(|outcome| outcome.is_late()) => exit::TIMED_OUT,
+        () => exit::NO_ANSWER,
+    }
 }
 
 /// The evals that paths stand for, and what could not be read on the way to them.
@@ -340,10 +346,46 @@ fn show(done: &[Done]) {
     if !table.is_empty() {
         print(&table.to_string());
     }
+    show_measurements(done);
     for (_, spec, outcome) in runs() {
         let style = if outcome.passed { Style::Good } else { Style::Bad };
         print_text(&Text::new().styled(style, &verdict(spec, outcome)).plain("\n"));
     }
+}
+
+/// What was measured, a line for each name of each task.
+fn show_measurements(done: &[Done]) {
+    let mut table = Table::new(&["task", "measurement", "value", "limits", "verdict", "over trials"]);
+    for (_, spec, outcome) in done.iter().filter_map(|done| done.run.as_ref().ok()) {
+        for record in &outcome.tasks {
+            let task = spec.tasks.get(record.task).map_or("", |task| task.name.as_str());
+            for statistics in record.measurements() {
+                let last = &statistics.last;
+                let unit = last.unit.as_deref().unwrap_or_default();
+                table.row([
+                    task.to_owned(),
+                    last.name.clone(),
+                    format!("{} {unit}", last.value).trim_end().to_owned(),
+                    measurement::limits(last.low.as_deref(), last.high.as_deref()),
+                    if statistics.passed { "pass" } else { "fail" }.to_owned(),
+                    over_trials(&statistics),
+                ]);
+            }
+        }
+    }
+    if !table.is_empty() {
+        print(&table.to_string());
+    }
+}
+
+fn over_trials(statistics: &Statistics) -> String {
+    let Some(deviation) = statistics.deviation else { return String::new() };
+    let Statistics { min, max, mean, .. } = statistics;
+    let cpk = statistics.cpk.map_or_else(String::new, |cpk| format!(", Cpk {cpk:.2}"));
+    // One digit more than the values have.
+    let digits = |text: &str| text.split_once('.').map_or(0, |(_, fraction)| fraction.len()).min(12);
+    let digits = digits(min).max(digits(max)) + 1;
+    format!("{min} to {max}, mean {mean:.digits$}, s {deviation:.digits$}{cpk}")
 }
 
 fn row(spec: &Spec, record: &TaskRecord) -> [String; 6] {
@@ -357,7 +399,7 @@ fn row(spec: &Spec, record: &TaskRecord) -> [String; 6] {
     [
         spec.name.clone(),
         name.to_owned(),
-        record.verdict.as_str().to_owned(),
+        record.class().label().to_owned(),
         format!("{passed}/{}", record.trials.len()),
         time(record.duration),
         why,
@@ -369,8 +411,16 @@ fn verdict(spec: &Spec, outcome: &Outcome) -> String {
     let mut text = format!("{}: ", spec.name);
     match outcome.state {
         RunState::Completed => {
-            let word = if outcome.passed { "passed" } else { "failed" };
+            let word = class(outcome).label();
             let _ = write!(text, "{word}, {} of {} tasks passed", summary.passed, summary.total);
+            let count = |class: Class| outcome.tasks.iter().filter(|task| task.class() == class).count();
+            for (class, plural) in [(Class::RigError, "rig errors"), (Class::Flaky, "flaky")] {
+                match count(class) {
+                    0 => {}
+                    1 => drop(write!(text, ", 1 {}", class.label())),
+                    many => drop(write!(text, ", {many} {plural}")),
+                }
+            }
             if outcome.skipped > 0 {
                 let _ = write!(text, ", {} not judged", outcome.skipped);
             }
@@ -404,6 +454,7 @@ fn time(duration: Duration) -> String {
 fn as_junit(done: &[Done]) -> String {
     let text = junit::text;
     let mut report = Report::new("rigline");
+    let mut names = junit::Names::default();
     for Done { path, run } in done {
         let mut suite = TestSuite::new(text(&path.to_string_lossy()));
         match run {
@@ -415,33 +466,29 @@ fn as_junit(done: &[Done]) -> String {
             Ok((_, spec, outcome)) => {
                 suite = TestSuite::new(text(&spec.name));
                 suite.set_time(outcome.duration);
+                junit::add_rig(&mut suite, outcome);
+                let class_name = names.unique(&spec.name);
                 for record in &outcome.tasks {
-                    let mut status = match record.verdict {
-                        Verdict::Passed => TestCaseStatus::success(),
-                        Verdict::Cancelled | Verdict::Skipped => TestCaseStatus::skipped(),
-                        Verdict::Error => TestCaseStatus::non_success(NonSuccessKind::Error),
-                        Verdict::Failed => TestCaseStatus::non_success(NonSuccessKind::Failure),
-                    };
-                    if let Some(why) = record.why() {
-                        status.set_message(text(why));
-                    }
                     let task = spec.tasks.get(record.task);
-                    let mut case = TestCase::new(text(task.map_or("", |task| &task.id)), status);
-                    case.set_classname(text(&spec.name));
+                    let mut case = TestCase::new(text(task.map_or("", |task| &task.id)), junit::status(record));
+                    case.set_classname(text(&class_name));
                     case.set_time(record.duration);
+                    junit::add_measurements(&mut case, record);
                     suite.add_test_case(case);
                 }
                 // Tasks that were not come to.
                 let is_done = |place: usize| outcome.tasks.iter().any(|task| task.task == place);
                 for (_, task) in spec.tasks.iter().enumerate().filter(|(place, _)| !is_done(*place)) {
                     let mut case = TestCase::new(text(&task.id), TestCaseStatus::skipped());
-                    case.set_classname(text(&spec.name));
+                    case.set_classname(text(&class_name));
                     suite.add_test_case(case);
                 }
                 if let (RunState::Failed, Some(error)) = (outcome.state, &outcome.error) {
                     let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
                     status.set_message(text(error));
-                    suite.add_test_case(TestCase::new("run", status));
+                    let mut case = TestCase::new("run", status);
+                    case.set_classname(text(&class_name));
+                    suite.add_test_case(case);
                 }
             }
         }

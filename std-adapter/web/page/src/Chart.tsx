@@ -39,10 +39,17 @@ function timeLabel(seconds: number, step: number): string {
 export function Chart({ label, x, isTime, xLabel, series, version, height = 300 }: Properties) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  /** The names of the series that the plot was made for. */
+  const drawn = useRef<string | null>(null);
   const zoom = useRef<{ min: number; max: number } | null>(null);
   const dark = theme.isDark.value;
   const names = series.map((one) => one.label).join('\n');
-  const data = (): uPlot.AlignedData => [x, ...series.map((one) => one.values)] as uPlot.AlignedData;
+  const latest = useRef({ names, data: [] as unknown as uPlot.AlignedData });
+  latest.current = { names, data: [x, ...series.map((one) => one.values)] as uPlot.AlignedData };
+  /** A plot of other series would fail: it is made anew with the next effect. */
+  const draw = () => {
+    if (drawn.current === latest.current.names) plot.current?.setData(latest.current.data);
+  };
 
   useLayoutEffect(() => {
     const element = box.current;
@@ -76,9 +83,10 @@ export function Chart({ label, x, isTime, xLabel, series, version, height = 300 
         ],
       },
     };
-    const made = new uPlot(options, data(), element);
+    const made = new uPlot(options, latest.current.data, element);
     made.over.addEventListener('dblclick', () => all());
     plot.current = made;
+    drawn.current = names;
     const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     watch.observe(element);
     return () => {
@@ -89,18 +97,17 @@ export function Chart({ label, x, isTime, xLabel, series, version, height = 300 
   }, [names, dark, isTime, height]);
   useEffect(() => {
     // The picture of a hidden page is drawn when it is seen again.
-    const draw = () => plot.current?.setData(data());
     const request = requestAnimationFrame(draw);
     return () => cancelAnimationFrame(request);
   }, [version, names, dark]);
 
   const look = (min: number, max: number) => {
     zoom.current = { min, max };
-    plot.current?.setData(data());
+    draw();
   };
   const all = () => {
     zoom.current = null;
-    plot.current?.setData(data());
+    draw();
   };
   const move = (act: (min: number, max: number) => [number, number]) => () => {
     const { min, max } = plot.current?.scales.x ?? {};

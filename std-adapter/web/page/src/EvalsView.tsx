@@ -24,7 +24,7 @@ export function EvalsView() {
   return (
     <div class="evals">
       {evals.failure.value && (
-        <section class="panel ended" role="alert">
+        <section class="panel problem" role="alert">
           <p class="error">{shown(evals.failure.value)}</p>
           <button type="button" onClick={() => void evals.load()}>
             Try again

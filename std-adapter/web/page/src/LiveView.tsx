@@ -73,7 +73,7 @@ export function Connection() {
   }
   if (current.at === 'ended') {
     return (
-      <section class="panel ended" aria-label="Connection">
+      <section class="panel problem" aria-label="Connection">
         <h2>{current.unplugged ? 'The board was unplugged' : 'There is no connection'}</h2>
         {current.unplugged ? (
           <p>{isBack.value ? `${current.place.label} is plugged in again.` : `Plug ${current.place.label} in again. This page recognises it by its USB ids.`}</p>
@@ -234,6 +234,9 @@ function WebSerial() {
       navigator.serial.removeEventListener('disconnect', load);
     };
   }, []);
+  if (!isSecureContext) {
+    return <p class="quiet">Web Serial needs a page that came by https, or from this computer.</p>;
+  }
   if (!hasSerial) {
     return <p class="quiet">This browser has no Web Serial, so this page cannot open a board by itself. Chrome, Edge and Opera can.</p>;
   }
@@ -444,7 +447,7 @@ function Result({ call }: { call: Call }) {
       <h3>
         <Badge call={call} /> {call.milliseconds !== null && <span class="quiet">after {milliseconds(call.milliseconds)}</span>}
       </h3>
-      {call.message && <p class={call.status === 'done' ? 'message' : 'message error'}>{shown(call.message)}</p>}
+      {call.message && <p class={call.status === 'done' || call.status === 'cancelled' ? 'message' : 'message error'}>{shown(call.message)}</p>}
       {call.outputs.length > 0 && (
         <div class="scroll" tabIndex={0} role="group" aria-label="Outputs">
           <table class="outputs">
@@ -456,7 +459,7 @@ function Result({ call }: { call: Call }) {
               </tr>
             </thead>
             <tbody>
-              {call.outputs.slice(0, 500).map(([name, value]) => (
+              {call.outputs.map(([name, value]) => (
                 <tr key={name}>
                   <th scope="row">{oneLine(name, 200)}</th>
                   <td class="value">{shown(value.length > 10_000 ? `${value.slice(0, 10_000)}…` : value)}</td>
@@ -464,7 +467,7 @@ function Result({ call }: { call: Call }) {
               ))}
             </tbody>
           </table>
-          {call.outputs.length > 500 && <p class="quiet">{plural(call.outputs.length - 500, 'more output')}.</p>}
+          {call.droppedOutputs > 0 && <p class="quiet">{plural(call.droppedOutputs, 'more output')}.</p>}
         </div>
       )}
       {own.length > 0 && <Logs label={`Logs of call ${call.number}`} entries={own} id={`logs-${call.number}`} class="short-list" />}

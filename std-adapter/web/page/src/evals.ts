@@ -1,7 +1,7 @@
 import { batch, signal } from '@preact/signals';
 import { ask, socketAddress } from './address';
 import { isObject } from './schema';
-import { disconnect, notice, placeOf, state, targetName } from './session';
+import { disconnect, notice, placeOf, state } from './session';
 import { messageOf } from './text';
 
 export interface Eval {
@@ -173,9 +173,8 @@ export async function loadRuns(): Promise<void> {
 export async function run(one: Eval): Promise<void> {
   current.value = { path: one.path, name: one.name, runId: null, status: 'starting', tasks: [], logs: [], droppedLogs: 0, summary: null, error: null };
   try {
-    // An eval opens the board by itself, which it cannot while this page holds it.
-    const place = placeOf(state.value);
-    if (place && targetName(place).startsWith('serial:')) {
+    // The server opens the board for an eval, which it cannot while this page holds it by Web Serial.
+    if (placeOf(state.value)?.kind === 'serial') {
       await disconnect(true);
       notice.value = 'The live session was ended, so that the eval can open the board.';
     }

@@ -39,10 +39,10 @@ export class Link {
 
   constructor(
     private readonly transport: Transport,
-    serial: boolean,
+    readonly isSerial: boolean,
     private readonly handlers: Handlers,
   ) {
-    this.#decoder = new Decoder({ serial });
+    this.#decoder = new Decoder({ serial: isSerial });
     transport.onData = (data) => {
       if (this.#gone === null) this.#take(this.#decoder.push(data));
     };

@@ -44,6 +44,8 @@ export interface Call {
   milliseconds: number | null;
   message: string;
   outputs: [string, string][];
+  /** How many outputs are not kept. */
+  droppedOutputs: number;
 }
 
 export interface LogEntry extends LogLine {
@@ -63,7 +65,13 @@ export interface Line {
 const CALLS = 100;
 /** An output longer than this is cut in the history, in characters. */
 const OUTPUT_LIMIT = 64 * 1024;
+/** How many outputs of a call are kept. */
+const OUTPUTS = 500;
+/** How much text the history keeps, in characters. */
+const HISTORY_SIZE = 16 << 20;
 const LOG_TEXT_LIMIT = 4000;
+/** How long a port stays closed before it is opened again, in milliseconds: the board must see that DTR dropped. */
+const DTR_SEEN = 300;
 
 export const state = signal<State>({ at: 'idle' });
 export const manifest = signal<Manifest | null>(null);
@@ -81,6 +89,8 @@ export const lines = new Ring<Line>(5000, 16 << 20, (line) => line.text.length);
 export const traffic = signal(0);
 
 let link: Link | null = null;
+/** Settles when the last connection has let go of its port. */
+let closing: Promise<unknown> = Promise.resolve();
 let turn: Promise<unknown> = Promise.resolve();
 let running: { call: Call; cancel: () => void } | null = null;
 let numbers = 0;
@@ -122,8 +132,7 @@ export function serialPlace(port: SerialPort): Place {
 
 export async function connect(place: Place): Promise<void> {
   const mine = ++attempt;
-  await link?.close();
-  link = null;
+  if (link) shut(link);
   batch(() => {
     state.value = { at: 'connecting', place };
     isBack.value = false;
@@ -131,6 +140,8 @@ export async function connect(place: Place): Promise<void> {
   });
   let opened: Link | null = null;
   try {
+    await closing;
+    if (mine !== attempt) return;
     const transport =
       place.kind === 'socket'
         ? await webSocket(socketAddress('ws', place.target === null ? {} : { target: place.target }))
@@ -148,7 +159,7 @@ export async function connect(place: Place): Promise<void> {
         if (link === self && mine === attempt) ended(place, why);
       },
     }));
-    if (mine !== attempt) return void opened.close();
+    if (mine !== attempt) return shut(self);
     link = opened;
     const raw = await opened.open();
     if (mine !== attempt) return;
@@ -159,10 +170,16 @@ export async function connect(place: Place): Promise<void> {
     });
   } catch (error) {
     if (mine !== attempt) return;
-    link = null;
-    await opened?.close().catch(() => {});
+    if (opened) shut(opened);
     ended(place, messageOf(error));
   }
+}
+
+/** Closes a connection; the next one waits until that is done. */
+function shut(last: Link, why?: string): void {
+  if (link === last) link = null;
+  const closed = last.close(why).catch(() => {});
+  closing = Promise.all([closing, last.isSerial ? closed.then(() => new Promise((seen) => setTimeout(seen, DTR_SEEN))) : closed]);
 }
 
 function ended(place: Place, why: string): void {
@@ -182,7 +199,7 @@ export async function disconnect(keep = false): Promise<void> {
   const last = link;
   link = null;
   if (keep && last) await last.ask('shutdown', '{}', 5000).catch(() => {});
-  await last?.close();
+  if (last) shut(last);
   batch(() => {
     state.value = { at: 'idle' };
     notice.value = keep ? 'Disconnected. Outputs stay as they are.' : 'Disconnected. The rig switches its outputs off.';
@@ -230,7 +247,7 @@ if ('serial' in navigator) {
     const last = link;
     attempt += 1;
     link = null;
-    void last?.close('the board was unplugged').catch(() => {});
+    if (last) shut(last, 'the board was unplugged');
     state.value = { at: 'ended', place: current.place, why: 'the board was unplugged', unplugged: true };
     notice.value = 'The board was unplugged.';
   });
@@ -245,10 +262,17 @@ export interface Outcome {
 
 /** Calls an operation, as a call that the history shows. */
 export function run(operation: string, args: string, timeout: number): Call {
-  const call: Call = { number: ++numbers, operation, args, timeout, status: 'waiting', begun: Date.now(), milliseconds: null, message: '', outputs: [] };
-  calls.value = [call, ...calls.value].slice(0, CALLS);
+  const call: Call = { number: ++numbers, operation, args, timeout, status: 'waiting', begun: Date.now(), milliseconds: null, message: '', outputs: [], droppedOutputs: 0 };
+  calls.value = bounded([call, ...calls.value]);
   void execute(operation, args, timeout, call);
   return call;
+}
+
+/** The newest calls, as many as the history keeps. */
+function bounded(all: Call[]): Call[] {
+  let size = 0;
+  const sizeOf = (call: Call) => call.outputs.reduce((sum, [name, value]) => sum + name.length + value.length, call.args.length + call.message.length);
+  return all.filter((call, at) => at === 0 || (at < CALLS && (size += sizeOf(call)) < HISTORY_SIZE));
 }
 
 /** Ends the call that runs: the session ends with it, so that the rig switches its outputs off, and begins again. */
@@ -274,8 +298,8 @@ async function perform(operation: string, args: string, timeout: number, call: C
     if (call !== null) change(call.number, what);
   };
   const finish = (status: Status, message: string, outputs = new Map<string, string>(), time: number | null = null): Outcome => {
-    const kept = [...outputs].map(([name, value]): [string, string] => [cut(name, 1000), cut(value, OUTPUT_LIMIT)]);
-    tell({ status, message: cut(message, OUTPUT_LIMIT), outputs: kept, milliseconds: time });
+    const kept = [...outputs].slice(0, OUTPUTS).map(([name, value]): [string, string] => [cut(name, 1000), cut(value, OUTPUT_LIMIT)]);
+    tell({ status, message: cut(message, OUTPUT_LIMIT), outputs: kept, droppedOutputs: outputs.size - kept.length, milliseconds: time });
     if (call !== null) notice.value = `${operation}: ${words(status)}. ${cut(message, 300)}`;
     return { status, message, outputs };
   };
@@ -294,7 +318,9 @@ async function perform(operation: string, args: string, timeout: number, call: C
       call,
       cancel: () => {
         cancelled = true;
-        void mine.close('the call was cancelled');
+        // The end that follows is wanted: it is not reported as a loss.
+        attempt += 1;
+        shut(mine, 'the call was cancelled');
       },
     };
   }

@@ -11,6 +11,7 @@ use rigline::json::write::Writer;
 use rigline::manifest::{Guarantee, Kind};
 use rigline::protocol::Protocol;
 use rigline::protocol::gevals::TaskContext;
+use rigline::service::JobRun;
 use rigline::{
     Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Phase,
     Schema,
@@ -103,6 +104,10 @@ impl Extension for Probe {
         cx.sleep(Duration::from_nanos(black_box(1))).await;
         crate::event::seen(event);
         cx.info("event");
+    }
+
+    async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
+        job.run(self, cx).await;
     }
 
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {

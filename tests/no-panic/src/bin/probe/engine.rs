@@ -59,11 +59,11 @@ fn drive(mut engine: Engine<'_>) {
 }
 
 fn run(step: Run<'_>) -> Result<Outcome, Failure> {
-    let Run { work, scratch, background } = step;
+    let Run { work, reply, background } = step;
     keep(work.timeout_nanos());
     behind(background);
     let (mut logs, mut probe) = (Logs(bytes()), Probe);
-    let mut cx = Context::new(scratch, &mut logs, &Ticks, black_box(None));
+    let mut cx = Context::new(reply, &mut logs, &Ticks, black_box(None));
     match work {
         Work::Call(call) if cfg!(not(feature = "handlers")) => handle(call, &mut cx),
         Work::Configure(config) if cfg!(not(feature = "handlers")) => configure(config).map(|()| Outcome::DONE),

@@ -20,13 +20,13 @@ pub(crate) fn all() {
 }
 
 pub(crate) fn seen(event: Event<'_>) {
-    keep((event.id, event.ts, event.event, event.component, event.json()));
-    for text in [event.module, event.status, event.session_id, event.request_id, event.span_id] {
+    keep((event.id(), event.ts(), event.event(), event.component(), event.json()));
+    for text in [event.module(), event.status(), event.session_id(), event.request_id(), event.span_id()] {
         keep(matches!(text, Member::Null));
         keep(text.value());
     }
-    keep(event.duration_ms.value().map(|duration| duration.to_u64()));
-    keep((event.data.value(), event.error.value()));
+    keep(event.duration_ms().value().map(|duration| duration.to_u64()));
+    keep((event.data().value(), event.error().value()));
 }
 
 fn refused(error: &EventError) {

@@ -141,13 +141,13 @@ impl Arguments {
             wanted.as_ref().is_none_or(|wanted| member.value().is_some_and(|value| value == wanted.as_str()))
         };
         let name = |wanted: &String| match wanted.strip_suffix('*') {
-            Some(group) => event.event.to_string().starts_with(group),
-            None => event.event == wanted.as_str(),
+            Some(group) => event.event().to_string().starts_with(group),
+            None => event.event() == wanted.as_str(),
         };
         (self.event.is_empty() || self.event.iter().any(name))
-            && is(event.module, &self.module)
-            && is(event.session_id, &self.session)
-            && is(event.status, &self.status)
+            && is(event.module(), &self.module)
+            && is(event.session_id(), &self.session)
+            && is(event.status(), &self.status)
     }
 }
 
@@ -171,8 +171,8 @@ impl Page {
 
 fn pretty(event: &Event<'_>) -> String {
     let ts = event.json().get("ts").map(|ts| ts.as_str()).unwrap_or_default();
-    let mut line = format!("{ts} {} {}", event.event, event.component);
-    for (name, member) in [("module", event.module), ("status", event.status)] {
+    let mut line = format!("{ts} {} {}", event.event(), event.component());
+    for (name, member) in [("module", event.module()), ("status", event.status())] {
         if let Some(value) = member.value() {
             let _ = write!(line, " {name}={value}");
         }

@@ -13,6 +13,8 @@
 //! `context.timeout` is the time limit of the call, in Go's form ([`GoDuration`]). Without it, where it is null and where it is
 //! zero (as Go's own libraries have it) there is none; a negative one is -32602.
 
+pub mod client;
+
 use crate::call::CallContext;
 use crate::definition::{Action, CallAction, Facts, Protocol};
 use crate::duration::GoDuration;
@@ -106,12 +108,14 @@ static PHRASES: Phrases = Phrases {
         is_beside_outputs: false,
     },
     content: None,
-    failed: Failed::Result {
+    failed: Some(Failed {
         success: b",\"result\":{\"success\":false",
-        after_outputs: b"},\"error\":\"",
-        alone: b",\"error\":\"",
+        with_outputs_only: false,
+        before_text: |out, has_outputs, _, _| {
+            out.raw(if has_outputs { b"},\"error\":\"" } else { b",\"error\":\"" });
+        },
         end: b"\"",
-    },
+    }),
     error: |out, kind, _| rpc::begin_error(out, code(kind)),
     error_end: |out, _| out.byte(b'"'),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
@@ -140,15 +144,15 @@ const fn invalid(member: &'static str, fault: &'static str) -> Refusal {
 
 /// Reads a request.
 fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
-    let is_initialize = received.is(rpc::METHOD, "initialize");
-    if facts.is_closed && !is_initialize {
+    let is_initialize = || received.is(rpc::METHOD, "initialize");
+    if facts.is_closed && !is_initialize() {
         return Err(AFTER_SHUTDOWN);
     }
     if received.is(rpc::METHOD, "execute") {
         let call = execute(received, facts.manifest)?;
         check_context(received)?;
         Ok(Action::Call(call.timeout_nanos(read_timeout(received)?)))
-    } else if is_initialize {
+    } else if is_initialize() {
         initialize(received)
     } else if received.is(rpc::METHOD, "shutdown") {
         // JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
@@ -201,16 +205,21 @@ fn execute(received: &Received<'_>, manifest: &Manifest) -> Result<CallAction, &
 
 /// Reads the context's timeout: absent, null and zero set no limit.
 fn read_timeout(received: &Received<'_>) -> Result<Option<u64>, &'static Refusal> {
+    match received.member(TIMEOUT_MEMBER) {
+        [] | [b'n', ..] => Ok(None),
+        [b'"', raw @ .., b'"'] => read_duration(raw),
+        _ => Err(NO_DURATION),
+    }
+}
+
+const NO_DURATION: &Refusal = &invalid("context.timeout", "expected a duration such as \"1m30s\"");
+
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn read_duration(raw: &[u8]) -> Result<Option<u64>, &'static Refusal> {
     /// Of a text with escapes in it, which has to be decoded somewhere; `µ` comes as one.
     const LONGEST: usize = 64;
-    const NO_DURATION: &Refusal = &invalid("context.timeout", "expected a duration such as \"1m30s\"");
     const TOO_LONG: &Refusal = &invalid("context.timeout", "has escapes and is longer than 64 bytes");
     const NEGATIVE: &Refusal = &invalid("context.timeout", "must not be negative");
-    let raw = match received.member(TIMEOUT_MEMBER) {
-        [] | [b'n', ..] => return Ok(None),
-        [b'"', raw @ .., b'"'] => raw,
-        _ => return Err(NO_DURATION),
-    };
     let duration = if has_escapes(raw) {
         let mut decoded = [0; LONGEST];
         GoDuration::parse(Text::of_checked(raw).decode_into(&mut decoded).map_err(|_| TOO_LONG)?)

@@ -1,14 +1,11 @@
 //! Answering whole lines of JSON-RPC 2.0 for who has methods of their own, and no [`Extension`](crate::Extension).
 
-use crate::engine::{end_line, parse_error, reserve_for, too_long};
 use crate::frame::TooLong;
-use crate::json::check::{NO_SPANS, check};
+use crate::json::check::{NO_SPANS, SyntaxError, check};
 use crate::json::view::{Json, Text};
 use crate::json::write::Writer;
-use crate::protocol::GEVALS;
 use crate::received::{Envelope, Received};
-use crate::reply;
-use crate::rpc::{self, invalid_request};
+use crate::rpc::{self, end_line, invalid_request, reserve_for};
 
 /// A request or a notification whose envelope is sound (JSON-RPC 2.0 §4).
 #[derive(Debug, Clone, Copy)]
@@ -18,16 +15,16 @@ pub struct Incoming<'t> {
     pub method: Text<'t>,
     /// Its parameters; null if there are none.
     pub params: Json<'t>,
-    /// Whether nobody waits for a reply: what is written for it is dropped.
+    /// Whether it has no id, and gets no reply: what is written for it is dropped.
     pub is_notification: bool,
 }
 
-/// Answers one line, a batch too (§6). Gives the reply as a whole line with its newline, in `memory`; none where nothing is
+/// Answers one line, a batch too (§6). Returns the reply as a whole line with its newline, in `memory`; none where nothing is
 /// to be said.
 ///
 /// `serve` is asked once for each request and notification, in their order. It writes what follows the reply's head,
 /// `,"result":…}` or `,"error":{…}}`, as [`waza::answer`](crate::protocol::waza::answer) does. What is no sound request is
-/// answered here, and replies are nobody's to answer.
+/// answered here, and replies are not answered.
 ///
 /// `memory` bounds the reply: it may be one byte shorter. In place of a longer one goes -32603 with the size it needs, so
 /// there should be [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes at least. Each member of a batch may take what is left of it, less the
@@ -62,7 +59,11 @@ pub fn answer<'o>(
 /// Answers a line that was over the limit of a [`Framer`](crate::frame::Framer).
 pub fn answer_too_long(fault: TooLong, memory: &mut [u8]) -> &[u8] {
     let limit = memory.len().saturating_sub(1);
-    let end = too_long(&mut reply::writer(memory, 0, limit), GEVALS, fault);
+    let end = {
+        let mut out = writer(memory, 0, limit);
+        begin_parse_error(&mut out);
+        rpc::end_too_long(&mut out, fault)
+    };
     end_line(memory, end)
 }
 
@@ -73,7 +74,7 @@ fn batch(
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
     if let Err(error) = check(line) {
-        return Some(parse_error(&mut reply::writer(memory, 0, limit), GEVALS, error));
+        return Some(parse_error(&mut writer(memory, 0, limit), error));
     }
     let members = Json::of_checked(line).elements();
     let mut spans = NO_SPANS;
@@ -89,7 +90,7 @@ fn batch(
         _ => Some("a batch of more than 64 members"),
     };
     if let Some(fault) = fault {
-        return Some(invalid_request(&mut reply::writer(memory, 0, limit), b"", fault));
+        return Some(invalid_request(&mut writer(memory, 0, limit), b"", fault));
     }
     let mut end = 0;
     for text in members {
@@ -113,7 +114,7 @@ fn batch(
     Some(end + 1)
 }
 
-/// Answers one message at `start` of `memory`; gives where the reply ends.
+/// Answers one message at `start` of `memory`; returns where the reply ends.
 fn member(
     text: &[u8],
     memory: &mut [u8],
@@ -121,13 +122,13 @@ fn member(
     limit: usize,
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
-    let mut out = reply::writer(memory, start, limit);
+    let mut out = writer(memory, start, limit);
     let mut spans = NO_SPANS;
     if let Err(error) = rpc::scan(text, &mut spans) {
-        return Some(parse_error(&mut out, GEVALS, error));
+        return Some(parse_error(&mut out, error));
     }
     let received = Received::whole(text, &spans);
-    let (id, is_notification) = match rpc::classify(&received) {
+    let (id, is_notification) = match rpc::envelope(&received) {
         Envelope::Reply => return None,
         Envelope::Invalid { text: fault, id } => return Some(invalid_request(&mut out, received.of(id), fault)),
         Envelope::Request { id } => (received.of(id), false),
@@ -154,6 +155,22 @@ fn member(
     out.usize(capacity);
     rpc::end_error(&mut out);
     Some(out.len())
+}
+
+fn begin_parse_error(out: &mut Writer<'_>) {
+    rpc::write_head(out, b"");
+    rpc::begin_error(out, rpc::PARSE_ERROR);
+}
+
+fn parse_error(out: &mut Writer<'_>, error: SyntaxError) -> usize {
+    begin_parse_error(out);
+    rpc::end_parse_error(out, error)
+}
+
+/// A writer on `memory` before `limit`, at `start`.
+fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_> {
+    let limit = limit.min(memory.len());
+    Writer::at(memory.get_mut(..limit).unwrap_or_default(), start)
 }
 
 #[cfg(test)]

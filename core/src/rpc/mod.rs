@@ -9,11 +9,16 @@
 //! | -32603 | Internal error | §5.1 |
 //! | -32099 to -32000 | Server error, each protocol's own | §5.1 |
 
-pub use crate::answer::{Incoming, answer, answer_too_long};
-use crate::definition::Facts;
+mod answer;
+
+pub use answer::{Incoming, answer, answer_too_long};
+
+use crate::definition::{Busy, Facts, Protocol, Read};
+use crate::frame::TooLong;
 use crate::json::check::{self, Member, Members, NO_SPANS, SLOTS, Span, Spans, SyntaxError};
 use crate::json::view::{Json, Text};
-use crate::json::write::Writer;
+use crate::json::write::{Message as _, Writer};
+use crate::phrases::Phrases;
 use crate::received::{Code, Envelope, Received, Refusal};
 
 /// Invalid JSON was received.
@@ -69,15 +74,22 @@ pub(crate) fn scan(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
     check::scan(text, &MEMBERS, spans)
 }
 
-/// Whether an object without a request's members is an answer of JSON-RPC, or of a protocol that says `ok`.
-pub(crate) fn is_answer(json: Json<'_>) -> bool {
-    let has = |name| json.get(name).is_some();
-    has("result") || has("error") || !has("jsonrpc") && has("ok")
-}
-
-/// What a message of a JSON-RPC protocol is.
-pub fn envelope(received: &Received<'_>) -> Envelope {
-    classify(received)
+impl Protocol {
+    /// A protocol over JSON-RPC 2.0, with [`rpc::members`](members): with ids, notifications and batches, and
+    /// faults that are answered while a call is out.
+    pub const fn json_rpc(
+        name: &'static str,
+        members: &'static [Member],
+        phrases: &'static Phrases,
+        read: Read,
+    ) -> Self {
+        Self {
+            envelope,
+            busy: Some(|_| Busy::Wait),
+            is_json_rpc: true,
+            ..Self::new(name, members, METHOD, phrases, read, refuse)
+        }
+    }
 }
 
 /// Writes a refusal behind the head of its reply.
@@ -87,7 +99,7 @@ pub fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, 
     end_error(out);
 }
 
-/// Writes the error reply to what is not a request, as a reply of its own.
+/// Writes the whole error reply to a message that is not a request.
 pub(crate) fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> usize {
     write_head(out, id);
     begin_error(out, INVALID_REQUEST);
@@ -98,7 +110,7 @@ pub(crate) fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> u
 }
 
 /// Inspects the members that JSON-RPC itself defines (§4).
-pub(crate) fn classify(received: &Received<'_>) -> Envelope {
+pub fn envelope(received: &Received<'_>) -> Envelope {
     let (method, id_span) = (received.span(METHOD), received.span(ID));
     let id = received.member(ID);
     let id_is_usable = match id {
@@ -134,7 +146,7 @@ pub(crate) fn method_and_params<'t>(received: &Received<'t>) -> Option<(Text<'t>
     Some((received.string(METHOD)?, received.json(PARAMS).unwrap_or(Json::NULL)))
 }
 
-/// Whether a line that an engine or its driver wrote is a log: a transport may drop it where nobody reads. Other
+/// Whether a line that an engine or its driver wrote is a log: a transport may drop it where the other end does not read. Other
 /// notifications, such as `eval.complete`, must arrive as replies must.
 pub fn is_log_line(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"{\"jsonrpc\":\"2.0\",\"method\":\"").unwrap_or_default();
@@ -168,4 +180,47 @@ pub fn begin_error(out: &mut Writer<'_>, code: i32) {
 /// What closes an error reply behind its text.
 pub fn end_error(out: &mut Writer<'_>) {
     out.raw(b"\"}}");
+}
+
+/// Room that is kept for the error that stands in for a reply that does not fit, its id apart.
+pub(crate) const ERROR_ROOM: usize = 160;
+
+/// Room to keep for the reply to a batch's member, with the comma before it.
+pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
+    if scan(member, spans).is_err() {
+        return 0;
+    }
+    let received = Received::whole(member, spans);
+    match envelope(&received) {
+        Envelope::Request { id } | Envelope::Invalid { id, .. } => ERROR_ROOM + 1 + received.of(id).len(),
+        Envelope::Notification | Envelope::Reply => 0,
+    }
+}
+
+/// Writes the text of the error reply to a line that is too long, and ends the reply.
+pub(crate) fn end_too_long(out: &mut Writer<'_>, TooLong { limit, dropped, .. }: TooLong) -> usize {
+    out.raw(b"line too long: ");
+    out.usize(dropped);
+    out.raw(b" bytes, the limit is ");
+    out.usize(limit);
+    end_error(out);
+    out.len()
+}
+
+/// Writes the text of the error reply to a line that is not JSON, and ends the reply.
+pub(crate) fn end_parse_error(out: &mut Writer<'_>, SyntaxError { kind, offset }: SyntaxError) -> usize {
+    out.raw(b"Parse error: ");
+    kind.write_escaped(out);
+    out.raw(b" at byte ");
+    out.usize(offset);
+    end_error(out);
+    out.len()
+}
+
+/// Ends the line in `memory` that goes up to `end`.
+pub(crate) fn end_line(memory: &mut [u8], end: usize) -> &[u8] {
+    if let Some(place) = memory.get_mut(end) {
+        *place = b'\n';
+    }
+    memory.get(..=end).unwrap_or_default()
 }

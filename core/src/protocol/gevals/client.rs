@@ -1,4 +1,4 @@
-//! The host's half of a session, without I/O: makes request lines, matches replies to calls, tells logs and noise apart.
+//! The host's half of a session, without I/O: makes request lines, matches replies to calls, and separates logs and noise.
 //!
 //! A [`Client`] gives each request an id and remembers which are out. Lines go in as a [`Framer`](crate::frame::Framer)
 //! cut them; what each of them is comes out as an [`Incoming`], a view over the line. Real peers print banners into the
@@ -202,7 +202,7 @@ impl Client {
         let mut id = None;
         for (key, value) in TopLevel::new(text) {
             match key {
-                // A damaged notification or request fails nobody.
+                // A damaged notification or request fails no call.
                 b"method" => return broken(None, fault),
                 b"id" if id.is_none() => id = value_of_key(value).filter(|id| self.is_pending(*id)),
                 _ => {}
@@ -333,7 +333,7 @@ pub enum Request<'a> {
         operation: &'a str,
         /// The arguments, an object.
         args: RawJson<'a>,
-        /// The call's surroundings.
+        /// The call's context.
         context: RequestContext<'a>,
     },
     /// Ends the session: gevals "Shutdown".
@@ -347,7 +347,7 @@ pub enum Request<'a> {
     },
 }
 
-/// A call's surroundings: gevals "Context Object".
+/// A call's context: gevals "Context Object".
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestContext<'a> {
     /// The task's directory.
@@ -482,7 +482,7 @@ pub enum Incoming<'t> {
     /// The reply to a request that is out came damaged, or a damaged message that is nobody's. A request that it names
     /// is no longer out.
     Broken(Broken<'t>),
-    /// A reply that nobody waits for: too late, to an earlier session, or to an id of the peer's own making.
+    /// A reply to no call that is out: too late, to an earlier session, or to an id of the peer's own making.
     Stray(Stray<'t>),
     /// An error with id null or without id: the peer could not read a request (JSON-RPC 2.0 §5).
     Unaddressed {
@@ -589,7 +589,7 @@ impl fmt::Debug for Plain<'_> {
     }
 }
 
-/// The result of `execute`: gevals "Result Fields". Null stands for absent everywhere.
+/// The result of `execute`: gevals "Result Fields". Null means absent everywhere.
 ///
 /// Names are found in any case where they are not there as the text spells them, since the real host finds them so.
 #[derive(Debug, Clone, Copy)]
@@ -624,7 +624,7 @@ impl<'t> ExecuteResult<'t> {
         Self { kind: result.kind(), members }
     }
 
-    /// Whether the operation succeeded; the error says why that cannot be told, which is no success.
+    /// Whether the operation succeeded; the error says why that is not known; the call did not succeed then.
     pub fn success(&self) -> Result<bool, &'static str> {
         let [success, ..] = self.members;
         match (self.kind, success) {
@@ -734,7 +734,7 @@ impl fmt::Display for Broken<'_> {
     }
 }
 
-/// A reply that nobody waits for.
+/// A reply to no call that is out.
 #[derive(Debug, Clone, Copy)]
 pub struct Stray<'t> {
     /// Its id.
@@ -927,7 +927,7 @@ fn noise(text: &[u8], why: NoiseKind) -> Received<'_> {
     Received::of(Incoming::Noise(Noise { text, why }))
 }
 
-/// The value of an id, and whether it is spelt as this client spells its ids.
+/// The value of an id, and whether its text is as this client writes it.
 fn number(id: Json<'_>) -> Option<(u32, bool)> {
     match id.text() {
         Some(text) => Some((crate::json::Digits::new(text.as_str()?.as_bytes())?.to_u32().ok()?, false)),

@@ -1,0 +1,176 @@
+//! What trials and tasks come to, for people and for CI: the board under test, the rig, or nobody is at fault.
+
+use serde_json::{Value, json};
+
+use super::trial::TrialRecord;
+use rigline::protocol::waza::Verdict;
+
+/// What a trial or a task came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// It passed.
+    Pass,
+    /// It did not, and the rig is not the reason.
+    Fail,
+    /// The rig could not do its part: it was unplugged, another rig, busy, or too late. Nothing is known of the board under test.
+    RigError,
+    /// It passed in some trials or attempts, and failed in others.
+    Flaky,
+    /// It was not judged.
+    Skipped,
+    /// The run was cancelled before it ended.
+    Cancelled,
+}
+
+impl Class {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::RigError => "rig_error",
+            Self::Flaky => "flaky",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The word for people.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Pass => "passed",
+            Self::Fail => "failed",
+            Self::RigError => "rig error",
+            Self::Flaky => "flaky",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Why something did not pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The board under test, or the agent.
+    #[default]
+    Board,
+    /// The rig, or the way to it.
+    Rig,
+    /// The rig did not end its part before the trial's time was over.
+    Late,
+    /// The eval's files: arguments that do not fit, or a placeholder that stands for nothing.
+    Eval,
+}
+
+impl Cause {
+    /// Whether the rig is the reason.
+    pub const fn is_rig(self) -> bool {
+        matches!(self, Self::Rig | Self::Late)
+    }
+}
+
+impl TrialRecord {
+    /// What the trial came to.
+    pub fn class(&self) -> Class {
+        let has_failed = self.earlier.iter().any(|attempt| attempt.class == Class::Fail);
+        match self.verdict {
+            Verdict::Passed if has_failed => Class::Flaky,
+            Verdict::Passed => Class::Pass,
+            Verdict::Skipped => Class::Skipped,
+            Verdict::Cancelled => Class::Cancelled,
+            Verdict::Failed | Verdict::Error if self.cause.is_rig() => Class::RigError,
+            Verdict::Failed | Verdict::Error => Class::Fail,
+        }
+    }
+}
+
+/// What the trials of a task come to. A failure of the board counts before an error of the rig, since it is known.
+pub fn of_trials(trials: &[TrialRecord]) -> Class {
+    let has = |class| trials.iter().any(|trial| trial.class() == class);
+    match () {
+        () if has(Class::Cancelled) || trials.is_empty() => Class::Cancelled,
+        () if has(Class::Flaky) || (has(Class::Fail) && has(Class::Pass)) => Class::Flaky,
+        () if has(Class::Fail) => Class::Fail,
+        () if has(Class::RigError) => Class::RigError,
+        () if has(Class::Skipped) => Class::Skipped,
+        () => Class::Pass,
+    }
+}
+
+/// How often the trials of a task passed. Trials that the rig spoiled do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reliability {
+    /// The trials that were judged.
+    pub trials: u32,
+    /// Those that passed in their first attempt that the rig did not spoil.
+    pub passed: u32,
+}
+
+impl Reliability {
+    /// Of these trials.
+    pub fn of(trials: &[TrialRecord]) -> Self {
+        let count = |classes: &[Class]| {
+            u32::try_from(trials.iter().filter(|trial| classes.contains(&trial.class())).count()).unwrap_or(u32::MAX)
+        };
+        Self { trials: count(&[Class::Pass, Class::Fail, Class::Flaky]), passed: count(&[Class::Pass]) }
+    }
+
+    /// pass@k: the probability that at least one of `k` trials passes, estimated from those there were. `None` where there were fewer.
+    pub fn pass_at(self, k: u32) -> Option<f64> {
+        let failed = self.trials - self.passed;
+        self.has(k).then(|| 1.0 - drawn(failed, self.trials, k))
+    }
+
+    /// pass^k: the probability that all of `k` trials pass. `None` where there were fewer.
+    pub fn pass_all(self, k: u32) -> Option<f64> {
+        self.has(k).then(|| drawn(self.passed, self.trials, k))
+    }
+
+    fn has(self, k: u32) -> bool {
+        (1..=self.trials).contains(&k)
+    }
+
+    /// As JSON: for one trial, for all of them, and for each number between up to ten.
+    pub fn to_json(self) -> Value {
+        let ks: Vec<u32> = (1..=self.trials.min(10)).chain((self.trials > 10).then_some(self.trials)).collect();
+        let each = |of: fn(Self, u32) -> Option<f64>| {
+            ks.iter().map(|k| (k.to_string(), json!(of(self, *k)))).collect::<serde_json::Map<_, _>>()
+        };
+        json!({ "trials": self.trials, "passed": self.passed, "passAtK": each(Self::pass_at), "passAllK": each(Self::pass_all) })
+    }
+}
+
+/// The probability that `k` of `all`, drawn without putting back, are all among `marked`.
+fn drawn(marked: u32, all: u32, k: u32) -> f64 {
+    if k > marked {
+        return 0.0;
+    }
+    (0..k).map(|drawn| f64::from(marked - drawn) / f64::from(all - drawn)).product()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l_03_pass_at_k_and_pass_all_k() {
+        let of = |trials, passed| Reliability { trials, passed };
+        for (trials, passed, k, at, all) in [
+            (3, 3, 3, 1.0, 1.0),
+            (3, 0, 1, 0.0, 0.0),
+            (3, 2, 1, 2.0 / 3.0, 2.0 / 3.0),
+            (3, 2, 2, 1.0, 1.0 / 3.0),
+            (3, 2, 3, 1.0, 0.0),
+            (10, 5, 2, 1.0 - 10.0 / 45.0, 10.0 / 45.0),
+        ] {
+            assert!((of(trials, passed).pass_at(k).unwrap() - at).abs() < 1e-12, "{trials} {passed} {k}");
+            assert!((of(trials, passed).pass_all(k).unwrap() - all).abs() < 1e-12, "{trials} {passed} {k}");
+        }
+        assert_eq!(of(3, 2).pass_at(0), None);
+        assert_eq!(of(3, 2).pass_at(4), None);
+        assert_eq!(of(0, 0).pass_at(1), None);
+        assert_eq!(of(1000, 999).to_json()["passAllK"].as_object().unwrap().len(), 11);
+    }
+}

@@ -1,0 +1,280 @@
+//! Verdict classes of evals: what the rig does wrong is a rig error, and what the board under test does wrong is a failure.
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+/// Runs the eval in a folder; gives the exit code, the report and the run's part of it.
+fn run(folder: &Path, more: &[&str]) -> (i32, Value, Value) {
+    let output = Command::new(RIGLINE)
+        .args(["eval", "run", "--json", "--quiet"])
+        .arg(folder)
+        .arg("--runs")
+        .arg(folder.join("runs"))
+        .args(more)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let run = report["runs"][0].clone();
+    (output.status.code().unwrap(), report, run)
+}
+
+/// A rig on a pty: answers `initialize`, and lets `behave` answer each call, or unplug it by giving `None`.
+fn board(name: &'static str, behave: impl Fn(u32, &Value) -> Option<Vec<Value>> + Send + 'static) -> String {
+    let pty = rustix_openpty::openpty(None, None).unwrap();
+    let path = rustix::pty::ptsname(&pty.controller, Vec::new()).unwrap().into_string().unwrap();
+    let mut settings = rustix::termios::tcgetattr(&pty.user).unwrap();
+    settings.make_raw();
+    rustix::termios::tcsetattr(&pty.user, rustix::termios::OptionalActions::Now, &settings).unwrap();
+    thread::spawn(move || {
+        // Held open, so that the controller does not see a hang-up between two hosts.
+        let port = pty.user;
+        let mut writer = fs::File::from(pty.controller);
+        let reader = BufReader::new(writer.try_clone().unwrap());
+        let mut calls = 0;
+        for line in reader.lines() {
+            let Ok(line) = line else { return };
+            let Ok(request) = serde_json::from_str::<Value>(&line) else { continue };
+            let id = &request["id"];
+            let replies = match request["method"].as_str() {
+                Some("initialize") => vec![serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": {
+                    "name": name, "version": "1.0.0", "protocolVersion": "0.0.1",
+                    "operations": { "measure": { "params": {} }, "identify": { "params": {} } },
+                } })],
+                Some("execute") => {
+                    calls += 1;
+                    match behave(calls, &request) {
+                        Some(replies) => replies,
+                        None => break,
+                    }
+                }
+                _ => vec![serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": {} })],
+            };
+            for reply in replies {
+                let _ = writeln!(writer, "{reply}");
+            }
+        }
+        drop((port, writer));
+    });
+    format!("serial:{path}")
+}
+
+fn success(request: &Value, outputs: &Value) -> Vec<Value> {
+    vec![
+        serde_json::json!({ "jsonrpc": "2.0", "id": request["id"], "result": { "success": true, "outputs": outputs } }),
+    ]
+}
+
+fn failure(request: &Value, error: &str) -> Vec<Value> {
+    vec![serde_json::json!({ "jsonrpc": "2.0", "id": request["id"], "result": { "success": false, "error": error } })]
+}
+
+fn refusal(request: &Value, code: i32, message: &str) -> Vec<Value> {
+    vec![serde_json::json!({ "jsonrpc": "2.0", "id": request["id"], "error": { "code": code, "message": message } })]
+}
+
+/// An eval with one task of one step.
+fn eval(target: &str, config: &str, step: &str) -> TempDir {
+    folder(&[(
+        "eval.yaml",
+        &format!(
+            "name: e\nconfig: {{ executor: extension, target: \"{target}\"{config} }}\n\
+             tasks:\n  - id: t\n    steps:\n      - {{ id: s, operation: measure{step} }}\n"
+        ),
+    )])
+}
+
+fn assert_rig_error(what: &str, (code, report, run): &(i32, Value, Value)) {
+    assert_eq!(*code, 3, "{what}: {report:#}");
+    assert_eq!(run["verdict"], "rig_error", "{what}: {report:#}");
+    assert_eq!((&run["passed"], &report["success"]), (&false.into(), &false.into()), "{what}");
+}
+
+#[test]
+fn l_03_a_board_that_is_unplugged_during_a_step_is_a_rig_error() {
+    let target = board("rig", |_, _| None);
+    let folder = eval(&target, "", "");
+    let ran = run(folder.path(), &[]);
+    assert_rig_error("unplugged", &ran);
+    assert_eq!(ran.2["tasks"][0]["verdict"], "rig_error");
+    // No threshold makes it green.
+    let folder = eval(&board("rig", |_, _| None), "", "");
+    let text = fs::read_to_string(folder.path().join("eval.yaml")).unwrap();
+    fs::write(folder.path().join("eval.yaml"), format!("{text}metrics: {{ pass_threshold: 0 }}\n")).unwrap();
+    assert_rig_error("unplugged, no threshold", &run(folder.path(), &[]));
+}
+
+#[test]
+fn l_03_another_board_is_a_rig_error() {
+    // It does not have the operation.
+    let target = board("other", |_, request| Some(refusal(request, -32601, "Unknown operation: measure")));
+    assert_rig_error("operation", &run(eval(&target, "", "").path(), &[]));
+    // The preflight wants another one.
+    let target = board("rig", |_, request| Some(success(request, &serde_json::json!({ "board": "rev-a" }))));
+    let folder = eval(&target, "", "");
+    let text = fs::read_to_string(folder.path().join("eval.yaml")).unwrap();
+    let health = "health:\n  - { id: who, operation: identify, expect: { board: rev-b } }\n";
+    fs::write(folder.path().join("eval.yaml"), format!("{text}{health}")).unwrap();
+    let ran = run(folder.path(), &[]);
+    assert_rig_error("preflight", &ran);
+    assert!(ran.2["error"].as_str().unwrap().contains("preflight: "), "{:#}", ran.2);
+    assert_eq!(ran.2["tasks"], serde_json::json!([]), "no task is run on it");
+    // The one that it wants.
+    fs::write(folder.path().join("eval.yaml"), format!("{text}{}", health.replace("rev-b", "rev-a"))).unwrap();
+    let (code, report, run) = run(folder.path(), &[]);
+    assert_eq!((code, &run["verdict"]), (0, &"pass".into()), "{report:#}");
+    assert_eq!(run["health"]["steps"][0]["outputs"]["board"], "rev-a");
+    assert_eq!(run["rig"]["name"], "rig");
+}
+
+#[test]
+fn l_03_a_held_port_and_a_missing_one_are_rig_errors() {
+    let target = board("rig", |_, request| Some(success(request, &serde_json::json!({}))));
+    let path = target.strip_prefix("serial:").unwrap();
+    let held = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    rustix::termios::ioctl_tiocexcl(&held).unwrap();
+    assert_rig_error("held", &run(eval(&target, "", "").path(), &[]));
+    rustix::termios::ioctl_tiocnxcl(&held).unwrap();
+    assert_rig_error("missing", &run(eval("serial:/dev/no-such-port", "", "").path(), &[]));
+}
+
+#[test]
+fn l_03_a_board_that_answers_late_or_not_what_it_should_is_a_rig_error() {
+    for late in [0, 60] {
+        let target = board("rig", move |_, request| {
+            thread::sleep(Duration::from_secs(late));
+            Some(if late == 0 { refusal(request, -32000, "the ADC does not answer") } else { Vec::new() })
+        });
+        assert_rig_error("late", &run(eval(&target, "", ", timeout: 300ms").path(), &[]));
+    }
+}
+
+#[test]
+fn l_03_what_the_board_under_test_does_wrong_is_a_failure() {
+    for (replies, step) in [
+        (failure as fn(&Value, &str) -> Vec<Value>, ""),
+        (|request: &Value, why: &str| refusal(request, -32001, why), ""),
+        (
+            |request: &Value, _: &str| success(request, &serde_json::json!({ "volts": "2.9" })),
+            ", measure: { name: 3V3, output: volts, low: 3.1 }",
+        ),
+    ] {
+        let target = board("rig", move |_, request| Some(replies(request, "3V3 did not come up")));
+        let (code, report, run) = run(eval(&target, ", retries: 2", step).path(), &[]);
+        assert_eq!((code, &run["verdict"]), (1, &"fail".into()), "{report:#}");
+        // Failures are not tried again unless told.
+        assert_eq!(run["tasks"][0]["trials"][0]["attempts"], 1, "{report:#}");
+    }
+}
+
+#[test]
+fn l_03_retries_are_for_rig_errors_unless_told_otherwise() {
+    // Twice the rig is at fault, then all is well: a pass.
+    let target = board("rig", |calls, request| {
+        Some(if calls < 3 { refusal(request, -32000, "busy") } else { success(request, &serde_json::json!({})) })
+    });
+    let (code, report, one) = run(eval(&target, ", retries: 2", "").path(), &[]);
+    assert_eq!((code, &one["verdict"]), (0, &"pass".into()), "{report:#}");
+    let trial = &one["tasks"][0]["trials"][0];
+    assert_eq!((&trial["attempts"], &trial["verdict"]), (&3.into(), &"pass".into()));
+    assert_eq!(trial["earlier"][0]["verdict"], "rig_error");
+
+    // A failure that is tried again is flaky, and the report says so.
+    let target = board("rig", |calls, request| {
+        Some(if calls == 1 { failure(request, "no") } else { success(request, &serde_json::json!({})) })
+    });
+    let folder = eval(&target, ", retries: 1, retry_on: any", "");
+    let junit = folder.path().join("junit.xml");
+    let (code, report, one) = run(folder.path(), &["--junit", junit.to_str().unwrap()]);
+    assert_eq!((code, &one["tasks"][0]["verdict"]), (0, &"flaky".into()), "{report:#}");
+    let xml = fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("<flakyFailure"), "{xml}");
+}
+
+#[test]
+fn l_03_trials_that_differ_are_flaky_and_no_mean_hides_it() {
+    let target = board("rig", |calls, request| {
+        Some(if calls == 2 { failure(request, "no") } else { success(request, &serde_json::json!({})) })
+    });
+    let folder = eval(&target, ", trials_per_task: 4", "");
+    let junit = folder.path().join("junit.xml");
+    let (code, report, one) = run(folder.path(), &["--junit", junit.to_str().unwrap()]);
+    let task = &one["tasks"][0];
+    assert_eq!((code, &task["verdict"], &one["verdict"]), (1, &"flaky".into(), &"fail".into()), "{report:#}");
+    let reliability = &task["reliability"];
+    assert_eq!((&reliability["trials"], &reliability["passed"]), (&4.into(), &3.into()));
+    assert_eq!((&reliability["passAtK"]["2"], &reliability["passAllK"]["2"]), (&1.0.into(), &0.5.into()));
+    let xml = fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("3 of 4 trials passed; "), "{xml}");
+}
+
+#[test]
+fn l_03_junit_tells_the_rig_from_the_board() {
+    let target = board("rig", |calls, request| {
+        Some(match calls {
+            1 => failure(request, "low"),
+            2 => refusal(request, -32000, "no ADC\u{1b}[31m"),
+            _ => success(request, &serde_json::json!({ "volts": "3.301" })),
+        })
+    });
+    let step = |id: &str| {
+        format!(
+            "  - id: {id}\n    steps:\n      - {{ id: s, operation: measure, measure: {{ name: 3V3, output: volts, unit: V, low: 3.135, high: 3.465 }} }}\n"
+        )
+    };
+    let text = format!(
+        "name: e\nconfig: {{ executor: extension, target: \"{target}\" }}\ntasks:\n{}{}{}",
+        step("a"),
+        step("b"),
+        step("c")
+    );
+    let folder = folder(&[("eval.yaml", &text)]);
+    let junit = folder.path().join("junit.xml");
+    let (code, report, _) = run(folder.path(), &["--junit", junit.to_str().unwrap()]);
+    assert_eq!(code, 1, "{report:#}");
+    let xml = fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("<failure") && xml.contains("type=\"rig error\"") && xml.contains("<error"), "{xml}");
+    assert!(xml.contains("name=\"measurement:3V3\" value=\"3.301 V [3.135 … 3.465] pass\""), "{xml}");
+    assert!(xml.contains("name=\"rig\" value=\"rig 1.0.0\"") && !xml.contains('\u{1b}'), "{xml}");
+    assert_eq!(report["runs"][0]["tasks"][2]["measurements"][0]["value"], 3.301);
+}
+
+#[test]
+fn l_04_measurements_are_read_strictly() {
+    for (step, why) in [
+        (", measure: { output: volts, low: 4, high: 3 }", "low is greater than high"),
+        (", measure: { low: 4 }", "Missing required field: output"),
+        (", measure: { output: volts, low: high }", "low: expected a number"),
+        (", measure: { output: volts, unit: \"12345678901234567\" }", "at most 16 characters"),
+        (", measure: [{ output: volts }, { output: volts }]", "Two measurements have the name"),
+    ] {
+        let (code, report, _) = run(eval("sim", "", step).path(), &[]);
+        assert_eq!(code, 2, "{report:#}");
+        assert!(report["errors"][0]["error"].as_str().unwrap().contains(why), "{why}: {report:#}");
+    }
+    // What is no number fails; what has no limits is recorded.
+    for (volts, code) in [("NaN", 1), ("off", 1), ("", 1), ("3.3", 0)] {
+        let target = board("rig", move |_, request| Some(success(request, &serde_json::json!({ "volts": volts }))));
+        let (found, report, _) = run(eval(&target, "", ", measure: { output: volts }").path(), &[]);
+        assert_eq!(found, code, "{volts}: {report:#}");
+    }
+}
