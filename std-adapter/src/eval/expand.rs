@@ -9,6 +9,9 @@ use super::node::{Kind, Node};
 /// The values of one case, by their names.
 pub(super) type Case = Vec<(String, String)>;
 
+/// What is wrong, and in which line.
+pub(super) type Fault = (u32, String);
+
 /// Where variables stand: `{{.Vars.NAME}}`, `{{matrix.NAME}}`, `{{for.NAME}}`, `{{vars.NAME}}`, `{{inputs.NAME}}`, `{{env.NAME}}`.
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{\s*(\.(?:Vars|vars|Inputs|inputs)|matrix|for|vars|inputs|env)\.([A-Za-z0-9_-]+)\s*\}\}")
@@ -98,7 +101,7 @@ pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
 ///
 /// # Errors
 /// What is wrong, with its line.
-pub(super) fn cases(task: &Node, set: &[(String, String)], limit: usize) -> Result<Vec<Case>, (u32, String)> {
+pub(super) fn cases(task: &Node, set: &[(String, String)], limit: usize) -> Result<Vec<Case>, Fault> {
     let rows = match task.get("for") {
         Some(node) => rows(node, set)?,
         None => vec![Vec::new()],
@@ -157,7 +160,7 @@ pub(super) fn label(case: &Case, between: &str) -> String {
     case.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(between)
 }
 
-fn scalar(what: &str, name: &str, node: &Node) -> Result<String, (u32, String)> {
+fn scalar(what: &str, name: &str, node: &Node) -> Result<String, Fault> {
     let Some(text) = node.text() else {
         return Err((
             node.line,
@@ -170,7 +173,7 @@ fn scalar(what: &str, name: &str, node: &Node) -> Result<String, (u32, String)> 
     Ok(text)
 }
 
-fn checked_name(what: &str, name: &str, node: &Node) -> Result<(), (u32, String)> {
+fn checked_name(what: &str, name: &str, node: &Node) -> Result<(), Fault> {
     let is_plain = !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || "_-".contains(char));
     if is_plain {
         return Ok(());
@@ -179,7 +182,7 @@ fn checked_name(what: &str, name: &str, node: &Node) -> Result<(), (u32, String)
 }
 
 /// A list of scalars that differ.
-fn values(what: &str, name: &str, node: &Node) -> Result<Vec<String>, (u32, String)> {
+fn values(what: &str, name: &str, node: &Node) -> Result<Vec<String>, Fault> {
     checked_name(what, name, node)?;
     if !node.is_list() {
         return Err((node.line, format!("{what}.{name}: expected a list, found {}", node.what())));
@@ -191,7 +194,7 @@ fn values(what: &str, name: &str, node: &Node) -> Result<Vec<String>, (u32, Stri
     Ok(values)
 }
 
-fn axes(node: &Node, set: &[(String, String)]) -> Result<Vec<(String, Vec<String>)>, (u32, String)> {
+fn axes(node: &Node, set: &[(String, String)]) -> Result<Vec<(String, Vec<String>)>, Fault> {
     if !node.is_map() || node.members().is_empty() {
         return Err((node.line, format!("matrix: expected a map of lists, found {}", node.what())));
     }
@@ -213,7 +216,7 @@ fn axes(node: &Node, set: &[(String, String)]) -> Result<Vec<(String, Vec<String
 }
 
 /// The rows of `for`: a list of maps, or a map of lists that step together.
-fn rows(node: &Node, set: &[(String, String)]) -> Result<Vec<Case>, (u32, String)> {
+fn rows(node: &Node, set: &[(String, String)]) -> Result<Vec<Case>, Fault> {
     let mut rows: Vec<Case> = Vec::new();
     if node.is_list() {
         for element in node.elements() {
