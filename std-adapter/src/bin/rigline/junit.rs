@@ -23,7 +23,7 @@ impl Names {
 /// again.
 pub(crate) fn status(record: &TaskRecord) -> TestCaseStatus {
     let class = record.class();
-    let is_error = record.trials.iter().any(|trial| trial.is_error());
+    let is_error = record.trials.iter().any(rigline_std::eval::records::TrialRecord::is_error);
     let (mut status, kind) = match class {
         Class::Pass => (TestCaseStatus::success(), None),
         Class::Flaky if record.has_passed() => (TestCaseStatus::success(), None),
