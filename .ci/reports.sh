@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Reports of `rigline eval run`, read by other people's programs: CTRF by the schema of npm's package `ctrf`, TAP by npm's `tap-parser`, and the
+# Reports of `rigline eval run`, read by other people's programs: JUnit by PyPI's `junitparser`, CTRF by the schema of npm's package `ctrf`, TAP by npm's `tap-parser`, and the
 # page by Chromium, where these are. From a fresh clone: bash .ci/reports.sh [FOLDER FOR WHAT IS MADE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,6 +36,21 @@ for _ in 1 2 3; do
     --ctrf "$out/report.ctrf.json" --tap "$out/report.tap" --html "$out/report.html" --junit "$out/report.xml" >/dev/null || code=$?
   [ "$code" = 1 ] || { echo "eval run ended with $code" && exit 1; }
 done
+
+if python3 -m venv "$out/venv" && "$out/venv/bin/pip" install -q --disable-pip-version-check junitparser; then
+  "$out/venv/bin/python" - "$out/report.xml" <<'PY'
+import sys
+from junitparser import JUnitXml
+
+cases = [(case.classname, case.name, case.result) for suite in JUnitXml.fromfile(sys.argv[1]) for case in suite]
+if len(set((classname, name) for classname, name, _ in cases)) != len(cases):
+    raise SystemExit("JUnit: two cases have one class name and name")
+failed = sum(1 for _, _, result in cases if result)
+print(f"JUnit is valid: {len(cases)} tests, {failed} of them not passed")
+PY
+else
+  echo "skipped: junitparser cannot be installed"
+fi
 
 if command -v npm >/dev/null 2>&1; then
   (cd "$out" && npm install --silent --no-audit --no-fund ctrf ajv ajv-formats tap-parser)

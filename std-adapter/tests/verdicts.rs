@@ -254,6 +254,7 @@ fn l_03_junit_tells_the_rig_from_the_board() {
     let xml = fs::read_to_string(junit).unwrap();
     assert!(xml.contains("<failure") && xml.contains("type=\"rig error\"") && xml.contains("<error"), "{xml}");
     assert!(xml.contains("name=\"measurement:3V3\" value=\"3.301 V [3.135 … 3.465] pass\""), "{xml}");
+    assert!(xml.contains("[[ATTACHMENT|/") && xml.contains(".jsonl]]"), "{xml}");
     assert!(xml.contains("name=\"rig\" value=\"rig 1.0.0\"") && !xml.contains('\u{1b}'), "{xml}");
     assert_eq!(report["runs"][0]["tasks"][2]["measurements"][0]["value"], 3.301);
 }

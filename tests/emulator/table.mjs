@@ -5,7 +5,7 @@
 //                                    by more than 2 %, or fallen by more than 2 % without the table being told
 //   node table.mjs IMAGES README --update
 //
-// IMAGES is the directory of `.ci/numbers.sh`: echo-bare, echo, engine, engine-{amplifier,namel3ss,waza}, cycles, cycles-all, rig.
+// IMAGES is the directory of `.ci/numbers.sh`: echo-bare, echo, engine, engine-{amplifier,namel3ss,waza,mcp}, cycles, cycles-all, rig.
 import fs from 'node:fs';
 import path from 'node:path';
 import { readImage } from './image.mjs';
@@ -54,6 +54,7 @@ async function measure() {
     ['flash: Amplifier besides', size('engine-amplifier').flash - engine.flash, 'B'],
     ['flash: namel3ss besides', size('engine-namel3ss').flash - engine.flash, 'B'],
     ['flash: waza besides', size('engine-waza').flash - engine.flash, 'B'],
+    ['flash: MCP besides', size('engine-mcp').flash - engine.flash, 'B'],
     ['flash: the whole rig', rig.flash, 'B'],
     ['static RAM: a USB echo over `usb_cdc`', echo.staticRam, 'B'],
     ['static RAM: the engine over that, its buffers included', engine.staticRam - echo.staticRam, 'B'],

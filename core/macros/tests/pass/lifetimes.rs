@@ -71,7 +71,7 @@ impl<'g, const LIMIT: usize> Greeter<'g, LIMIT> {
     #[operation]
     #[rustfmt::skip]
     fn r#type(&mut self, about: CallContext<'_>) -> Result<(), Failure> {
-        let _ = about.workdir;
+        let _ = rigline::protocol::gevals::TaskContext::of(&about).workdir;
         Ok(())
     }
 

@@ -143,8 +143,8 @@ impl Man {
 ///       binary frames with checksums, for a board on a bare
 ///       UART
 ///   pace=fast|recorded
-///       replay: replies at once, which is the default, or after
-///       the time that they took
+///       replay: replies at once, which is the default,
+///       or after the time that they took
 ///
 /// Quote a target with options, since ? and & have a meaning
 /// in shells.

@@ -285,12 +285,26 @@ impl Run {
             write(path, &json_text());
         }
         if let Some(path) = &self.junit {
-            write(path, &as_junit(done));
+            write(path, &as_junit(done, &self.attachments(done)));
         }
         if self.reports.is_wanted() {
             self.reports.write(&results(), write);
         }
         has_written
+    }
+}
+
+impl Run {
+    /// Files that belong to each run: its record, and the folder of `--record`.
+    fn attachments(&self, done: &[Done]) -> HashMap<String, Vec<PathBuf>> {
+        let folder = self.runs.clone().or_else(|| Store::default_folder().ok());
+        let of = |id: &str| {
+            let kept = folder.iter().map(|folder| folder.join(format!("{id}.jsonl")));
+            let recorded = self.record.folder().into_iter().map(|folder| folder.join("session.jsonl"));
+            kept.chain(recorded).filter_map(|path| std::path::absolute(path).ok()).collect()
+        };
+        let ids = done.iter().filter_map(|done| done.run.as_ref().ok()).map(|(id, ..)| id);
+        ids.map(|id| (id.clone(), of(id))).collect()
     }
 }
 
@@ -522,7 +536,7 @@ fn time(duration: Duration) -> String {
     format!("{:.2} s", duration.as_secs_f64())
 }
 
-fn as_junit(done: &[Done]) -> String {
+fn as_junit(done: &[Done], attachments: &HashMap<String, Vec<PathBuf>>) -> String {
     let text = junit::text;
     let mut report = Report::new("rigline");
     let mut names = junit::Names::default();
@@ -534,7 +548,13 @@ fn as_junit(done: &[Done]) -> String {
                 status.set_message(text(&error.to_string()));
                 suite.add_test_case(TestCase::new("start", status));
             }
-            Ok((_, spec, outcome)) => {
+            Ok((id, spec, outcome)) => {
+                let attached: Vec<String> = attachments
+                    .get(id)
+                    .into_iter()
+                    .flatten()
+                    .map(|path| format!("[[ATTACHMENT|{}]]", text(&path.to_string_lossy())))
+                    .collect();
                 suite = TestSuite::new(text(&spec.name));
                 suite.set_time(outcome.duration);
                 junit::add_rig(&mut suite, outcome);
@@ -545,6 +565,9 @@ fn as_junit(done: &[Done]) -> String {
                     case.set_classname(text(&class_name));
                     case.set_time(record.duration);
                     junit::add_measurements(&mut case, record);
+                    if !record.has_passed() {
+                        case.set_system_out(attached.join("\n"));
+                    }
                     suite.add_test_case(case);
                 }
                 // Tasks that were not come to.

@@ -27,6 +27,11 @@ pub(crate) struct RecordArguments {
 }
 
 impl RecordArguments {
+    /// The folder, if there is to be a recording.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.record.as_deref()
+    }
+
     pub(crate) fn is_wanted(&self) -> bool {
         self.record.is_some()
     }
