@@ -106,20 +106,25 @@ pub fn is_method(method: Text<'_>) -> bool {
 #[allow(clippy::manual_contains, reason = "it links what finds bytes by the word")]
 fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
     let Some(method) = received.string(rpc::METHOD) else { return was_mine };
-    // What is not known is answered by the protocol of the session.
-    if is_method(method) || was_mine && method.raw_bytes().iter().any(|byte| *byte == b'/') {
-        return true;
+    let raw = method.raw_bytes();
+    let has = |wanted: u8| raw.iter().any(|byte| *byte == wanted);
+    // Most messages are requests of another protocol: their parameters are not looked at.
+    let is_initialize = raw == b"initialize" || has(b'\\') && received.is(rpc::METHOD, "initialize");
+    if !is_initialize {
+        // What is not known is answered by the protocol of the session.
+        return is_method(method) || has(b'/') && (was_mine || has_meta(received));
     }
-    let Some(params) = received.json(rpc::PARAMS) else { return false };
     // Another protocol has an `initialize` too.
-    if received.is(rpc::METHOD, "initialize")
-        && (params.get("clientInfo").is_some()
-            || params.get("protocolVersion").and_then(|version| version.text()).is_some_and(is_date))
-    {
-        return true;
-    }
-    let Some(meta) = params.get("_meta") else { return false };
-    meta.members().any(|(name, _)| name.raw_bytes().starts_with(b"io.modelcontextprotocol"))
+    let Some(params) = received.json(rpc::PARAMS) else { return false };
+    params.get("clientInfo").is_some()
+        || params.get("protocolVersion").and_then(|version| version.text()).is_some_and(is_date)
+        || has_meta(received)
+}
+
+/// Whether a request says something about itself that only requests of the modern era say.
+fn has_meta(received: &Received<'_>) -> bool {
+    let meta = received.json(rpc::PARAMS).and_then(|params| params.get("_meta"));
+    meta.is_some_and(|meta| meta.members().any(|(name, _)| name.raw_bytes().starts_with(b"io.modelcontextprotocol")))
 }
 
 /// Whether a version is a date, as those of this protocol are.
