@@ -124,7 +124,7 @@ def test_wrong_names_and_arguments_are_named_before_anything_is_sent() -> None:
         ("exec:", rigline.TargetError, "names no program"),
         ("exec:a 'b", rigline.TargetError, "cannot be told apart"),
         ("http://localhost", rigline.TargetError, "not HTTP"),
-        ("serial:/dev/null?speed=9", rigline.TargetError, "there is no option `speed`"),
+        ("serial:/dev/null?speed=9", rigline.TargetError, "unknown option `speed`"),
         ("/dev/null", rigline.TargetError, "write serial:/dev/null"),
         ("/", rigline.TargetError, "it is a folder"),
         ("exec:no-such-program", rigline.ConnectFailed, "no program `no-such-program` in PATH"),
