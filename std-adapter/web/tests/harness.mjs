@@ -39,7 +39,7 @@ async function end(child, ended) {
 /** A folder that goes with the tests. */
 export function scratch() {
   const folder = mkdtempSync(join(tmpdir(), 'rigline-web-'));
-  undone.push(() => rmSync(folder, { recursive: true, force: true }));
+  undone.push(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
   return folder;
 }
 

@@ -22,6 +22,8 @@ export class Cards {
   /** The target that the transcript's head names. */
   target: string | null = null;
 
+  /** Whether the lines are those of a recording, which also says what happened to the connection. */
+  #isRecording = false;
   readonly #numbers = new Map<string, number>();
   /** Cards without an answer, by the id's text. */
   readonly #byId = new Map<string, number>();
@@ -34,6 +36,9 @@ export class Cards {
 
   add(message: Message): void {
     if (message.number === 1 && message.kind === 'json' && this.#isHead(message.raw)) return;
+    const happened = this.#isRecording && message.recorded === null ? json(message.raw) : null;
+    // That a connection was opened or closed says nothing about a call.
+    if (happened !== null && (happened.event === 'open' || happened.event === 'closed')) return;
     const time = message.recorded?.time ?? Number.NaN;
     const line = this.lines.add({
       offset: message.offset,
@@ -51,6 +56,13 @@ export class Cards {
       this.faults += 1;
       const card = this.#begin(line, 'a damaged line', 'fault', message);
       this.cards.set('faults', card, 1);
+      return;
+    }
+    if (happened !== null && typeof happened.ms === 'number') {
+      const why = typeof happened.why === 'string' ? `: ${happened.why}` : '';
+      if (happened.event === 'gone') this.#begin(line, `the connection was lost${why}`, 'other', message);
+      else if (happened.event === 'unopened') this.#begin(line, `there was no connection${why}`, 'other', message);
+      else this.#log(line, message);
       return;
     }
     switch (message.kind) {
@@ -77,6 +89,7 @@ export class Cards {
     const head = json(raw);
     if (head?.rigline !== 'transcript') return false;
     this.target = typeof head.target === 'string' ? head.target : null;
+    this.#isRecording = true;
     return true;
   }
 
