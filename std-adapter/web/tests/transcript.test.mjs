@@ -36,14 +36,15 @@ test('j_02_a_recording_of_monitor_is_one_card_a_call', async (t) => {
   assert.equal(recorded.code, 0, recorded.stderr);
   const page = await transcript(t, file);
   await page.getByText('recorded from sim, 1 damaged line').waitFor();
-  await shows(page, 6, 'four calls, a damaged line, and its answer');
+  await shows(page, 7, 'four calls, a damaged line, its answer, and the end');
   const all = await rows(page);
-  assert.match(all[0], /^succeeded initialize line 2, \d/);
-  assert.match(all[1], /^succeeded self-test line 3, [\d.]+ m?s, 7 logs/);
-  assert.match(all[2], /^damaged a damaged line line 4.*at byte 2 of the line: \{bad/);
+  assert.match(all[0], /^succeeded initialize line 3, \d/);
+  assert.match(all[1], /^succeeded self-test line 4, [\d.]+ m?s, 7 logs/);
+  assert.match(all[2], /^damaged a damaged line line 5.*at byte 2 of the line: \{bad/);
   assert.match(all[3], /^succeeded measure /);
   assert.match(all[4], /^failed measure /);
   assert.match(all[5], /^failed an answer to nothing that was asked/);
+  assert.match(all[6], /the connection was lost: the other end has closed the connection/);
   // Request, logs, reply and duration.
   await cardsOf(page).nth(1).click();
   const card = page.getByRole('region', { name: 'The chosen card' });
