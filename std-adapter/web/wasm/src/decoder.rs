@@ -244,16 +244,24 @@ struct Recorded {
     milliseconds: u32,
 }
 
-/// Reads a line as an entry of what `rigline monitor --record` writes, if it is one: `{"ms":N,"sent":LINE}`, `"got"`, `"sent_hex"` or `"got_hex"`.
+/// Reads a line as an entry of a recording, if it is one with a line: `{"ms":N,"sent":LINE}`, `"got"`, `"sent_hex"` or `"got_hex"`.
 fn unwrap(content: &[u8]) -> Option<Recorded> {
     if !content.starts_with(b"{\"ms\":") {
         return None;
     }
     let json = Json::parse(content).ok()?;
-    let mut members = json.members();
-    let (_, time) = members.next()?;
-    let (name, value) = members.next()?;
-    if members.next().is_some() || time.kind() != JsonKind::Number {
+    let (_, time) = json.members().next()?;
+    if time.kind() != JsonKind::Number {
+        return None;
+    }
+    // Besides the line there may be the connection's number, the device's clock, and what is missing of the line.
+    let mut lines = json
+        .members()
+        .filter(|(name, _)| ["sent", "got", "sent_hex", "got_hex"].into_iter().any(|known| *name == known));
+    let (name, value) = lines.next()?;
+    let is_known = |name: &str| ["ms", "connection", "device_ms", "cut", "dropped"].contains(&name);
+    let others = json.members().filter(|(other, _)| other.to_cow() != name.to_cow());
+    if others.into_iter().any(|(other, _)| !is_known(&other.to_cow())) {
         return None;
     }
     let text = value.text()?.to_cow();
@@ -265,7 +273,9 @@ fn unwrap(content: &[u8]) -> Option<Recorded> {
     } else {
         return None;
     };
-    let milliseconds = time.as_str().parse::<u64>().map_or(u32::MAX, |time| u32::try_from(time).unwrap_or(u32::MAX));
+    // Whole milliseconds: an entry may have a fraction.
+    let whole = time.as_str().split('.').next().unwrap_or_default();
+    let milliseconds = whole.parse::<u64>().map_or(u32::MAX, |time| u32::try_from(time).unwrap_or(u32::MAX));
     Some(Recorded { bytes, direction, milliseconds })
 }
 

@@ -133,7 +133,7 @@ function inner(text: string): string {
   }
 }
 
-const RECORDED = /^\s*\{"ms":[0-9]+,"(?:sent|got)(?:_hex)?":"/;
+const RECORDED = /^\s*\{"ms":[0-9.]+,(?:"connection":[0-9]+,)?"(?:sent|got)(?:_hex)?":"/;
 
 /** The first bytes of a line, which may be long. */
 async function beginning(line: number, most: number): Promise<string> {
