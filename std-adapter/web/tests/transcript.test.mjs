@@ -61,7 +61,7 @@ test('j_02_a_recording_of_monitor_is_one_card_a_call', async (t) => {
   await page.keyboard.press('ArrowDown');
   await card.getByRole('heading', { name: 'a damaged line' }).waitFor();
   await page.keyboard.press('End');
-  await card.getByRole('heading', { name: 'an answer to nothing' }).waitFor();
+  await card.getByRole('heading', { name: 'the connection was lost' }).waitFor();
   sound(page);
 });
 
