@@ -644,7 +644,20 @@ fn the_shipped_schemas_take_what_is_valid_and_refuse_what_is_not() {
     ] {
         assert!(!eval.is_valid(&yaml(bad)), "{bad}");
     }
+    // Placeholders that are the whole of a value stand where numbers, truth values and durations do.
+    for good in [
+        "id: x\nfor: [{ low: 1 }]\nsteps: [{ operation: a, measure: { output: v, low: \"{{for.low}}\", high: \"{{inputs.high}}\" } }]",
+        "id: x\nmatrix: { v: [true] }\nmock: { fail: \"{{matrix.v}}\" }\ntimeout: \"{{vars.v}}\"",
+        "id: x\ngraders: [{ type: output_range, min: \"{{ for.low }}\", max: \"{{.Vars.max}}\", weight: \"{{env.W}}\" }]",
+    ] {
+        let text = yaml(good);
+        let errors: Vec<_> = task.iter_errors(&text).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{good}: {errors:?}");
+    }
+    assert!(eval.is_valid(&yaml("name: x\ntasks: [a]\nmatrix: { n: [1] }\nfor: [{ a: 1 }]")));
+    assert!(!eval.is_valid(&yaml("name: x\ntasks: [a]\nmatrix: { n: [] }")));
     for bad in [
+        "id: x\nmock: { fail: \"{{steps.a.message}}\" }",
         "name: x",
         "id: x\nsteps: [{ id: a }]",
         "id: x\ngraders: [{ type: magic }]",

@@ -345,22 +345,149 @@ fn l_04_cases_parameters_and_the_environment() {
         assert_eq!(code, 2, "{report:#}");
         assert!(report["errors"][0]["error"].as_str().unwrap().contains(why), "{why}: {report:#}");
     }
-    // Who asks for the eval over JSON-RPC does not see what the environment held.
+    // Clients that ask for the eval or its tasks over JSON-RPC do not see what the environment held.
     fs::write(folder.path().join("eval.yaml"), EXPANDED).unwrap();
-    let request =
-        serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "eval.get", "params": { "path": "eval.yaml" } });
-    let mut server = Command::new(RIGLINE)
-        .arg("jsonrpc")
-        .current_dir(folder.path())
-        .env("RIGLINE_TEST_BENCH", "a-secret")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    writeln!(server.stdin.take().unwrap(), "{request}").unwrap();
-    let output = server.wait_with_output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("expanded") && !text.contains("a-secret"), "{text}");
+    let ask = |method: &str, params: Value| {
+        let request = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let mut server = Command::new(RIGLINE)
+            .arg("jsonrpc")
+            .current_dir(folder.path())
+            .env("RIGLINE_TEST_BENCH", "a-secret")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(server.stdin.take().unwrap(), "{request}").unwrap();
+        String::from_utf8(server.wait_with_output().unwrap().stdout).unwrap()
+    };
+    let path = serde_json::json!({ "path": "eval.yaml" });
+    let task = serde_json::json!({ "path": "eval.yaml", "task_id": "rail[rail=5V0,low=4.75,high=5.25,n=16]" });
+    for (method, params, seen) in [
+        ("eval.get", path.clone(), "expanded"),
+        ("task.list", path.clone(), "rail[rail=5V0"),
+        ("task.get", task, "{{env.RIGLINE_TEST_BENCH}}"),
+    ] {
+        let text = ask(method, params);
+        assert!(text.contains(seen) && !text.contains("a-secret"), "{method}: {text}");
+    }
+    // Ids and names are in what clients see, so they must not have it.
+    for member in ["id: rail", "name: Rail"] {
+        let (name, _) = member.split_once(':').unwrap();
+        let text = EXPANDED.replace(member, &format!("{name}: \"{{{{env.RIGLINE_TEST_BENCH}}}}\""));
+        fs::write(folder.path().join("eval.yaml"), text).unwrap();
+        let text = ask("eval.validate", path.clone());
+        assert!(text.contains(&format!("{name}: clients see it")) && !text.contains("a-secret"), "{text}");
+    }
+}
+
+/// Loads an eval with these lines after its `config`; gives the ids of its tasks, or the first error.
+fn cases(lines: &str, more: &[&str]) -> Result<Vec<String>, String> {
+    let folder = folder(&[
+        ("eval.yaml", &format!("name: cases\nconfig: {{ executor: mock }}\n{lines}")),
+        ("rows.csv", "board,asked\nalpha,a\nbeta,b\n"),
+    ]);
+    let (code, report, _) = run(folder.path(), more);
+    match report["errors"][0]["error"].as_str() {
+        Some(error) => Err(error.to_owned()),
+        None => {
+            assert!(code == 0 || code == 1, "{report:#}");
+            let tasks = report["runs"][0]["tasks"].as_array().unwrap();
+            Ok(tasks.iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect())
+        }
+    }
+}
+
+#[test]
+fn l_04_ids_differ_by_what_they_do_not_mention() {
+    let matrix = "matrix: { n: [1, 2] }";
+    for (lines, ids) in [
+        // An input is the same in all cases.
+        (
+            format!("inputs: {{ b: one }}\ntasks: [{{ id: \"{{{{inputs.b}}}}\", {matrix} }}]\n"),
+            vec!["one[n=1]", "one[n=2]"],
+        ),
+        (format!("tasks: [{{ id: \"r{{{{matrix.n}}}}\", {matrix} }}]\n"), vec!["r1", "r2"]),
+        (
+            format!("tasks_from: rows.csv\ntasks: [{{ id: \"r{{{{matrix.n}}}}\", {matrix} }}]\n"),
+            vec!["r1-row-1", "r2-row-1", "r1-row-2", "r2-row-2"],
+        ),
+        (
+            format!("tasks_from: rows.csv\ntasks: [{{ id: \"{{{{vars.board}}}}\", {matrix} }}]\n"),
+            vec!["alpha[n=1]", "alpha[n=2]", "beta[n=1]", "beta[n=2]"],
+        ),
+        // At the eval's level: for tasks that have none of their own, and for rows.
+        (
+            format!("{matrix}\ntasks: [{{ id: a }}, {{ id: b, matrix: {{ m: [x] }} }}]\n"),
+            vec!["a[n=1]", "a[n=2]", "b[m=x]"],
+        ),
+        (format!("{matrix}\ntasks_from: rows.csv\n"), vec!["row-1[n=1]", "row-1[n=2]", "row-2[n=1]", "row-2[n=2]"]),
+    ] {
+        assert_eq!(cases(&lines, &[]).unwrap(), ids, "{lines}");
+    }
+}
+
+#[test]
+fn l_04_placeholders_have_kinds_and_types() {
+    // A value that is the whole of a member has the type that the member wants.
+    for member in [
+        "mock: { fail: \"{{matrix.v}}\" }",
+        "mock: { output: X }, graders: [{ type: output_contains, value: x, ignore_case: \"{{matrix.v}}\" }]",
+    ] {
+        let lines = format!("tasks: [{{ id: t, matrix: {{ v: [false, true] }}, {member} }}]\n");
+        assert_eq!(cases(&lines, &[]).unwrap().len(), 2, "{member}");
+    }
+    let lines = "tasks: [{ id: t, matrix: { v: [1, 2.5, 3s] }, timeout: \"{{matrix.v}}\" }]\n";
+    assert_eq!(cases(lines, &[]).unwrap().len(), 3);
+    let error = cases("tasks: [{ id: t, matrix: { v: [1] }, mock: { fail: \"{{matrix.v}}\" } }]\n", &[]).unwrap_err();
+    assert!(error.contains("mock.fail: expected true or false"), "{error}");
+    let task = "inputs: { board: b }\ntasks: [{ id: t, for: [{ rail: 3V3 }], prompt: \"PROMPT\" }]\n";
+    for (prompt, why) in [
+        ("{{matrix.rail}}", "did you mean `{{for.rail}}`?"),
+        ("{{inputs.rail}}", "did you mean `{{for.rail}}`?"),
+        ("{{for.board}}", "did you mean `{{inputs.board}}`?"),
+        ("{{for.rial}}", "did you mean `rail`?"),
+    ] {
+        let error = cases(&task.replace("PROMPT", prompt), &[]).unwrap_err();
+        assert!(error.contains(why), "{prompt}: {error}");
+    }
+    for prompt in ["{{.Vars.rail}}", "{{vars.board}}", "{{ inputs.board }}", "{{for.rail}}"] {
+        assert_eq!(cases(&task.replace("PROMPT", prompt), &[]).unwrap(), ["t[rail=3V3]"], "{prompt}");
+    }
+    let error = cases(&task.replace("PROMPT", "{{inputs.board}}"), &["--set", "board={{env.HOME}}"]).unwrap_err();
+    assert!(error.contains("{{env.HOME}}"), "{error}");
+}
+
+#[test]
+fn l_04_limits_of_cases_are_told_at_once() {
+    let tens = "matrix: { a: &l [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], b: *l, c: *l, d: *l }";
+    let error =
+        cases(&format!("tasks: [{{ id: a, matrix: {{ n: [1, 2] }} }}, {{ id: b, {tens} }}]\n"), &[]).unwrap_err();
+    assert!(error.contains("matrix: 10000 cases after 2 tasks, and an eval has at most 10000 tasks"), "{error}");
+    // One list of nearly all the values that a file may have, which took a minute.
+    let values = (0..99_000).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
+    let began = std::time::Instant::now();
+    let error = cases(&format!("tasks: [{{ id: a, matrix: {{ n: [{values}] }} }}]\n"), &[]).unwrap_err();
+    assert!(error.contains("matrix: 99000 cases, and an eval has at most 10000 tasks"), "{error}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    // What is wrong for every row is said once.
+    let error = cases("tasks_from: rows.csv\ntasks: [{ id: a, matrix: { n: [] } }]\n", &[]).unwrap_err();
+    assert_eq!(error.matches("matrix.n: there are no values").count(), 1, "{error}");
+}
+
+#[test]
+fn l_04_validate_takes_values_too() {
+    let folder = folder(&[(
+        "eval.yaml",
+        "name: x\nconfig: { executor: mock }\ntasks: [{ id: t, for: [{ rail: 3V3, low: 1 }, { rail: 5V0, low: 2 }] }]\n",
+    )]);
+    for (set, code, why) in
+        [("rail=5V0", 0, "valid"), ("rail=1V8", 1, "no values have rail=1V8"), ("rial=1", 1, "did you mean `rail`?")]
+    {
+        let output =
+            Command::new(RIGLINE).args(["eval", "validate", "--set", set]).arg(folder.path()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.code() == Some(code) && text.contains(why), "{set}: {text}");
+    }
 }
 
 #[test]

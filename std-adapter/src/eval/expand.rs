@@ -1,13 +1,25 @@
 //! What makes several tasks of one: `matrix`, `for`, and the values that placeholders such as `{{matrix.NAME}}` stand for.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
 use super::node::{Kind, Node};
+use crate::number;
 
-/// The values of one case, by their names.
-pub(super) type Case = Vec<(String, String)>;
+/// Values by their names, which have the kind before them: `matrix.channel`, `for.rail`, `vars.column`, `inputs.board`, `env.BENCH`.
+pub(super) type Values = Vec<(String, String)>;
+
+/// The values of one case, of the kinds `matrix` and `for`.
+pub(super) type Case = Values;
+
+/// What `matrix` and `for` are, where they stand.
+#[derive(Clone, Copy)]
+pub(super) struct Axes<'n> {
+    pub(super) matrix: Option<&'n Node>,
+    pub(super) rows: Option<&'n Node>,
+}
 
 /// What is wrong, and in which line.
 pub(super) type Fault = (u32, String);
@@ -21,9 +33,30 @@ static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
 static ALMOST: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\{\{\s*(matrix|for|vars|inputs|env)\b[^{}]*\}*").expect("a constant pattern"));
 
-/// The name under which an environment variable is kept among the other values.
-pub(super) fn env_name(name: &str) -> String {
-    format!("env.{name}")
+/// A name without its kind.
+fn plain(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(_, plain)| plain)
+}
+
+/// The value that a placeholder of this kind and name stands for.
+fn find<'v>(kind: &str, name: &str, values: &'v [(String, String)]) -> Option<&'v str> {
+    let is_meant = |known: &str| match (kind, known.split_once('.').unwrap_or(("", known))) {
+        ("matrix" | "for" | "env", (of, plain)) => of == kind && plain == name,
+        // A column of the table goes before an input of the same name.
+        ("inputs", (of, plain)) => matches!(of, "vars" | "inputs") && plain == name,
+        (_, (of, plain)) => of != "env" && plain == name,
+    };
+    values.iter().find(|(known, _)| is_meant(known)).map(|(_, value)| value.as_str())
+}
+
+/// Whether a text has a placeholder that one of these values fills.
+pub(super) fn mentions(text: &str, values: &[(String, String)]) -> bool {
+    VARIABLE.captures_iter(text).any(|found| find(&found[1], &found[2], values).is_some())
+}
+
+/// Whether a text has a placeholder of an environment variable.
+pub(super) fn has_env(text: &str) -> bool {
+    VARIABLE.captures_iter(text).any(|found| &found[1] == "env")
 }
 
 /// Puts values in the place of variables. Those that have no value stay as they are.
@@ -39,8 +72,7 @@ pub(super) fn fill(node: &mut Node, values: &[(String, String)]) {
 
 fn value_of<'t>(found: &Captures<'t>, values: &'t [(String, String)]) -> &'t str {
     let part = |place| found.get(place).map_or("", |part| part.as_str());
-    let name = if part(1) == "env" { env_name(part(2)) } else { part(2).to_owned() };
-    values.iter().find(|(known, _)| *known == name).map_or(part(0), |(_, value)| value.as_str())
+    find(part(1), part(2), values).unwrap_or(part(0))
 }
 
 /// What is wrong with the variables that are left in a node after [`fill`], with their lines.
@@ -52,14 +84,13 @@ pub(super) fn unfilled(node: &Node, values: &[(String, String)], wrong: &mut Vec
                 let name = VARIABLE.captures(whole).map(|found| found[2].to_owned());
                 let text = match (kind, name) {
                     (_, None) => format!("{whole}: write {{{{{kind}.NAME}}}}, NAME being of letters, digits, - and _"),
+                    // It was not there when values were filled in, so one of them brought it.
+                    (kind, Some(name)) if find(kind, &name, values).is_some() => {
+                        format!("{whole}: this is part of a value, and placeholders in values are not filled in")
+                    }
                     ("env", Some(name)) => format!("{whole}: add {name} to config.allow_env to let it in"),
-                    (_, Some(name)) => {
-                        let known: Vec<&str> = values
-                            .iter()
-                            .map(|(name, _)| name.as_str())
-                            .filter(|name| !name.starts_with("env."))
-                            .collect();
-                        format!("{whole}: there is no value of this name{}", meant(&name, &known))
+                    (kind, Some(name)) => {
+                        format!("{whole}: there is no value of this name{}", other(kind, &name, values))
                     }
                 };
                 wrong.push((node.line, text));
@@ -69,6 +100,17 @@ pub(super) fn unfilled(node: &Node, values: &[(String, String)], wrong: &mut Vec
         Kind::Map(members) => members.iter().for_each(|(_, member)| unfilled(member, values, wrong)),
         _ => {}
     }
+}
+
+/// What was meant by a placeholder that has no value: the same name of another kind, or another name of its kind.
+fn other(kind: &str, name: &str, values: &[(String, String)]) -> String {
+    let kinds = values.iter().filter(|(known, _)| !known.starts_with("env."));
+    if let Some((known, _)) = kinds.clone().find(|(known, _)| plain(known) == name) {
+        return format!("; did you mean `{{{{{known}}}}}`?");
+    }
+    let names = kinds.map(|(known, _)| plain(known));
+    let known: Vec<&str> = names.filter(|known| find(kind, known, values).is_some()).collect();
+    meant(name, &known)
 }
 
 /// "; did you mean …?", or the names there are.
@@ -96,38 +138,42 @@ pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     known.iter().filter_map(|known| Some((distance(known)?, *known))).min().map(|(_, known)| known)
 }
 
-/// The cases that a task's `matrix` and `for` make of it; one without values, if it has neither. `set` has the values that the command line
-/// gives, and `limit` is the most cases there may be.
+/// The cases that `matrix` and `for` make of a task at this line; one without values, if there is neither. `set` has the values that the
+/// command line gives, the last one of a name counting. There may be `limit` tasks, and there are `taken` already.
 ///
 /// # Errors
 /// What is wrong, with its line.
-pub(super) fn cases(task: &Node, set: &[(String, String)], limit: usize) -> Result<Vec<Case>, Fault> {
-    let rows = match task.get("for") {
+pub(super) fn cases(
+    of: Axes<'_>,
+    line: u32,
+    set: &[(String, String)],
+    taken: usize,
+    limit: usize,
+) -> Result<Vec<Case>, Fault> {
+    let rows = match of.rows {
         Some(node) => rows(node, set)?,
         None => vec![Vec::new()],
     };
-    let axes = match task.get("matrix") {
+    let axes = match of.matrix {
         Some(node) => axes(node, set)?,
         None => Vec::new(),
     };
     if let Some(row) = rows.first()
-        && let Some((name, _)) = axes.iter().find(|(name, _)| row.iter().any(|(other, _)| other == name))
+        && let Some((name, _)) = axes.iter().find(|(name, _)| row.iter().any(|(other, _)| plain(other) == plain(name)))
     {
-        return Err((task.line, format!("{name} is in both matrix and for")));
+        return Err((line, format!("{} is in both matrix and for", plain(name))));
     }
     // Counted before anything is made.
-    let count = axes.iter().try_fold(rows.len(), |count, (_, values)| count.checked_mul(values.len()));
-    match count {
-        Some(count) if count <= limit => {}
-        Some(count) => {
-            return Err((task.line, format!("matrix: {count} cases, and an eval has at most {limit} tasks")));
-        }
-        None => {
-            return Err((
-                task.line,
-                format!("matrix: more cases than can be counted; an eval has at most {limit} tasks"),
-            ));
-        }
+    let count = axes.iter().try_fold(rows.len() as u128, |count, (_, values)| count.checked_mul(values.len() as u128));
+    if count.is_none_or(|count| count > limit.saturating_sub(taken) as u128) {
+        let what = match (of.matrix, of.rows) {
+            (Some(_), Some(_)) => "matrix and for",
+            (None, Some(_)) => "for",
+            _ => "matrix",
+        };
+        let count = count.map_or_else(|| format!("over {}", u128::MAX), |count| count.to_string());
+        let before = if taken == 0 { String::new() } else { format!(" after {taken} tasks") };
+        return Err((line, format!("{what}: {count} cases{before}, and an eval has at most {limit} tasks")));
     }
     let mut cases = rows;
     for (name, values) in axes {
@@ -145,11 +191,11 @@ pub(super) fn cases(task: &Node, set: &[(String, String)], limit: usize) -> Resu
     Ok(cases)
 }
 
-/// The names of a task's axes.
-pub(super) fn names(task: &Node) -> Vec<String> {
+/// The names of all axes.
+pub(super) fn names(of: Axes<'_>) -> Vec<String> {
     let of_map = |node: &Node| node.members().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    let mut names = task.get("matrix").map(of_map).unwrap_or_default();
-    if let Some(node) = task.get("for") {
+    let mut names = of.matrix.map(of_map).unwrap_or_default();
+    if let Some(node) = of.rows {
         names.extend(of_map(node.elements().first().unwrap_or(node)));
     }
     names
@@ -157,7 +203,7 @@ pub(super) fn names(task: &Node) -> Vec<String> {
 
 /// A case as it stands behind a task's id: `channel=3V3,samples=1`.
 pub(super) fn label(case: &Case, between: &str) -> String {
-    case.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(between)
+    case.iter().map(|(name, value)| format!("{}={value}", plain(name))).collect::<Vec<_>>().join(between)
 }
 
 fn scalar(what: &str, name: &str, node: &Node) -> Result<String, Fault> {
@@ -194,6 +240,11 @@ fn values(what: &str, name: &str, node: &Node) -> Result<Vec<String>, Fault> {
     Ok(values)
 }
 
+/// Whether two values are equal, numbers with all their digits: `3.10` is `3.1`.
+fn is_same(one: &str, other: &str) -> bool {
+    one == other || number::decimal(one).is_some_and(|one| number::decimal(other) == Some(one))
+}
+
 fn axes(node: &Node, set: &[(String, String)]) -> Result<Vec<(String, Vec<String>)>, Fault> {
     if !node.is_map() || node.members().is_empty() {
         return Err((node.line, format!("matrix: expected a map of lists, found {}", node.what())));
@@ -201,16 +252,16 @@ fn axes(node: &Node, set: &[(String, String)]) -> Result<Vec<(String, Vec<String
     let mut axes = Vec::new();
     for (name, member) in node.members() {
         let mut values = values("matrix", name, member)?;
-        if let Some((place, twice)) =
-            values.iter().enumerate().find(|(place, value)| values.iter().take(*place).any(|other| other == *value))
-        {
-            let _ = place;
+        let mut seen = HashSet::new();
+        if let Some(twice) = values.iter().find(|value| !seen.insert(value.as_str())) {
             return Err((member.line, format!("matrix.{name}: {twice} is there twice")));
         }
         if let Some((_, value)) = set.iter().rev().find(|(set, _)| set == name) {
-            values = vec![value.clone()];
+            // As the file has it, so that the case keeps its id.
+            let written = values.iter().find(|known| is_same(known, value)).unwrap_or(value);
+            values = vec![written.clone()];
         }
-        axes.push((name.clone(), values));
+        axes.push((format!("matrix.{name}"), values));
     }
     Ok(axes)
 }
@@ -226,13 +277,15 @@ fn rows(node: &Node, set: &[(String, String)]) -> Result<Vec<Case>, Fault> {
             let mut row = Vec::new();
             for (name, member) in element.members() {
                 checked_name("for", name, member)?;
-                row.push((name.clone(), scalar("for", name, member)?));
+                row.push((format!("for.{name}"), scalar("for", name, member)?));
             }
-            if let Some(first) = rows.first()
-                && (first.len() != row.len()
-                    || first.iter().any(|(name, _)| row.iter().all(|(other, _)| other != name)))
-            {
-                return Err((element.line, "for: each map must have the same names".to_owned()));
+            // Names stand in the order of the first row, so that ids do.
+            if let Some(first) = rows.first() {
+                let place = |name: &str| first.iter().position(|(known, _)| known == name);
+                if first.len() != row.len() || row.iter().any(|(name, _)| place(name).is_none()) {
+                    return Err((element.line, "for: each map must have the same names".to_owned()));
+                }
+                row.sort_by_key(|(name, _)| place(name));
             }
             rows.push(row);
         }
@@ -246,29 +299,29 @@ fn rows(node: &Node, set: &[(String, String)]) -> Result<Vec<Case>, Fault> {
                 let text = format!("for.{name}: has {} values, and the others have {}", values.len(), rows.len());
                 return Err((member.line, text));
             }
-            rows.iter_mut().zip(values).for_each(|(row, value)| row.push((name.clone(), value)));
+            rows.iter_mut().zip(values).for_each(|(row, value)| row.push((format!("for.{name}"), value)));
         }
+    } else {
+        return Err((node.line, format!("for: expected a list of maps, or a map of lists, found {}", node.what())));
     }
     if rows.is_empty() {
         return Err((node.line, "for: there are no values".to_owned()));
     }
-    for (place, row) in rows.iter().enumerate() {
-        if rows.iter().take(place).any(|other| other == row) {
-            return Err((node.line, format!("for: {} is there twice", label(row, ", "))));
-        }
+    let mut seen = HashSet::new();
+    if let Some(twice) = rows.iter().find(|row| !seen.insert(*row)) {
+        return Err((node.line, format!("for: {} is there twice", label(twice, ", "))));
     }
-    for (name, value) in set {
-        let has_name = rows.first().is_some_and(|row| row.iter().any(|(known, _)| known == name));
-        if !has_name {
-            continue;
+    let names: Vec<String> = rows.first().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    for name in &names {
+        let Some((set, value)) = set.iter().rev().find(|(set, _)| set == plain(name)) else { continue };
+        let has_value = |row: &Case| row.iter().any(|(known, found)| known == name && is_same(found, value));
+        // A row with one value needs no others that fit to it.
+        if names.len() == 1 && !rows.iter().any(has_value) {
+            return Ok(vec![vec![(name.clone(), value.clone())]]);
         }
-        if rows.first().is_some_and(|row| row.len() == 1) {
-            rows = vec![vec![(name.clone(), value.clone())]];
-            continue;
-        }
-        rows.retain(|row| row.iter().any(|(known, found)| known == name && found == value));
+        rows.retain(has_value);
         if rows.is_empty() {
-            return Err((node.line, format!("for: no values have {name}={value}, which is set")));
+            return Err((node.line, format!("for: no values have {set}={value}, which is set")));
         }
     }
     Ok(rows)
@@ -281,7 +334,8 @@ mod tests {
     fn made(yaml: &str, set: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let node = Node::parse(yaml).unwrap();
         let set: Vec<_> = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let cases = cases(&node, &set, 10_000).map_err(|(_, text)| text)?;
+        let of = Axes { matrix: node.get("matrix"), rows: node.get("for") };
+        let cases = cases(of, node.line, &set, 0, 10_000).map_err(|(_, text)| text)?;
         Ok(cases.iter().map(|case| label(case, ",")).collect())
     }
 
@@ -293,7 +347,7 @@ mod tests {
             ["c=3V3,n=1", "c=3V3,n=010", "c=5V0,n=1", "c=5V0,n=010"]
         );
         assert_eq!(made("for: { r: [a, b], low: [1.10, 2] }\n", &[]).unwrap(), ["r=a,low=1.10", "r=b,low=2"]);
-        assert_eq!(made("for: [{ r: a, low: 1 }, { low: 2, r: b }]\n", &[]).unwrap(), ["r=a,low=1", "low=2,r=b"]);
+        assert_eq!(made("for: [{ r: a, low: 1 }, { low: 2, r: b }]\n", &[]).unwrap(), ["r=a,low=1", "r=b,low=2"]);
         assert_eq!(made("for: { r: [a, b] }\nmatrix: { on: [true, false] }\n", &[]).unwrap().len(), 4);
         // The command line.
         assert_eq!(
@@ -302,16 +356,22 @@ mod tests {
         );
         assert_eq!(made("for: [{ r: a, low: 1 }, { r: b, low: 2 }]\n", &[("r", "b")]).unwrap(), ["r=b,low=2"]);
         assert_eq!(made("for: { r: [a, b] }\n", &[("r", "c")]).unwrap(), ["r=c"]);
+        // The last one counts, and numbers are equal whatever their digits.
+        let rows = "for: [{ r: 3.135, low: 1 }, { r: 5, low: 2 }]\n";
+        assert_eq!(made(rows, &[("r", "5"), ("r", "3.1350")]).unwrap(), ["r=3.135,low=1"]);
+        assert_eq!(made("matrix: { r: [1.0, 2] }\n", &[("r", "2"), ("r", "1")]).unwrap(), ["r=1.0"]);
     }
 
     #[test]
     fn l_04_what_is_wrong_with_a_matrix() {
-        let many = format!(
-            "matrix: {{ {} }}\n",
-            (0..30).map(|n| format!("a{n}: [1,2,3,4,5,6,7,8,9,10]")).collect::<Vec<_>>().join(", ")
-        );
+        let tens = |axes: usize| {
+            let axes: Vec<_> = (0..axes).map(|n| format!("a{n}: [1,2,3,4,5,6,7,8,9,10]")).collect();
+            format!("matrix: {{ {} }}\n", axes.join(", "))
+        };
+        let (many, more) = (tens(30), tens(60));
         for (yaml, why) in [
-            (many.as_str(), "matrix: more cases than can be counted"),
+            (many.as_str(), "matrix: 1000000000000000000000000000000 cases, and an eval has at most 10000 tasks"),
+            (more.as_str(), "matrix: over 340282366920938463463374607431768211455 cases"),
             (
                 "matrix: { a: [1,2,3,4,5,6,7,8,9,10,11], b: &l [0,1,2,3,4,5,6,7,8,9], c: *l, d: *l }\n",
                 "matrix: 11000 cases, and an eval has at most 10000 tasks",
@@ -328,6 +388,7 @@ mod tests {
             ("for: [{ a: 1 }, { b: 1 }]\n", "the same names"),
             ("for: [{ a: 1 }, { a: 1 }]\n", "a=1 is there twice"),
             ("for: []\n", "there are no values"),
+            ("for: a\n", "for: expected a list of maps, or a map of lists, found a string"),
             ("for: { a: [1] }\nmatrix: { a: [1] }\n", "a is in both matrix and for"),
         ] {
             let error = made(yaml, &[]).unwrap_err();

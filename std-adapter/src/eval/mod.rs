@@ -54,7 +54,8 @@
 //! Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
 //! wants one. What YAML takes for a number is the text that was written, where the schema wants a string ([`by_schema`](crate::by_schema)).
 //!
-//! `matrix` of a task makes a case of each combination of its lists, and `for` one of each of its rows. `{{matrix.NAME}}` and `{{for.NAME}}` stand
+//! `matrix` of a task makes a case of each combination of its lists, and `for` one of each of its rows; those of the eval are for tasks that have
+//! none of their own. `{{matrix.NAME}}` and `{{for.NAME}}` stand
 //! for a case's values, `{{env.NAME}}` for an environment variable that `config.allow_env` names.
 //!
 //! `{{.Vars.NAME}}` stands for one of the eval's `inputs`, or for a column of the table that `tasks_from` names.

@@ -183,6 +183,11 @@ impl Node {
     pub(super) fn bool(&self) -> Option<bool> {
         match self.kind {
             Kind::Bool(bool) => Some(bool),
+            Kind::Text(ref text) if self.is_filled => match text.trim() {
+                "true" | "True" | "TRUE" => Some(true),
+                "false" | "False" | "FALSE" => Some(false),
+                _ => None,
+            },
             _ => None,
         }
     }

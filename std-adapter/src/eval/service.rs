@@ -181,7 +181,7 @@ impl EvalService for Service {
         members.text("id", Some(&found.id));
         members.text("name", Some(&found.name));
         members.text("description", found.description.as_deref());
-        members.text("prompt", found.prompt.as_deref());
+        members.text("prompt", found.shown_prompt.as_deref());
         members.raw("graders", &found.graders_json);
         for (name, json) in &found.members {
             members.raw(name, json);

@@ -11,7 +11,7 @@ use regex::Regex;
 use rigline::{GoDuration, Phase};
 use serde_json::Value;
 
-use super::expand::{self, nearest};
+use super::expand::{self, Axes, nearest};
 use super::grade::{Check, Grader};
 use super::measurement::UNIT_LIMIT;
 pub use super::node::{DEPTH_LIMIT, VALUE_LIMIT};
@@ -193,6 +193,8 @@ pub struct Task {
     pub graders: Vec<Grader>,
     /// What the executor `mock` makes up.
     pub mock: Mock,
+    /// `prompt` without what environment variables held.
+    pub(super) shown_prompt: Option<String>,
     /// `graders` as JSON text.
     pub(super) graders_json: String,
     /// Members that are not known here, as JSON text.
@@ -494,7 +496,10 @@ impl Reader<'_> {
     /// `2s`, `1m30s`, or a number of seconds.
     fn duration(&mut self, name: &str, member: &Node) -> Option<Duration> {
         let duration = match &member.kind {
-            Kind::Number(_) => member.number().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            // Also a placeholder that a number filled.
+            _ if member.digits().is_some() => {
+                member.number().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            }
             Kind::Text(text) => {
                 let nanos = GoDuration::parse(text.trim()).ok().map(GoDuration::as_nanos);
                 nanos.and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos)
@@ -779,6 +784,7 @@ fn health(reader: &mut Reader<'_>, eval: &Node, file: &str) -> Option<Task> {
         steps,
         graders,
         mock: Mock::default(),
+        shown_prompt: None,
         graders_json: "[]".into(),
         members: Vec::new(),
     })
@@ -822,7 +828,15 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, St
         room: SIZE_LIMIT,
         set,
         axes: HashSet::new(),
+        common: Axes { matrix: eval.get("matrix"), rows: eval.get("for") },
+        is_broken: false,
     };
+    // Those of the eval are read once, so that what is wrong with them is said once, and of this file.
+    if let Err((line, text)) = expand::cases(listing.common, eval.line, set, 0, TASK_LIMIT) {
+        reader.fault_in(Some(line), text);
+        return Vec::new();
+    }
+    listing.axes.extend(expand::names(listing.common));
     let rows = match eval.get("tasks_from") {
         Some(from) => match rows(reader, from, eval, folder) {
             Some(rows) => rows,
@@ -852,7 +866,8 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, St
     for (place, row) in rows.iter().enumerate() {
         let suffix = eval.get("tasks_from").map(|_| format!("-row-{}", place + 1));
         // A row's columns go before the eval's inputs of the same names.
-        let vars: Vec<_> = row.iter().chain(&own).cloned().collect();
+        let columns = row.iter().map(|(name, value)| (format!("vars.{name}"), value.clone()));
+        let vars: Vec<_> = columns.chain(own.iter().cloned()).collect();
         let mut reader = Reader {
             path: reader.path,
             file: reader.file,
@@ -861,7 +876,8 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, St
             vars: &vars,
         };
         listing.files.clear();
-        if !listing.list(&mut reader, listed, suffix.as_deref()) {
+        // The other rows have the same broken cases.
+        if !listing.list(&mut reader, listed, suffix.as_deref()) || listing.is_broken {
             break;
         }
     }
@@ -894,6 +910,10 @@ struct Tasks<'f> {
     set: &'f [(String, String)],
     /// The names of all axes there are.
     axes: HashSet<String>,
+    /// The eval's `matrix` and `for`, for tasks that have none of their own.
+    common: Axes<'f>,
+    /// Whether cases could not be made of a task.
+    is_broken: bool,
 }
 
 impl Tasks<'_> {
@@ -1002,12 +1022,25 @@ impl Tasks<'_> {
 
     /// The tasks that one of a file stands for: one, or one for each case of `matrix` and `for`.
     fn cases(&mut self, reader: &mut Reader<'_>, node: &Node, file: &str, suffix: Option<&str>) {
-        self.axes.extend(expand::names(node));
-        let room = TASK_LIMIT.saturating_sub(self.tasks.len());
-        let cases = match expand::cases(node, self.set, room) {
+        let axes =
+            Axes { matrix: node.get("matrix").or(self.common.matrix), rows: node.get("for").or(self.common.rows) };
+        self.axes.extend(expand::names(axes));
+        let cases = match expand::cases(axes, node.line, self.set, self.tasks.len(), TASK_LIMIT) {
             Ok(cases) => cases,
-            Err((line, text)) => return reader.fault_in(Some(line), text),
+            Err((line, text)) => {
+                self.is_broken = true;
+                return reader.fault_in(Some(line), text);
+            }
         };
+        // Clients see these, also while the task runs.
+        for name in ["id", "name", "description"] {
+            if let Some(member) =
+                node.get(name).filter(|member| member.text().is_some_and(|text| expand::has_env(&text)))
+            {
+                let text = format!("{name}: clients see it, so it must not have the value of an environment variable");
+                return reader.fault(member, text);
+            }
+        }
         // A case has its own values only: all of them, in each, would be their square.
         let mut plain = node.clone();
         plain.remove(&["matrix", "for"]);
@@ -1019,7 +1052,7 @@ impl Tasks<'_> {
             expand::fill(&mut shown, &public);
             expand::fill(&mut full, &vars);
             for filled in [&mut shown, &mut full] {
-                distinguish(filled, node, suffix, &case);
+                distinguish(filled, node, suffix, &case, reader.vars);
             }
             let mut wrong = Vec::new();
             expand::unfilled(&full, &vars, &mut wrong);
@@ -1033,6 +1066,7 @@ impl Tasks<'_> {
             if let Some(made) = &mut made {
                 // What an environment variable held is not shown.
                 made.members = rest(&shown, TASK_MEMBERS);
+                made.shown_prompt = prompt(&shown).and_then(Node::text);
                 made.graders_json = shown.get("graders").map_or_else(|| "[]".to_owned(), Node::json);
             }
             self.tasks.extend(made);
@@ -1058,22 +1092,32 @@ impl Tasks<'_> {
             node.set("id", Node::of_text(&format!("row-{}", place + 1), from));
         }
         let file = from.text().unwrap_or_default();
+        if self.common.matrix.is_some() || self.common.rows.is_some() {
+            return self.cases(reader, &node, &file, None);
+        }
         self.tasks.extend(task(reader, &node, &file, &mut self.ids));
     }
 }
 
-/// A task's id with what a row of `tasks_from` and a case of `matrix` and `for` add to it, where variables have not made it differ.
-fn distinguish(node: &mut Node, before: &Node, suffix: Option<&str>, case: &expand::Case) {
+/// Adds what tells a task from those of the other rows and cases to its id and name, unless they have that by a placeholder. `before` is the
+/// task as it was written, and `vars` has the row's columns.
+fn distinguish(node: &mut Node, before: &Node, suffix: Option<&str>, case: &expand::Case, vars: &[(String, String)]) {
     let text = |node: &Node, name: &str| node.get(name).and_then(Node::text);
-    if let Some(id) = text(node, "id").filter(|id| text(before, "id").as_deref() == Some(id)) {
-        let case = if case.is_empty() { String::new() } else { format!("[{}]", expand::label(case, ",")) };
-        let id = Node::of_text(&format!("{id}{}{case}", suffix.unwrap_or_default()), node);
-        node.set("id", id);
+    let columns: Vec<_> = vars.iter().filter(|(name, _)| name.starts_with("vars.")).cloned().collect();
+    if let (Some(id), Some(written)) = (text(node, "id"), text(before, "id")) {
+        let suffix = suffix.filter(|_| !expand::mentions(&written, &columns)).unwrap_or_default();
+        let case = if case.is_empty() || expand::mentions(&written, case) {
+            String::new()
+        } else {
+            format!("[{}]", expand::label(case, ","))
+        };
+        node.set("id", Node::of_text(&format!("{id}{suffix}{case}"), node));
     }
-    let name = text(node, "name").filter(|name| !case.is_empty() && text(before, "name").as_deref() == Some(name));
-    if let Some(name) = name {
-        let name = Node::of_text(&format!("{name} ({})", expand::label(case, ", ")), node);
-        node.set("name", name);
+    if let (Some(name), Some(written)) = (text(node, "name"), text(before, "name"))
+        && !case.is_empty()
+        && !expand::mentions(&written, case)
+    {
+        node.set("name", Node::of_text(&format!("{name} ({})", expand::label(case, ", ")), node));
     }
 }
 
@@ -1084,7 +1128,7 @@ fn vars(eval: &Node, set: &[(String, String)]) -> Vec<(String, String)> {
         Some((_, set)) => set.clone(),
         None => value.text().unwrap_or_else(|| value.json()),
     };
-    inputs.iter().map(|(name, node)| (name.clone(), value(name, node))).collect()
+    inputs.iter().map(|(name, node)| (format!("inputs.{name}"), value(name, node))).collect()
 }
 
 /// The environment variables that `config.allow_env` lets in.
@@ -1093,7 +1137,7 @@ fn environment(reader: &mut Reader<'_>, eval: &Node) -> Vec<(String, String)> {
     let mut values = Vec::new();
     for name in reader.texts("allow_env", node) {
         match std::env::var(&name) {
-            Ok(value) => values.push((expand::env_name(&name), value)),
+            Ok(value) => values.push((format!("env.{name}"), value)),
             Err(std::env::VarError::NotPresent) => {
                 reader.fault(node, format!("allow_env: the environment variable {name} is not set"));
             }
@@ -1224,6 +1268,8 @@ const EVAL: Known = Known {
         "inputs",
         "tags",
         "health",
+        "matrix",
+        "for",
     ],
     elsewhere: &["hooks", "baseline", "fixtures"],
     meant: &[("tests", "tasks"), ("settings", "config")],
@@ -1337,7 +1383,7 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
     if let Some(inputs) = inputs {
         reader.check_members(inputs, &INPUTS);
     }
-    let prompt = inputs.and_then(|inputs| reader.text(inputs, "prompt")).or_else(|| reader.text(node, "prompt"));
+    let asked = inputs.and_then(|inputs| reader.text(inputs, "prompt")).or_else(|| reader.text(node, "prompt"));
     let tags = node.get("tags").map(|tags| reader.texts("tags", tags)).unwrap_or_default();
     let timeout = match node.get("timeout") {
         Some(timeout) => reader.duration("timeout", timeout),
@@ -1384,7 +1430,7 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
     }
     let phase_of = |id: &str| steps.iter().find(|step| step.id == id).map(|step| step.phase);
     let is_there = |step: &str| phase_of(step).is_none().then(|| format!("there is no step {step}"));
-    if let Some(asked) = inputs.and_then(|inputs| inputs.get("prompt")).or_else(|| node.get("prompt")) {
+    if let Some(asked) = prompt(node) {
         placeholders(reader, asked, &|step| match phase_of(step) {
             None | Some(Phase::Setup) => is_there(step),
             Some(_) => Some(format!("step {step} does not run before the prompt is given, as those of setup do")),
@@ -1399,7 +1445,8 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
         id,
         description: reader.text(node, "description"),
         tags,
-        prompt,
+        shown_prompt: asked.clone(),
+        prompt: asked,
         file: file.to_owned(),
         timeout,
         steps,
@@ -1408,6 +1455,11 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
         graders_json: node.get("graders").map_or_else(|| "[]".to_owned(), Node::json),
         members: rest(node, TASK_MEMBERS),
     })
+}
+
+/// What an agent is asked.
+fn prompt(task: &Node) -> Option<&Node> {
+    task.get("inputs").and_then(|inputs| inputs.get("prompt")).or_else(|| task.get("prompt"))
 }
 
 fn mock(reader: &mut Reader<'_>, task: &Node) -> Mock {

@@ -747,6 +747,9 @@ struct Validate {
     /// Also check operations and arguments against what this target has
     #[arg(long)]
     target: Option<Target>,
+    /// Set one of the eval's inputs, or a name of matrix and for
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
     /// Take warnings as errors
     #[arg(long)]
     strict: bool,
@@ -765,7 +768,8 @@ impl Validate {
         let (mut is_valid, mut is_missing) = (errors.is_empty(), false);
         let mut reports = Vec::new();
         for Wanted { path, .. } in evals {
-            let overrides = Overrides::default();
+            let mut overrides = Overrides::default();
+            overrides.set.clone_from(&self.set);
             let (faults, warnings) = match load(&path, &overrides) {
                 Ok((spec, mut faults)) => {
                     let mut warnings = spec.warnings.clone();
