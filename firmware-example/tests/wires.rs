@@ -5,7 +5,7 @@ mod common;
 use std::task::{Context as Task, Poll, Waker};
 
 use common::{FakeClock, LIMITS};
-use rigline::engine::{Engine, SessionPolicy, Memory, Step, Work};
+use rigline::engine::{Engine, Memory, SessionPolicy, Step, Work};
 use rigline::{Context, Extension, context::LogSink};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;

@@ -3,7 +3,7 @@
 use core::hint::black_box;
 
 use rigline::client::{
-    Body, Client, ExecuteResult, Incoming, Log, Anomalies, Plain, Request, RequestContext, RpcError, member,
+    Anomalies, Body, Client, ExecuteResult, Incoming, Log, Plain, Request, RequestContext, RpcError, member,
     write_refusal,
 };
 use rigline::json::write::Writer;

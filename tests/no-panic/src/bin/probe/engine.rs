@@ -7,7 +7,7 @@ use core::task::{self, Poll, Waker};
 
 use rigline::Extension;
 use rigline::context::{Context, LogSink};
-use rigline::engine::{Background, Engine, SessionPolicy, Memory, Run, Step, Work};
+use rigline::engine::{Background, Engine, Memory, Run, SessionPolicy, Step, Work};
 use rigline::frame::LineEnds;
 use rigline::protocol::GEVALS;
 use rigline::{Failure, Outcome};
