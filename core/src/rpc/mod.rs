@@ -47,8 +47,8 @@ pub const ID: usize = 1;
 pub const METHOD: usize = 2;
 /// The slot of the member `params`.
 pub const PARAMS: usize = 3;
-const RESULT: usize = 4;
-const ERROR: usize = 5;
+pub(crate) const RESULT: usize = 4;
+pub(crate) const ERROR: usize = 5;
 /// Slots from here on are for the members of `params`, and for those of a protocol's own.
 pub const FIRST_FREE: usize = 6;
 
