@@ -48,7 +48,9 @@ use rigline::protocol::Protocol;
 use rigline::rpc;
 use rigline::serve::ServeError;
 use tokio::runtime;
+use tokio::sync::watch as watch_channel;
 
+use self::input_end::Watched;
 use self::one_text::OneText;
 use self::output::{Lines, Output};
 use self::stop::{PANICKED, Stop};
@@ -58,6 +60,7 @@ use crate::requires::RequirePath;
 use crate::server::{Server, ServerError};
 use crate::stderr::complain;
 
+mod input_end;
 mod one_text;
 mod output;
 mod stop;
@@ -135,6 +138,7 @@ pub struct Stdio {
     protocol: Option<&'static Protocol>,
     is_one_text: bool,
     config: Option<String>,
+    input_end: Option<watch_channel::Sender<bool>>,
 }
 
 impl Stdio {
@@ -150,6 +154,7 @@ impl Stdio {
             protocol: None,
             is_one_text: false,
             config: None,
+            input_end: None,
         }
     }
 
@@ -194,6 +199,11 @@ impl Stdio {
     /// Configures the extension with this JSON object before the first request, as gevals's one-shot argument `--config` does.
     pub fn config(self, json: impl Into<String>) -> Self {
         Self { config: Some(json.into()), ..self }
+    }
+
+    /// Sends `true` at the end of input, for handlers that end with it. By default they know nothing of it, and calls in hand are finished.
+    pub fn input_end(self, told: watch_channel::Sender<bool>) -> Self {
+        Self { input_end: Some(told), ..self }
     }
 
     /// With this clock, for an extension that keeps one too.
@@ -310,7 +320,10 @@ impl Stdio {
             .clock(&self.clock)
             .stop(stop.heard())
             .send_log(&send_log)
-            .serve(OneText::new(input.start()?, self.is_one_text), Lines::new(output.clone(), stop.clone()));
+            .serve(
+                Watched::new(OneText::new(input.start()?, self.is_one_text), self.input_end.clone()),
+                Lines::new(output.clone(), stop.clone()),
+            );
         match serving.await {
             Ok(_) => Ok(()),
             Err(ServerError::Transport(ServeError::Read(error) | ServeError::Write(error))) => {
