@@ -82,7 +82,7 @@ extern crate alloc;
 extern crate std;
 
 #[doc(hidden)]
-#[path = "private.rs"]
+#[path = "macro_support/mod.rs"]
 pub mod __private;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
