@@ -93,7 +93,7 @@ impl Protocol {
 }
 
 /// Writes a refusal behind the head of its reply.
-pub fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
+pub(crate) fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
     begin_error(out, if let Code::Number(code) = refusal.code { code } else { INTERNAL_ERROR });
     refusal.write_text(out, received);
     end_error(out);
@@ -110,7 +110,7 @@ pub(crate) fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> u
 }
 
 /// Inspects the members that JSON-RPC itself defines (§4).
-pub fn envelope(received: &Received<'_>) -> Envelope {
+pub(crate) fn envelope(received: &Received<'_>) -> Envelope {
     let (method, id_span) = (received.span(METHOD), received.span(ID));
     let id = received.member(ID);
     let id_is_usable = match id {

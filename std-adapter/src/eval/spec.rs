@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::Regex;
-use rigline::{GoDuration, Phase};
+use rigline::GoDuration;
+use rigline::protocol::gevals::Phase;
 use serde_json::Value;
 
 use super::expand::{self, Axes, nearest};

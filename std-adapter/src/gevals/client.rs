@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rigline::{FailureKind, Phase};
+use rigline::FailureKind;
+use rigline::protocol::gevals::Phase;
 use serde_json::{Map, Value, json};
 
 use crate::client::{

@@ -80,9 +80,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rigline::client::{Request, RequestContext};
+use rigline::GoDuration;
 use rigline::json::RawJson;
-use rigline::{GoDuration, Phase};
+use rigline::protocol::gevals::Phase;
+use rigline::protocol::gevals::client::{Request, RequestContext};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -450,7 +450,8 @@ fn code(kind: FailureKind) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Operation, Schema};
+    use crate::manifest::Operation;
+    use crate::schema::Schema;
 
     #[test]
     fn a_phase_is_told_by_its_text_however_it_is_spelt() {

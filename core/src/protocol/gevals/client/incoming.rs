@@ -7,14 +7,14 @@ use super::reply::{Body, Reply, RpcError};
 use crate::json::check::{SyntaxError, SyntaxErrorKind};
 use crate::json::view::{Json, Text};
 
-/// What [`Client::receive`] made of a line.
+/// What [`Client::receive`](super::Client::receive) made of a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'t> {
     /// The message, or what there is instead of one.
     pub incoming: Incoming<'t>,
     /// Text that stood on the line before the message: an escape sequence, a banner without newline.
     pub before: &'t [u8],
-    /// What stands behind the message on the same line: to be given to [`Client::receive`] as the next line.
+    /// What stands behind the message on the same line: to be given to [`Client::receive`](super::Client::receive) as the next line.
     pub rest: &'t [u8],
     /// In what the message was odd, and was understood all the same.
     pub anomalies: Anomalies,
@@ -41,7 +41,7 @@ pub enum Incoming<'t> {
     ErrorWithoutId {
         /// The error.
         error: RpcError<'t>,
-        /// The request that it must be about, if exactly one is out. It stays out: [`Client::forget`] ends it.
+        /// The request that it must be about, if exactly one is out. It stays out: [`Client::forget`](super::Client::forget) ends it.
         only: Option<u32>,
     },
     /// gevals "Log".
@@ -53,7 +53,7 @@ pub enum Incoming<'t> {
         /// Its parameters; null if there are none.
         params: Json<'t>,
     },
-    /// A request to the host. [`write_refusal`] answers it.
+    /// A request to the host. [`write_refusal`](super::write_refusal) answers it.
     Request(PeerRequest<'t>),
     /// A request of our own came back: the line echoes. Not to be answered.
     Echo,

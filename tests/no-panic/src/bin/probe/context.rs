@@ -4,17 +4,17 @@ use core::hint::black_box;
 use core::task::Waker;
 use core::time::Duration;
 
-use rigline::clock::Sleep;
+use rigline::Sleep;
 use rigline::event::Event;
 use rigline::json::de;
 use rigline::json::write::Writer;
 use rigline::manifest::{Guarantee, Kind};
 use rigline::protocol::Protocol;
+use rigline::protocol::gevals::Phase;
 use rigline::protocol::gevals::TaskContext;
 use rigline::service::JobRun;
 use rigline::{
-    Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Phase,
-    Schema,
+    Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
 };
 
 use crate::program::{bytes, keep, show, text};
