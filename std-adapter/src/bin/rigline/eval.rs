@@ -22,7 +22,7 @@ use rigline_std::eval::{Fault, LoadError, Overrides, Spec, against, load, owner_
 use rigline_std::host::{Host, Options};
 use rigline_std::record::Recorder;
 use rigline_std::signals::Signals;
-use rigline_std::{files, target::Target};
+use rigline_std::{files, target::Target, terminal};
 use serde_json::{Value, json};
 
 use crate::connect::Failure;
@@ -250,10 +250,7 @@ impl Run {
 
     /// The table, and the reports. One that cannot be written takes no other with it; whether all were.
     fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> bool {
-        let json_text = || {
-            let value = as_json(done, errors, code);
-            serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
-        };
+        let json_text = || format!("{:#}\n", as_json(done, errors, code));
         for Done { path, run, .. } in done {
             if let Err(error) = run {
                 if let StartError::Invalid(faults) = error {
@@ -282,7 +279,7 @@ impl Run {
             }
         };
         if let Some(path) = &self.json_file {
-            write(path, &json_text());
+            write(path, &terminal::json(&json_text()));
         }
         if let Some(path) = &self.junit {
             write(path, &as_junit(done, &self.attachments(done)));
@@ -336,7 +333,7 @@ fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8
             }
         }
     }
-    let report = serde_json::to_string_pretty(&as_json(done, errors, code)).unwrap_or_default() + "\n";
+    let report = format!("{:#}\n", as_json(done, errors, code));
     record::finish(recorder, &[("report.json", report), ("values.jsonl", values)], code)
 }
 
@@ -657,12 +654,13 @@ impl Show {
     }
 
     fn print(&self, progress: &Progress) {
-        let name = progress.task.map_or("", |task| self.name(task));
+        let name = out::word(progress.task.map_or("", |task| self.name(task)));
         let verdict = progress.verdict.map_or("", Verdict::as_str);
         let took = progress.duration.map(time).unwrap_or_default();
         match progress.event {
             waza::Event::RunStart => {
-                complain(format_args!("{}: {}", self.spec.name, out::count(self.spec.tasks.len(), "task")));
+                let name = out::word(&self.spec.name);
+                complain(format_args!("{name}: {}", out::count(self.spec.tasks.len(), "task")));
             }
             waza::Event::TaskComplete => complain(format_args!("{verdict:>9}  {name} ({took})")),
             waza::Event::TrialComplete if self.spec.config.trials_per_task > 1 => {
@@ -765,7 +763,7 @@ impl Validate {
             Some(target) => Some(operations(target)?),
             None => None,
         };
-        let (mut is_valid, mut is_missing) = (errors.is_empty(), false);
+        let (mut is_valid, mut is_unusable) = (errors.is_empty(), !errors.is_empty());
         let mut reports = Vec::new();
         for Wanted { path, .. } in evals {
             let mut overrides = Overrides::default();
@@ -787,12 +785,13 @@ impl Validate {
                     } else {
                         print(&format!("{error}\n"));
                     }
-                    (is_valid, is_missing) = (false, true);
+                    (is_valid, is_unusable) = (false, true);
                     continue;
                 }
             };
             let valid = faults.is_empty() && (warnings.is_empty() || !self.strict);
             is_valid &= valid;
+            is_unusable |= faults.iter().any(Fault::is_of_option);
             if self.json {
                 let texts = |faults: &[Fault]| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
                 reports.push(json!({
@@ -816,7 +815,7 @@ impl Validate {
             print_text(&text.styled(style, &format!("{}: {word}{count}", path.display())).plain("\n"));
         }
         let code = match () {
-            () if is_missing || !errors.is_empty() => exit::USAGE,
+            () if is_unusable => exit::USAGE,
             () if is_valid => exit::SUCCESS,
             () => exit::FAILED,
         };
