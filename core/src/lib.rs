@@ -44,7 +44,7 @@
 //! | [`params`] | the types that arguments and outputs are made of, and their JSON Schemas |
 //! | [`engine`] | bytes in, bytes out, calls to run; no I/O |
 //! | [`serve`] | the drivers around it, blocking and async |
-//! | [`protocol::gevals::client`] | the host's half of gevals, without I/O |
+//! | [`client`] | the host's half of gevals, without I/O |
 //!
 //! An extension is an `impl` block under [`macro@extension`], or the trait [`Extension`] by hand.
 //!
@@ -123,6 +123,7 @@ pub use failure::{Failure, FailureKind, MAX_ERROR_TEXT};
 pub use level::Level;
 pub use manifest::{Manifest, Operation};
 pub use params::{Outputs, Params};
+pub use protocol::gevals::{Phase, client};
 #[cfg(feature = "macros")]
 pub use rigline_macros::{Outputs, Params, extension};
 #[cfg(feature = "macros")]

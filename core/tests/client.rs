@@ -1,13 +1,12 @@
 //! What a host makes of the lines that real peers write.
 
-use rigline::GoDuration;
-use rigline::json::RawJson;
-use rigline::json::write::Writer;
-use rigline::protocol::gevals::Phase;
-use rigline::protocol::gevals::client::{
+use rigline::client::{
     Anomalies, Body, Client, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, Request, RequestContext,
     StartError, write_refusal,
 };
+use rigline::json::RawJson;
+use rigline::json::write::Writer;
+use rigline::{GoDuration, Phase};
 
 /// A client of which the requests with these ids are out.
 fn client(ids: std::ops::RangeInclusive<u32>) -> Client {
@@ -387,9 +386,8 @@ fn results_of_execute() {
     for (text, success, message, error, outputs, outputs_are_at_fault) in table {
         let result = ExecuteResult::new(rigline::json::Json::parse(text.as_bytes()).unwrap());
         assert_eq!(result.success(), *success, "{text}");
-        let plain = |plain: Option<rigline::protocol::gevals::client::Plain<'_>>| {
-            plain.map(|plain| plain.to_string()).unwrap_or_default()
-        };
+        let plain =
+            |plain: Option<rigline::client::Plain<'_>>| plain.map(|plain| plain.to_string()).unwrap_or_default();
         assert_eq!((plain(result.message()).as_str(), plain(result.error()).as_str()), (*message, *error), "{text}");
         let found: Vec<_> = result.outputs().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         assert!(found.iter().map(|(a, b)| (a.as_str(), b.as_str())).eq(outputs.iter().copied()), "{text}: {found:?}");

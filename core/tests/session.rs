@@ -4,11 +4,10 @@ mod common;
 
 use common::{NoTime, Pipe};
 use rigline::engine::{Engine, Memory};
-use rigline::protocol::gevals::Phase;
 use rigline::protocol::gevals::TaskContext;
 use rigline::serve::blocking::serve;
 use rigline::serve::{End, Transport};
-use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Phase, Schema};
 
 struct Kubernetes;
 

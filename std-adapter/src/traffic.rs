@@ -4,8 +4,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use rigline::client::Log;
 use rigline::json::{Json, Kind};
-use rigline::protocol::gevals::client::Log;
 
 use crate::host::Direction;
 use crate::stdio::HOST_LINE_LIMIT;

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use rigline::GoDuration;
-use rigline::protocol::gevals::Phase;
+use rigline::{GoDuration, Phase};
 use rigline_std::host::{CallContext, EventKind, Host, HostError, Options, Outcome};
 use serde_json::{Map, Value, json};
 

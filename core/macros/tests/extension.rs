@@ -88,10 +88,7 @@ where
 
     #[operation(outputs = Measured)]
     async fn from_context(cx: &mut Context<'_>, about: CallContext<'_>) -> Result<Outcome, Failure> {
-        cx.output(
-            "phase",
-            if TaskContext::of(&about).phase == rigline::protocol::gevals::Phase::Verify { "verify" } else { "other" },
-        )?;
+        cx.output("phase", if TaskContext::of(&about).phase == rigline::Phase::Verify { "verify" } else { "other" })?;
         cx.done("")
     }
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rigline::client::member;
 use rigline::json::{Json, Kind};
-use rigline::protocol::gevals::client::member;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use rigline::protocol::gevals::Phase;
+use rigline::Phase;
 use rigline::protocol::waza::Verdict;
 use serde_json::{Number, Value, json};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rigline::protocol::gevals::Phase;
+use rigline::Phase;
 use rigline::protocol::waza::{self, RunState, Summary, Verdict};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;

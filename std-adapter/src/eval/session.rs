@@ -7,8 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rigline::Level;
-use rigline::protocol::gevals::Phase;
+use rigline::{Level, Phase};
 use serde_json::Value;
 
 use super::verdict::Cause;

@@ -9,8 +9,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::Regex;
-use rigline::GoDuration;
-use rigline::protocol::gevals::Phase;
+use rigline::{GoDuration, Phase};
 use serde_json::Value;
 
 use super::expand::{self, Axes, nearest};

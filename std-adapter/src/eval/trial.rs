@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rigline::Level;
-use rigline::protocol::gevals::Phase;
 use rigline::protocol::waza::Verdict;
+use rigline::{Level, Phase};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use rigline::FailureKind;
-use rigline::protocol::gevals::Phase;
+use rigline::{FailureKind, Phase};
 use serde_json::{Map, Value, json};
 
 use crate::client::{

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use rigline::protocol::gevals::client::{self, Client, Request};
+use rigline::client::{self, Client, Request};
 use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot, watch};

@@ -1,7 +1,7 @@
 //! What an extension says about itself.
 
+use rigline::client::{Plain, member};
 use rigline::json::{Json, Kind};
-use rigline::protocol::gevals::client::{Plain, member};
 use serde_json::Value;
 
 /// An extension's manifest: gevals "Manifest Fields". Null counts as absent.

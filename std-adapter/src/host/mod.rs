@@ -80,10 +80,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rigline::GoDuration;
+use rigline::client::{Request, RequestContext};
 use rigline::json::RawJson;
-use rigline::protocol::gevals::Phase;
-use rigline::protocol::gevals::client::{Request, RequestContext};
+use rigline::{GoDuration, Phase};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use rigline::client::{self, Body, ExecuteResult, Plain};
 use rigline::json::Json;
-use rigline::protocol::gevals::client::{self, Body, ExecuteResult, Plain};
 use serde::de::value::{MapDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde_json::Value;

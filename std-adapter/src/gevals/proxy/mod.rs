@@ -63,9 +63,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::GoDuration;
+use rigline::client::Request;
 use rigline::json::{Json, Kind, RawJson};
 use rigline::protocol::gevals;
-use rigline::protocol::gevals::client::Request;
 use rigline::rpc;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, watch};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rigline::client::{self, Incoming, Received};
 use rigline::frame::Frame;
 use rigline::json::write;
-use rigline::protocol::gevals::client::{self, Incoming, Received};
 
 use super::{Completion, Shared, State, Waiting};
 use crate::host::error::RpcFailure;

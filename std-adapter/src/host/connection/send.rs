@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use rigline::client::{Request, StartError};
 use rigline::json::write;
-use rigline::protocol::gevals::client::{Request, StartError};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout_at};

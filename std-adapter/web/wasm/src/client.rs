@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use rigline::client::{Body, Client, Incoming, Request, write_refusal};
 use rigline::json::RawJson;
 use rigline::json::check::check;
 use rigline::json::write::Writer;
-use rigline::protocol::gevals::client::{Body, Client, Incoming, Request, write_refusal};
 
 /// How many words a record has:
 ///

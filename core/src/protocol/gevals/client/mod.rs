@@ -6,7 +6,7 @@
 //! to be shown; and a reply that can be recognised although it is damaged ends its call with a reason ([`Malformed`]).
 //!
 //! ```
-//! use rigline::protocol::gevals::client::{Client, Incoming, Request};
+//! use rigline::client::{Client, Incoming, Request};
 //! use rigline::json::write::Writer;
 //!
 //! let mut client = Client::new(0);
@@ -19,7 +19,7 @@
 //! assert!(matches!(banner.incoming, Incoming::NonProtocol(_)));
 //! let reply = client.receive(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
 //! assert!(matches!(reply.incoming, Incoming::Reply(reply) if reply.id == id));
-//! # Ok::<(), rigline::protocol::gevals::client::StartError>(())
+//! # Ok::<(), rigline::client::StartError>(())
 //! ```
 //!
 //! # Ids

@@ -1,15 +1,14 @@
-//! `rigline::protocol::gevals::client`.
+//! `rigline::client`.
 
 use core::hint::black_box;
 
-use rigline::GoDuration;
-use rigline::json::write::Writer;
-use rigline::json::{Json, RawJson};
-use rigline::protocol::gevals::Phase;
-use rigline::protocol::gevals::client::{
+use rigline::client::{
     Anomalies, Body, Client, ExecuteResult, Incoming, Log, Plain, Request, RequestContext, RpcError, member,
     write_refusal,
 };
+use rigline::json::write::Writer;
+use rigline::json::{Json, RawJson};
+use rigline::{GoDuration, Phase};
 
 use crate::program::{bytes, keep, show, text};
 

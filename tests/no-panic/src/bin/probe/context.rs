@@ -10,11 +10,11 @@ use rigline::json::de;
 use rigline::json::write::Writer;
 use rigline::manifest::{Guarantee, Kind};
 use rigline::protocol::Protocol;
-use rigline::protocol::gevals::Phase;
 use rigline::protocol::gevals::TaskContext;
 use rigline::service::JobRun;
 use rigline::{
-    Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
+    Call, Clock, Config, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Phase,
+    Schema,
 };
 
 use crate::program::{bytes, keep, show, text};
