@@ -613,6 +613,14 @@ impl<'m> Engine<'m> {
     }
 
     fn take_line(&mut self) -> Option<Done> {
+        // Most lines are one object and were read to their end: its check finds that end too.
+        if let Some(lines) = self.framer.unframed() {
+            self.spans = NO_SPANS;
+            if let Some((whole, length)) = check::scan_line(lines, &self.protocol.members, &mut self.spans) {
+                self.framer.take_first(length, whole);
+                return Some(self.message(0, length, true));
+            }
+        }
         match self.framer.take()? {
             Taken::TooLong(fault) => {
                 let protocol = self.protocol;
@@ -625,7 +633,7 @@ impl<'m> Engine<'m> {
                     return Some(Done::Nothing);
                 };
                 let is_batch = line.get(bracket) == Some(&b'[') && (!self.settings.pinned || self.protocol.is_json_rpc);
-                Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length) })
+                Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length, false) })
             }
         }
     }
@@ -647,7 +655,7 @@ impl<'m> Engine<'m> {
         if !protocol.is_json_rpc {
             match self.json_rpc().filter(|_| is_json_rpc(line)) {
                 Some(json_rpc) => self.protocol = json_rpc,
-                None => return self.message(0, length),
+                None => return self.message(0, length, false),
             }
         }
         let line = self.framer.line();
@@ -686,7 +694,7 @@ impl<'m> Engine<'m> {
         let text = line.get(start..end).unwrap_or_default();
         batch.reserve = batch.reserve.saturating_sub(rpc::reserve_for(text, &mut self.spans));
         self.batch = Some(batch);
-        match self.message(start, end) {
+        match self.message(start, end, false) {
             Done::Run => Done::Run,
             done => self.end_member(done),
         }
@@ -704,14 +712,17 @@ impl<'m> Engine<'m> {
         Done::Nothing
     }
 
-    /// Takes the message at `start..end` of the line that is held.
+    /// Takes the message at `start..end` of the line that is held. `is_scanned` says that its members were found already, by the
+    /// table of the protocol of the message before.
     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
     #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
-    fn message(&mut self, start: usize, end: usize) -> Done {
+    fn message(&mut self, start: usize, end: usize, is_scanned: bool) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
         let in_batch = self.batch.is_some();
         let text = self.framer.line().get(start..end).unwrap_or_default();
-        match detect(text, &mut self.spans, self.protocol, self.settings.protocols, self.settings.pinned, in_batch) {
+        let (protocols, pinned) = (self.settings.protocols, self.settings.pinned);
+        let scanned = if is_scanned { Ok(()) } else { scan(text, self.protocol, &mut self.spans) };
+        match scanned.and_then(|()| classify(text, &mut self.spans, self.protocol, protocols, pinned, in_batch)) {
             Err(error) => {
                 let protocol = self.protocol;
                 return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
@@ -885,6 +896,18 @@ fn detect(
     in_batch: bool,
 ) -> Result<Detected, SyntaxError> {
     scan(text, current, spans)?;
+    classify(text, spans, current, protocols, is_pinned, in_batch)
+}
+
+/// Finds the protocol of a message whose members were found by the table of `current`.
+fn classify(
+    text: &[u8],
+    spans: &mut Spans,
+    current: &'static Protocol,
+    protocols: &[&'static Protocol],
+    is_pinned: bool,
+    in_batch: bool,
+) -> Result<Detected, SyntaxError> {
     let mut found = current;
     if !in_batch {
         let has = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());
