@@ -775,3 +775,6 @@ fn foreign(text: &[u8]) -> Result<&[u8], &[u8]> {
         Err(error) => Err(text.get(error.valid_up_to()..).unwrap_or_default()),
     }
 }
+
+#[cfg(test)]
+mod tests;
