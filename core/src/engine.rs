@@ -62,6 +62,8 @@ pub struct Engine<'m> {
     memory: &'m mut [u8],
     reply: Reply,
     state: State,
+    /// What runs, or ran last: it stays where it is.
+    running: Running,
     session: Session,
     batch: Option<Batch>,
     finished: bool,
@@ -72,8 +74,8 @@ pub struct Engine<'m> {
     gate: Option<&'m dyn Gate>,
     /// The least level of logs that the connection's peer wants.
     least_log: Level,
-    /// What runs once its acknowledgement is out.
-    deferred: Option<Running>,
+    /// What is to run has an acknowledgement, which goes first.
+    is_deferred: bool,
     /// Where the members of the message in hand are.
     spans: Spans,
 }
@@ -96,7 +98,8 @@ enum State {
     Idle,
     /// [`Step::Write`] was handed out.
     Writing,
-    Running(Running),
+    /// [`Engine::running`] runs.
+    Running,
     /// A job has its turn.
     Job,
     /// What ran has ended, with this.
@@ -152,6 +155,7 @@ impl<'m> Engine<'m> {
             memory: memory.reply,
             reply: Reply::new(protocol),
             state: State::Idle,
+            running: Running::NOTHING,
             session: Session::Fresh,
             batch: None,
             finished: false,
@@ -160,7 +164,7 @@ impl<'m> Engine<'m> {
             gate: None,
             least_log: Level::Debug,
             spans: NO_SPANS,
-            deferred: None,
+            is_deferred: false,
         })
     }
 
@@ -215,7 +219,7 @@ impl<'m> Engine<'m> {
 
     /// Whether the line in hand is needed again: a batch's until its last member, an acknowledged event's until it runs.
     fn holds_line(&self) -> bool {
-        self.deferred.is_some() || self.batch.is_some()
+        self.is_deferred || self.batch.is_some()
     }
 
     /// End of input: a last line without a newline counts, and [`Step::End`] will come.
@@ -239,7 +243,7 @@ impl<'m> Engine<'m> {
             self.protocol = self.settings.protocols.first().copied().unwrap_or(self.protocol);
             self.ahead.protocol = self.protocol;
         }
-        self.deferred = None;
+        self.is_deferred = false;
         self.least_log = Level::Debug;
         self.ahead.cancelled = false;
         if let Some(service) = self.settings.service {
@@ -272,13 +276,13 @@ impl<'m> Engine<'m> {
     /// [`step`](Self::step) for the drivers in this crate: only the kind of the step. What a [`Run`] is made of is large, and made by
     /// [`run`](Self::run) where it stays.
     pub(crate) fn next(&mut self) -> Next {
-        if let State::Running(_) = self.state {
+        if let State::Running = self.state {
             self.conclude(&Err(Failure::CANCELLED));
         }
         let mut done = match core::mem::replace(&mut self.state, State::Idle) {
             State::Completed(done) => Some(done),
-            State::Writing if self.deferred.is_some() => {
-                self.state = self.deferred.take().map_or(State::Idle, State::Running);
+            State::Writing if core::mem::take(&mut self.is_deferred) => {
+                self.state = State::Running;
                 self.reply.silent(0, self.protocol);
                 Some(Done::Run)
             }
@@ -337,7 +341,8 @@ impl<'m> Engine<'m> {
 
     /// [`complete`](Self::complete) without a copy of what is large.
     pub(crate) fn conclude(&mut self, result: &Result<Outcome, Failure>) {
-        let State::Running(Running { kind, message, .. }) = self.state else { return };
+        let State::Running = self.state else { return };
+        let Running { kind, message, .. } = self.running;
         if core::mem::take(&mut self.ahead.cancelled) {
             self.reply.silent(0, self.protocol);
         }

@@ -28,6 +28,16 @@ pub(super) struct Running {
     pub(super) timeout: Option<Nanos>,
 }
 
+impl Running {
+    pub(super) const NOTHING: Self = Self {
+        kind: Kind::Call { index: 0, has_args: false },
+        value: Span { start: 0, end: 0 },
+        message: Span { start: 0, end: 0 },
+        id: Span { start: 0, end: 0 },
+        timeout: None,
+    };
+}
+
 /// What runs, and how it is answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
@@ -114,17 +124,17 @@ impl Engine<'_> {
                 return self.replied(end);
             }
         };
-        let running = Running { kind, value, message, id, timeout };
+        self.running = Running { kind, value, message, id, timeout };
         if let Kind::Event { answer } = kind
             && !in_batch
             && !self.reply.is_silent()
         {
             // The line with its acknowledgement goes first.
-            self.deferred = Some(running);
+            self.is_deferred = true;
             let end = self.answer(message, Answer::Respond(answer));
             return self.replied(end);
         }
-        self.state = State::Running(running);
+        self.state = State::Running;
         Done::Run
     }
 
@@ -161,7 +171,8 @@ impl Engine<'_> {
         if let State::Job = self.state {
             return self.run_job();
         }
-        let State::Running(Running { kind, value, message, id, timeout }) = self.state else { return None };
+        let State::Running = self.state else { return None };
+        let Running { kind, value, message, id, timeout } = self.running;
         let protocol = self.protocol;
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;

@@ -57,7 +57,7 @@ impl<'b> Writer<'b> {
     pub fn raw(&mut self, bytes: &[u8]) {
         match self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..bytes.len())) {
             Some(to) => {
-                to.copy_from_slice(bytes);
+                copy(to, bytes);
                 self.len = self.len.wrapping_add(bytes.len());
             }
             None => self.count(bytes.len()),
@@ -580,6 +580,34 @@ fn copy_plain_bytes(to: &mut [u8], from: &[u8]) -> usize {
         done = done.wrapping_add(1);
     }
     done
+}
+
+/// Copies `from` to `to`, which is of the same length.
+#[cfg(target_pointer_width = "64")]
+#[inline]
+fn copy(to: &mut [u8], from: &[u8]) {
+    to.copy_from_slice(from);
+}
+
+/// Copies `from` to `to`, which is of the same length. A reply is made of short pieces, and `memcpy` takes longer to begin than to copy
+/// one. Each byte is written out, since a loop would become a call of it.
+#[cfg(not(target_pointer_width = "64"))]
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    let (slots, slots_tail) = to.as_chunks_mut::<4>();
+    let (words, tail) = from.as_chunks::<4>();
+    for ([to_a, to_b, to_c, to_d], [a, b, c, d]) in slots.iter_mut().zip(words) {
+        *to_a = *a;
+        *to_b = *b;
+        *to_c = *c;
+        *to_d = *d;
+    }
+    match (slots_tail, tail) {
+        ([to_a], [a]) => *to_a = *a,
+        ([to_a, to_b], [a, b]) => (*to_a, *to_b) = (*a, *b),
+        ([to_a, to_b, to_c], [a, b, c]) => (*to_a, *to_b, *to_c) = (*a, *b, *c),
+        _ => {}
+    }
 }
 
 /// Eight bytes at a time, in a general register.
