@@ -29,12 +29,12 @@ pub use background::Background;
 #[cfg(all(feature = "postcard", feature = "async"))]
 pub(crate) use detect::is_answered;
 pub use memory::{LEAST_REPLY, Memory, TooSmall};
-pub use session::Gate;
+pub use session::SessionPolicy;
 pub(crate) use step::Next;
 pub use step::{Run, Step, Work};
 
 use answer::{Answer, about};
-use background::Ahead;
+use background::Lookahead;
 use batch::Batch;
 use message::{Kind, Running};
 use session::Session;
@@ -70,8 +70,8 @@ pub struct Engine<'m> {
     /// The protocol of the last message; what cannot be read is answered in it.
     protocol: &'static Protocol,
     /// What was learnt from lines that wait their turn or have been answered already.
-    ahead: Ahead,
-    gate: Option<&'m dyn Gate>,
+    lookahead: Lookahead,
+    policy: Option<&'m dyn SessionPolicy>,
     /// The least level of logs that the connection's peer wants.
     least_log: Level,
     /// What is to run has an acknowledgement, which goes first.
@@ -160,8 +160,8 @@ impl<'m> Engine<'m> {
             batch: None,
             finished: false,
             protocol,
-            ahead: Ahead { protocol, cancelled: false },
-            gate: None,
+            lookahead: Lookahead { protocol, cancelled: false },
+            policy: None,
             least_log: Level::Debug,
             spans: NO_SPANS,
             is_deferred: false,
@@ -177,8 +177,8 @@ impl<'m> Engine<'m> {
     /// For one protocol only: every message is taken as one of it.
     #[must_use]
     pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
-        let ahead = Ahead { protocol, cancelled: false };
-        Self { protocol, ahead, settings: Settings { pinned: true, ..self.settings }, ..self }
+        let lookahead = Lookahead { protocol, cancelled: false };
+        Self { protocol, lookahead, settings: Settings { pinned: true, ..self.settings }, ..self }
     }
 
     /// With a limit on the lines that are sent in JSON-RPC, in bytes without the newline, below that of the reply region:
@@ -199,8 +199,8 @@ impl<'m> Engine<'m> {
 
     /// With a policy that decides who may start a session, where several connections lead to one extension.
     #[must_use]
-    pub fn with_gate(self, gate: &'m dyn Gate) -> Self {
-        Self { gate: Some(gate), ..self }
+    pub fn with_session_policy(self, policy: &'m dyn SessionPolicy) -> Self {
+        Self { policy: Some(policy), ..self }
     }
 
     /// Room to read into. It is empty only while lines wait to be stepped through.
@@ -241,11 +241,11 @@ impl<'m> Engine<'m> {
         self.finished = false;
         if !self.settings.pinned {
             self.protocol = self.settings.protocols.first().copied().unwrap_or(self.protocol);
-            self.ahead.protocol = self.protocol;
+            self.lookahead.protocol = self.protocol;
         }
         self.is_deferred = false;
         self.least_log = Level::Debug;
-        self.ahead.cancelled = false;
+        self.lookahead.cancelled = false;
         if let Some(service) = self.settings.service {
             service.disconnected();
         }
@@ -277,7 +277,7 @@ impl<'m> Engine<'m> {
     /// [`run`](Self::run) where it stays.
     pub(crate) fn next(&mut self) -> Next {
         if let State::Running = self.state {
-            self.conclude(&Err(Failure::CANCELLED));
+            self.complete(&Err(Failure::CANCELLED));
         }
         let mut done = match core::mem::replace(&mut self.state, State::Idle) {
             State::Completed(done) => Some(done),
@@ -334,16 +334,11 @@ impl<'m> Engine<'m> {
             .find(|protocol| protocol.is_json_rpc)
     }
 
-    /// Takes what came of [`Step::Run`].
-    pub fn complete(&mut self, result: Result<Outcome, Failure>) {
-        self.conclude(&result);
-    }
-
-    /// [`complete`](Self::complete) without a copy of what is large.
-    pub(crate) fn conclude(&mut self, result: &Result<Outcome, Failure>) {
+    /// Accepts the result of [`Step::Run`].
+    pub fn complete(&mut self, result: &Result<Outcome, Failure>) {
         let State::Running = self.state else { return };
         let Running { kind, message, .. } = self.running;
-        if core::mem::take(&mut self.ahead.cancelled) {
+        if core::mem::take(&mut self.lookahead.cancelled) {
             self.reply.silent(0, self.protocol);
         }
         let end = match (kind, result) {
@@ -372,11 +367,11 @@ impl<'m> Engine<'m> {
         // come before the line that was inspected last.
         let was_kept = self.framer.has_kept();
         if !was_kept {
-            self.protocol = self.ahead.protocol;
+            self.protocol = self.lookahead.protocol;
         }
         let done = self.take_line();
         if !was_kept {
-            self.ahead.protocol = self.protocol;
+            self.lookahead.protocol = self.protocol;
         }
         done
     }

@@ -113,7 +113,7 @@ impl Engine<'_> {
                 (Kind::Call { index, has_args }, args, timeout)
             }
             Ok(Action::OpenSession { config, answer }) if received.of(config).first() == Some(&b'{') => {
-                if let Some(end) = self.refused_by_gate(message) {
+                if let Some(end) = self.refused_by_policy(message) {
                     return self.replied(end);
                 }
                 (Kind::Configure { answer }, config, None)
@@ -144,7 +144,7 @@ impl Engine<'_> {
         match action {
             Err(refusal) => self.answer(message, Answer::Refusal(refusal)),
             Ok(Action::Answer(answer)) => self.answer(message, Answer::Respond(answer)),
-            Ok(Action::OpenSession { answer, .. }) => match self.refused_by_gate(message) {
+            Ok(Action::OpenSession { answer, .. }) => match self.refused_by_policy(message) {
                 Some(end) => end,
                 None => self.initialized(message, answer),
             },
@@ -154,8 +154,8 @@ impl Engine<'_> {
             }
             Ok(Action::CloseSession { answer }) => {
                 self.session = Session::ShuttingDown { initialized: self.session == Session::Initialized };
-                if let Some(gate) = self.gate {
-                    gate.close();
+                if let Some(policy) = self.policy {
+                    policy.close();
                 }
                 self.answer(message, Answer::Respond(answer))
             }
@@ -192,7 +192,8 @@ impl Engine<'_> {
         let least_log = self.least_log;
         let reply =
             ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: Some(received), least_log };
-        let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: received.of(id) };
+        let background =
+            Background { tail, lookahead: &mut self.lookahead, settings: &self.settings, id: received.of(id) };
         Some(Run { work, reply, background })
     }
 
@@ -206,7 +207,7 @@ impl Engine<'_> {
         self.state = State::Completed(Done::Nothing);
         let least_log = self.least_log;
         let reply = ReplyBuffer { memory: &mut *self.memory, reply: &mut self.reply, received: None, least_log };
-        let background = Background { tail, ahead: &mut self.ahead, settings: &self.settings, id: b"" };
+        let background = Background { tail, lookahead: &mut self.lookahead, settings: &self.settings, id: b"" };
         Some(Run { work: Work::Job(JobRun { service, job }), reply, background })
     }
 }
