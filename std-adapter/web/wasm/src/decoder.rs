@@ -157,7 +157,7 @@ impl Decoder {
     /// Reads the line that the framer has, if it has one.
     fn take(&mut self) {
         let Self { framer, reader, records, spilled, line, .. } = self;
-        match framer.next() {
+        match framer.next_frame() {
             None => {}
             Some(Frame::TooLong(TooLong { dropped, .. })) => {
                 let mut record = Record::of(line, dropped);
