@@ -418,7 +418,7 @@ fn is_whole(schema: &Value, root: &Value, depth: usize) -> bool {
 }
 
 /// Whether two JSON texts are of the same value: numbers by what they are, members in any order.
-pub(crate) fn same(a: &str, b: &str) -> bool {
+pub fn same(a: &str, b: &str) -> bool {
     match (Json::parse(a.as_bytes()), Json::parse(b.as_bytes())) {
         (Ok(a), Ok(b)) => is_same(a, b),
         _ => false,
