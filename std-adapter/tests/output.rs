@@ -151,7 +151,7 @@ fn g_10_json_has_a_value_in_every_outcome() {
 const HOSTILE: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\u{7f}\u{202e}b\u{2066}c\u{2028}d\u{200f}e";
 
 fn is_safe(text: &str) -> bool {
-    !text.contains(|char: char| rigline_std::terminal::is_control(char) && char != '\n' && char != '\r')
+    !text.contains(|char: char| rigline_std::cli::terminal::is_control(char) && char != '\n' && char != '\r')
 }
 
 #[test]

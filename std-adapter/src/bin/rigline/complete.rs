@@ -94,7 +94,7 @@ impl Man {
         let path = self.folder.join(format!("{name}.1"));
         let failed = |error: std::io::Error| crate::files::failed(&path, &error);
         clap_mangen::Man::new(command.clone()).render(&mut page).map_err(failed)?;
-        rigline_std::files::write(&path, &page).map_err(failed)?;
+        rigline_std::cli::files::write(&path, &page).map_err(failed)?;
         let below = command.get_subcommands().filter(|below| !below.is_hide_set());
         below
             .map(|below| self.write(below, &format!("{name}-{}", below.get_name())))

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use rigline::json::{Json, Kind};
-use rigline_std::by_schema;
 use rigline_std::check::{Bench, CaseFailure, Peer};
+use rigline_std::cli::by_schema;
 use rigline_std::host::Direction;
 use rigline_std::record::Recording;
 use rigline_std::record::transcript::{self, Entry, Transcript, What};

@@ -5,9 +5,9 @@ use clap::Args;
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
+use rigline_std::cli::protocol::Protocol;
 use rigline_std::http::{Options, Server};
 use rigline_std::net::ListenAddress;
-use rigline_std::protocol::Protocol;
 use rigline_std::stdio::Stdio;
 
 use crate::connect::{self, Failure};

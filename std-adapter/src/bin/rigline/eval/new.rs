@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rigline_std::files;
+use rigline_std::cli::files;
 use rigline_std::target::Target;
 use serde_json::Value;
 

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use rigline_std::cli::files;
+use rigline_std::cli::signals::Signals;
+use rigline_std::cli::terminal;
 use rigline_std::eval::Spec;
 use rigline_std::eval::report::{Results, report};
 use rigline_std::eval::run::{OnEvent, Outcome};
 use rigline_std::eval::runs::{Request, Runs, StartError};
 use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
-use rigline_std::files;
 use rigline_std::record::Recorder;
-use rigline_std::signals::Signals;
-use rigline_std::terminal;
 use serde_json::{Value, json};
 
 use super::junit::as_junit;

@@ -9,7 +9,7 @@ use clap::Args;
 use rigline::Event;
 use rigline::event::Member;
 use rigline_std::amplifier::{Entry, LogReader, check_taxonomy};
-use rigline_std::terminal;
+use rigline_std::cli::terminal;
 use serde_json::{Value, json};
 
 use crate::connect::{self, Failure};
