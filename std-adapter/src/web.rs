@@ -12,7 +12,7 @@
 //! # Who may ask
 //! Everything below `/api` and both WebSockets need the [token](Options::new): as the parameter `token`, or as a bearer token. The page
 //! itself needs none. Requests from pages of other origins and for foreign names are refused with 403, as by [`http`](crate::http), and so
-//! are other users of this machine. A client whose token is wrong gets a WebSocket that is closed at once with the code 4401, because a
+//! are other users of this machine. Pages of an [allowed origin](Options::allow_origin) may read the answers. A client whose token is wrong gets a WebSocket that is closed at once with the code 4401, because a
 //! browser hides the status of a handshake that fails.
 //!
 //! A page may name a target where the server has none of its own: a serial port that is plugged in, or `sim`. It never names a program,
@@ -41,6 +41,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -64,7 +65,7 @@ use crate::host;
 use crate::host::local::InProcess;
 use crate::host::ports::Roots;
 use crate::http::Front;
-use crate::http::guard::Guard;
+use crate::http::guard::{Guard, bearer};
 use crate::net::{ListenAddress, Listeners, Token};
 use crate::proxy::Transport;
 use crate::target::Target;
@@ -274,11 +275,15 @@ struct Said {
     limit: Option<usize>,
 }
 
+type Asked = Result<Query<Said>, QueryRejection>;
+
 fn router(service: &Arc<Service>) -> Router {
     Router::new()
         .route("/api/info", get(info))
         .route("/api/ports", get(ports))
         .route("/api/runs", get(runs))
+        // Only what stands above needs the token here: a WebSocket with a wrong one is opened, and closed with the reason.
+        .route_layer(middleware::from_fn_with_state(service.clone(), known))
         .route("/ws", get(session))
         .route("/evals", get(evals))
         .fallback(file)
@@ -294,31 +299,35 @@ async fn guarded(State(service): State<Arc<Service>>, mut request: Request, next
     if is_visit {
         request.headers_mut().remove("sec-fetch-site");
     }
-    let mut response = match service.guard.check(&request) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            let mut response = refuse(refusal.status, &refusal.text);
-            if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
-    };
+    let mut response = service.guard.answer(request, next, refuse).await;
     response.headers_mut().extend(HEADERS);
     response
 }
 
-async fn info(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
-    service.answer(&said, &headers, || {
-        json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "target": service.targets.fixed().map(ToString::to_string),
-            "evals": service.evals.is_some(),
-        })
-    })
+/// Has a request answered if it carries the token.
+async fn known(State(service): State<Arc<Service>>, said: Asked, request: Request, next: Next) -> Response {
+    match said {
+        Ok(said) if service.has_token(&said, request.headers()) => next.run(request).await,
+        Ok(_) => {
+            let text = "the token of this server is required: it is part of the URL that rigline web prints";
+            let mut response = refuse(StatusCode::UNAUTHORIZED, text);
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+        }
+        Err(rejection) => refuse(rejection.status(), &rejection.body_text()),
+    }
 }
 
-async fn ports(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
+async fn info(State(service): State<Arc<Service>>) -> Response {
+    let info = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "target": service.targets.fixed().map(ToString::to_string),
+        "evals": service.evals.is_some(),
+    });
+    json_response(StatusCode::OK, &info)
+}
+
+async fn ports(State(service): State<Arc<Service>>) -> Response {
     let sessions = service.targets.sessions();
     // Processes and their open files are looked at.
     let listed = tokio::task::spawn_blocking(move || {
@@ -331,19 +340,13 @@ async fn ports(State(service): State<Arc<Service>>, said: Query<Said>, headers: 
         };
         roots.ports().into_iter().map(one).collect::<Vec<Value>>()
     });
-    if let Some(refusal) = service.refusal(&said, &headers) {
-        return refusal;
-    }
     match listed.await {
         Ok(ports) => json_response(StatusCode::OK, &Value::from(ports)),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the ports cannot be listed"),
     }
 }
 
-async fn runs(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
-    if let Some(refusal) = service.refusal(&said, &headers) {
-        return refusal;
-    }
+async fn runs(State(service): State<Arc<Service>>, said: Query<Said>) -> Response {
     let Some(runs) = service.runs.clone() else { return refuse(StatusCode::NOT_FOUND, NO_EVALS) };
     let limit = said.limit.unwrap_or(history::LIMIT);
     match tokio::task::spawn_blocking(move || history::history(&runs, limit)).await {
@@ -393,33 +396,7 @@ async fn file(method: Method, uri: Uri) -> Response {
 
 impl Service {
     fn has_token(&self, said: &Said, headers: &HeaderMap) -> bool {
-        match &said.token {
-            Some(token) => self.token.is(token.as_bytes()),
-            None => {
-                let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
-                // RFC 9110 §11.1: the scheme's case does not matter.
-                match given.split_at_checked(7) {
-                    Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
-                        self.token.is(token.trim_ascii())
-                    }
-                    _ => false,
-                }
-            }
-        }
-    }
-
-    fn refusal(&self, said: &Said, headers: &HeaderMap) -> Option<Response> {
-        let has_token = self.has_token(said, headers);
-        (!has_token).then(|| {
-            refuse(
-                StatusCode::UNAUTHORIZED,
-                "the token of this server is required: it is part of the URL that rigline web prints",
-            )
-        })
-    }
-
-    fn answer(&self, said: &Said, headers: &HeaderMap, answer: impl FnOnce() -> Value) -> Response {
-        self.refusal(said, headers).unwrap_or_else(|| json_response(StatusCode::OK, &answer()))
+        self.token.is(said.token.as_ref().map_or_else(|| bearer(headers), String::as_bytes))
     }
 
     async fn session(&self, socket: WebSocket, said: &Said, is_known: bool) {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -900,4 +900,68 @@ fn j_addresses_and_tokens_of_the_users_choice() {
     }
     let taken = Command::new(RIGLINE).args(["web", "sim", "--listen", &server.address]).output().unwrap();
     assert_eq!(taken.status.code(), Some(3));
+}
+
+#[test]
+fn j_21_pages_of_an_allowed_origin_read_the_api_and_others_do_not() {
+    let server = Server::start(&["sim", "--allow-origin", "https://bench.example.org"]);
+    let bench = ("Origin", "https://bench.example.org");
+    let ask = format!("GET /api/info?token={}", server.token);
+    let (status, head, _) = server.ask(&ask, &[bench, ("Sec-Fetch-Site", "cross-site")]);
+    assert_eq!(status, 200);
+    assert!(head.contains("access-control-allow-origin: https://bench.example.org"), "{head}");
+    assert!(head.contains("vary: origin"), "{head}");
+    // A refusal can be read as well.
+    let (status, head, _) = server.ask("GET /api/info", &[bench]);
+    assert!(status == 401 && head.contains("access-control-allow-origin: https://bench.example.org"), "{head}");
+    assert!(head.contains("www-authenticate: bearer"), "{head}");
+    // A browser asks before it sends the token in a header.
+    let asks = [("Access-Control-Request-Method", "GET"), ("Access-Control-Request-Headers", "authorization")];
+    let (status, head, body) = server.ask("OPTIONS /api/info", &[bench, asks[0], asks[1]]);
+    assert!(status == 204 && body.is_empty(), "{status} {body}");
+    assert!(head.contains("access-control-allow-headers: authorization"), "{head}");
+    assert!(head.contains("access-control-allow-methods: get"), "{head}");
+    let own = format!("http://{}", server.address);
+    for origin in ["https://evil.example", "http://bench.example.org", "null"] {
+        for request in [&*ask, "OPTIONS /api/info"] {
+            let (status, head, _) = server.ask(request, &[("Origin", origin), asks[0], asks[1]]);
+            assert!(status == 403 && !head.contains("access-control"), "{origin}: {head}");
+        }
+    }
+    for headers in [&[][..], &[("Origin", own.as_str())]] {
+        let (status, head, _) = server.ask(&ask, headers);
+        assert!(status == 200 && !head.contains("access-control"), "{head}");
+    }
+}
+
+#[test]
+fn j_22_a_request_without_the_token_starts_no_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("root/sys/devices/1-2");
+    fs::create_dir_all(device.join("1-2:1.0")).unwrap();
+    // Reading this file waits for somebody who writes to it.
+    rustix::fs::mkfifoat(rustix::fs::CWD, device.join("idVendor"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+        .unwrap();
+    let port = folder.path().join("root/sys/class/tty/ttyACM0");
+    fs::create_dir_all(&port).unwrap();
+    symlink(device.join("1-2:1.0"), port.join("device")).unwrap();
+    let server = Server::start_in(folder, &[]);
+    for _ in 0..20 {
+        assert_eq!(server.ask("GET /api/ports?token=x", &[]).0, 401);
+    }
+    thread::sleep(Duration::from_millis(300));
+    let writer = fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(device.join("idVendor"));
+    assert!(writer.is_err(), "the ports are listed for nobody");
+}
+
+#[test]
+fn j_23_a_query_that_cannot_be_read_is_an_error_in_json() {
+    let server = Server::start(&["sim", "--evals", "."]);
+    let (status, head, body) = server.ask(&format!("GET /api/runs?token={}&limit=many", server.token), &[]);
+    assert!(status == 400 && head.contains("application/json"), "{head}");
+    let error: Value = serde_json::from_str(&body).unwrap();
+    assert!(error["error"].as_str().unwrap().contains("limit"), "{body}");
 }
