@@ -144,3 +144,21 @@ test('j_04_names_of_outputs_cannot_become_formulas_in_the_csv', async (t) => {
   assert.deepEqual((await csv(page))[0], ['time', '"\'=formula: =1+1"']);
   sound(page);
 });
+
+test('j_29_numbers_beyond_every_axis_are_gaps_and_the_page_goes_on', async (t) => {
+  const server = await web(`exec:${process.execPath} ${join(HERE, 'extension.mjs')}`);
+  const page = await open(t, browser, server.url);
+  await plots(page);
+  await page.getByLabel('Operation').selectOption({ label: 'extremes' });
+  await page.getByRole('button', { name: 'Add to the plot' }).click();
+  await page.getByLabel('Rate').selectOption({ label: '10 a second' });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await until(async () => (await number(page, 'samples')) >= 2, 'samples');
+  const series = page.getByRole('table', { name: 'Series and their values' });
+  assert.deepEqual(await series.getByRole('rowheader').allTextContents(), ['extremes: value', 'extremes: large', 'extremes: small']);
+  for (const name of ['extremes: large', 'extremes: small']) await series.getByRole('checkbox', { name }).check();
+  const before = await number(page, 'samples');
+  await until(async () => (await number(page, 'samples')) >= before + 5, 'it goes on');
+  await page.getByRole('button', { name: 'Stop' }).click();
+  sound(page);
+});

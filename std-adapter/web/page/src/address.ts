@@ -32,19 +32,21 @@ function viewOf(): View {
 }
 
 export function show(next: View): void {
+  if (next === view.value) return;
   view.value = next;
   const parts = hash();
   parts.set('view', next);
-  history.replaceState(null, '', `#${parts}`);
+  // The button Back leads to the view before, and does not end the session.
+  history.pushState(null, '', `#${parts}`);
 }
 
 addEventListener('hashchange', () => {
-  // Another token is another server: everything begins anew.
+  // Another token is for another server.
   if (hash().get('token') !== token) location.reload();
   else view.value = viewOf();
 });
 
-export class Refused extends Error {}
+class Refused extends Error {}
 
 export async function ask<T>(path: string): Promise<T> {
   const answer = await fetch(new URL(path, document.baseURI), {
@@ -79,5 +81,6 @@ export async function greet(): Promise<void> {
     info.value = null;
   }
 }
+
 /** Why the server did not say what it is, although the address has a token. */
 export const refusal = signal<string | null>(null);
