@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     /// Write the report as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Write the report as `JUnit` XML; `-` is standard output
+    /// Write the report as JUnit XML; `-` is standard output
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }

@@ -32,7 +32,7 @@ use crate::record::{self, RecordArguments};
 use crate::reports::{self, GitHub, ReportArguments, Watched};
 use crate::{exit, junit};
 
-/// Run evals, list and check them, begin a new one
+/// Run, list, check and create evals
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -64,19 +64,18 @@ impl Arguments {
 
 /// Run evals. Exits with 1 if one does not pass, with 3 if the rig is the reason
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 struct Run {
     /// Evals, folders of them, or task files of an eval
     #[arg(default_value = ".", value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
-    /// The target that steps call, whatever the file says: sim, exec:PROGRAM, serial:auto, tcp:HOST:PORT …
+    /// The target that steps call, instead of the one in the file: sim, exec:PROGRAM, serial:auto, tcp:HOST:PORT …
     #[arg(long)]
     target: Option<String>,
-    /// The executor, whatever the file says: mock, command, extension
+    /// The executor, instead of the one in the file: mock, command, extension
     #[arg(long)]
     executor: Option<String>,
-    /// The model, whatever the file says
+    /// The model, instead of the one in the file
     #[arg(long)]
     model: Option<String>,
     /// Set one of the eval's inputs, or a name of matrix and for
@@ -91,10 +90,10 @@ struct Run {
     /// Refuse an eval that may have a mistake in it, such as a member with a name that is nearly a known one
     #[arg(long)]
     strict: bool,
-    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = crate::connect::duration, default_value = "0s", hide_default_value = true)]
     wait: Duration,
-    /// Write a `JUnit` report; - is standard output
+    /// Write a JUnit report; - is standard output
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     #[command(flatten)]
@@ -105,7 +104,7 @@ struct Run {
     /// Write all results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Where runs are kept: among this user's state by default
+    /// Where runs are kept [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     #[command(flatten)]
@@ -687,7 +686,6 @@ fn style(template: &str) -> ProgressStyle {
 
 /// List the evals in a folder
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 struct List {
     /// Where to look
     #[arg(default_value = ".", value_name = "DIR")]
@@ -737,9 +735,8 @@ impl List {
     }
 }
 
-/// Check evals and their tasks, and say all that is wrong with them
+/// Check evals and their tasks, and report every mistake
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 struct Validate {
     /// Evals, folders of them, or task files of an eval
     #[arg(default_value = ".", value_name = "FILE|DIR")]
@@ -750,7 +747,7 @@ struct Validate {
     /// Set one of the eval's inputs, or a name of matrix and for
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
-    /// Take warnings as errors
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
     /// Print one JSON value instead of lines
@@ -840,9 +837,8 @@ fn operations(target: &Target) -> Result<Vec<(String, Value)>, Failure> {
     })
 }
 
-/// Begin an eval that passes, to be changed
+/// Write a first eval, which passes, for you to change
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 struct New {
     /// The folder that it is written to
     #[arg(default_value = "evals", value_name = "DIR")]

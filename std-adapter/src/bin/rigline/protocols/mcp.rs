@@ -19,7 +19,7 @@ use super::shim::{program, this};
 use crate::connect::{self, Connection, Failure};
 use crate::serve;
 
-/// Be an MCP server on standard input and output, for agents such as Claude Code, Cursor and VS Code
+/// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
 /// Each operation of the target is a tool. A board, a program or a server that speaks MCP itself is asked by it, so that results
 /// keep their types, and progress and logs come through; another one by Amplifier's protocol or gevals. A call that the client cancels is
@@ -77,7 +77,7 @@ impl Arguments {
     }
 }
 
-/// Print what makes an MCP client find TARGET, or write it into the client's file
+/// Print the configuration with which an MCP client finds TARGET, or write it into the client's file
 ///
 /// The client starts `rigline mcp TARGET`; a target that is a URL, such as http://127.0.0.1:8080/mcp, is a server that runs already.
 ///
