@@ -50,11 +50,7 @@ use rigline::serve::ServeError;
 use tokio::runtime;
 use tokio::sync::watch as watch_channel;
 
-<<<<<<< HEAD
-=======
 use self::input_end::Watched;
-use self::one_text::OneText;
->>>>>>> d553603
 use self::output::{Lines, Output};
 use self::single_document::SingleDocument;
 use self::stop::{PANICKED, Stop};
@@ -64,11 +60,7 @@ use crate::requires::RequirePath;
 use crate::server::{Server, ServerError};
 use crate::stderr::complain;
 
-<<<<<<< HEAD
-=======
 mod input_end;
-mod one_text;
->>>>>>> d553603
 mod output;
 mod single_document;
 mod stop;
@@ -337,11 +329,7 @@ impl Stdio {
             .stop(stop.heard())
             .send_log(&send_log)
             .serve(
-<<<<<<< HEAD
-                SingleDocument::new(input.start()?, self.is_single_document),
-=======
-                Watched::new(OneText::new(input.start()?, self.is_one_text), self.input_end.clone()),
->>>>>>> d553603
+                Watched::new(SingleDocument::new(input.start()?, self.is_single_document), self.input_end.clone()),
                 Lines::new(output.clone(), stop.clone()),
             );
         match serving.await {

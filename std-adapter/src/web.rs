@@ -15,7 +15,7 @@
 //! are other users of this machine. Pages of an [allowed origin](Options::allow_origin) may read the answers. A client whose token is wrong gets a WebSocket that is closed at once with the code 4401, because a
 //! browser hides the status of a handshake that fails.
 //!
-//! A page may name a target where the server has none of its own: a serial port that is plugged in, or `sim`. It never names a program,
+//! A page may choose a target if the server has none: a serial port that is plugged in, or `sim`. It never names a program,
 //! and no address in the network.
 //!
 //! # A session
@@ -88,8 +88,8 @@ const LAST_LINES: Duration = Duration::from_secs(3);
 const CLEANUP: Duration = Duration::from_secs(30);
 
 /// What everything on the page may load: nothing from elsewhere, and no script or style in its markup.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
-    font-src 'self'; connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
 /// What goes with every answer.
@@ -145,12 +145,12 @@ impl Options {
         Self { host, ..self }
     }
 
-    /// What the target [`sim`](Target::Sim) is, in place of a process of its own.
+    /// What the target [`sim`](Target::Sim) is, instead of a process.
     pub fn sim(self, sim: InProcess) -> Self {
         Self { sim: Some(sim), ..self }
     }
 
-    /// Evals below this folder can be run, and runs are kept in this store. They run on the server's target, if it has one of its own; on a
+    /// Evals below this folder can be run, and runs are kept in this store. They run on the server's target, if it has one; on a
     /// serial port they take part in the session that pages have open. The server then needs a runtime of several threads.
     pub fn evals(self, root: Root, store: Store, hosts: Hosts) -> Self {
         Self { evals: Some(Evals { root, store, hosts }), ..self }

@@ -39,6 +39,10 @@ const operations = {
   },
   free: { description: 'Takes what no schema lists', params: { type: 'object', required: ['x'], additionalProperties: { type: 'integer' } } },
   either: { description: 'Has two forms', params: { anyOf: [{ type: 'object', required: ['a'] }, { type: 'object', required: ['b'] }] } },
+  twins: {
+    description: 'Arguments whose names could have the same id',
+    params: { type: 'object', properties: { 'a-b': { type: 'string' }, a: { type: 'object', properties: { b: { type: 'string' }, hint: { type: 'string' } }, description: 'A place' }, 'a b': { type: 'string' }, a_20_b: { type: 'string' } } },
+  },
   crowd: { description: 'Takes 300 arguments', params: { type: 'object', properties: Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`argument-${at}`, { type: 'integer' }])) } },
   pattern: { description: 'd'.repeat(1_000_000), params: { type: 'object', properties: { text: { type: 'string', pattern: '^(\\w|\\w\\w)*$' }, mac: { type: 'string', pattern: '^([0-9a-f]{2}:){5}[0-9a-f]{2}$' } } } },
   constructor: { description: 'A name that objects have', params: { type: 'object', properties: { toString: { type: 'string' }, ['__proto__']: { type: 'integer' } } } },

@@ -270,7 +270,7 @@ test('j_04_what_an_extension_says_is_text_and_nothing_else', async (t) => {
   await choose(page, hostile);
   await page.getByRole('button', { name: /^Run </ }).click();
   await page.getByText('succeeded').first().waitFor();
-  const text = await page.locator('main').textContent();
+  const text = await page.locator('body').textContent();
   assert.ok(text.includes(hostile));
   assert.ok(!/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/.test(text), 'no control and no mark that reorders text');
   assert.ok(text.includes('\u241b[31m1.0'), 'an escape is visible');
@@ -458,5 +458,17 @@ test('j_28_back_and_forward_go_through_the_views_and_the_session_goes_on', async
   await page.getByRole('button', { name: 'Lines' }).click();
   // One session, begun once.
   await shows(() => page.getByRole('listbox', { name: 'Lines' }).getByText('"initialize"').count(), 1);
+  sound(page);
+});
+
+test('j_30_no_two_parts_of_a_form_have_the_same_id', async (t) => {
+  const page = await open(t, browser, odd.url);
+  await choose(page, 'twins');
+  await page.getByRole('heading', { name: 'twins', exact: true }).waitFor();
+  const ids = await page.locator('[id]').evaluateAll((all) => all.map((one) => one.id));
+  assert.deepEqual(ids.filter((id, at) => ids.indexOf(id) !== at), []);
+  for (const name of ['a-b', 'b', 'hint', 'a b', 'a_20_b']) await page.getByLabel(new RegExp(`^${name} string`)).fill(`in ${name}`);
+  await page.getByRole('button', { name: 'Run twins' }).click();
+  await until(async () => (await outputs(page)).args === '{"a-b":"in a-b","a":{"b":"in b","hint":"in hint"},"a b":"in a b","a_20_b":"in a_20_b"}', 'the answer');
   sound(page);
 });

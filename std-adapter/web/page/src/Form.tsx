@@ -51,7 +51,8 @@ function Members({ id, schema, draft, onChange, errors, path, depth }: Inner) {
   );
 }
 
-const safe = (name: string) => [...name].map((letter) => (/[a-zA-Z0-9_-]/.test(letter) ? letter : `_${letter.codePointAt(0)?.toString(16)}_`)).join('');
+/** A part of an id: two names never have the same one, however fields are nested. */
+const safe = (name: string) => [...name].map((letter) => (/[a-zA-Z0-9]/.test(letter) ? letter : `_${letter.codePointAt(0)?.toString(16)}_`)).join('');
 
 function Field(given: Inner & { name: string; required: boolean }) {
   const { id, name, schema, required, draft, onChange, errors, path, depth } = given;
@@ -61,19 +62,19 @@ function Field(given: Inner & { name: string; required: boolean }) {
   const text = typeof draft === 'string' ? draft : '';
   const description = typeof schema.description === 'string' ? shown(cut(schema.description, 2000)) : '';
   const limits = hints(schema).join(' ');
-  const described = [description || limits ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ');
+  const described = [description || limits ? `${id}_hint` : '', error ? `${id}_error` : ''].filter(Boolean).join(' ');
   const common = { id, 'aria-describedby': described || undefined, 'aria-invalid': error ? true : undefined, 'aria-required': required };
   const notes = (
     <>
       {(description || limits) && (
-        <div class="hint" id={`${id}-hint`}>
+        <div class="hint" id={`${id}_hint`}>
           {description}
           {description && !/[.!?]$/.test(description) ? '. ' : ' '}
           {limits}
         </div>
       )}
       {error && (
-        <div class="error" id={`${id}-error`} role="alert">
+        <div class="error" id={`${id}_error`} role="alert">
           {shown(error)}
         </div>
       )}
