@@ -48,6 +48,7 @@ const operations = {
   constructor: { description: 'A name that objects have', params: { type: 'object', properties: { toString: { type: 'string' }, ['__proto__']: { type: 'integer' } } } },
   ['__proto__']: { description: 'Another one', params: { type: 'object', properties: { constructor: { type: 'integer', maximum: 3 } } } },
   extremes: { description: 'Answers with numbers at the ends', params: { type: 'object' } },
+  pause: { description: 'Logs, and answers 5 seconds later', params: { type: 'object' } },
   flood: { description: 'Logs', params: { type: 'object', properties: { count: { type: 'integer', default: 1000 } } } },
   noise: { description: 'Writes lines that are no messages', params: { type: 'object' } },
   many: { description: 'Answers with many outputs', params: { type: 'object' } },
@@ -88,6 +89,10 @@ for await (const line of createInterface({ input: process.stdin })) {
     if (operation === '=formula') {
       send({ id, result: { success: true, outputs: { '=1+1': '5' } } });
       continue;
+    }
+    if (operation === 'pause') {
+      log('the answer comes later');
+      await new Promise((done) => setTimeout(done, 5000));
     }
     if (operation === 'extremes') {
       send({ id, result: { success: true, outputs: { value: '5', endless: '1e999', most: '1.7e308', least: '-1.7e308', large: '1e299', small: '5e-324' } } });

@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     patience: std::time::Duration,
     #[command(flatten)]
     own: OwnOptions<OfCheck>,
-    /// Let cases that only a standard needs count for the exit code, too
+    /// Also count cases that only a standard needs for the exit code
     #[arg(long)]
     strict: bool,
     /// Run only the cases whose name begins with this; may be repeated

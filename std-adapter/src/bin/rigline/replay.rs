@@ -19,7 +19,7 @@ use crate::out;
 ///
 /// Without a target, it shows the recorded traffic, decoded as by `rigline monitor`. With a target, it sends the recorded requests again:
 /// each one after as many lines have arrived as in the recording. JSON is compared by its values; --ignore NAME leaves out a
-/// member that differs from run to run, such as a time or a reading. It fails with 1 if the answers differ.
+/// member that differs from run to run, such as a time or a reading. It exits with 1 if the answers differ.
 ///
 /// In every other command, the target replay:DIR answers as the recorded extension did.
 #[derive(Debug, clap::Args)]
