@@ -6,6 +6,7 @@
 //! | `GET /api/info` | `{"version","target","evals"}` |
 //! | `GET /api/ports` | the serial ports, as `rigline ports --json` lists them, with the number of this server's own `sessions` on each |
 //! | `GET /api/runs?limit=N` | earlier eval runs with the numbers that they measured |
+//! | `POST /api/call?target=TARGET` | one call: the body is what `execute` takes, `{"operation","args","context"}`, and the answer its result |
 //! | WebSocket `/ws?target=TARGET` | a gevals session: one text frame a line |
 //! | WebSocket `/evals` | waza's JSON-RPC: one text frame a line |
 //!
@@ -39,7 +40,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
@@ -47,7 +47,9 @@ use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use rigline::json::check::check;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -66,10 +68,12 @@ use crate::host::local::InProcess;
 use crate::host::ports::Roots;
 use crate::http::Front;
 use crate::http::guard::{Guard, bearer};
+use crate::http::stream::Client;
 use crate::net::{ListenAddress, Listeners, Token};
 use crate::proxy::Transport;
 use crate::target::Target;
 
+mod call;
 mod page;
 mod socket;
 mod targets;
@@ -80,7 +84,9 @@ pub use self::socket::{FRAME_LIMIT, SILENCE};
 const CLIENTS: usize = 32;
 /// How many connections are open at once. A browser opens several for one page.
 const CONNECTIONS: usize = 128;
-/// How long a request's head may take, and how long a client may take nothing.
+/// The longest body of a call, in bytes.
+const BODY_LIMIT: usize = 8 << 20;
+/// How long a request's head or body may take, and how long a client may take nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients have to take their last lines when the server stops.
 const LAST_LINES: Duration = Duration::from_secs(3);
@@ -282,6 +288,7 @@ fn router(service: &Arc<Service>) -> Router {
         .route("/api/info", get(info))
         .route("/api/ports", get(ports))
         .route("/api/runs", get(runs))
+        .route("/api/call", post(call))
         // Only what stands above needs the token here: a WebSocket with a wrong one is opened, and closed with the reason.
         .route_layer(middleware::from_fn_with_state(service.clone(), known))
         .route("/ws", get(session))
@@ -354,6 +361,39 @@ async fn runs(State(service): State<Arc<Service>>, said: Query<Said>) -> Respons
         Ok(Err(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the runs cannot be read: {error}")),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the runs cannot be read"),
     }
+}
+
+/// Runs one call, for programs such as curl.
+async fn call(
+    State(service): State<Arc<Service>>,
+    said: Query<Said>,
+    client: Extension<Client>,
+    request: Request,
+) -> Response {
+    let body = tokio::time::timeout(PATIENCE, axum::body::to_bytes(request.into_body(), BODY_LIMIT));
+    let mut params = match body.await {
+        Ok(Ok(body)) => body.to_vec(),
+        Ok(Err(_)) => {
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, &format!("the limit of a body is {BODY_LIMIT} bytes"));
+        }
+        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not come within 10 s"),
+    };
+    if let Err(error) = check(&params) {
+        return refuse(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {error}"));
+    }
+    // Line ends stand between tokens only.
+    params.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    let Ok(_place) = service.places.clone().try_acquire_owned() else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, &too_many());
+    };
+    match service.targets.lease(said.target.as_deref()).await {
+        Ok(lease) => call::call(lease, &params, &client).await,
+        Err(why) => refuse(StatusCode::NOT_FOUND, &why),
+    }
+}
+
+fn too_many() -> String {
+    format!("too many clients: {CLIENTS} are connected already")
 }
 
 const NO_EVALS: &str = "this server has no evals: see --evals";
@@ -431,7 +471,7 @@ impl Service {
         let closing = if is_known {
             match self.places.clone().try_acquire_owned() {
                 Ok(place) => return Some((socket, place)),
-                Err(_) => Closing::new(4429, format!("too many clients: {CLIENTS} are connected already")),
+                Err(_) => Closing::new(4429, too_many()),
             }
         } else {
             Closing::new(4401, "the token is missing or wrong: open the URL that rigline web printed last")
@@ -446,7 +486,11 @@ fn refuse(status: StatusCode, text: &str) -> Response {
 }
 
 fn json_response(status: StatusCode, body: &Value) -> Response {
-    let mut response = (status, Body::from(format!("{body}\n"))).into_response();
+    json_text(status, body.to_string())
+}
+
+fn json_text(status: StatusCode, body: String) -> Response {
+    let mut response = (status, Body::from(body + "\n")).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -965,3 +965,69 @@ fn j_23_a_query_that_cannot_be_read_is_an_error_in_json() {
     let error: Value = serde_json::from_str(&body).unwrap();
     assert!(error["error"].as_str().unwrap().contains("limit"), "{body}");
 }
+
+#[test]
+fn j_31_one_call_over_http_beside_a_page() {
+    let server = Server::start(&["sim"]);
+    let token = format!("Bearer {}", server.token);
+    let post = |query: &str, body: &str, authorization: &str| {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("POST /api/call{query} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", server.address);
+        write!(stream, "{head}Authorization: {authorization}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let value: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"));
+        (head[9..12].parse::<u16>().unwrap(), value)
+    };
+    let mut page = server.page();
+    page.initialize();
+    let (status, answer) = post(
+        "",
+        "{\n \"operation\": \"power\",\r\n \"args\": {\"rail\":\"3V3\",\"on\":true}, \"context\": {} }",
+        &token,
+    );
+    assert!(status == 200 && answer["success"] == true, "{answer}");
+    // It is the page's board, and what the call has switched on stays on.
+    assert!(page.volts() > 3.0);
+    let measure = r#"{"operation":"measure","args":{"channel":"3V3"},"context":{}}"#;
+    let (status, answer) = post("", measure, &token);
+    assert!(status == 200 && answer["outputs"]["volts"].is_string(), "{answer}");
+    for (status, query, body, authorization, why) in [
+        (401, "", measure, "Bearer x", "token"),
+        (404, "?target=exec:true", measure, &*token, "sim only"),
+        (400, "", "{", &*token, "not JSON"),
+        (400, "", "", &*token, "not JSON"),
+        (400, "", "[]", &*token, "params"),
+        (400, "", r#"{"operation":"fly","args":{},"context":{}}"#, &*token, "fly"),
+        (400, "", r#"{"operation":"measure","args":{"channel":"X"},"context":{}}"#, &*token, "channel"),
+        (
+            504,
+            "",
+            r#"{"operation":"wait-for","args":{"channel":"3V3","min":9,"max":10,"within_ms":60000},"context":{"timeout":"100ms"}}"#,
+            &*token,
+            "",
+        ),
+    ] {
+        let (found, answer) = post(query, body, authorization);
+        assert_eq!(found, status, "{body}: {answer}");
+        assert!(answer["error"].as_str().unwrap().contains(why), "{body}: {answer}");
+    }
+    let (status, _, _) = server.ask(&format!("GET /api/call?token={}", server.token), &[]);
+    assert_eq!(status, 405);
+    // A client that is gone has its call cancelled: another one's is not held up.
+    let mut gone = TcpStream::connect(&server.address).unwrap();
+    let body = r#"{"operation":"wait-for","args":{"channel":"3V3","min":9,"max":10,"within_ms":60000},"context":{}}"#;
+    write!(
+        gone,
+        "POST /api/call HTTP/1.1\r\nHost: x\r\nAuthorization: {token}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    thread::sleep(Duration::from_millis(500));
+    drop(gone);
+    let since = Instant::now();
+    assert_eq!(page.execute("identify", json!({}))["result"]["success"], true);
+    assert!(since.elapsed() < Duration::from_secs(30), "the call was not cancelled: {:?}", since.elapsed());
+}

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { type Port, ask, info, refusal } from './address';
+import { type Port, ask, callAddress, info, refusal, token } from './address';
 import { Arguments } from './Form';
 import { type As, KINDS, copyAs } from './copyAs';
 import { type Draft, collect, draftOf, namedArgument } from './schema';
@@ -391,7 +391,9 @@ function CopyAs({ operation, said }: { operation: Operation; said: () => { args:
     const given = said();
     setNote('');
     if (!given) return setText(null);
-    const made = copyAs(as, { ...given, operation: operation.name, schema: operation.params, target: targetName(placeOf(state.value)) });
+    const place = placeOf(state.value);
+    const server = place?.kind === 'socket' ? { call: callAddress(place.target), token: token ?? '' } : null;
+    const made = copyAs(as, { ...given, operation: operation.name, schema: operation.params, target: targetName(place), server });
     setText(made);
     try {
       await navigator.clipboard.writeText(made);

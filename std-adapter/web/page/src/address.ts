@@ -68,6 +68,14 @@ export function socketAddress(path: string, more: Record<string, string> = {}): 
   return address;
 }
 
+/** Where the server takes one call over HTTP. */
+export function callAddress(target: string | null): URL {
+  const address = new URL('api/call', document.baseURI);
+  address.hash = '';
+  address.search = target === null ? '' : new URLSearchParams({ target }).toString();
+  return address;
+}
+
 /** Asks what serves this page. */
 export async function greet(): Promise<void> {
   if (token === null) {
