@@ -21,12 +21,13 @@
 //!
 //! # A session
 //! Sessions are those of the [`proxy`](crate::proxy), with its limits: calls take turns, and a browser that is gone without `shutdown` has
-//! its call cancelled and the outputs made safe. Frames that break a rule of their own end the connection with one of these codes:
+//! its call cancelled and the outputs made safe. The server closes a connection with one of these codes:
 //!
 //! | code | why |
 //! |---|---|
 //! | 1001 | the server stops |
 //! | 1002, 1003, 1007 | frames that break the WebSocket protocol; a binary frame; text that is not UTF-8 |
+//! | 1008 | HTTP in a frame |
 //! | 1009 | a frame over [`FRAME_LIMIT`] |
 //! | 4401 | the token is missing or wrong |
 //! | 4404 | there is no such target, it may not be chosen, or there are no evals |
@@ -70,7 +71,7 @@ use crate::http::Front;
 use crate::http::guard::{Guard, bearer};
 use crate::http::stream::Client;
 use crate::net::{ListenAddress, Listeners, Token};
-use crate::proxy::Transport;
+use crate::proxy::{End, Transport};
 use crate::target::Target;
 
 mod call;
@@ -447,7 +448,9 @@ impl Service {
         };
         let proxy = lease.proxy();
         socket::carry(socket, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
-            proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+            let end = proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+            (end == End::Refused)
+                .then(|| Closing::new(1008, "HTTP is not understood here: send one line of JSON as a text frame"))
         })
         .await;
         lease.end().await;
@@ -462,6 +465,7 @@ impl Service {
         let nothing_to_lose = watch::Sender::new(String::new());
         socket::carry(socket, nothing_to_lose.subscribe(), self.stop.clone(), async move |reader, writer, lost| {
             server.serve(reader, writer, lost.cancelled_owned()).await;
+            None
         })
         .await;
     }

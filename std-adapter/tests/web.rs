@@ -393,9 +393,9 @@ fn j_frames_of_every_kind() {
     assert_eq!(page.reply()["error"]["code"], -32700);
     page.send("");
     page.send("GET / HTTP/1.1 is not a request here");
-    let (code, _, lines) = page.closed();
+    let (code, reason, lines) = page.closed();
     assert!(lines.iter().any(|line| line["error"]["code"] == -32600), "{lines:?}");
-    assert!(code >= 1000, "{code}");
+    assert!(code == 1008 && reason.contains("HTTP"), "{code} {reason}");
 
     // A line over the limit of lines costs one error.
     let mut page = server.page();

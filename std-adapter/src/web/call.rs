@@ -74,7 +74,7 @@ fn answer_in(line: &[u8]) -> Option<Response> {
     Some(failure(status, error["message"].as_str().unwrap_or_default(), error["code"].as_i64()))
 }
 
-fn id_of<'t>(message: Option<Json<'t>>) -> Option<&'t [u8]> {
+fn id_of(message: Option<Json<'_>>) -> Option<&[u8]> {
     Some(message?.get("id")?.as_bytes())
 }
 
