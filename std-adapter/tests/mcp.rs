@@ -594,6 +594,101 @@ fn i_03_the_legacy_era_over_http() {
     assert!(tested.body.contains("\"progressToken\":7") && tested.body.contains("\"passed\":6"), "{}", tested.body);
 }
 
+/// Session Management: named by `initialize`, 404 where it is not known, ended by `DELETE`.
+#[test]
+fn i_03_sessions_of_the_legacy_era() {
+    let http = Http::start();
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let session = |headers: &[(&str, &str)]| {
+        let reply = http.raw("POST", headers, &hello.to_string());
+        assert_eq!(reply.status, 200);
+        let line = reply.headers.lines().find_map(|line| line.strip_prefix("mcp-session-id: ").map(str::to_owned));
+        line.unwrap_or_else(|| panic!("{}", reply.headers))
+    };
+    let (first, second) = (session(&[]), session(&[("Mcp-Session-Id", "old")]));
+    assert!(first != second && first.len() >= 32 && first.bytes().all(|byte| byte.is_ascii_graphic()));
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    let notification = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    let batch = format!("[{list}]");
+    let status = |name: &str, body: &str| http.raw("POST", &[("Mcp-Session-Id", name)], body).status;
+    for body in [&list, &batch] {
+        assert_eq!((status(&first, body), status("nope", body), status("", body)), (200, 404, 404), "{body}");
+    }
+    assert_eq!((status(&first, &notification), status("nope", &notification)), (202, 404));
+    // A request without one is answered, and the modern era has none.
+    assert_eq!(http.raw("POST", &[], &list).status, 200);
+    let headers = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list"), ("Mcp-Session-Id", "nope")];
+    let reply = http.modern("tools/list", json!({}), &headers);
+    assert!(reply.status == 200 && !reply.headers.contains("mcp-session-id"), "{}", reply.headers);
+    assert_eq!(http.raw("DELETE", &[("Mcp-Session-Id", &first), ("MCP-Protocol-Version", MODERN)], "").status, 405);
+
+    // The level of logs is a session's own, in a batch too.
+    let silence = |level: &str| {
+        json!({"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": {"level": level}}).to_string()
+    };
+    for (name, body) in [(&second, silence("warning")), (&second, format!("[{}]", silence("warning")))] {
+        assert!(http.raw("POST", &[("Mcp-Session-Id", name)], &body).body.contains("\"result\":{}"), "{body}");
+    }
+    assert_eq!(http.raw("POST", &[], &silence("error")).status, 200);
+    assert_eq!(http.raw("POST", &[], &silence("loud")).code(), -32602);
+    let test = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "self_test"}}).to_string();
+    for (headers, has_logs) in
+        [(&[("Mcp-Session-Id", &*first)][..], true), (&[("Mcp-Session-Id", &*second)], false), (&[], true)]
+    {
+        let reply = http.raw("POST", headers, &test);
+        assert_eq!(reply.body.contains("notifications/message"), has_logs, "{headers:?}: {}", reply.body);
+    }
+
+    // What runs of a session ends with it.
+    let wait = json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+    let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": wait}).to_string();
+    let _running = http.begin("POST", &[("Mcp-Session-Id", &first)], &call);
+    std::thread::sleep(Duration::from_millis(500));
+    // Another session's id is not its own.
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}).to_string();
+    assert_eq!(status(&second, &cancelled), 202);
+    let started = Instant::now();
+    for expected in [204, 404] {
+        assert_eq!(http.raw("DELETE", &[("Mcp-Session-Id", &first)], "").status, expected);
+    }
+    assert_eq!((status(&first, &list), status(&second, &list)), (404, 200));
+    assert_eq!(http.legacy("tools/call", json!({"name": "identify"})).status, 200);
+    assert!(started.elapsed() < PATIENCE / 2, "the call goes on");
+}
+
+/// Calls, descriptions and bridges reach a server over HTTP, too; a session that is lost there is begun anew.
+#[test]
+fn i_03_a_server_over_http_is_a_target() {
+    let http = Http::start();
+    let url = format!("http://{}/mcp", http.address);
+    let run = |words: &[&str]| {
+        let output = Command::new(RIGLINE).args(words).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(run(&["call", &url, "--protocol", "mcp", "measure", "channel=3V3"]).contains("volts"));
+    assert!(run(&["describe", &url, "--protocol", "mcp"]).contains("self_test"));
+    assert!(
+        run(&["check", &url, "--protocol", "mcp", "--call", "self_test", "--strict"]).contains("0 failed, 0 skipped")
+    );
+    let mut bridge = Server::start(&["mcp", &url]);
+    let (tested, before) = bridge.ask("tools/call", json!({"name": "self_test", "_meta": {"progressToken": "t"}}));
+    assert_eq!(tested["result"]["structuredContent"]["passed"], 6, "{tested}");
+    assert_eq!(before.iter().filter(|line| line["method"] == "notifications/progress").count(), 6);
+    // A cancellation gets there.
+    let forever =
+        json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+    bridge.send(&json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": forever}));
+    bridge.wait_for_log("waiting for AUX");
+    bridge.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}));
+    let started = Instant::now();
+    let (measured, _) = bridge.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+    assert!(measured["result"]["structuredContent"]["volts"].is_number(), "{measured}");
+    assert!(started.elapsed() < PATIENCE / 2, "the call goes on");
+}
+
 /// Streamable HTTP, Request Metadata and Server Validation.
 #[test]
 fn i_03_the_modern_era_over_http() {

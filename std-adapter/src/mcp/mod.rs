@@ -8,6 +8,8 @@ pub mod config;
 #[cfg(feature = "http")]
 mod http;
 mod select;
+#[cfg(any(feature = "amplifier", feature = "check", feature = "namel3ss"))]
+mod stream;
 
 pub use select::{Selected, Selection};
 
