@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import test from 'node:test';
-import { HERE, launch, open, picture, ROOT, run, scratch, sound, until, web } from './harness.mjs';
+import { HERE, launch, open, picture, ROOT, run, scratch, shows, sound, until, web } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const browser = await launch();
@@ -112,9 +112,9 @@ test('j_02_everything_works_by_keyboard', async (t) => {
   await page.keyboard.press('Tab');
   assert.match(await focus(), /^A Go to the content/);
   await page.keyboard.press('Tab');
-  assert.equal(await focus(), 'BUTTON Live');
+  await shows(focus, 'BUTTON Live');
   await page.keyboard.press('ArrowRight');
-  assert.equal(await focus(), 'BUTTON Plots');
+  await shows(focus, 'BUTTON Plots');
   await page.keyboard.press('ArrowLeft');
   await page.keyboard.press('Tab');
   // Through the page to the operation, its field, and back again.
@@ -142,7 +142,7 @@ test('j_02_colours_follow_the_system_or_the_choice_and_the_choice_is_kept', asyn
   await until(async () => (await ground()) === light, 'light as chosen');
   await page.reload();
   await page.getByText('connected', { exact: true }).waitFor();
-  assert.equal(await ground(), light);
+  await shows(ground, light);
   sound(page);
 });
 

@@ -39,7 +39,18 @@ async function end(child, ended) {
 /** A folder that goes with the tests. */
 export function scratch() {
   const folder = mkdtempSync(join(tmpdir(), 'rigline-web-'));
-  undone.push(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
+  undone.push(() =>
+    // A process that has just been ended may still write: its children outlive it for a moment. `maxRetries` does not list the folder again.
+    until(() => {
+      try {
+        rmSync(folder, { recursive: true, force: true });
+        return true;
+      } catch (error) {
+        if (error.code !== 'ENOTEMPTY') throw error;
+        return false;
+      }
+    }, `${folder} is removed`),
+  );
   return folder;
 }
 
@@ -137,6 +148,13 @@ export function sound(page, ...expected) {
 
 export async function picture(page, name) {
   await page.screenshot({ path: join(PICTURES, `${name}.png`) });
+}
+
+/** Waits until `read` gives `wanted`: a page is drawn after the event that changes it. */
+export async function shows(read, wanted, what, patience = PATIENCE) {
+  const deadline = performance.now() + patience;
+  while ((await read()) !== wanted && performance.now() < deadline) await new Promise((done) => setTimeout(done, 50));
+  assert.equal(await read(), wanted, what);
 }
 
 /** Waits until `check` gives something. */

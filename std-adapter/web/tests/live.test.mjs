@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import test from 'node:test';
-import { HERE, PATIENCE, RIGLINE, launch, open, picture, run, scratch, sound, start, until, web } from './harness.mjs';
+import { HERE, PATIENCE, RIGLINE, launch, open, picture, run, scratch, shows, sound, start, until, web } from './harness.mjs';
 
 const browser = await launch();
 const server = await web('sim');
@@ -61,14 +61,14 @@ test('j_02_each_argument_shows_its_description_default_limits_and_its_error_besi
   await samples.fill('0');
   await submit();
   const channel = page.getByLabel('channel');
-  assert.match(await errorOf(channel), /^This argument is required/);
-  assert.equal(await errorOf(samples), 'This must be at least 1.');
+  await until(async () => /^This argument is required/.test(await errorOf(channel)), 'the error of a missing argument');
+  await shows(() => errorOf(samples), 'This must be at least 1.');
   // The first wrong field has the focus.
   await until(() => channel.evaluate((element) => element === document.activeElement), 'the focus');
   for (const [text, why] of [['1001', 'This must be at most 1000.'], ['1.5', 'This must be a whole number.'], ['x', 'This must be a whole number, such as 5.'], ['1e400', 'This must be at most 1000.']]) {
     await samples.fill(text);
     await submit();
-    assert.equal(await errorOf(samples), why, text);
+    await shows(() => errorOf(samples), why, text);
   }
   await samples.fill('1e1');
   await page.getByLabel('Timeout').fill('-1');
@@ -98,7 +98,7 @@ test('j_02_logs_come_as_they_are_written_and_outputs_stand_in_a_table', async (t
   assert.deepEqual(await outputs(page), { passed: '6', failed: '0' });
   // A row is one line high; the chosen one is shown whole.
   await page.getByRole('listbox', { name: 'Logs', exact: true }).getByText('LED is dark').click();
-  assert.equal(await page.getByLabel('The chosen line').textContent(), 'LED is dark after 0 ms');
+  await shows(() => page.getByLabel('The chosen line').textContent(), 'LED is dark after 0 ms');
   await picture(page, 'self-test-1280-light');
   sound(page);
 });
@@ -136,9 +136,9 @@ test('j_02_the_history_keeps_calls_and_runs_them_again', async (t) => {
   await page.getByRole('button', { name: 'Run again: call 2, measure' }).click();
   await page.getByRole('rowheader', { name: '3. measure' }).waitFor();
   // Its form is there again, as it was filled in.
-  assert.equal(await page.getByLabel('channel').inputValue(), '5V0');
+  await shows(() => page.getByLabel('channel').inputValue(), '5V0');
   await until(async () => /^[45]\.\d{3}$/.test((await outputs(page)).volts ?? ''), 'the rail is on');
-  assert.equal(await page.getByRole('region', { name: 'History' }).getByRole('row').count(), 4);
+  await shows(() => page.getByRole('region', { name: 'History' }).getByRole('row').count(), 4);
   sound(page);
 });
 
@@ -148,10 +148,11 @@ test('j_02_a_call_is_copied_as_a_command_curl_an_eval_step_and_an_mcp_call_that_
   await page.getByLabel('channel').fill('3V3');
   await page.getByLabel('samples').fill('4');
   const copied = async (name) => {
+    await page.evaluate(() => navigator.clipboard.writeText(''));
     await page.getByLabel('Copy this call as').selectOption({ label: name });
+    const text = await until(() => page.evaluate(() => navigator.clipboard.readText()), 'the text in the clipboard');
+    await shows(() => page.getByLabel('The call as text').inputValue(), text);
     await page.getByText('Copied.').waitFor();
-    const text = await page.getByLabel('The call as text').inputValue();
-    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
     return text;
   };
   const shell = (text) => execFileSync('bash', ['-c', text], { encoding: 'utf8', env: { ...process.env, PATH: `${dirname(RIGLINE)}:${process.env.PATH}` } });
@@ -235,8 +236,8 @@ test('j_02_forms_for_everything_that_a_schema_says', async (t) => {
   // The whole draft comes back from the history.
   await choose(page, 'flood');
   await page.getByRole('button', { name: /^Run again: call 1,/ }).click();
-  assert.equal(await field('city').inputValue(), '""');
-  assert.equal(await field('days 1').inputValue(), '2');
+  await shows(() => field('city').inputValue(), '""');
+  await shows(() => field('days 1').inputValue(), '2');
   // The place of a refusal within a list.
   await choose(page, 'refuse');
   for (const at of [1, 2]) {

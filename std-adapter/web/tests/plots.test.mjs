@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
-import { HERE, launch, open, picture, scratch, sound, until, web } from './harness.mjs';
+import { HERE, launch, open, picture, scratch, shows, sound, until, web } from './harness.mjs';
 
 const browser = await launch();
 
@@ -88,7 +88,7 @@ test('j_02_numeric_outputs_are_polled_drawn_paused_zoomed_and_saved', async (t) 
   await until(async () => (await extent()) !== whole, 'a part by the keyboard');
 
   await page.getByRole('button', { name: 'Remove measure channel=TEMP' }).click();
-  assert.equal(await series.getByRole('row').count(), 5);
+  await shows(() => series.getByRole('row').count(), 5);
   sound(page);
 });
 

@@ -109,7 +109,7 @@ test('j_02_unplug_says_so_and_the_returning_board_is_recognised_by_its_usb_ids',
   await page.getByRole('heading', { name: 'The board was unplugged' }).waitFor();
   await page.getByText('Plug USB 16c0:27dd in again').waitFor();
   await page.getByText('There is no answer: the board was unplugged.').first().waitFor();
-  assert.equal(await page.getByRole('button', { name: 'Run wait-for' }).isDisabled(), true);
+  await until(() => page.getByRole('button', { name: 'Run wait-for' }).isDisabled(), 'the button is disabled');
   await picture(page, 'unplugged-1280-light');
   // It is away: that is said, and nothing breaks.
   await page.getByRole('button', { name: 'Reconnect' }).click();

@@ -92,7 +92,7 @@ test('j_02_cards_are_filtered_and_searched', async (t) => {
   const search = page.getByRole('searchbox', { name: 'Search in all lines' });
   await search.fill('"ch123"');
   await shows(page, 1, 'in any case of letters');
-  assert.match((await rows(page))[0], /CH123/);
+  await until(async () => /CH123/.test((await rows(page))[0]), 'the card');
   await search.fill('needle of');
   await until(async () => (await count(page)) > 0 && (await count(page)) <= 30, 'in logs');
   await search.fill('nowhere');

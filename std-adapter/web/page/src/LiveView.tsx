@@ -395,6 +395,7 @@ function CopyAs({ operation, said }: { operation: Operation; said: () => { args:
   const field = useRef<HTMLTextAreaElement>(null);
   const choose = async (as: As) => {
     const given = said();
+    setNote('');
     if (!given) return setText(null);
     const made = copyAs(as, { ...given, operation: operation.name, schema: operation.params, target: targetName(placeOf(state.value)) });
     setText(made);
