@@ -6,13 +6,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll, ready};
 
 use embedded_io_async::{ErrorType, Read, Write};
 use tokio::sync::mpsc;
 
 use super::body;
 use crate::net::Token;
+
+/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped.
+const BACKLOG: usize = 8 << 20;
 
 /// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
 pub(crate) const SESSIONS: usize = 1000;
@@ -44,6 +50,8 @@ struct State {
     last: u64,
     /// The sessions, the one that was silent for longest first.
     sessions: VecDeque<Session>,
+    /// Whether the extension was told of the first.
+    has_begun: bool,
 }
 
 #[derive(Debug)]
@@ -56,6 +64,8 @@ struct Session {
 #[derive(Debug)]
 struct Open {
     lines: mpsc::UnboundedSender<Line>,
+    /// How many bytes of notifications wait there.
+    waiting: Arc<AtomicUsize>,
     /// The JSON texts of the client's own id and token.
     id: String,
     token: Option<String>,
@@ -110,6 +120,7 @@ impl Exchange {
             open: BTreeMap::new(),
             last: 0,
             sessions: VecDeque::new(),
+            has_begun: false,
         };
         Arc::new(Self { dialect, limit, state: Mutex::new(state) })
     }
@@ -133,15 +144,17 @@ impl Exchange {
         if !sent {
             return Err(NotTaken::Gone);
         }
+        let waiting = Arc::<AtomicUsize>::default();
         let open = Open {
             lines,
+            waiting: Arc::clone(&waiting),
             id: request.id.to_owned(),
             token: request.token.map(str::to_owned),
             is_call: request.is_call,
             session: request.session.map(str::to_owned),
         };
         state.open.insert(number, open);
-        Ok(Incoming { exchange: self.clone(), number, lines: receiver, cancels: request.cancels })
+        Ok(Incoming { exchange: self.clone(), number, lines: receiver, waiting, cancels: request.cancels })
     }
 
     /// Cancels the open request of this session that has this id of a client's, if there is exactly one.
@@ -162,6 +175,11 @@ impl Exchange {
             line.push(b'\n');
             let _ = input.send(line);
         }
+    }
+
+    /// Whether the extension is to be told that there are sessions: once.
+    pub(crate) fn begins(&self) -> bool {
+        !std::mem::replace(&mut self.state().has_begun, true)
     }
 
     /// Begins a session, and gives its name.
@@ -239,12 +257,21 @@ impl Exchange {
                 let _ = open.lines.send(Line::Reply([REPLY.as_bytes(), open.id.as_bytes(), rest].concat()));
             }
         } else if let Some((number, rest)) = number_behind(line, self.dialect.progress) {
-            if let Some(Open { lines, token: Some(token), .. }) = state.open.get(&number) {
-                let line = [self.dialect.progress.as_bytes(), token.as_bytes(), rest].concat();
-                let _ = lines.send(Line::Notification(line));
+            if let Some(open @ Open { token: Some(token), .. }) = state.open.get(&number) {
+                open.notify([self.dialect.progress.as_bytes(), token.as_bytes(), rest].concat());
             }
         } else if let Some(open) = state.open.values().find(|open| open.is_call) {
-            let _ = open.lines.send(Line::Notification(line.to_vec()));
+            open.notify(line.to_vec());
+        }
+    }
+}
+
+impl Open {
+    fn notify(&self, line: Vec<u8>) {
+        let length = line.len();
+        if self.waiting.load(Ordering::Relaxed).saturating_add(length) <= BACKLOG {
+            self.waiting.fetch_add(length, Ordering::Relaxed);
+            let _ = self.lines.send(Line::Notification(line));
         }
     }
 }
@@ -288,8 +315,24 @@ fn with_own_names(request: &Outgoing<'_>, own: &str) -> Vec<u8> {
 pub(crate) struct Incoming {
     exchange: Arc<Exchange>,
     number: u64,
-    pub(crate) lines: mpsc::UnboundedReceiver<Line>,
+    lines: mpsc::UnboundedReceiver<Line>,
+    waiting: Arc<AtomicUsize>,
     cancels: bool,
+}
+
+impl Incoming {
+    /// The next line; none if the request was cancelled, or the extension has ended.
+    pub(crate) async fn line(&mut self) -> Option<Line> {
+        poll_fn(|task| self.poll_line(task)).await
+    }
+
+    pub(crate) fn poll_line(&mut self, task: &mut task::Context<'_>) -> Poll<Option<Line>> {
+        let line = ready!(self.lines.poll_recv(task));
+        if let Some(Line::Notification(line)) = &line {
+            self.waiting.fetch_sub(line.len(), Ordering::Relaxed);
+        }
+        Poll::Ready(line)
+    }
 }
 
 impl Drop for Incoming {
@@ -435,6 +478,27 @@ mod tests {
         assert_eq!(sent.try_recv().unwrap(), b"cancel 1\n");
         exchange.close();
         assert_eq!(exchange.send(&request("{\"id\":7}", "7", None)).unwrap_err(), NotTaken::Gone);
+    }
+
+    #[test]
+    fn what_waits_for_a_client_that_does_not_read_is_bounded() {
+        let exchange = Exchange::new(&DIALECT, 2);
+        let mut incoming = exchange.send(&request("{\"id\":7,\"t\":8}", "7", Some("8"))).unwrap();
+        let log = [b"{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"x\":\"".to_vec(), vec![b'x'; 1 << 20], b"\"}".to_vec()]
+            .concat();
+        for _ in 0..100 {
+            exchange.deliver(&log);
+        }
+        exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+        let mut task = task::Context::from_waker(task::Waker::noop());
+        for _ in 0..7 {
+            assert!(matches!(incoming.poll_line(&mut task), Poll::Ready(Some(Line::Notification(_)))));
+        }
+        assert!(
+            matches!(incoming.poll_line(&mut task), Poll::Ready(Some(Line::Reply(_)))),
+            "the reply comes all the same"
+        );
+        assert_eq!(incoming.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -556,6 +556,11 @@ async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
 }
 
 impl Service {
+    /// What the extension has.
+    pub(crate) fn manifest(&self) -> &'static Manifest {
+        self.manifest
+    }
+
     pub(crate) fn not_allowed(&self) -> Response {
         let mut response = self.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));

@@ -7,6 +7,8 @@
 //! ended or [`SESSIONS`] others were heard of since, are answered with 404. `DELETE` ends a session, and cancels what runs of it. No request needs
 //! a session. The modern era has none.
 //!
+//! Requests that run no tool are answered at once, also while a tool runs for another client.
+//!
 //! A reply that nothing precedes is one JSON text. Where progress or a log comes first, the response is a stream of events that
 //! ends with the reply.
 
@@ -27,6 +29,7 @@ use rigline::rpc;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::described::described;
 #[cfg(doc)]
 use crate::http::exchange::SESSIONS;
 use crate::http::exchange::{Dialect, Exchange, Incoming, Line, NotTaken, Outgoing};
@@ -98,27 +101,26 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
         };
         let is_unknown = session(&headers).is_some_and(|name| !exchange.knows_session(name));
         if json.kind() == Kind::Array {
-            return if is_unknown { no_session(None) } else { batch(exchange, &headers, json).await };
+            return if is_unknown { no_session(None) } else { batch(&service, exchange, &headers, json).await };
         }
         match Message::read(json, &headers) {
             Ok(Message::Request(outgoing)) => {
                 let is_modern = outgoing.cancels;
-                if !is_modern && outgoing.is("initialize", json) {
-                    return match exchange.send(&outgoing) {
-                        Ok(incoming) => greet(&service, exchange, incoming, client).await,
-                        Err(refused) => not_taken(&service, refused),
-                    };
-                }
-                if !is_modern && is_unknown {
+                let begins = !is_modern && outgoing.is("initialize", json);
+                if !is_modern && !begins && is_unknown {
                     return no_session(Some(outgoing.id));
                 }
-                if let Some(reply) = limit_logs(exchange, &outgoing, json) {
-                    return whole(StatusCode::OK, reply);
-                }
-                let least_level = exchange.least_level(outgoing.session);
                 if is_modern && outgoing.is("subscriptions/listen", json) {
                     return subscription(&outgoing, client);
                 }
+                if let Some(reply) = without_a_call(&service, exchange, &outgoing, json) {
+                    let mut response = whole(if is_modern { status_of(&reply) } else { StatusCode::OK }, reply);
+                    if begins && let Ok(name) = HeaderValue::from_str(&exchange.open_session()) {
+                        response.headers_mut().insert(SESSION, name);
+                    }
+                    return response;
+                }
+                let least_level = exchange.least_level(outgoing.session);
                 match exchange.send(&outgoing) {
                     Ok(incoming) => {
                         let logs = accepts_events(&headers).then_some(least_level);
@@ -143,15 +145,24 @@ fn session(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION).map(|name| name.to_str().unwrap_or_default())
 }
 
-/// Answers `initialize`, and begins a session.
-async fn greet(service: &Service, exchange: &Exchange, incoming: Incoming, client: Client) -> Response {
-    let mut response = respond(service, incoming, client, false, None).await;
-    if response.status() == StatusCode::OK
-        && let Ok(name) = HeaderValue::from_str(&exchange.open_session())
-    {
-        response.headers_mut().insert(SESSION, name);
+/// The reply to a request that runs no tool: what there is to say is known, whatever the extension does.
+fn without_a_call(
+    service: &Service,
+    exchange: &Arc<Exchange>,
+    request: &Outgoing<'_>,
+    json: Json<'_>,
+) -> Option<Vec<u8>> {
+    if request.is_call || !exchange.is_alive() {
+        return None;
     }
-    response
+    if let Some(reply) = limit_logs(exchange, request, json) {
+        return Some(reply.into_bytes());
+    }
+    if !request.cancels && request.is("initialize", json) && exchange.begins() {
+        // The extension learns of it in its turn.
+        let _ = exchange.send(request);
+    }
+    described(service.manifest(), request.text)
 }
 
 /// Session Management: 404 has the client begin another session.
@@ -387,7 +398,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 }
 
 /// Answers the members of a batch, which only 2025-03-26 has, one after the other.
-async fn batch(exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) -> Response {
+async fn batch(service: &Service, exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) -> Response {
     let mut replies: Vec<String> = Vec::new();
     let mut is_empty = true;
     for member in json.elements() {
@@ -398,12 +409,12 @@ async fn batch(exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) ->
                 replies.push(Refused::new(Some(outgoing.id), rpc::INVALID_REQUEST, text).body().to_string());
             }
             Ok(Message::Request(outgoing)) => {
-                if let Some(reply) = limit_logs(exchange, &outgoing, member) {
-                    replies.push(reply);
+                if let Some(reply) = without_a_call(service, exchange, &outgoing, member) {
+                    replies.push(String::from_utf8_lossy(&reply).into_owned());
                     continue;
                 }
                 let Ok(mut incoming) = exchange.send(&outgoing) else { continue };
-                while let Some(line) = incoming.lines.recv().await {
+                while let Some(line) = incoming.line().await {
                     if let Line::Reply(reply) = line {
                         replies.push(String::from_utf8_lossy(&reply).into_owned());
                     }
@@ -433,7 +444,7 @@ async fn respond(
     let mut watch = ticks();
     loop {
         let line = tokio::select! {
-            line = incoming.lines.recv() => line,
+            line = incoming.line() => line,
             _ = watch.tick() => {
                 if is_modern && client.is_gone() {
                     // Dropping what comes in cancels the request.
@@ -594,7 +605,7 @@ impl hyper::body::Body for Events {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         while let Some(incoming) = &mut this.incoming
-            && let Poll::Ready(line) = incoming.lines.poll_recv(task)
+            && let Poll::Ready(line) = incoming.poll_line(task)
         {
             if matches!(&line, Some(Line::Notification(line)) if !is_wanted(line, this.least_level)) {
                 continue;

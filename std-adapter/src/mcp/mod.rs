@@ -6,6 +6,8 @@ mod client;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "http")]
+mod described;
+#[cfg(feature = "http")]
 mod http;
 mod select;
 #[cfg(any(feature = "amplifier", feature = "check", feature = "namel3ss"))]
