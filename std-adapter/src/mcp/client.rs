@@ -47,7 +47,7 @@ struct Open {
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
         let dialer: Box<dyn Connect> = match target {
-            #[cfg(any(feature = "amplifier", feature = "check", feature = "namel3ss"))]
+            #[cfg(feature = "http-client")]
             Target::Http(url) => {
                 let (url, limit) = (url.clone(), options.host.line_limit);
                 Box::new(super::stream::HttpDialer { url, token: options.token, limit })

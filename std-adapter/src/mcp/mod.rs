@@ -10,7 +10,7 @@ mod described;
 #[cfg(feature = "http")]
 mod http;
 mod select;
-#[cfg(any(feature = "amplifier", feature = "check", feature = "namel3ss"))]
+#[cfg(feature = "http-client")]
 mod stream;
 
 pub use select::{Selected, Selection};
