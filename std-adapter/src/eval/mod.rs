@@ -57,7 +57,8 @@
 //!
 //! `matrix` of a task makes a case of each combination of its lists, and `for` one of each of its rows; those of the eval are for tasks that have
 //! none of their own. `{{matrix.NAME}}` and `{{for.NAME}}` stand
-//! for a case's values, `{{env.NAME}}` for an environment variable that `config.allow_env` names.
+//! for a case's values, `{{env.NAME}}` for an environment variable that `config.allow_env` names. `{{"{{"}}` stands for two braces that begin no
+//! placeholder. In logs, reports and the run store `{{env.NAME}}` stands in the place of its value, if that has 8 bytes and is not a number.
 //!
 //! `{{.Vars.NAME}}` stands for one of the eval's `inputs`, or for a column of the table that `tasks_from` names.
 //!
@@ -71,6 +72,7 @@ mod expand;
 pub mod grade;
 pub mod history;
 pub mod list;
+mod mask;
 pub mod measurement;
 mod node;
 mod placeholders;

@@ -491,7 +491,7 @@ impl Runs {
                 drop(table);
                 let written = file.end(&stored);
                 if is_late {
-                    tell(written);
+                    tell(&mut file, written);
                     let outcome =
                         Outcome { state: stored.state, error: stored.error, passed: false, ..(**outcome).clone() };
                     return Event::Complete(Arc::new(outcome));
@@ -500,16 +500,19 @@ impl Runs {
             }
             _ => Ok(()),
         };
-        tell(written);
+        tell(&mut file, written);
         event
     }
 }
 
-/// A run goes on when its file cannot be written.
-fn tell(written: io::Result<()>) {
-    if let Err(error) = written {
-        // Nobody may read it.
-        let _ = writeln!(io::stderr(), "rigline: a run's file cannot be written: {error}");
+/// Says once that a run's file cannot be written. The run goes on.
+fn tell(file: &mut RunFile, written: io::Result<()>) {
+    if let Err(error) = written
+        && !std::mem::replace(&mut file.has_failed, true)
+    {
+        // The reader may be gone.
+        let _ =
+            writeln!(io::stderr(), "rigline: the run's file cannot be written: {error}; the run goes on without it");
     }
 }
 

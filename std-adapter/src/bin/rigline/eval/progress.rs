@@ -79,12 +79,13 @@ impl Show {
     }
 
     fn print(&self, progress: &Progress) {
-        let name = progress.task.map_or("", |task| self.name(task));
+        let name = out::word(progress.task.map_or("", |task| self.name(task)));
         let verdict = progress.verdict.map_or("", Verdict::as_str);
         let took = progress.duration.map(time).unwrap_or_default();
         match progress.event {
             waza::Event::RunStart => {
-                complain(format_args!("{}: {}", self.spec.name, out::count(self.spec.tasks.len(), "task")));
+                let name = out::word(&self.spec.name);
+                complain(format_args!("{name}: {}", out::count(self.spec.tasks.len(), "task")));
             }
             waza::Event::TaskComplete => complain(format_args!("{verdict:>9}  {name} ({took})")),
             waza::Event::TrialComplete if self.spec.config.trials_per_task > 1 => {

@@ -15,6 +15,7 @@ use rigline_std::eval::store::Store;
 use rigline_std::files;
 use rigline_std::record::Recorder;
 use rigline_std::signals::Signals;
+use rigline_std::terminal;
 use serde_json::{Value, json};
 
 use super::junit::as_junit;
@@ -196,10 +197,7 @@ impl Run {
 
     /// The table, and the reports. One that cannot be written takes no other with it; whether all were.
     fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> bool {
-        let json_text = || {
-            let value = as_json(done, errors, code);
-            serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
-        };
+        let json_text = || format!("{:#}\n", as_json(done, errors, code));
         for Done { path, run, .. } in done {
             if let Err(error) = run {
                 if let StartError::Invalid(faults) = error {
@@ -228,7 +226,7 @@ impl Run {
             }
         };
         if let Some(path) = &self.json_file {
-            write(path, &json_text());
+            write(path, &terminal::json(&json_text()));
         }
         if let Some(path) = &self.junit {
             write(path, &as_junit(done, &self.attachments(done)));
@@ -280,7 +278,7 @@ fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8
             }
         }
     }
-    let report = serde_json::to_string_pretty(&as_json(done, errors, code)).unwrap_or_default() + "\n";
+    let report = format!("{:#}\n", as_json(done, errors, code));
     record::finish(recorder, &[("report.json", report), ("values.jsonl", values)], code)
 }
 

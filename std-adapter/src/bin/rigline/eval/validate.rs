@@ -40,7 +40,7 @@ impl Validate {
             Some(target) => Some(operations(target)?),
             None => None,
         };
-        let (mut is_valid, mut is_missing) = (errors.is_empty(), false);
+        let (mut is_valid, mut is_unusable) = (errors.is_empty(), !errors.is_empty());
         let mut reports = Vec::new();
         for Wanted { path, .. } in evals {
             let mut overrides = Overrides::default();
@@ -62,12 +62,13 @@ impl Validate {
                     } else {
                         print(&format!("{error}\n"));
                     }
-                    (is_valid, is_missing) = (false, true);
+                    (is_valid, is_unusable) = (false, true);
                     continue;
                 }
             };
             let valid = faults.is_empty() && (warnings.is_empty() || !self.strict);
             is_valid &= valid;
+            is_unusable |= faults.iter().any(Fault::is_of_option);
             if self.json {
                 let texts = |faults: &[Fault]| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
                 reports.push(json!({
@@ -91,7 +92,7 @@ impl Validate {
             print_text(&text.styled(style, &format!("{}: {word}{count}", path.display())).plain("\n"));
         }
         let code = match () {
-            () if is_missing || !errors.is_empty() => exit::USAGE,
+            () if is_unusable => exit::USAGE,
             () if is_valid => exit::SUCCESS,
             () => exit::FAILED,
         };
