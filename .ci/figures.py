@@ -152,7 +152,7 @@ def check(what, file):
         sys.exit(__doc__)
     if failed:
         sys.exit(
-            f"{len(failed)} figures differ from what is written, counts by more than {TOLERANCE:.0%}. "
+            f"figures that differ from what is written (counts by more than 2 %): {len(failed)}. "
             "If the change is intended, run .ci/numbers.sh --update, and give the reason in the commit message."
         )
 

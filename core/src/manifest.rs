@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::json::view::has_escapes;
 use crate::schema::{Schema, numeric};
 
 /// An extension's name, version and operations.
@@ -43,7 +44,12 @@ pub struct Manifest {
 impl Manifest {
     /// The position of the operation of this name.
     pub(crate) fn position(&self, name: crate::json::Text<'_>) -> Option<usize> {
-        self.operations.iter().position(|known| name == *known.name)
+        let raw = name.raw_bytes();
+        // Escapes are looked for once, not for each operation.
+        if has_escapes(raw) {
+            return self.operations.iter().position(|known| name == *known.name);
+        }
+        self.operations.iter().position(|known| known.name.as_bytes() == raw)
     }
 
     /// A manifest without operations.
