@@ -3,8 +3,8 @@
 
     figures.py check firmware TABLE     compares what tests/emulator/table.mjs printed to the file TABLE with the table
     figures.py check bench BENCH        compares the counts that the bench printed to the file BENCH with the tables
-    figures.py check growth CSV         compares the counts that `rigline-bench growth` printed to the file CSV with growth.csv
-    figures.py check plot FOLDER        compares what `rigline-bench draw` made of growth.csv, in FOLDER, with what is committed
+    figures.py check growth CSV         compares the counts that `rigline-growth measure` printed to the file CSV with growth.csv
+    figures.py check plot FOLDER        compares what `rigline-growth draw` made of growth.csv, in FOLDER, with what is committed
     figures.py update firmware TABLE
     figures.py update bench BENCH [TIMES]   TIMES has further rows for the second table, as the other benches print them
     figures.py update plot FOLDER

@@ -35,7 +35,7 @@ fi
 
 # The times, which nothing is compared with. Each program prints a row of the bench's second table.
 times() {
-  "$bench" stream
+  "$growth" stream
   cargo run -q --release -p rigline-std --example overhead 100 | grep '^|'
   # It prints its row also where it fails, which is for .ci/long to say.
   { cargo test -q --release -p rigline-std --test eval_list -- --ignored --nocapture || true; } | grep '^|'
@@ -45,7 +45,7 @@ times() {
 
 # The bench's, on this computer.
 cargo build -q --release -p rigline-bench
-bench=$out/release/rigline-bench
+bench=$out/release/rigline-bench growth=$out/release/rigline-growth
 if ! command -v valgrind >/dev/null 2>&1; then
   echo "skipped: counts of instructions, since there is no valgrind"
   exit
@@ -65,15 +65,15 @@ plots=$out/growth
 mkdir -p "$plots"
 case ${1:-} in
   --all)
-    "$bench" growth >"$plots/growth.csv"
+    "$growth" measure >"$plots/growth.csv"
     .ci/figures.py check growth "$plots/growth.csv"
     ;;
   --update)
-    "$bench" growth >"$plots/growth.csv"
+    "$growth" measure >"$plots/growth.csv"
     cp "$plots/growth.csv" tests/bench/growth.csv
     ;;
 esac
-"$bench" draw tests/bench/growth.csv "$plots" >"$plots/table.md"
+"$growth" draw tests/bench/growth.csv "$plots" >"$plots/table.md"
 .ci/figures.py "$do" plot "$plots"
 .ci/figures.py self-test
 

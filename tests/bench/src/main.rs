@@ -1,16 +1,14 @@
 //! rigline measured against what one would pick instead, on the gevals text's `execute` example.
 //!
 //! `cargo run --release -p rigline-bench` prints the table. `… -- run NAME COUNT` runs one workload so often, and no more:
-//! what callgrind counts for two numbers of calls, less one from the other, is exact. [`growth`] has the further commands.
+//! what callgrind counts for two numbers of calls, less one from the other, is exact.
 
-mod draw;
-mod growth;
+mod callgrind;
 mod heap;
 mod others;
 mod workloads;
 
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use workloads::ALL;
@@ -23,26 +21,6 @@ fn main() -> ExitCode {
             (Some(run), Ok(count)) => println!("{}", run(count)),
             _ => return usage(),
         },
-        ["grow", name, who, size, count] => match (size.parse(), count.parse()) {
-            (Ok(size), Ok(count)) => match growth::run(name, who, size, count) {
-                Some(bytes) => println!("{bytes}"),
-                None => return usage(),
-            },
-            _ => return usage(),
-        },
-        ["growth"] => {
-            if growth::measure(count_instructions).is_none() {
-                eprintln!("skipped: the growth, since valgrind could not be run");
-                return ExitCode::FAILURE;
-            }
-        }
-        ["draw", csv, folder] => {
-            if let Err(error) = draw::draw(Path::new(csv), Path::new(folder)) {
-                eprintln!("{csv}: {error}");
-                return ExitCode::FAILURE;
-            }
-        }
-        ["stream"] => stream(),
         ["table"] | [] => table(),
         _ => return usage(),
     }
@@ -50,10 +28,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!(
-        "usage: rigline-bench [table | stream | growth | draw CSV FOLDER | grow SERIES PEER SIZE COUNT | run NAME COUNT]"
-    );
-    eprintln!("NAME is one of:");
+    eprintln!("usage: rigline-bench [table | run NAME COUNT], NAME being one of:");
     for (name, _) in ALL {
         eprintln!("  {name}");
     }
@@ -151,27 +126,6 @@ fn table() {
     }
 }
 
-/// The stream of 100 MB that the plot has, by the clock, as a row of the table.
-fn stream() {
-    let Some(series) = growth::ALL.iter().find(|series| series.name == "stream") else { return };
-    let (Some(theirs), Some(&size)) = (series.theirs, series.sizes.last()) else { return };
-    let mut rates = [Vec::new(), Vec::new()];
-    for _ in 0..5 {
-        for (run, rates) in [series.ours, theirs].into_iter().zip(&mut rates) {
-            let start = Instant::now();
-            std::hint::black_box(run(size, 1, false).bytes);
-            #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-            rates.push(size as f64 / 1e6 / start.elapsed().as_secs_f64());
-        }
-    }
-    let [ours, theirs] = rates.map(median);
-    println!(
-        "| an NDJSON stream of {} MB, wall clock | serde_json: {theirs:.0} MB/s | rigline: {ours:.0} MB/s | {} | | |",
-        size / 1_000_000,
-        ratio(Some(ours), Some(theirs))
-    );
-}
-
 fn ratio(more: Option<f64>, less: Option<f64>) -> String {
     more.zip(less).map_or("-".to_owned(), |(more, less)| format!("{:.2}x", more / less))
 }
@@ -189,20 +143,8 @@ fn shown(value: Option<f64>) -> String {
 fn instructions(name: &str) -> Option<f64> {
     const FEW: u32 = 1_000;
     const MANY: u32 = 3_000;
-    let count = |calls: u32| count_instructions(&["run", name, &calls.to_string()]);
+    let count = |calls: u32| callgrind::instructions(&["run", name, &calls.to_string()]);
     Some((count(MANY)? - count(FEW)?) / f64::from(MANY - FEW))
-}
-
-/// Instructions of this program with these arguments.
-fn count_instructions(arguments: &[&str]) -> Option<f64> {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(std::env::current_exe().ok()?)
-        .args(arguments)
-        .output()
-        .ok()?;
-    let text = String::from_utf8(output.stderr).ok()?;
-    text.split("Collected : ").nth(1)?.split_whitespace().next()?.parse().ok()
 }
 
 /// Nanoseconds a call: the median of rounds in which all take turns, so that what slows the machine slows all. A round is

@@ -107,7 +107,7 @@ impl std::io::Write for Pipe {
 
 // rigline
 
-pub(crate) struct Kubernetes;
+struct Kubernetes;
 
 #[derive(Deserialize)]
 pub(crate) struct Apply<'a> {
@@ -143,7 +143,7 @@ impl Extension for Kubernetes {
     }
 }
 
-pub(crate) struct Still;
+struct Still;
 
 impl Clock for Still {
     fn now(&self) -> Instant {
@@ -327,7 +327,7 @@ fn serde_json_apart(count: usize) -> usize {
         .sum()
 }
 
-pub(crate) fn serde_json_reply(line: &[u8], reply: &mut Vec<u8>) -> Option<()> {
+fn serde_json_reply(line: &[u8], reply: &mut Vec<u8>) -> Option<()> {
     let request: Request<'_> = serde_json::from_slice(line).ok()?;
     let (Some(id), "2.0") = (request.id, request.jsonrpc) else { return None };
     match request.method {

@@ -6,7 +6,7 @@ use std::path::Path;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::growth::{self, Point, Series};
+use crate::series::{self, Point, Series};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -41,24 +41,24 @@ const DARK: Colours = Colours {
 /// Draws the CSV file's series into the folder, on a light and on a dark background, and prints them as a table.
 pub(crate) fn draw(csv: &Path, folder: &Path) -> Result {
     let csv = std::fs::read_to_string(csv)?;
-    let mut series = Vec::new();
-    for one in &growth::ALL {
-        let points = growth::points(&csv, one.name).ok_or_else(|| format!("no points of the series {}", one.name))?;
-        series.push((one, points));
+    let mut all = Vec::new();
+    for one in &series::ALL {
+        let points = series::points(&csv, one.name).ok_or_else(|| format!("no points of the series {}", one.name))?;
+        all.push((one, points));
     }
     for colours in [&LIGHT, &DARK] {
         let mut svg = String::new();
         {
             let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             root.fill(&colours.paper)?;
-            for (area, (series, points)) in root.margin(8, 8, 8, 8).split_evenly(PANELS).iter().zip(&series) {
+            for (area, (series, points)) in root.margin(8, 8, 8, 8).split_evenly(PANELS).iter().zip(&all) {
                 panel(area, series, points, colours)?;
             }
             root.present()?;
         }
         std::fs::write(folder.join(colours.file), svg)?;
     }
-    print!("{}", table(&series));
+    print!("{}", table(&all));
     Ok(())
 }
 

@@ -1,6 +1,4 @@
-//! How the cost grows with the size of what is sent: the instructions of rigline, beside those of a loop over serde_json.
-//!
-//! `… -- growth` measures all series and prints them as CSV; `… -- draw CSV FOLDER` draws what is in the file CSV.
+//! What grows, and the two ways in which it is done.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -8,12 +6,10 @@ use std::io::{BufRead, BufReader, Write as _};
 
 use rigline::engine::{Engine, Memory};
 use rigline::serve::{Transport, blocking};
-use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+use rigline::{Call, Clock, Context, Extension, Failure, Instant, Manifest, Operation, Outcome, Schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-
-use crate::workloads::{Kubernetes, LINE, Still, serde_json_reply};
 
 /// Something of which there can be more or less.
 pub(crate) struct Series {
@@ -57,8 +53,8 @@ pub(crate) const ALL: [Series; 6] = [
         unit: "bytes",
         sizes: &[STREAM, 10 * STREAM, 100 * STREAM, 1_000 * STREAM],
         repetitions: (0, 1),
-        ours: |size, count, keep| serve(&mut Kubernetes, stream(), count * size / STREAM, keep),
-        theirs: Some(|size, count, keep| serde_json(stream(), count * size / STREAM, keep, serde_json_reply)),
+        ours: |size, count, keep| rigline(1, stream(), count * size / STREAM, keep),
+        theirs: Some(|size, count, keep| serde_json(stream(), count * size / STREAM, keep, call)),
     },
     Series {
         name: "batch",
@@ -118,7 +114,7 @@ pub(crate) fn measure(instructions: impl Fn(&[&str]) -> Option<f64>) -> Option<(
             let (few, many) = series.repetitions;
             let of = |who| {
                 let count =
-                    |count: u32| instructions(&["grow", series.name, who, &size.to_string(), &count.to_string()]);
+                    |count: u32| instructions(&["run", series.name, who, &size.to_string(), &count.to_string()]);
                 Some((count(many)? - count(few)?) / f64::from(many - few))
             };
             let does_it = |run: Run| run(size, 1, false).bytes > 0;
@@ -189,11 +185,12 @@ fn line(size: usize) -> Vec<u8> {
     line_for(1, &format!(r#""a":[{items}]"#))
 }
 
-/// Calls of the bench's example, one behind another, in so many bytes.
-const STREAM: usize = 407 * LINE.len();
+/// Calls of as many bytes as the bench's example, one behind another.
+const STREAM: usize = 407 * CALL;
+const CALL: usize = 246;
 
 fn stream() -> Vec<u8> {
-    LINE.repeat(STREAM / LINE.len()).into_bytes()
+    line(CALL).repeat(STREAM / CALL)
 }
 
 fn batch(size: usize) -> Vec<u8> {
@@ -281,6 +278,14 @@ impl std::io::Write for Source {
 
 // rigline
 
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Instant {
+        Instant::default()
+    }
+}
+
 struct Grown(&'static Manifest);
 
 impl Extension for Grown {
@@ -300,17 +305,14 @@ fn rigline(operations: usize, text: Vec<u8>, count: usize, keep: bool) -> Writte
         (0..operations).map(|number| Operation::new(name(number).leak(), Schema::OBJECT).description(TEXT));
     let operations: Vec<Operation> = operations.collect();
     let manifest = Manifest::new("growth", "1.0.0").operations(operations.leak());
-    serve(&mut Grown(Box::leak(Box::new(manifest))), text, count, keep)
-}
-
-fn serve(extension: &mut impl Extension, text: Vec<u8>, count: usize, keep: bool) -> Written {
+    let mut extension = Grown(Box::leak(Box::new(manifest)));
     // As the reader of serde_json's loop has, or as much as the longest line needs.
     let room = if text.iter().filter(|byte| **byte == b'\n').count() > 1 { 0 } else { text.len() };
     let (mut request, mut reply, mut log) = (vec![0; room.max(8 * 1024)], vec![0; 2 << 20], [0; 512]);
     let memory = Memory { request: &mut request, reply: &mut reply };
     let Ok(mut engine) = Engine::new(extension.manifest(), memory) else { return Written::default() };
     let mut source = Source::new(text, count, keep);
-    let _ = blocking::serve(extension, &mut engine, &mut source, Transport::Stdio, &mut log, &Still);
+    let _ = blocking::serve(&mut extension, &mut engine, &mut source, Transport::Stdio, &mut log, &Still);
     source.written
 }
 
@@ -420,7 +422,7 @@ fn initialize(operations: &[TheirOperation<'_>], line: &[u8], reply: &mut Vec<u8
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, LINE, line};
+    use super::{ALL, CALL, line};
 
     #[test]
     fn lines_have_their_length() {
@@ -440,7 +442,7 @@ mod tests {
                     let text = String::from_utf8(run(size, 2, true).kept.unwrap()).unwrap();
                     let (needle, count) = match series.name {
                         "line" | "lookup" => (r#""success":true"#, 2),
-                        "stream" => (r#""success":true"#, 2 * size / LINE.len()),
+                        "stream" => (r#""success":true"#, 2 * size / CALL),
                         "batch" => (r#""success":true"#, 2 * size),
                         "initialize" => (r#""type":"object""#, 2 * size),
                         "nesting" => ("2 passed", 1),
