@@ -11,6 +11,8 @@ use crate::series::{self, Point, Series};
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
+/// A line is straight up to here: a parabola has 2.
+const MOST_EXPONENT: f64 = 1.1;
 const SIZE: (u32, u32) = (960, 1020);
 const PANELS: (usize, usize) = (3, 2);
 
@@ -59,6 +61,12 @@ pub(crate) fn draw(csv: &Path, folder: &Path) -> Result {
         std::fs::write(folder.join(colours.file), svg)?;
     }
     print!("{}", table(&all));
+    for (series, points) in &all {
+        let ours: Vec<_> = points.iter().map(|point| (number(point.size), point.ours)).collect();
+        if let Some(exponent) = exponent(&ours).filter(|exponent| *exponent > MOST_EXPONENT) {
+            return Err(format!("{}: not a straight line, its exponent is {exponent:.2}", series.title).into());
+        }
+    }
     Ok(())
 }
 
