@@ -397,6 +397,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn operations_are_found_by_their_text() {
+        const MANIFEST: Manifest = Manifest::new("paths", "1.0.0").operations(&[
+            Operation::new("apply", Schema::OBJECT),
+            Operation::new(r"a\b", Schema::OBJECT),
+            Operation::new("é", Schema::OBJECT),
+        ]);
+        let found = |raw: &'static str| MANIFEST.position(crate::json::Text::of_checked(raw.as_bytes()));
+        assert_eq!([found("apply"), found(r"appl\u0079"), found(r"\u0061pply")], [Some(0); 3]);
+        assert_eq!([found(r"a\\b"), found(r"a\u005cb")], [Some(1); 2]);
+        assert_eq!([found("é"), found(r"\u00e9")], [Some(2); 2]);
+        // Between quotes, this is another text than the name of the same bytes: a backspace.
+        assert_eq!([found(r"a\b"), found("appl"), found("applyy"), found("")], [None; 4]);
+    }
+
+    #[test]
     fn identifiers_have_letters_digits_and_underscores() {
         let of =
             |name| Operation::new(name, Schema::OBJECT).identifier().map(char::from).collect::<std::string::String>();
