@@ -17,7 +17,7 @@ build() { cargo build -q -p rigline-rig --profile firmware --target thumbv6m-non
 
 # The firmware's, in the emulator.
 if command -v node >/dev/null 2>&1; then
-  build --features firmware,bench-images,amplifier,mcp,namel3ss --bin cycles
+  build --features firmware,bench-images --bin cycles
   cp "$built/cycles" "$images/cycles-all"
   build --no-default-features --features bench-images --bin echo-bare --bin echo --bin engine --bin cycles
   cp "$built"/{echo-bare,echo,engine,cycles} "$images"

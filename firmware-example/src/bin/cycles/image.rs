@@ -7,7 +7,7 @@ use embassy_rp as _;
 use panic_halt as _;
 use rigline::LogSink;
 use rigline::engine::{Engine, Memory, Step, Work};
-use rigline::protocol::{self, Protocol};
+use rigline::protocol::{self, GEVALS, Protocol};
 use rigline::{Clock, Context, Extension, Instant};
 use rigline_rig::bench::Kubernetes;
 
@@ -16,14 +16,6 @@ const REPLY: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":tru
 
 /// What a full-speed USB endpoint delivers at once.
 const PACKET: usize = 64;
-
-/// What is not listed is not linked.
-const PROTOCOLS: &[&Protocol] =
-    if cfg!(all(feature = "amplifier", feature = "mcp", feature = "namel3ss", feature = "waza")) {
-        protocol::ALL
-    } else {
-        &[protocol::GEVALS]
-    };
 
 struct Still;
 
@@ -49,6 +41,9 @@ fn mark<const CODE: u8>() {
     // SAFETY: in the emulator it is counted and goes on.
     unsafe { core::arch::asm!("bkpt #{}", const CODE) };
 }
+
+/// With the rig's features all that the rig speaks, each of which may claim the line; else gevals alone.
+const PROTOCOLS: &[&Protocol] = if cfg!(feature = "firmware") { protocol::ALL } else { &[GEVALS] };
 
 #[cortex_m_rt::entry]
 fn main() -> ! {
