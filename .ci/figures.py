@@ -1,24 +1,41 @@
 #!/usr/bin/env python3
-"""The figures of tests/bench/README.md and README.md; .ci/numbers.sh calls it.
+"""The figures of the READMEs; .ci/numbers.sh calls it.
 
-    figures.py BENCH            compares the counts that the bench printed to the file BENCH with the tables
-    figures.py BENCH --update   writes the tables
-    figures.py --load RESULT    writes what tests/load/run.sh printed to the file RESULT into README.md
+    figures.py check firmware TABLE     compares what tests/emulator/table.mjs printed to the file TABLE with the table
+    figures.py check bench BENCH        compares the counts that the bench printed to the file BENCH with the tables
+    figures.py check growth CSV         compares the counts that `rigline-growth measure` printed to the file CSV with growth.csv
+    figures.py check plot FOLDER        compares what `rigline-growth draw` made of growth.csv, in FOLDER, with what is committed
+    figures.py update firmware TABLE
+    figures.py update bench BENCH [TIMES]   TIMES has further rows for the second table, as the other benches print them
+    figures.py update plot FOLDER
+    figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into README.md
+    figures.py update load RESULT       writes what tests/load/run.sh printed to the file RESULT into README.md
+    figures.py self-test                changes a count by 3 %, in both directions, and expects to be told so
 
-Counts (instructions, allocations) repeat; one that is off by more than 2 % fails. Times are written and never compared. The table
-of README.md is made from that of tests/bench/README.md, and must be equal to it.
+Counts (instructions, cycles, bytes, allocations) repeat; one that is more than 2 % off, up or down, fails. Times are written and
+never compared. The table of README.md is made from that of tests/bench/README.md, and must be equal to it.
 """
+import csv
+import pathlib
 import re
+import shutil
 import sys
 
 TOLERANCE = 0.02
 BENCH = "tests/bench/README.md"
+FIRMWARE = "firmware-example/README.md"
+GROWTH = "tests/bench/growth.csv"
+PLOTS = ["growth-light.svg", "growth-dark.svg"]
 README = "README.md"
 
 
-def region(path, name):
+def read(path):
+    return pathlib.Path(path).read_text(encoding="utf-8")
+
+
+def region(path, name=""):
     """A file's text before, within and after the marks of these figures."""
-    text = open(path, encoding="utf-8").read()
+    text = read(path)
     found = re.search(rf"(<!-- figures{name} -->\n)(.*?)(<!-- /figures{name} -->)", text, re.S)
     if not found:
         sys.exit(f"{path} has no <!-- figures{name} --> … <!-- /figures{name} -->")
@@ -27,15 +44,28 @@ def region(path, name):
 
 def write(path, name, within):
     before, _, after = region(path, name)
-    open(path, "w", encoding="utf-8").write(before + within + after)
+    pathlib.Path(path).write_text(before + within + after, encoding="utf-8")
 
 
 def cells(line):
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def counts(tables):
-    """The counts in the bench's tables, by their names."""
+def number(text):
+    """The number at the start of a cell, such as 1,400 B; None if there is none."""
+    found = re.match(r"[\d,]+", text)
+    return int(found[0].replace(",", "")) if found else None
+
+
+# What is counted, by its name.
+
+
+def firmware_counts(table):
+    rows = [cells(line) for line in table.splitlines() if line.startswith("|")]
+    return {row[0]: number(row[1]) for row in rows if number(row[1]) is not None}
+
+
+def bench_counts(tables):
     found = {}
     for line in tables.splitlines():
         row = cells(line)
@@ -46,55 +76,150 @@ def counts(tables):
     return found
 
 
+def growth_counts(text):
+    rows = csv.DictReader(text.splitlines())
+    return {f"{row['series']} of {row['size']}, {who}": int(row[who]) for row in rows for who in ("rigline", "serde_json") if row[who]}
+
+
+# The tables that are made from others.
+
+
 def summary(tables):
     """README.md's table: the comparisons alone."""
     lines = ["| | theirs | rigline | ratio |", "|---|---:|---:|---:|"]
-    for line in tables.splitlines():
-        row = cells(line)
-        if len(row) != 6 or row[1] == "theirs" or row[1].startswith("---"):
-            continue
-        what, theirs, ours, ratio = row[:4]
-        unit = " ns" if "wall clock" in what else ""
-        number = lambda text: re.sub(r"\d+$", lambda digits: f"{int(digits[0]):,}{unit}", text)
-        lines.append(f"| {what} | {number(theirs)} | {number(ours.split(': ')[-1])} | {ratio} |")
+    for row in map(cells, tables.splitlines()):
+        if len(row) == 6 and row[1] != "theirs" and not row[1].startswith("---"):
+            grouped = lambda text: re.sub(r"\d{4,}", lambda digits: f"{int(digits[0]):,}", text)
+            lines.append(f"| {row[0]} | {grouped(row[1])} | {grouped(row[2].split(': ')[-1])} | {row[3]} |")
     return "\n".join(lines) + "\n"
 
 
-def compare(measured):
-    written = region(BENCH, "")[1]
-    known, now, failed = counts(written), counts(measured), 0
-    for name in sorted(known.keys() | now.keys()):
+def cycles(table):
+    """The rows of the firmware's table that tests/bench/README.md has, too."""
+    rows = [line for line in table.splitlines() if line.startswith("| cycles: ")]
+    return "\n".join(["| RP2040, in the emulator | cycles | goal |", "|---|---:|---:|"] + [row.replace("cycles: ", "", 1) for row in rows]) + "\n"
+
+
+def differences(known, now, path):
+    """One line for each count, and those that fail."""
+    lines, failed = [], []
+    for name in dict.fromkeys([*known, *now]):
         before, after = known.get(name), now.get(name)
+        if before is None:
+            change = f"{after:,}, and {path} does not have it"
+        elif after is None:
+            change = f"{path} has it as {before:,}, and it was not measured"
+        else:
+            percent = (after - before) / before * 100 if before else 100.0 * (after > 0)
+            direction = "grown" if after > before else "fallen"
+            change = f"{after:,}, in {path} {before:,}" + (f": {direction} by {abs(percent):.1f} %" if after != before else "")
         is_same = None not in (before, after) and abs(after - before) <= TOLERANCE * before
-        failed += not is_same
-        print(f"{'  ' if is_same else '! '}{name}: {after}, in the table {before}")
-    if region(README, ": bench")[1] != summary(written):
-        print(f"! the table of {README} is not that of {BENCH}")
-        failed += 1
+        lines.append(f"{'  ' if is_same else '! '}{name}: {change}")
+        if not is_same:
+            failed.append(name)
+    return lines, failed
+
+
+def compare(known, now, path):
+    lines, failed = differences(known, now, path)
+    print("\n".join(lines))
+    return [f"{path}: {name}" for name in failed]
+
+
+def is_equal(made, written, what):
+    if made != written:
+        print(f"! {what}")
+    return [] if made == written else [what]
+
+
+def check(what, file):
+    if what == "firmware":
+        table = region(FIRMWARE)[1]
+        failed = compare(firmware_counts(table), firmware_counts(read(file)), FIRMWARE)
+        failed += is_equal(cycles(table), region(BENCH, ": rp2040")[1], f"the cycles in {BENCH} are not those in {FIRMWARE}")
+    elif what == "bench":
+        tables = region(BENCH)[1]
+        failed = compare(bench_counts(tables), bench_counts(read(file)), BENCH)
+        failed += is_equal(summary(tables), region(README, ": bench")[1], f"the table of {README} is not that of {BENCH}")
+    elif what == "growth":
+        failed = compare(growth_counts(read(GROWTH)), growth_counts(read(file)), GROWTH)
+    elif what == "plot":
+        failed = []
+        for name in PLOTS:
+            failed += is_equal(read(f"{file}/{name}"), read(f"tests/bench/{name}"), f"tests/bench/{name} is not drawn from {GROWTH}")
+        failed += is_equal(read(f"{file}/table.md"), region(BENCH, ": growth")[1], f"the table of the growth in {BENCH} is not made from {GROWTH}")
+    else:
+        sys.exit(__doc__)
     if failed:
-        sys.exit(f"figures that differ: {failed}; run .ci/numbers.sh --update, and say why in the commit")
+        sys.exit(
+            f"figures that differ from what is written (counts by more than 2 %): {len(failed)}. "
+            "If the change is intended, run .ci/numbers.sh --update, and give the reason in the commit message."
+        )
 
 
-def main(arguments):
-    if arguments[:1] == ["--load"] and len(arguments) == 2:
-        ratio = re.search(r"median ([\d.]+), from ([\d.]+) to ([\d.]+); errors: (\d+)", open(arguments[1]).read())
+def update(what, file, *more):
+    if what == "firmware":
+        write(FIRMWARE, "", read(file))
+        write(BENCH, ": rp2040", cycles(read(file)))
+    elif what == "bench":
+        rows = [line for path in more for line in read(path).splitlines() if line.startswith("|") and len(cells(line)) == 6]
+        tables = read(file).strip() + "\n" + "".join(f"{row}\n" for row in rows)
+        write(BENCH, "", tables)
+        write(README, ": bench", summary(tables))
+    elif what == "plot":
+        for name in PLOTS:
+            shutil.copy(f"{file}/{name}", f"tests/bench/{name}")
+        write(BENCH, ": growth", read(f"{file}/table.md"))
+    elif what == "mcp":
+        rows = [line for line in read(file).splitlines() if line.startswith("|") and len(cells(line)) == 4]
+        if len(rows) < 4:
+            sys.exit(f"{file} has no table of tests/mcp/bench.py")
+        write(README, ": mcp", "".join(f"{row}\n" for row in rows))
+    elif what == "load":
+        ratio = re.search(r"median ([\d.]+), from ([\d.]+) to ([\d.]+); errors: (\d+)", read(file))
         if not ratio:
-            sys.exit(f"{arguments[1]} has no result of tests/load/run.sh")
+            sys.exit(f"{file} has no result of tests/load/run.sh")
         median, least, most, errors = ratio.groups()
         text = f"The last run gave a median of {median} times the twin's requests per second, from {least} to {most}, and {errors} errors.\n"
         write(README, ": load", text)
-        return
-    if not arguments or arguments[1:] not in ([], ["--update"]):
-        sys.exit(__doc__)
-    measured = open(arguments[0], encoding="utf-8").read().strip() + "\n"
-    if "skipped" in measured:
-        print(measured.strip().splitlines()[-1])
-        return
-    if arguments[1:]:
-        write(BENCH, "", measured)
-        write(README, ": bench", summary(measured))
     else:
-        compare(measured)
+        sys.exit(__doc__)
+
+
+def self_test():
+    """With the counts that are in the files, one of them changed: a change of 3 % fails, one of 1 % does not."""
+    written = [
+        (FIRMWARE, firmware_counts(region(FIRMWARE)[1])),
+        (BENCH, bench_counts(region(BENCH)[1])),
+        (GROWTH, growth_counts(read(GROWTH))),
+    ]
+    for path, known in written:
+        assert len(known) > 5, f"{path} has only {len(known)} counts"
+        assert differences(known, known, path)[1] == []
+        for name, count in known.items():
+            if count < 1000:
+                continue
+            for factor, word in [(1.03, "grown by 3.0 %"), (0.97, "fallen by 3.0 %")]:
+                lines, failed = differences(known, known | {name: round(count * factor)}, path)
+                told = [line for line in lines if line.startswith("! ")]
+                assert failed == [name] and len(told) == 1 and name in told[0] and word in told[0], (name, told)
+            assert differences(known, known | {name: round(count * 1.01)}, path)[1] == [], name
+            missing = {other: value for other, value in known.items() if other != name}
+            assert differences(known, missing, path)[1] == differences(missing, known, path)[1] == [name]
+    assert differences({"allocations": 0}, {"allocations": 1}, BENCH)[1] == ["allocations"]
+    print("figures.py: a count that changes by 3 % fails, up and down")
+
+
+def main(arguments):
+    match arguments:
+        case ["check", what, file]:
+            check(what, file)
+        case ["update", what, file, *more]:
+            update(what, file, *more)
+        case ["self-test"]:
+            self_test()
+        case _:
+            sys.exit(__doc__)
 
 
 main(sys.argv[1:])

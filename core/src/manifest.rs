@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::json::view::has_escapes;
 use crate::schema::{Schema, numeric};
 
 /// An extension's name, version and operations.
@@ -43,7 +44,12 @@ pub struct Manifest {
 impl Manifest {
     /// The position of the operation of this name.
     pub(crate) fn position(&self, name: crate::json::Text<'_>) -> Option<usize> {
-        self.operations.iter().position(|known| name == *known.name)
+        let raw = name.raw_bytes();
+        // Escapes are looked for once, not for each operation.
+        if has_escapes(raw) {
+            return self.operations.iter().position(|known| name == *known.name);
+        }
+        self.operations.iter().position(|known| known.name.as_bytes() == raw)
     }
 
     /// A manifest without operations.
@@ -389,6 +395,21 @@ const fn identifiers(text: &[u8], strict: bool) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operations_are_found_by_their_text() {
+        const MANIFEST: Manifest = Manifest::new("paths", "1.0.0").operations(&[
+            Operation::new("apply", Schema::OBJECT),
+            Operation::new(r"a\b", Schema::OBJECT),
+            Operation::new("é", Schema::OBJECT),
+        ]);
+        let found = |raw: &'static str| MANIFEST.position(crate::json::Text::of_checked(raw.as_bytes()));
+        assert_eq!([found("apply"), found(r"appl\u0079"), found(r"\u0061pply")], [Some(0); 3]);
+        assert_eq!([found(r"a\\b"), found(r"a\u005cb")], [Some(1); 2]);
+        assert_eq!([found("é"), found(r"\u00e9")], [Some(2); 2]);
+        // Between quotes, this is another text than the name of the same bytes: a backspace.
+        assert_eq!([found(r"a\b"), found("appl"), found("applyy"), found("")], [None; 4]);
+    }
 
     #[test]
     fn identifiers_have_letters_digits_and_underscores() {

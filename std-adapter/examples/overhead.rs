@@ -70,13 +70,24 @@ fn main() -> ExitCode {
         Some(limit) => limit.parse().expect("a limit such as 1.5"),
         None => LIMIT,
     };
-    let mut ratios: [Vec<f64>; 2] = Default::default();
+    let mut all: [Vec<Compared>; 2] = Default::default();
     for _ in 0..SEATINGS {
         let measured = runtime().block_on(measure());
-        ratios.iter_mut().zip(measured).for_each(|(all, ratio)| all.push(ratio));
+        all.iter_mut().zip(measured).for_each(|(all, compared)| all.push(compared));
     }
-    let ratios = ratios.map(|ratios| median(ratios, f64::total_cmp));
+    let [stdio, tcp] = all.map(|all| median(all, |one, other| one.ratio.total_cmp(&other.ratio)));
+    let ratios = [stdio.ratio, tcp.ratio];
     println!("call by call, median of {SEATINGS}: stdio {:.2}x, tcp {:.2}x", ratios[0], ratios[1]);
+    // As rows of tests/bench/README.md.
+    for (wire, Compared { ratio, called, echoed }) in
+        [("a child, beside the bare pipe", stdio), ("a TCP server, beside the bare socket", tcp)]
+    {
+        println!(
+            "| a call through `rigline_std::Host` to {wire}, wall clock | echo: {:.1} µs | rigline: {:.1} µs | {ratio:.2}x | at most {LIMIT}x | at most {LIMIT}x |",
+            echoed.as_secs_f64() * 1e6,
+            called.as_secs_f64() * 1e6,
+        );
+    }
     if ratios.iter().all(|ratio| *ratio <= limit) {
         ExitCode::SUCCESS
     } else {
@@ -89,8 +100,16 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts")
 }
 
-/// Gives the ratios.
-async fn measure() -> [f64; 2] {
+/// How long a call and an echo take, and how many times as long the call takes: each a median.
+#[derive(Clone, Copy, Default)]
+struct Compared {
+    ratio: f64,
+    called: Duration,
+    echoed: Duration,
+}
+
+/// Over pipes and over TCP.
+async fn measure() -> [Compared; 2] {
     let program = std::env::current_exe().expect("a program has a path").display().to_string();
     let extension = format!("exec:{program} extension").parse().expect("a target");
     same_bytes(&extension).await;
@@ -131,18 +150,18 @@ async fn same_bytes(target: &Target) {
     assert_eq!(seen.get(2..), Some(&sent_and_received[..]));
 }
 
-/// Gives how many times as long as the echo a call takes, in turn.
+/// Compares a call with the echo, in turn.
 async fn compare<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin>(
     name: &str,
     host: &Host,
     alone: &mut (R, W),
     bare: &mut (R, W),
-) -> f64 {
-    let mut ratios = [0.0; ROWS.len()];
-    for (ratio, row) in ratios.iter_mut().zip(ROWS) {
-        *ratio = compare_in_rows(name, row, host, alone, bare).await;
+) -> Compared {
+    let mut compared = [Compared::default(); ROWS.len()];
+    for (compared, row) in compared.iter_mut().zip(ROWS) {
+        *compared = compare_in_rows(name, row, host, alone, bare).await;
     }
-    ratios[0]
+    compared[0]
 }
 
 async fn compare_in_rows<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin>(
@@ -151,7 +170,7 @@ async fn compare_in_rows<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin>(
     host: &Host,
     alone: &mut (R, W),
     bare: &mut (R, W),
-) -> f64 {
+) -> Compared {
     let (request, args) = (format!("{REQUEST}\n"), json!({ "channel": "3V3" }));
     let mut line = String::new();
     let mut blocks: [Vec<Duration>; 3] = Default::default();
@@ -193,7 +212,7 @@ async fn compare_in_rows<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin>(
         println!("  {what}: {time:?}, {ratio:.2}x (blocks {least:.2}x to {most:.2}x)");
         ratio
     });
-    ratio
+    Compared { ratio, called, echoed }
 }
 
 fn median<T: Copy>(mut values: Vec<T>, order: impl Fn(&T, &T) -> std::cmp::Ordering) -> T {

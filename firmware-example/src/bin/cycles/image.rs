@@ -14,6 +14,9 @@ use rigline_rig::bench::Kubernetes;
 const LINE: &[u8] = include_bytes!("../../../../tests/bench/execute.jsonl");
 const REPLY: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"success\":true,\"outputs\":{\"resourceVersion\":\"12345\",\"uid\":\"abc-123-def\"},\"message\":\"Applied deployment.yaml to namespace my-app\"}}\n";
 
+/// What a full-speed USB endpoint delivers at once.
+const PACKET: usize = 64;
+
 struct Still;
 
 impl Clock for Still {
@@ -48,16 +51,35 @@ fn main() -> ! {
     let memory = Memory { request: &mut request, reply: &mut reply };
     if let Ok(mut engine) = Engine::with_protocols(Kubernetes.manifest(), memory, PROTOCOLS) {
         for _ in 0..3 {
-            for (to, from) in engine.space().iter_mut().zip(black_box(LINE)) {
-                *to = *from;
-            }
+            fill(&mut engine, LINE);
             mark::<1>();
             engine.commit(LINE.len());
+            answer(&mut engine);
+        }
+        for _ in 0..3 {
+            let (packets, last) = LINE.split_at(LINE.len() / PACKET * PACKET);
+            for packet in packets.chunks(PACKET) {
+                fill(&mut engine, packet);
+                engine.commit(packet.len());
+                if !matches!(engine.step(), Step::Read) {
+                    mark::<3>();
+                }
+            }
+            fill(&mut engine, last);
+            mark::<4>();
+            engine.commit(last.len());
             answer(&mut engine);
         }
     }
     loop {
         cortex_m::asm::wfi();
+    }
+}
+
+/// Puts these bytes where the engine reads; they are still to be committed.
+fn fill(engine: &mut Engine<'_>, bytes: &[u8]) {
+    for (to, from) in engine.space().iter_mut().zip(black_box(bytes)) {
+        *to = *from;
     }
 }
 
