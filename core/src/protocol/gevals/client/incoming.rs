@@ -119,6 +119,8 @@ impl Malformed<'_> {
     }
 }
 
+impl core::error::Error for Malformed<'_> {}
+
 impl fmt::Display for Malformed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.fault {
@@ -154,6 +156,8 @@ pub enum NonProtocolKind {
     /// It is an object without the members of a message.
     NotAMessage,
 }
+
+impl core::error::Error for NonProtocolKind {}
 
 impl fmt::Display for NonProtocolKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
