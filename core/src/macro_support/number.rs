@@ -127,7 +127,7 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
 
 /// A type with a minimum, a maximum and numbers as defaults.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no number",
+    message = "`{Self}` is not a number",
     label = "no minimum, maximum or number as default here",
     note = "numbers are the integers, `rigline::json::Decimal`, `f32`, `f64`, and an `Option` of these",
     note = "the default of another type can be written as an expression: `default = Type::new(1)`"
