@@ -42,7 +42,7 @@ pub type Refuse = fn(&mut Writer<'_>, &Received<'_>, &Refusal, &Facts<'_>);
 
 impl Protocol {
     /// A protocol whose requests have these members, the marker among them with slot 0. `request` is the slot of the member
-    /// that makes a message a request: it is no answer then.
+    /// that makes a message a request and not an answer.
     ///
     /// Every message is answered, in the order of the messages, and has no id; what the setters say otherwise.
     pub const fn new(
@@ -72,7 +72,7 @@ impl Protocol {
         }
     }
 
-    /// With ids, or with messages that are no requests.
+    /// With ids, or with messages that are not requests.
     #[must_use]
     pub const fn envelope(self, envelope: fn(&Received<'_>) -> Envelope) -> Self {
         Self { envelope, ..self }

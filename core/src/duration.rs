@@ -23,7 +23,7 @@ use serde::ser::{Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GoDuration(i64);
 
-/// Why a text is no Go duration.
+/// Why a text is not a Go duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ParseDurationError {

@@ -9,7 +9,7 @@ use crate::json::{Digits, check::SyntaxError};
 /// An event, checked, as a view over its text: what [`Extension::on_event`](crate::Extension::on_event) gets.
 ///
 /// Members that the schema does not name are left alone, and names of events that the taxonomy does not have are as good as
-/// those that it has. Of a member that is there twice, the last counts.
+/// those that it has. If a member occurs twice, the last one counts.
 ///
 /// ```
 /// use rigline::event::{Event, Member};
@@ -195,7 +195,7 @@ impl<T> Member<T> {
     }
 }
 
-/// Why a text is no event.
+/// Why a text is not an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventError {

@@ -17,7 +17,7 @@ use crate::service::{JobRun, Step, TaskEnd};
 /// One extension lives on one thread; a server with many clients sends it one call at a time.
 ///
 /// `#[rigline::extension]` (feature `macros`) writes it, from the methods of a type and their doc comments. By hand it
-/// is no secret, and the way to go for an extension whose operations are known elsewhere, or which wraps another:
+/// is possible too, and is right for an extension whose operations are known elsewhere, or which wraps another:
 ///
 /// ```
 /// use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};

@@ -73,7 +73,7 @@ pub enum Kind {
     Cancel = 3,
     /// The answer to a request.
     Reply = 4,
-    /// A line that is no reply.
+    /// A line that is not a reply.
     Log = 5,
     /// A frame came damaged.
     Damaged = 6,
@@ -272,7 +272,7 @@ pub enum Collected<'c> {
 }
 
 impl<'m> Collector<'m> {
-    /// Frames of up to `memory.len()` bytes before their end; [`encoded_size`] tells how many a payload needs.
+    /// Frames of up to `memory.len()` bytes before their end; [`encoded_size`] returns how many a payload needs.
     pub fn new(memory: &'m mut [u8]) -> Self {
         Self { memory, length: 0, over: false, taken: false }
     }

@@ -55,7 +55,7 @@ use crate::schema::{HasNode, Schema};
 ///     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
 ///         match u8::deserialize(deserializer)? {
 ///             address @ 0x08..=0x77 => Ok(Self(address)),
-///             _ => Err(rigline::json::de::rule(const { &["is no address from 8 to 119"] })),
+///             _ => Err(rigline::json::de::rule(const { &["is not an address from 8 to 119"] })),
 ///         }
 ///     }
 /// }
@@ -120,7 +120,7 @@ pub trait OutputValue: Serialize {
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no set of outputs",
+    message = "`{Self}` is not a set of outputs",
     label = "not a struct with `#[derive(Outputs)]`",
     note = "an operation returns `Outcome`, `()`, a struct with `#[derive(rigline::Outputs)]`, or a map with string keys"
 )]

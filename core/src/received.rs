@@ -1,5 +1,7 @@
 //! One message as it was received, by its members; and what a protocol makes of it before anything runs.
 
+use core::fmt;
+
 use crate::json::check::{Parts, Span, Spans};
 use crate::json::view::{Json, Text};
 use crate::json::write::{Message, Writer};
@@ -171,6 +173,16 @@ impl Refusal {
         }
     }
 }
+
+/// The text, without the name that the peer sent.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let colon = if self.lead.is_empty() || self.fault.is_empty() { "" } else { ": " };
+        write!(f, "{}{colon}{}", self.lead, self.fault)
+    }
+}
+
+impl core::error::Error for Refusal {}
 
 /// A name that a peer sent, in an error text: shortened where it is long.
 #[derive(Debug, Clone, Copy)]

@@ -164,7 +164,7 @@ impl Member {
                     this.examples.push(json);
                 }
                 "schema" if ours => this.schema = Some(meta.value()?.parse()?),
-                // What serde does in the other direction, or need not be told here.
+                // What serde does in the other direction, or what this derive does not need.
                 "alias"
                 | "default"
                 | "skip_serializing"
@@ -219,7 +219,7 @@ impl Member {
     }
 }
 
-/// Calls `read` for each part of each of the attributes that a derive reads; it is told whether that is the derive's own.
+/// Calls `read` for each part of each of the attributes that a derive reads; the second argument says whether the attribute is the derive's own.
 fn each(
     derive: Derive,
     attributes: &[Attribute],
@@ -311,7 +311,7 @@ fn skip_value(meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
     }
 }
 
-/// Whether a type is spelt as an `Option`. For types that implement no trait of ours, which could tell.
+/// Whether a type is written as an `Option`: for types that do not implement our traits, which would know.
 pub(crate) fn is_option(ty: &Type) -> bool {
     matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "Option"))
 }

@@ -153,7 +153,7 @@ impl Said {
                 let name: LitStr = meta.value()?.parse()?;
                 let Some((_, variant)) = KINDS.iter().find(|(known, _)| name.value() == *known) else {
                     let known = KINDS.map(|(known, _)| known).join(", ");
-                    return Err(syn::Error::new(name.span(), format!("unknown kind; there are {known}")));
+                    return Err(syn::Error::new(name.span(), format!("unknown kind; expected one of: {known}")));
                 };
                 this.kind = Some(Ident::new(variant, name.span()));
             } else if meta.path.is_ident("requires") {
@@ -478,7 +478,7 @@ impl Methods {
             said.version.as_ref().map_or_else(|| quote!(::core::env!("CARGO_PKG_VERSION")), ToTokens::to_token_stream);
         let description = said.description.as_ref().map_or_else(|| text::description(&block.attrs), LitStr::value);
         let (requires, guarantees, secrets) = (&said.requires, &said.guarantees, &said.secrets);
-        // Only hooks are told of events.
+        // Only hooks receive events.
         let usual = if self.on_event.is_some() { "Hook" } else { "Tool" };
         let kind = said.kind.clone().unwrap_or_else(|| Ident::new(usual, Span::call_site()));
         let manifest = |operations: TokenStream| {
@@ -727,7 +727,10 @@ impl Method {
         let signature = &function.sig;
         if let Some(param) = signature.generics.params.iter().find(|param| !matches!(param, GenericParam::Lifetime(_)))
         {
-            return Err(syn::Error::new_spanned(param, "this method cannot be generic: nobody would say over what"));
+            return Err(syn::Error::new_spanned(
+                param,
+                "this method cannot be generic: its caller cannot choose the types",
+            ));
         }
         let mut parameters = Vec::new();
         let mut has_receiver = false;

@@ -73,7 +73,7 @@ mod text;
 ///   - Its parameters, in any order and each of them optional: the context, `&mut Context<'_>`; what the host says about the
 ///     call, [`CallContext<'_>`][CallContext]; and one of any other type, the arguments, which implement [`Params`].
 ///   - It returns a `Result` of [`Outcome`], `()`, or a struct with `#[derive(Outputs)]`, whose schema the manifest then
-///     has; an operation that writes them by `cx.outputs` tells it as `#[operation(outputs = Measured)]`. The error
+///     has; an operation that writes them by `cx.outputs` declares them with `#[operation(outputs = Measured)]`. The error
 ///     is [`Failure`], or anything that converts into one.
 ///   - `read_only`, `destructive` and `idempotent` say what it does to the world: that it changes nothing, that it may destroy
 ///     or overwrite something, that a second run with the same arguments changes nothing more. Each may be `= false`. Where one
@@ -176,10 +176,10 @@ method_attributes! { operation configure safe_state on_event run_task }
 /// - `default`: missing fields are those of `Default::default()`.
 ///
 /// On a field or variant:
-/// - `rename = "…"`, `alias = "…"`: its name, and names that are taken too but not told.
+/// - `rename = "…"`, `alias = "…"`: its name, and names that are accepted too but are not in the schema.
 /// - `skip`: it is not read, and is its default.
 /// - `default = 16`: the value that stands for a missing one: a literal that suits the type (a number for a number
-///   and for `Decimal`, a string for a string and for an enum), told in the schema; or an expression, which is not.
+///   and for `Decimal`, a string for a string and for an enum), shown in the schema; or an expression, which is not.
 ///   `default` alone is `Default::default()`. In `#[serde(default = "path")]` it is a function.
 /// - `minimum = 1`, `maximum = "3.135"`: bounds of a number, included. They are literals, or strings that hold one.
 /// - `min_length = 1`, `max_length = 8`: characters of a string, elements of an array, members of a map.

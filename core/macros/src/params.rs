@@ -51,7 +51,7 @@ fn stub(input: &DeriveInput) -> TokenStream {
     }
 }
 
-/// Warnings about fields that nobody describes. A schema in words has its own description, or none on purpose.
+/// Warnings about fields without a description. A schema in words has its own description, or none on purpose.
 pub(crate) fn undescribed<'a>(
     input: &DeriveInput,
     what: &str,

@@ -29,13 +29,13 @@ use serde::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Decimal<const PLACES: u8>(i32);
 
-/// Text that is no JSON number, or a number that a [`Decimal`] of that many places cannot hold exactly.
+/// Text that is not a JSON number, or a number that a [`Decimal`] of that many places cannot hold exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecimalError(());
 
 impl fmt::Display for DecimalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the text is no decimal number, or has too many digits")
+        f.write_str("the text is not a decimal number, or has too many digits")
     }
 }
 

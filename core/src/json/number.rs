@@ -2,7 +2,7 @@
 //!
 //! JSON Schema calls `1.0`, `1e3` and `10e-1` integers (Draft 2020-12, validation §6.1.1: "any number with a zero
 //! fractional part"), so they are taken where an integer is expected, and exactly so: the digits and the exponent may be
-//! of any length. What has a fraction, or does not fit, is told apart.
+//! of any length. What has a fraction, or does not fit, is distinguished.
 //!
 //! ```
 //! use rigline::json::number::{Digits, NumberError};

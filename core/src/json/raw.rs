@@ -31,7 +31,7 @@ use super::text::{drop_line_breaks, is_line_break};
 /// One JSON value as text, on one line.
 ///
 /// It is written verbatim by this crate's serializer and read verbatim by its deserializer, which borrows it. Other
-/// serializers write a string; other deserializers are refused, since nobody has checked their text.
+/// serializers write a string; other deserializers are refused, since their text has not been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawJson<'a>(&'a str);
 

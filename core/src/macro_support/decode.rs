@@ -10,7 +10,7 @@ use crate::json::de::{expected, rule};
 /// A rule, as [`rule`] takes it.
 pub type Rule = &'static [&'static str];
 
-/// Decodes a name and returns its place among `names`, or as many as there are for a name that is none of them.
+/// Decodes a name and returns its place among `names`, or their number for a name that is not among them.
 ///
 /// One piece of code for the fields of every struct and the variants of every enum.
 pub struct Names {
@@ -67,8 +67,8 @@ pub struct Checked<T, F> {
     of: PhantomData<fn() -> T>,
 }
 
-/// A [`Checked`]; `check` gives the rule that the value breaks. What is no `T` is answered with what is `expected`, for types
-/// without parts.
+/// A [`Checked`]; `check` gives the rule that the value breaks. Text that is not a `T` is an error that names what is `expected`: for
+/// types without parts.
 pub fn checked<'de, T: Deserialize<'de>, F: FnOnce(&T) -> Option<Rule>>(
     expected: Option<Rule>,
     check: F,

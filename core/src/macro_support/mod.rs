@@ -66,7 +66,7 @@ impl<T, E> Returned for Result<T, E> {
 }
 
 /// # Panics
-/// If arguments of this schema are no object: in a constant, where this stands, it does not compile.
+/// If arguments of this schema are not an object: in a constant, where this stands, it does not compile.
 pub const fn arguments_are_an_object(schema: &Node) {
     let object = match schema {
         Node::Object { .. } | Node::Map { .. } | Node::Any | Node::Text(_) => true,

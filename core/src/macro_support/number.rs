@@ -127,7 +127,7 @@ const fn scaled(text: &str, places: i32) -> Option<(bool, u128)> {
 
 /// A type with a minimum, a maximum and numbers as defaults.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no number",
+    message = "`{Self}` is not a number",
     label = "no minimum, maximum or number as default here",
     note = "numbers are the integers, `rigline::json::Decimal`, `f32`, `f64`, and an `Option` of these",
     note = "the default of another type can be written as an expression: `default = Type::new(1)`"
@@ -140,115 +140,60 @@ pub trait Number: Sized {
     fn from_limit(limit: Limit) -> Self;
 }
 
-macro_rules! integers {
-    ($($type:ident)*) => {$(
+/// Implements [`Number`]: for each type its kind, a limit as its value, its value, and the type from a limit.
+macro_rules! numbers {
+    ($([$($generics:tt)*] $type:ty, $kind:expr, |$limit:ident| $bound:expr, |$self:ident| $value:expr, $from:expr;)*) => {$(
         #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "Limit::new has checked the range")]
-        impl Number for $type {
-            const KIND: NumberKind = NumberKind::Integer { minimum: $type::MIN as i128, maximum: $type::MAX as u128 };
+        impl<$($generics)*> Number for $type {
+            const KIND: NumberKind = $kind;
 
             #[inline(always)]
-            fn is_below(&self, limit: Limit) -> bool {
-                *self < limit.whole as $type
+            fn is_below(&$self, $limit: Limit) -> bool {
+                $value < $bound
             }
 
             #[inline(always)]
-            fn is_above(&self, limit: Limit) -> bool {
-                *self > limit.whole as $type
+            fn is_above(&$self, $limit: Limit) -> bool {
+                $value > $bound
             }
 
             #[inline(always)]
-            fn from_limit(limit: Limit) -> Self {
-                limit.whole as $type
+            fn from_limit($limit: Limit) -> Self {
+                $from
             }
         }
     )*};
+}
+
+macro_rules! integers {
+    ($($type:ident)*) => {
+        numbers! {$(
+            [] $type, NumberKind::Integer { minimum: $type::MIN as i128, maximum: $type::MAX as u128 },
+                |limit| limit.whole as $type, |self| *self, limit.whole as $type;
+        )*}
+    };
 }
 
 integers! { u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize }
 
 macro_rules! non_zero {
-    ($($type:ident $inner:ident)*) => {$(
-        #[allow(clippy::cast_possible_truncation, reason = "Limit::new has checked the range")]
-        impl Number for $type {
-            const KIND: NumberKind = NumberKind::Integer { minimum: 1, maximum: $inner::MAX as u128 };
-
-            #[inline(always)]
-            fn is_below(&self, limit: Limit) -> bool {
-                self.get() < limit.whole as $inner
-            }
-
-            #[inline(always)]
-            fn is_above(&self, limit: Limit) -> bool {
-                self.get() > limit.whole as $inner
-            }
-
-            #[inline(always)]
-            fn from_limit(limit: Limit) -> Self {
-                Self::MIN.saturating_add((limit.whole as $inner).saturating_sub(1))
-            }
-        }
-    )*};
+    ($($type:ident $inner:ident)*) => {
+        numbers! {$(
+            [] $type, NumberKind::Integer { minimum: 1, maximum: $inner::MAX as u128 },
+                |limit| limit.whole as $inner, |self| self.get(),
+                Self::MIN.saturating_add((limit.whole as $inner).saturating_sub(1));
+        )*}
+    };
 }
 
 non_zero! { NonZeroU8 u8 NonZeroU16 u16 NonZeroU32 u32 NonZeroU64 u64 NonZeroU128 u128 NonZeroUsize usize }
 
-#[allow(clippy::cast_possible_truncation, reason = "a bound is rounded as a value is")]
-impl Number for f32 {
-    const KIND: NumberKind = NumberKind::Float { maximum: f32::MAX as f64 };
-
-    #[inline(always)]
-    fn is_below(&self, limit: Limit) -> bool {
-        *self < limit.float as f32
-    }
-
-    #[inline(always)]
-    fn is_above(&self, limit: Limit) -> bool {
-        *self > limit.float as f32
-    }
-
-    #[inline(always)]
-    fn from_limit(limit: Limit) -> Self {
-        limit.float as f32
-    }
-}
-
-impl Number for f64 {
-    const KIND: NumberKind = NumberKind::Float { maximum: f64::MAX };
-
-    #[inline(always)]
-    fn is_below(&self, limit: Limit) -> bool {
-        *self < limit.float
-    }
-
-    #[inline(always)]
-    fn is_above(&self, limit: Limit) -> bool {
-        *self > limit.float
-    }
-
-    #[inline(always)]
-    fn from_limit(limit: Limit) -> Self {
-        limit.float
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "Limit::new has checked the range")]
-impl<const PLACES: u8> Number for Decimal<PLACES> {
-    const KIND: NumberKind = NumberKind::Decimal { places: PLACES };
-
-    #[inline(always)]
-    fn is_below(&self, limit: Limit) -> bool {
-        self.mantissa() < limit.whole as i32
-    }
-
-    #[inline(always)]
-    fn is_above(&self, limit: Limit) -> bool {
-        self.mantissa() > limit.whole as i32
-    }
-
-    #[inline(always)]
-    fn from_limit(limit: Limit) -> Self {
-        Self::from_mantissa(limit.whole as i32)
-    }
+numbers! {
+    // A bound is rounded as a value is.
+    [] f32, NumberKind::Float { maximum: f32::MAX as f64 }, |limit| limit.float as f32, |self| *self, limit.float as f32;
+    [] f64, NumberKind::Float { maximum: f64::MAX }, |limit| limit.float, |self| *self, limit.float;
+    [const PLACES: u8] Decimal<PLACES>, NumberKind::Decimal { places: PLACES },
+        |limit| limit.whole as i32, |self| self.mantissa(), Self::from_mantissa(limit.whole as i32);
 }
 
 impl<T: Number> Number for Option<T> {

@@ -49,7 +49,7 @@ lengths! {
 
 /// A type with text as its default.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no text",
+    message = "`{Self}` is not text",
     label = "no text as default here",
     note = "texts are `&str`, `heapless::String`, `String`, enums with `#[derive(Params)]`, and an `Option` of these",
     note = "the default of another type can be written as an expression: `default = Type::new(\"text\")`"
@@ -122,7 +122,10 @@ impl<T: FromText> FromText for Option<T> {
 }
 
 /// A type with `true` or `false` as its default.
-#[diagnostic::on_unimplemented(message = "`{Self}` is no `bool`", label = "neither true nor false is a default here")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `bool`",
+    label = "neither true nor false is a default here"
+)]
 pub trait FromBool: Sized {
     fn from_bool(value: bool) -> Self;
 }

@@ -10,7 +10,7 @@
 //! 3. Write the function that reads a request: from a [`Received`] message to an [`Action`], or a constant [`Refusal`]. It runs
 //!    nothing and keeps nothing: what a call needs later (a progress token, say) is read from the [`Received`] again, which
 //!    logs, progress, the end of the reply and the handler's [`CallContext`](crate::CallContext) get.
-//! 4. Say what differs from the usual with the setters of [`Protocol`]: ids, how it is told from others with the same marker,
+//! 4. Say what differs from the usual with the setters of [`Protocol`]: ids, how it is distinguished from others with the same marker,
 //!    what is answered or cancelled while a call is out.
 //!
 //! ```
@@ -44,7 +44,7 @@
 //! };
 //!
 //! fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static Refusal> {
-//!     const UNKNOWN: &Refusal = &Refusal::quoting(Code::Name(""), "nobody answers to ", PING);
+//!     const UNKNOWN: &Refusal = &Refusal::quoting(Code::Name(""), "no operation answers to ", PING);
 //!     let known = facts.manifest.operations.iter().position(|known| received.is(PING, known.name));
 //!     let index = known.ok_or(UNKNOWN)?;
 //!     Ok(CallAction::new(received, index, received.span(WITH), received.span(PING)).into())

@@ -46,7 +46,7 @@ pub fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     serve_with_logs(extension, engine, reader, writer, kind, log, clock, stop, &|_| false)
 }
 
-/// [`serve`] over a transport that can take a log line at once, so that a handler which does not await is heard too.
+/// [`serve`] over a transport that can take a log line at once, so that the logs of a handler which does not await arrive too.
 ///
 /// `send_log` is given a whole line, newline included, within [`Context::log`]. If it sends the line it returns true; false
 /// leaves the line to the queue. It is asked only while no earlier log line waits, so that lines keep their order; a line
@@ -275,7 +275,7 @@ const HEARTBEAT: Duration = Duration::from_secs(20);
 struct Heart<'c> {
     received: Option<Received<'c>>,
     write: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
-    /// When it beats; none if nobody asked.
+    /// When it beats; none if it was not asked for.
     next: Option<Instant>,
 }
 

@@ -127,7 +127,7 @@ impl<'de> Decoder<'de> {
         Some(self.take(length)?)
     }
 
-    /// What follows the literal is the next token's affair.
+    /// The next token checks what follows the literal.
     fn literal(&mut self, literal: &[u8]) -> Result<(), Kind> {
         if self.take(literal.len()).is_some_and(|text| text == literal) { Ok(()) } else { Err(Kind::NotJson) }
     }

@@ -218,7 +218,7 @@ impl<const LIMBS: usize> Big<LIMBS> {
         sum
     }
 
-    /// Takes `other` away if it is not more; tells whether it did.
+    /// Subtracts `other` if it is not larger; returns whether it did.
     #[inline(never)]
     pub(in crate::json) fn subtract(&mut self, other: &Self) -> bool {
         if *self < *other {

@@ -18,6 +18,8 @@ mod board;
 
 pub use board::{BoardEval, BoardTask, Evals, MAX_RUNS};
 
+use core::fmt;
+
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::json::ser;
@@ -109,6 +111,17 @@ pub enum Refusal {
         fault: &'static str,
     },
 }
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownMethod => f.write_str("Method not found"),
+            Self::Params { member, fault } => write!(f, "{member}: {fault}"),
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}
 
 /// Whether a method is waza's: `eval.*`, `task.*` or `run.*`.
 pub fn is_method(method: Text<'_>) -> bool {
@@ -286,18 +299,35 @@ pub enum Error<'a> {
     Internal(&'a str),
 }
 
+impl<'a> Error<'a> {
+    /// Its code, and its text up to a name.
+    fn parts(&self) -> (i32, &'a str, Option<Text<'a>>) {
+        match *self {
+            Error::NotFound { .. } => (NOT_FOUND, "Eval not found", None),
+            Error::PathNotAllowed(text) => (NOT_FOUND, text, None),
+            Error::Invalid { .. } => (VALIDATION_FAILED, "Validation failed", None),
+            Error::RunFailed(text) => (RUN_FAILED, text, None),
+            Error::UnknownRun(run) => (rpc::INVALID_PARAMS, "runId: unknown run ", Some(run)),
+            Error::UnknownTask(task) => (rpc::INVALID_PARAMS, "taskId: unknown task ", Some(task)),
+            Error::UnknownExecutor { name, .. } => (rpc::INVALID_PARAMS, "executor: unknown executor ", Some(name)),
+            Error::Internal(text) => (rpc::INTERNAL_ERROR, text, None),
+        }
+    }
+}
+
+impl fmt::Display for Error<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, text, name) = self.parts();
+        f.write_str(text)?;
+        name.map_or(Ok(()), |name| name.fmt(f))
+    }
+}
+
+impl core::error::Error for Error<'_> {}
+
 /// Writes an error behind a reply's head.
 pub fn write_error(out: &mut Writer<'_>, error: &Error<'_>) {
-    let (code, text, name) = match error {
-        Error::NotFound { .. } => (NOT_FOUND, "Eval not found", None),
-        Error::PathNotAllowed(text) => (NOT_FOUND, *text, None),
-        Error::Invalid { .. } => (VALIDATION_FAILED, "Validation failed", None),
-        Error::RunFailed(text) => (RUN_FAILED, *text, None),
-        Error::UnknownRun(run) => (rpc::INVALID_PARAMS, "runId: unknown run ", Some(*run)),
-        Error::UnknownTask(task) => (rpc::INVALID_PARAMS, "taskId: unknown task ", Some(*task)),
-        Error::UnknownExecutor { name, .. } => (rpc::INVALID_PARAMS, "executor: unknown executor ", Some(*name)),
-        Error::Internal(text) => (rpc::INTERNAL_ERROR, *text, None),
-    };
+    let (code, text, name) = error.parts();
     out.raw(b",\"error\":{\"code\":");
     out.i32(code);
     out.raw(b",\"message\":\"");

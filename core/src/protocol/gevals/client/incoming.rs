@@ -32,7 +32,7 @@ impl<'t> Received<'t> {
 pub enum Incoming<'t> {
     /// The reply to a request that was out. It no longer is.
     Reply(Reply<'t>),
-    /// The reply to a request that is out came damaged, or a damaged message that is nobody's. A request that it names
+    /// The reply to a request that is out came damaged, or a damaged message that belongs to no request. A request that it names
     /// is no longer out.
     Malformed(Malformed<'t>),
     /// A reply to no call that is out: too late, to an earlier session, or to an id of the peer's own making.
@@ -119,6 +119,8 @@ impl Malformed<'_> {
     }
 }
 
+impl core::error::Error for Malformed<'_> {}
+
 impl fmt::Display for Malformed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.fault {
@@ -154,6 +156,8 @@ pub enum NonProtocolKind {
     /// It is an object without the members of a message.
     NotAMessage,
 }
+
+impl core::error::Error for NonProtocolKind {}
 
 impl fmt::Display for NonProtocolKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

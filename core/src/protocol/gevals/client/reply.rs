@@ -56,6 +56,15 @@ impl<'t> RpcError<'t> {
     }
 }
 
+/// Its message.
+impl fmt::Display for RpcError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.message().fmt(f)
+    }
+}
+
+impl core::error::Error for RpcError<'_> {}
+
 /// A value as a person reads it: a string decoded and without its quotes, null as nothing, any other as its JSON text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Plain<'t>(pub Json<'t>);
