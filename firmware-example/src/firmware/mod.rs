@@ -20,8 +20,6 @@
 pub mod crash;
 pub mod hal;
 
-use core::future::pending;
-
 use embassy_futures::join::join4;
 use embassy_rp::adc;
 use embassy_rp::interrupt::typelevel::Binding;
@@ -39,7 +37,7 @@ use rigline::frame::LineEnds;
 use rigline::link;
 use rigline::protocol::waza::Evals;
 use rigline::serve::Transport;
-use rigline::serve::asynch::serve;
+use rigline::serve::asynch::Server;
 use rigline_embassy::rp2040::{self, Endpoints};
 use rigline_embassy::usb_cdc::{self, Port};
 use rigline_embassy::{EmbassyClock, LogsMayBeLost};
@@ -180,8 +178,12 @@ async fn serve_usb<E: Extension>(mut port: Port<'static, Driver<'static, USB>>, 
         let lost = presence.lost();
         let mut reader = Heard { reader, rig };
         let mut writer = LogsMayBeLost::new(writer, LOG_LIMIT);
-        let transport = Transport::Wire;
-        let _ = serve(&mut rig, &mut engine, &mut reader, &mut writer, transport, logs, &EmbassyClock, lost).await;
+        let _ = Server::new(&mut rig, &mut engine, &EmbassyClock)
+            .transport(Transport::Wire)
+            .log_buffer(logs)
+            .stop(lost)
+            .serve(&mut reader, &mut writer)
+            .await;
         gate.lost();
         defmt::debug!("USB: closed");
     }
@@ -202,9 +204,11 @@ async fn serve_uart<E: Extension>(uart: BufferedUart, mut rig: OnWire<'_, '_, E>
     let (reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);
     let mut reader = Heard { reader, rig };
     loop {
-        let transport = Transport::Wire;
-        let never = pending();
-        let end = serve(&mut rig, &mut engine, &mut reader, &mut writer, transport, logs, &EmbassyClock, never).await;
+        let end = Server::new(&mut rig, &mut engine, &EmbassyClock)
+            .transport(Transport::Wire)
+            .log_buffer(logs)
+            .serve(&mut reader, &mut writer)
+            .await;
         gate.lost();
         if end.is_err() {
             defmt::debug!("UART0: a new session, or a call was cancelled");

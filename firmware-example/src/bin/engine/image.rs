@@ -1,7 +1,5 @@
 #![allow(clippy::used_underscore_binding, reason = "embassy's main passes the spawner on under its name")]
 
-use core::future::pending;
-
 use embassy_executor::Spawner;
 use embassy_futures::join::join;
 use embassy_rp::bind_interrupts;
@@ -18,7 +16,7 @@ use rigline::protocol::MCP;
 use rigline::protocol::NAMEL3SS;
 use rigline::protocol::{GEVALS, Protocol};
 use rigline::serve::Transport;
-use rigline::serve::asynch::serve;
+use rigline::serve::asynch::Server;
 use rigline::{Clock, Extension, Instant};
 use rigline_embassy::rp2040::Endpoints;
 use rigline_embassy::usb_cdc::{self, Port, State};
@@ -87,8 +85,11 @@ async fn main(_spawner: Spawner) {
     join(usb_cdc::run(&mut device, Endpoints::first()), async {
         loop {
             let (reader, writer) = port.connected().await;
-            let (transport, never) = (Transport::Wire, pending());
-            let _ = serve(&mut Kubernetes, &mut engine, reader, writer, transport, logs, &Microseconds, never).await;
+            let _ = Server::new(&mut Kubernetes, &mut engine, &Microseconds)
+                .transport(Transport::Wire)
+                .log_buffer(logs)
+                .serve(reader, writer)
+                .await;
         }
     })
     .await;
