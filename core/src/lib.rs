@@ -85,6 +85,7 @@ extern crate std;
 #[path = "private.rs"]
 pub mod __private;
 #[cfg(any(test, not(target_pointer_width = "64")))]
+mod apart;
 mod bytes;
 mod call;
 pub mod clock;
@@ -112,6 +113,7 @@ mod schema;
 pub mod serve;
 pub mod service;
 
+pub use apart::{Apart, apart};
 pub use clock::{Clock, Instant};
 pub use content::Content;
 pub use context::{Context, Level};

@@ -11,6 +11,7 @@ use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
 use super::{End, ServeError, Transport, run, write_dropped};
 use crate::Extension;
+use crate::apart::apart;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink, ReplyBuffer};
@@ -107,11 +108,11 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
             safety: Cell::new(SafeState::Idle),
             carry: Cell::new(None),
         };
-        let result = driver.serve(extension, engine, reader, writer).await;
+        let result = apart(pin!(driver.serve(extension, engine, reader, writer))).await;
         let safety = driver.safety.get();
         let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown));
         if safety == SafeState::Required || is_lost && safety == SafeState::Idle {
-            extension.safe_state().await;
+            apart(pin!(extension.safe_state())).await;
         }
         result
     }
@@ -186,7 +187,7 @@ impl Driver<'_> {
         loop {
             let mut between = BetweenCalls { driver: self, engine: &mut *engine, stopped, wrote: false, end: None };
             let is_stopped = |task: Option<&mut task::Context<'_>>| task.is_some_and(|task| self.stop.poll(task));
-            exchange(reader, writer, &mut between, &is_stopped, &mut fault).await;
+            apart(pin!(exchange(reader, writer, &mut between, &is_stopped, &mut fault))).await;
             let end = between.end;
             if let Some(fault) = fault {
                 return Err(fault);
