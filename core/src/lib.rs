@@ -84,8 +84,8 @@ extern crate std;
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
-#[cfg(any(test, not(target_pointer_width = "64")))]
 mod apart;
+#[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
 pub mod clock;

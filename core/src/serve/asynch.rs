@@ -205,46 +205,63 @@ impl Driver<'_> {
                 engine.conclude(&Err(Failure::CANCELLED));
                 continue;
             }
-            self.safety.set(SafeState::Required);
-            let Some(Run { work, reply, background }) = engine.run() else { continue };
-            let state = State::default();
-            let mut result = Err(Failure::CANCELLED);
-            let mut guard = self.guard(work.timeout_nanos(), &reply, &state, &mut result);
-            let mut sink = QueueSink { queue: &self.queue, send_log: self.send_log, held: None };
-            let mut cx = Context::new(reply, &mut sink, self.clock, guard.deadline);
-            let mut alongside =
-                Alongside { driver: self, state: &state, background, sending: None, extra: [0], is_full: false };
-            let is_wanted =
-                |task: Option<&mut task::Context<'_>>| task.is_none() && (state.over.get() || !self.queue.is_empty());
-            {
-                let mut outside = pin!(exchange(reader, writer, &mut alongside, &is_wanted, &mut fault));
-                {
-                    let mut handler = pin!(run(extension, work, &mut cx));
-                    poll_fn(|task| guard.poll_call(handler.as_mut(), outside.as_mut(), task)).await;
-                }
-                // At once: a transport whose other end does not read may hold back the reply for any time.
-                if !guard.lost && guard.ran != CallEnd::Ended {
-                    let mut safe_state = pin!(extension.safe_state());
-                    poll_fn(|task| guard.poll_safe_state(safe_state.as_mut(), outside.as_mut(), task)).await;
-                }
-                state.over.set(true);
-                if !guard.lost {
-                    poll_fn(|task| guard.poll_alongside(outside.as_mut(), task)).await;
-                }
+            let called = apart(pin!(self.call(extension, engine, reader, writer, &mut fault))).await;
+            match called {
+                Some(was_stopped) => stopped = was_stopped,
+                None => return fault.map_or(Ok(End::Input), Err),
             }
-            stopped = guard.ran == CallEnd::Stopped;
-            if let Some(fault) = fault {
-                return Err(fault);
-            }
-            if state.ended.get() {
-                if self.kind == Transport::Wire {
-                    return Ok(End::Input);
-                }
-                engine.finish();
-            }
-            self.safety.set(if stopped { SafeState::Done } else { SafeState::Idle });
-            engine.conclude(&result);
         }
+    }
+
+    /// Runs what is to be run, and what goes on alongside. Returns whether it was asked to stop; none if the connection is lost.
+    async fn call<E: Extension, R: Read, W: Write<Error = R::Error>>(
+        &self,
+        extension: &mut E,
+        engine: &mut Engine<'_>,
+        reader: &mut R,
+        writer: &mut W,
+        fault: &mut Option<ServeError<R::Error>>,
+    ) -> Option<bool> {
+        self.safety.set(SafeState::Required);
+        let Some(Run { work, reply, background }) = engine.run() else { return Some(false) };
+        let state = State::default();
+        let mut result = Err(Failure::CANCELLED);
+        let mut guard = self.guard(work.timeout_nanos(), &reply, &state, &mut result);
+        let mut sink = QueueSink { queue: &self.queue, send_log: self.send_log, held: None };
+        let mut cx = Context::new(reply, &mut sink, self.clock, guard.deadline);
+        let mut alongside =
+            Alongside { driver: self, state: &state, background, sending: None, extra: [0], is_full: false };
+        let is_wanted =
+            |task: Option<&mut task::Context<'_>>| task.is_none() && (state.over.get() || !self.queue.is_empty());
+        {
+            let mut outside = pin!(exchange(reader, writer, &mut alongside, &is_wanted, fault));
+            {
+                let mut handler = pin!(run(extension, work, &mut cx));
+                poll_fn(|task| guard.poll_call(handler.as_mut(), outside.as_mut(), task)).await;
+            }
+            // At once: a transport whose other end does not read may hold back the reply for any time.
+            if !guard.lost && guard.ran != CallEnd::Ended {
+                let mut safe_state = pin!(extension.safe_state());
+                poll_fn(|task| guard.poll_safe_state(safe_state.as_mut(), outside.as_mut(), task)).await;
+            }
+            state.over.set(true);
+            if !guard.lost {
+                poll_fn(|task| guard.poll_alongside(outside.as_mut(), task)).await;
+            }
+        }
+        let stopped = guard.ran == CallEnd::Stopped;
+        if fault.is_some() {
+            return None;
+        }
+        if state.ended.get() {
+            if self.kind == Transport::Wire {
+                return None;
+            }
+            engine.finish();
+        }
+        self.safety.set(if stopped { SafeState::Done } else { SafeState::Idle });
+        engine.conclude(&result);
+        Some(stopped)
     }
 }
 

@@ -29,7 +29,7 @@ use embassy_rp::peripherals::{PIN_0, PIN_1, UART0, USB};
 use embassy_rp::uart::{self, BufferedUart, BufferedUartRx, BufferedUartTx};
 use embassy_rp::usb::{self, Driver};
 use embassy_rp::watchdog::Watchdog;
-use embassy_rp::{Peri, Peripherals, interrupt};
+use embassy_rp::{Peri, Peripherals, interrupt, peripherals};
 use embassy_time::{Duration, Timer};
 use embassy_usb::{Builder, UsbDevice};
 use embedded_io_async::{ErrorType, Read};
@@ -93,18 +93,7 @@ pub async fn run<E: Extension>(
     interrupts: impl Interrupts,
     make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
 ) {
-    static SERIAL: StaticCell<[u8; 16]> = StaticCell::new();
-
-    let mut watchdog = Watchdog::new(p.WATCHDOG);
-    let (reset, last_panic) = crash::take(&watchdog);
-    watchdog.pause_on_debug(true);
-    watchdog.start(WATCHDOG);
-
-    let id = rp2040::board_id(p.FLASH, SERIAL.init([0; 16]));
-    defmt::info!("rig {=str} on board {=str}, reset: {=str}", env!("CARGO_PKG_VERSION"), id, reset);
-    if let Some(text) = last_panic {
-        defmt::warn!("before the reset: {=str}", text);
-    }
+    let (mut watchdog, identity) = start(p.WATCHDOG, p.FLASH);
     let pins = hal::Pins {
         rails: (p.PIN_2, p.PIN_3),
         buttons: (p.PIN_6, p.PIN_7),
@@ -113,10 +102,11 @@ pub async fn run<E: Extension>(
         channels: (p.PIN_26, p.PIN_27, p.PIN_28),
         temperature: p.ADC_TEMP_SENSOR,
     };
-    let identity = Identity { id, reset: Some(reset), last_panic };
-    let mut extension = extension(make, pins, adc::Adc::new(p.ADC, interrupts, adc::Config::default()), identity);
-    let wires = Wires::new(&mut extension, &EmbassyClock);
-    let (device, port) = usb(p.USB, interrupts, id);
+    let adc = adc::Adc::new(p.ADC, interrupts, adc::Config::default());
+    let (device, port) = usb(p.USB, interrupts, identity.id);
+    let mut place = None;
+    let extension = extension(&mut place, make, pins, adc, identity);
+    let wires = Wires::new(extension, &EmbassyClock);
     let uart = uart(p.UART0, (p.PIN_0, p.PIN_1), interrupts);
 
     let running_usb = pin!(usb_cdc::run(device, Endpoints::first()));
@@ -133,14 +123,36 @@ pub async fn run<E: Extension>(
 
 // What makes the parts is not inlined: what it needs of the stack would be there as long as the rig runs.
 
+/// Starts the watchdog, and finds out who the board is and how it was reset.
 #[inline(never)]
-fn extension<E: Extension>(
+fn start(
+    watchdog: Peri<'static, peripherals::WATCHDOG>,
+    flash: Peri<'static, peripherals::FLASH>,
+) -> (Watchdog, Identity<'static>) {
+    static SERIAL: StaticCell<[u8; 16]> = StaticCell::new();
+
+    let mut watchdog = Watchdog::new(watchdog);
+    let (reset, last_panic) = crash::take(&watchdog);
+    watchdog.pause_on_debug(true);
+    watchdog.start(WATCHDOG);
+
+    let id = rp2040::board_id(flash, SERIAL.init([0; 16]));
+    defmt::info!("rig {=str} on board {=str}, reset: {=str}", env!("CARGO_PKG_VERSION"), id, reset);
+    if let Some(text) = last_panic {
+        defmt::warn!("before the reset: {=str}", text);
+    }
+    (watchdog, Identity { id, reset: Some(reset), last_panic })
+}
+
+#[inline(never)]
+fn extension<'e, E: Extension>(
+    place: &'e mut Option<E>,
     make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
     pins: hal::Pins,
     adc: adc::Adc<'static, adc::Async>,
     identity: Identity<'static>,
-) -> E {
-    make(hal::board(pins, adc, identity), (REQUEST - 1, REPLY - 1))
+) -> &'e mut E {
+    place.insert(make(hal::board(pins, adc, identity), (REQUEST - 1, REPLY - 1)))
 }
 
 type UsbPort = Port<'static, Driver<'static, USB>>;
