@@ -156,10 +156,10 @@ fn sessions_that_end_without_shutdown_are_made_safe() {
         (&[INITIALIZE, &say, SHUTDOWN], 0),
         (&[SHUTDOWN, INITIALIZE], 1),
     ];
-    for kind in [Transport::Process, Transport::Wire] {
+    for kind in [Transport::Stdio, Transport::Stream] {
         for (lines, safe) in table {
             // A process ends at `shutdown`.
-            let safe = if kind == Transport::Process && lines.first() == Some(&SHUTDOWN) { 0 } else { safe };
+            let safe = if kind == Transport::Stdio && lines.first() == Some(&SHUTDOWN) { 0 } else { safe };
             let lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();
             for (_, happened) in each_shell(&Setup { kind, ..PLAIN }, &lines) {
                 assert_eq!(happened.iter().filter(|event| *event == "safe").count(), safe, "{kind:?} {lines:?}");

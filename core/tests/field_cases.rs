@@ -383,7 +383,7 @@ fn events_when_lost(lines: &[String], after: usize) -> Vec<String> {
     let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Bad { fails: Some((after, Some(ErrorKind::BrokenPipe))), ..Bad::new(&joined(lines), 1000) };
     let result = blocking::Server::new(&mut rig, &mut engine, &*clock)
-        .transport(Transport::Wire)
+        .transport(Transport::Stream)
         .log_buffer(&mut log)
         .serve(&mut pipe);
     assert_eq!(result, Err(ServeError::Write(ErrorKind::BrokenPipe)));
@@ -466,7 +466,7 @@ fn fc_30_leftovers_of_the_last_connection() {
             }
             assert!(engine.disconnect(), "a session was open");
             assert!(!engine.is_session_open());
-            engine.complete(Ok(rigline::Outcome::DONE));
+            engine.complete(&Ok(rigline::Outcome::DONE));
             assert!(matches!(engine.step(), Step::Read));
             feed(&mut engine, format!("{}\n", request("5", "nope")).as_bytes());
             let Step::Write(line) = engine.step() else { panic!("no reply") };
@@ -752,7 +752,7 @@ fn fc_63_bad_envelopes() {
 /// DEV: terminals on a serial line send CR alone.
 #[test]
 fn fc_73_a_lone_cr_ends_a_line_on_a_serial_line() {
-    let serial = Setup { ends: LineEnds::Serial, kind: Transport::Wire, ..PLAIN };
+    let serial = Setup { ends: LineEnds::Serial, kind: Transport::Stream, ..PLAIN };
     for end in ["\r", "\n", "\r\n", "\r\r", "\r\r\n", "\n\r"] {
         for cuts in [None, Some((3, 1)), Some((3, 40))] {
             let input = [request("1", "nope"), "oops".to_owned(), request("2", "nope")].map(|line| line + end).concat();
@@ -821,7 +821,7 @@ fn fc_83_initialize_in_every_order() {
     }
     assert_eq!(codes(&talk(&[initialize("1", r#""protocolVersion":"0.\u0030.1""#)])), expected(&[("1", 0)]));
     // After `shutdown`, on a wire: refused until the next `initialize`, which says what is wrong with itself.
-    let wire = Setup { kind: Transport::Wire, ..PLAIN };
+    let wire = Setup { kind: Transport::Stream, ..PLAIN };
     let lines = [
         GOOD.to_owned(),
         SHUTDOWN.to_owned(),

@@ -61,7 +61,7 @@ fn against_a_device_that_keeps<T>(
         let mut engine = Engine::new(button.manifest(), memory).unwrap();
         loop {
             let _ = Server::new(&mut button, &mut engine, &NoTime)
-                .transport(Transport::Wire)
+                .transport(Transport::Stream)
                 .log_buffer(&mut log)
                 .serve(&mut reader, &mut writer)
                 .await;

@@ -90,7 +90,7 @@ fn with_a_board(rig: Rig, protocols: &[&'static Protocol], client: impl FnOnce(&
         let memory = Memory { request: &mut request, reply: &mut reply };
         let mut engine = Engine::with_protocols(rig.manifest(), memory, protocols).unwrap();
         asynch::Server::new(&mut rig, &mut engine, &NoTime)
-            .transport(Transport::Wire)
+            .transport(Transport::Stream)
             .log_buffer(&mut log)
             .serve(&mut reader, &mut writer)
             .await

@@ -320,7 +320,7 @@ fn g_06_nothing_overtakes_a_call_where_there_are_no_ids() {
         engine.commit(lines.len());
         let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
         assert!(run.background.answer(&mut [0; 600]).is_none(), "{protocol:?}");
-        engine.complete(Ok(Outcome::DONE));
+        engine.complete(&Ok(Outcome::DONE));
         let answered = steps(&mut engine, "");
         assert_eq!(answered.len(), 5, "{answered:?}");
         assert!(answered[0].contains(r#""ok":true"#), "{answered:?}");
@@ -363,7 +363,7 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
                 assert!(run.background.answer(&mut [0; 600]).is_none());
                 // The line that was kept has its turn, and what comes behind it is answered in its protocol.
-                engine.complete(Ok(Outcome::DONE));
+                engine.complete(&Ok(Outcome::DONE));
                 assert!(matches!(engine.step(), Step::Write(_)));
                 engine.space()[..2].copy_from_slice(b"{\n");
                 engine.commit(2);
@@ -371,7 +371,7 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 let answer = run.background.answer(&mut memory).map(&mut text);
                 assert_eq!(answer.is_some(), overtakes, "{lines}{answer:?}");
                 assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
-                engine.complete(Ok(Outcome::DONE));
+                engine.complete(&Ok(Outcome::DONE));
                 let rest = steps(&mut engine, "");
                 let faults = rest.iter().filter(|line| line.contains(expected)).count();
                 assert_eq!(faults, if overtakes { 0 } else { 2 }, "{lines}{rest:?}");
@@ -746,7 +746,7 @@ fn g_06_the_protocol_does_not_depend_on_a_running_call() {
                         while let Some(line) = run.background.answer(&mut [0; 600]) {
                             all.push(String::from_utf8(line.to_vec()).unwrap());
                         }
-                        engine.complete(Ok(Outcome::DONE));
+                        engine.complete(&Ok(Outcome::DONE));
                     }
                     other => panic!("{other:?}"),
                 }
@@ -792,7 +792,7 @@ fn g_15_an_acknowledged_event_survives_a_read() {
     engine.commit(more.len());
     let Step::Run(run) = engine.step() else { panic!("the event runs") };
     assert!(matches!(run.work, rigline::engine::Work::Event(_)));
-    engine.complete(Ok(Outcome::DONE));
+    engine.complete(&Ok(Outcome::DONE));
     assert!(matches!(engine.step(), Step::Write(b"{\"status\":\"ok\"}\n")));
 }
 

@@ -77,7 +77,7 @@ fn with_a_board(
         let evals = Evals::new(EVALS);
         let mut engine = Engine::new(rig.manifest(), memory).unwrap().with_service(&evals);
         Server::new(&mut rig, &mut engine, &NoTime)
-            .transport(Transport::Wire)
+            .transport(Transport::Stream)
             .log_buffer(&mut log)
             .serve(&mut reader, &mut writer)
             .await

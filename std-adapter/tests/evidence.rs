@@ -175,7 +175,8 @@ fn l_06_a_recorded_eval_runs_again_in_turn_and_at_once() {
             .any(|value| value["task"] == "rail-3v3" && value["trial"] == 3)
     );
     let values = lines(root.path().join("one/values.jsonl"));
-    assert_eq!(values.iter().filter(|value| value["measurement"]["name"] == "volts").count(), 12, "{values:?}");
+    let named = |name: &str| values.iter().filter(|value| value["measurement"]["name"] == name).count();
+    assert_eq!(["volts", "fall-3v3.volts", "fall-5v0.volts"].map(named), [6, 3, 3], "{values:?}");
     for _ in 0..2 {
         assert_eq!(run("replay:one", &[]), first);
     }
@@ -384,6 +385,54 @@ fn l_06_a_full_disk_makes_a_recording_incomplete_and_not_the_call() {
     assert!(out.contains("3V3 is at"), "{out}{errors}");
     assert!(output.status.code() == Some(1) && errors.contains("the recording is not complete"), "{errors}");
     assert_eq!(json(root.path().join("run/run.json"))["state"], "incomplete");
+}
+
+#[test]
+fn l_05_a_full_disk_is_said_once_and_the_run_goes_on() {
+    let root = TempDir::new().unwrap();
+    let tasks: Vec<_> = (0..50).map(|number| format!("{{ id: t{number}, mock: {{ output: x }} }}")).collect();
+    let eval = format!("name: x\nconfig: {{ executor: mock }}\ntasks: [{}]\n", tasks.join(", "));
+    fs::write(root.path().join("eval.yaml"), eval).unwrap();
+    let script = format!("trap '' XFSZ; ulimit -f 4; exec {RIGLINE} eval run --quiet --runs runs");
+    let output = Command::new("sh").args(["-c", &script]).current_dir(root.path()).output().unwrap();
+    let (out, errors) = texts(&output);
+    assert!(out.contains("passed, 50 of 50 tasks passed"), "{out}{errors}");
+    assert_eq!(errors.matches("the run's file cannot be written").count(), 1, "{errors}");
+}
+
+#[test]
+fn l_05_no_file_has_a_character_that_drives_a_terminal() {
+    let root = TempDir::new().unwrap();
+    let hostile = "\\u202e \\u009b31m \\u001b]0;t\\u0007 \\uffff";
+    let target = fake(root.path(), &format!("read -r line; printf '%s\\n' '{}'; read -r line", said(2, hostile)));
+    let eval = format!(
+        "name: \"x {hostile}\"\nconfig: {{ target: \"{target}\" }}\ntasks:\n  - id: t\n    name: \"{hostile}\"\n\
+         \u{20}   steps: [{{ id: s, operation: go }}]\n\
+         \u{20}   graders: [{{ type: output_contains, step: s, name: \"{hostile}\", value: \"not {hostile}\" }}]\n"
+    );
+    fs::write(root.path().join("eval.yaml"), eval).unwrap();
+    let reports =
+        ["--junit", "r.xml", "--ctrf", "r.ctrf.json", "--tap", "r.tap", "--html", "r.html", "--json-file", "r.json"];
+    for (arguments, code) in [
+        ([&["eval", "run", "--runs", "runs", "--record", "run"][..], &reports].concat(), 1),
+        (vec!["call", &target, "go", "--record", "call"], 0),
+        (vec!["check", &target, "--junit", "check.xml", "--json-file", "check.json", "--call", "go"], 1),
+    ] {
+        let output = rigline(root.path(), &arguments);
+        assert_eq!(output.status.code(), Some(code), "{:?}", texts(&output));
+    }
+    let mut files: Vec<_> = ["r.xml", "r.ctrf.json", "r.tap", "r.html", "r.json", "check.xml", "check.json"]
+        .map(|name| root.path().join(name))
+        .into();
+    for folder in ["run", "call"] {
+        files.extend(fs::read_dir(root.path().join(folder)).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    assert_eq!(files.len(), 15, "{files:?}");
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let bad = |char: &char| !matches!(char, '\n' | '\t') && rigline_std::terminal::is_control(*char);
+        assert_eq!(text.chars().find(bad), None, "{}: {text}", path.display());
+    }
 }
 
 #[test]

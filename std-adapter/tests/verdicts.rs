@@ -328,7 +328,7 @@ fn l_04_cases_parameters_and_the_environment() {
     assert_eq!((code, ids(&report).len()), (0, 2), "{report:#}");
     for (more, bench, why) in [
         (vec!["--set", "rial=5V0"], Some(""), "did you mean `rail`?"),
-        (vec!["--set", "rail=1V8"], Some(""), "no values have rail=1V8"),
+        (vec!["--set", "rail=1V8"], Some(""), "--set rail=1V8: no row of for has this value"),
         (vec![], None, "the environment variable RIGLINE_TEST_BENCH is not set"),
     ] {
         let (code, report) = run(&more, bench);
@@ -458,6 +458,163 @@ fn l_04_placeholders_have_kinds_and_types() {
 }
 
 #[test]
+fn l_04_graders_of_the_eval_have_the_values_of_each_case() {
+    let grader = "graders: [{ type: output_contains, value: \"V{{matrix.n}}\" }]\n";
+    let mock = "mock: { output: \"V{{matrix.n}} of {{vars.board}}\" }";
+    let matrix = "matrix: { n: [1, 2] }\n";
+    let passed = |lines: &str| {
+        let folder = folder(&[
+            ("eval.yaml", &format!("name: cases\nconfig: {{ executor: mock }}\n{lines}")),
+            ("rows.csv", "board,prompt\nalpha,a\nbeta,b\n"),
+        ]);
+        let (code, report, run) = run(folder.path(), &[]);
+        assert!(report["errors"][0].is_null(), "{report:#}");
+        (code, run["summary"]["passed"].as_u64().unwrap(), run["summary"]["total"].as_u64().unwrap())
+    };
+    let task = mock.replace(" of {{vars.board}}", "");
+    assert_eq!(passed(&format!("{grader}{matrix}tasks: [{{ id: t, {task} }}]\n")), (0, 2, 2));
+    // It is judged by the value of its own case.
+    let other = task.replace("{{matrix.n}}", "1");
+    assert_eq!(passed(&format!("{grader}{matrix}tasks: [{{ id: t, {other} }}]\n")), (1, 1, 2));
+    // Columns of a table, with tasks and without.
+    let column = grader.replace("V{{matrix.n}}", "{{.Vars.board}}");
+    assert_eq!(passed(&format!("{column}{matrix}tasks_from: rows.csv\ntasks: [{{ id: t, {mock} }}]\n")), (0, 4, 4));
+    assert_eq!(passed(&format!("{column}tasks_from: rows.csv\n")), (0, 2, 2));
+    for (lines, why) in [
+        (
+            format!("{grader}tasks: [{{ id: a, {matrix}, {task} }}, {{ id: b }}, {{ id: c }}]\n").replace("\n,", ","),
+            "{{matrix.n}}: there is no value of this name, of task b",
+        ),
+        (
+            "graders: [{ type: output_range, step: s, output: v, min: 1 }]\ntasks: [{ id: a }, { id: b }]\n".into(),
+            "Grader output_range looks at step s, which task a does not have",
+        ),
+        (
+            "graders: [{ type: output_contains, value: \"{{steps.s.message}}\" }]\ntasks: [{ id: a }, { id: b }]\n"
+                .into(),
+            "{{steps.s.message}}: task a has no step s",
+        ),
+    ] {
+        let error = cases(&lines, &[]).unwrap_err();
+        assert_eq!(error.matches(why).count(), 1, "{error}");
+        assert_eq!(error.lines().count(), 1, "said once: {error}");
+    }
+}
+
+#[test]
+fn l_04_two_braces_that_begin_no_placeholder_are_escaped() {
+    let folder = folder(&[(
+        "eval.yaml",
+        r#"
+name: braces
+config: { executor: command, command: [sh, -c, 'cat; printf %s "$B"'], env: { B: '[{{"{{"}}env.HOME}}]' } }
+tasks:
+  - id: t
+    name: '${{"{{"}} matrix.os }}'
+    matrix: { os: [linux] }
+    prompt: 'on: ${{"{{"}} matrix.os }}, {{`{{`}}steps.a.message}}, {{ "{{" }}x {{matrix.os}}'
+    graders:
+      - { type: output_contains, value: '${{"{{"}} matrix.os }}, {{"{{"}}steps.a.message}}, {{"{{"}}x linux' }
+      - { type: output_contains, value: '[{{"{{"}}env.HOME}}]' }
+      - { type: regex, pattern: '\{\{ matrix\.os \}\}' }
+"#,
+    )]);
+    let (code, report, run) = run(folder.path(), &[]);
+    assert_eq!(code, 0, "{report:#}");
+    let task = &run["tasks"][0];
+    assert_eq!((&task["id"], &task["name"]), (&"t[os=linux]".into(), &"${{ matrix.os }} (os=linux)".into()));
+    // The executor `mock` makes up what its graders look for.
+    let lines = "tasks: [{ id: t, graders: [{ type: output_contains, value: '{{\"{{\"}}steps.a.message}}' }] }]\n";
+    assert_eq!(cases(lines, &[]).unwrap(), ["t"]);
+}
+
+#[test]
+fn l_04_ids_have_no_characters_that_drive_a_terminal() {
+    let lines = r#"tasks: [{ id: t, name: n, matrix: { v: ["a\nb", "\e[31m", "\u202Ex", "a/b", ""] } }]"#;
+    assert_eq!(
+        cases(&format!("{lines}\n"), &[]).unwrap(),
+        ["t[v=a\\nb]", "t[v=\\u{1b}[31m]", "t[v=\\u{202e}x]", "t[v=a/b]", "t[v=]"]
+    );
+    for lines in [
+        r#"tasks: [{ id: "a\nb" }]"#,
+        r#"tasks: [{ id: "\u202E" }]"#,
+        r#"tasks: [{ id: "t-{{matrix.v}}", matrix: { v: ["a\tb"] } }]"#,
+        r#"tasks: [{ id: t, steps: [{ id: "\e[31m", operation: o }] }]"#,
+    ] {
+        let error = cases(&format!("{lines}\n"), &[]).unwrap_err();
+        assert!(error.contains("id: must not have control characters"), "{lines}: {error}");
+    }
+}
+
+#[test]
+fn l_04_what_the_environment_held_is_in_no_report_log_or_record() {
+    let folder = folder(&[(
+        "eval.yaml",
+        r#"
+name: hidden
+config: { executor: command, command: [sh, -c, 'cat; echo "$K" >&2'], allow_env: [RIGLINE_TEST_KEY], env: { K: "{{env.RIGLINE_TEST_KEY}}" } }
+tasks:
+  - id: t
+    prompt: "key {{env.RIGLINE_TEST_KEY}}"
+    graders:
+      - { type: output_contains, value: "key {{env.RIGLINE_TEST_KEY}}" }
+      - { type: output_contains, value: "other {{env.RIGLINE_TEST_KEY}}" }
+      - { type: output_contains, name: "{{env.RIGLINE_TEST_KEY}}", value: nothing }
+"#,
+    )]);
+    let key = "correct-horse-battery-staple".repeat(8);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let output = Command::new(RIGLINE)
+        .args(["eval", "run", "--verbose", "--runs", &at("runs"), "--html", &at("r.html"), "--junit", &at("r.xml")])
+        .args(["--ctrf", &at("r.ctrf.json"), "--tap", &at("r.tap"), "--json-file", &at("r.json")])
+        .arg(folder.path())
+        .env("RIGLINE_TEST_KEY", &key)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let mut texts: Vec<(String, String)> = ["r.html", "r.xml", "r.ctrf.json", "r.tap", "r.json"]
+        .map(|name| (name.to_owned(), fs::read_to_string(at(name)).unwrap()))
+        .into();
+    for entry in fs::read_dir(at("runs")).unwrap() {
+        texts.push(("the run store".into(), fs::read_to_string(entry.unwrap().path()).unwrap()));
+    }
+    texts.push(("stdout".into(), String::from_utf8(output.stdout).unwrap()));
+    texts.push(("stderr".into(), String::from_utf8(output.stderr).unwrap()));
+    assert_eq!(texts.len(), 8);
+    for (name, text) in texts {
+        assert!(!text.contains("correct-horse"), "{name}: {text}");
+        assert!(text.contains("{{env.RIGLINE_TEST_KEY}}"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn l_04_measurements_without_names_are_told_apart_by_their_steps() {
+    let target = board("rig", |calls, request| {
+        Some(success(request, &serde_json::json!({ "volts": if calls % 2 == 1 { "3.3" } else { "5.0" } })))
+    });
+    let folder = folder(&[(
+        "eval.yaml",
+        &format!(
+            "name: e\nconfig: {{ executor: extension, target: \"{target}\", trials_per_task: 2 }}\n\
+             tasks:\n  - id: t\n    steps:\n      - {{ id: a, operation: measure }}\n      - {{ id: b, operation: measure }}\n\
+             \u{20}   graders:\n      - {{ type: output_range, step: a, output: volts, min: 3.2, max: 3.4 }}\n\
+             \u{20}     - {{ type: output_range, step: b, output: volts, min: 4.8 }}\n\
+             \u{20}     - {{ type: output_range, name: fine, step: b, output: volts, max: 5.2 }}\n"
+        ),
+    )]);
+    let (code, report, run) = run(folder.path(), &[]);
+    assert_eq!(code, 0, "{report:#}");
+    let all = run["tasks"][0]["measurements"].as_array().unwrap();
+    let all: Vec<_> = all.iter().map(|it| (&it["name"], it["mean"].as_f64().unwrap(), &it["count"])).collect();
+    let two = Value::from(2);
+    assert_eq!(
+        all,
+        [(&"a.volts".into(), 3.3, &two), (&"b.volts".into(), 5.0, &two), (&"fine".into(), 5.0, &two)],
+        "{report:#}"
+    );
+}
+
+#[test]
 fn l_04_limits_of_cases_are_told_at_once() {
     let tens = "matrix: { a: &l [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], b: *l, c: *l, d: *l }";
     let error =
@@ -480,9 +637,11 @@ fn l_04_validate_takes_values_too() {
         "eval.yaml",
         "name: x\nconfig: { executor: mock }\ntasks: [{ id: t, for: [{ rail: 3V3, low: 1 }, { rail: 5V0, low: 2 }] }]\n",
     )]);
-    for (set, code, why) in
-        [("rail=5V0", 0, "valid"), ("rail=1V8", 1, "no values have rail=1V8"), ("rial=1", 1, "did you mean `rail`?")]
-    {
+    for (set, code, why) in [
+        ("rail=5V0", 0, "valid"),
+        ("rail=1V8", 2, "no row of for has this value"),
+        ("rial=1", 2, "did you mean `rail`?"),
+    ] {
         let output =
             Command::new(RIGLINE).args(["eval", "validate", "--set", set]).arg(folder.path()).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

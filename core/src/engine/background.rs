@@ -15,7 +15,7 @@ use crate::rpc;
 use crate::service::Service;
 
 /// What was learnt from lines that were inspected before their turn.
-pub(super) struct Ahead {
+pub(super) struct Lookahead {
     /// The protocol of the last of them.
     pub(super) protocol: &'static Protocol,
     /// The call in hand was cancelled by its caller, who gets no reply.
@@ -26,7 +26,7 @@ pub(super) struct Ahead {
 /// waits its turn.
 pub struct Background<'s> {
     pub(super) tail: Tail<'s>,
-    pub(super) ahead: &'s mut Ahead,
+    pub(super) lookahead: &'s mut Lookahead,
     pub(super) settings: &'s Settings<'s>,
     /// The id of the call that is out; empty if it has none.
     pub(super) id: &'s [u8],
@@ -34,7 +34,7 @@ pub struct Background<'s> {
 
 impl fmt::Debug for Background<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Background").field("cancelled", &self.ahead.cancelled).finish_non_exhaustive()
+        f.debug_struct("Background").field("cancelled", &self.lookahead.cancelled).finish_non_exhaustive()
     }
 }
 
@@ -56,7 +56,7 @@ impl Background<'_> {
 
     /// Whether the caller has cancelled the call that is out. The driver ends it at once; it gets no reply.
     pub fn is_cancelled(&self) -> bool {
-        self.ahead.cancelled
+        self.lookahead.cancelled
     }
 
     /// Inspects the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
@@ -81,7 +81,7 @@ impl Background<'_> {
     /// Inspects one line; `None` if there is none, else whether it was answered in `out`.
     #[inline(never)]
     fn answer_next(&mut self, out: &mut Writer<'_>) -> Option<bool> {
-        let Self { tail, ahead: Ahead { protocol, cancelled }, settings, id } = self;
+        let Self { tail, lookahead: Lookahead { protocol, cancelled }, settings, id } = self;
         let Settings { manifest, protocols, pinned, service, limits } = settings;
         let peeked = tail.peek()?;
         let mut look = || {

@@ -34,7 +34,7 @@ impl Engine<'_> {
         if !protocol.is_json_rpc {
             match self.json_rpc().filter(|_| is_json_rpc(line)) {
                 Some(json_rpc) => self.protocol = json_rpc,
-                None => return self.message(0, length),
+                None => return self.message(0, length, false),
             }
         }
         let line = self.framer.line();
@@ -73,7 +73,7 @@ impl Engine<'_> {
         let text = line.get(start..end).unwrap_or_default();
         batch.reserve = batch.reserve.saturating_sub(rpc::reserve_for(text, &mut self.spans));
         self.batch = Some(batch);
-        match self.message(start, end) {
+        match self.message(start, end, false) {
             Done::Run => Done::Run,
             done => self.end_member(done),
         }

@@ -9,7 +9,7 @@ use crate::json::check::Span;
 /// Who may start a session, where several connections lead to one extension.
 ///
 /// It is asked about `initialize` only. A request in one-shot use, and any call, is the extension's to refuse.
-pub trait Gate {
+pub trait SessionPolicy {
     /// A host asks to start a session.
     ///
     /// # Errors
@@ -58,17 +58,17 @@ impl Engine<'_> {
 
     /// A session did not start. One that had started before goes on.
     pub(super) fn not_initialized(&self) {
-        if let Some(gate) = self.gate
+        if let Some(policy) = self.policy
             && self.session != Session::Initialized
         {
-            gate.close();
+            policy.close();
         }
     }
 
     /// Where the reply ends if no session may start.
     #[inline(never)]
-    pub(super) fn refused_by_gate(&mut self, message: Span) -> Option<usize> {
-        let failure = self.gate?.open().err()?;
+    pub(super) fn refused_by_policy(&mut self, message: Span) -> Option<usize> {
+        let failure = self.policy?.open().err()?;
         Some(self.answer(message, Answer::Failure(&failure)))
     }
 }

@@ -112,7 +112,7 @@ fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
     let is_initialize = raw == b"initialize" || has(b'\\') && received.is(rpc::METHOD, "initialize");
     if !is_initialize {
         // What is not known is answered by the protocol of the session.
-        return is_method(method) || has(b'/') && (was_mine || has_meta(received));
+        return if has(b'/') { was_mine || is_method(method) || has_meta(received) } else { raw == b"ping" };
     }
     // Another protocol has an `initialize` too.
     let Some(params) = received.json(rpc::PARAMS) else { return false };

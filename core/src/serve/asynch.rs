@@ -30,7 +30,7 @@ use crate::received::Received;
 /// # async fn connection<E: Extension, T: embedded_io_async::Read + embedded_io_async::Write>(
 /// #     extension: &mut E, engine: &mut Engine<'_>, clock: &dyn Clock, reader: &mut T, writer: &mut T, logs: &mut [u8],
 /// # ) {
-/// let server = Server::new(extension, engine, clock).transport(Transport::Wire).log_buffer(logs);
+/// let server = Server::new(extension, engine, clock).transport(Transport::Stream).log_buffer(logs);
 /// let end = server.serve(reader, writer).await;
 /// # }
 /// ```
@@ -47,13 +47,13 @@ pub struct Server<'a, 'm, E, S = Pending<()>> {
 impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
     /// Serves this extension by this engine, which has the protocols, the limits and the memory of requests and replies.
     pub fn new(extension: &'a mut E, engine: &'a mut Engine<'m>, clock: &'a dyn Clock) -> Self {
-        let transport = Transport::Process;
+        let transport = Transport::Stdio;
         Self { extension, engine, clock, transport, log_buffer: &mut [], stop: pending(), send_log: &|_| false }
     }
 }
 
 impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
-    /// What the end of the streams means [default: [`Transport::Process`]].
+    /// What the end of the streams means [default: [`Transport::Stdio`]].
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
@@ -202,7 +202,7 @@ impl Driver<'_> {
                     return Ok(End::Stopped);
                 }
                 // The rest of a batch is cancelled too, so that its one line still goes out.
-                engine.conclude(&Err(Failure::CANCELLED));
+                engine.complete(&Err(Failure::CANCELLED));
                 continue;
             }
             let called = apart(pin!(self.call(extension, engine, reader, writer, &mut fault))).await;
@@ -254,13 +254,13 @@ impl Driver<'_> {
             return None;
         }
         if state.ended.get() {
-            if self.kind == Transport::Wire {
+            if self.kind == Transport::Stream {
                 return None;
             }
             engine.finish();
         }
         self.safety.set(if stopped { SafeState::Done } else { SafeState::Idle });
-        engine.conclude(&result);
+        engine.complete(&result);
         Some(stopped)
     }
 }
@@ -403,7 +403,7 @@ impl Source for BetweenCalls<'_, '_, '_> {
                     return Io::Write(self.engine.line(end));
                 }
                 Next::Run => break,
-                Next::Shutdown if kind == Transport::Process => self.end = Some(End::Shutdown),
+                Next::Shutdown if kind == Transport::Stdio => self.end = Some(End::Shutdown),
                 Next::Shutdown => {}
                 Next::End => self.end = Some(End::Input),
             }
@@ -414,7 +414,7 @@ impl Source for BetweenCalls<'_, '_, '_> {
     fn has_read(&mut self, count: Option<usize>) {
         match count {
             None => self.end = Some(End::Stopped),
-            Some(0) if self.driver.kind == Transport::Wire => self.end = Some(End::Input),
+            Some(0) if self.driver.kind == Transport::Stream => self.end = Some(End::Input),
             Some(0) => self.engine.finish(),
             Some(count) => self.engine.commit(count),
         }
@@ -579,7 +579,7 @@ impl Source for Alongside<'_, '_> {
             let memory = self.sending.as_ref().map(|(lines, _)| &*lines.memory).unwrap_or_default();
             return Io::Write(memory.get(start..end).unwrap_or_default());
         }
-        if self.state.ended.get() && *kind == Transport::Wire || self.state.over.get() && queue.is_empty() {
+        if self.state.ended.get() && *kind == Transport::Stream || self.state.over.get() && queue.is_empty() {
             return Io::End;
         }
         if let (Some(byte), Some(place)) = (carry.get(), self.background.space().first_mut()) {

@@ -29,10 +29,10 @@ pub struct Server<'a, 'm, E> {
 impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
     /// Serves this extension by this engine, which has the protocols, the limits and the memory of requests and replies.
     pub fn new(extension: &'a mut E, engine: &'a mut Engine<'m>, clock: &'a dyn Clock) -> Self {
-        Self { extension, engine, clock, transport: Transport::Process, log_buffer: &mut [] }
+        Self { extension, engine, clock, transport: Transport::Stdio, log_buffer: &mut [] }
     }
 
-    /// What the end of the streams means [default: [`Transport::Process`]].
+    /// What the end of the streams means [default: [`Transport::Stdio`]].
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
@@ -78,7 +78,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
     loop {
         match engine.step() {
             Step::Read => match transport.read(engine.space()) {
-                Ok(0) if kind == Transport::Wire => return Ok(End::Input),
+                Ok(0) if kind == Transport::Stream => return Ok(End::Input),
                 Ok(0) => engine.finish(),
                 Ok(count) => engine.commit(count),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -97,9 +97,9 @@ fn serve_connection<E: Extension, T: Read + Write>(
                     block_on(extension.safe_state(), clock);
                     *cut_off = false;
                 }
-                engine.conclude(&result);
+                engine.complete(&result);
             }
-            Step::Shutdown if kind == Transport::Process => return Ok(End::Shutdown),
+            Step::Shutdown if kind == Transport::Stdio => return Ok(End::Shutdown),
             Step::Shutdown => {}
             Step::End => return Ok(End::Input),
         }

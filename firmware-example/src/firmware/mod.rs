@@ -33,7 +33,7 @@ use embassy_rp::{Peri, Peripherals, interrupt, peripherals};
 use embassy_time::{Duration, Timer};
 use embassy_usb::{Builder, UsbDevice};
 use embedded_io_async::{ErrorType, Read};
-use rigline::engine::{Engine, Gate, Memory};
+use rigline::engine::{Engine, Memory, SessionPolicy};
 use rigline::frame::LineEnds;
 use rigline::link;
 use rigline::protocol::waza::Evals;
@@ -202,11 +202,11 @@ fn engine<'e, 'm>(
     manifest: &'static Manifest,
     memory: Memory<'m>,
     ends: LineEnds,
-    gate: &'m dyn Gate,
+    gate: &'m dyn SessionPolicy,
     evals: &'m dyn Service,
 ) -> Option<&'e mut Engine<'m>> {
     let engine = Engine::new(manifest, memory).ok()?;
-    Some(place.insert(engine.with_line_ends(ends).with_gate(gate).with_service(evals)))
+    Some(place.insert(engine.with_line_ends(ends).with_session_policy(gate).with_service(evals)))
 }
 
 /// What a wire's engine and shell work in.
@@ -239,7 +239,7 @@ async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_,
         let mut reader = Heard { reader, rig };
         let mut writer = LogsMayBeLost::new(writer, LOG_LIMIT);
         let _ = Server::new(&mut rig, engine, &EmbassyClock)
-            .transport(Transport::Wire)
+            .transport(Transport::Stream)
             .log_buffer(logs)
             .stop(lost)
             .serve(&mut reader, &mut writer)
@@ -265,7 +265,7 @@ async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUar
     let mut reader = Heard { reader, rig };
     loop {
         let end = Server::new(&mut rig, engine, &EmbassyClock)
-            .transport(Transport::Wire)
+            .transport(Transport::Stream)
             .log_buffer(logs)
             .serve(&mut reader, &mut writer)
             .await;

@@ -93,6 +93,37 @@ def test_the_rigs_faults_are_errors_and_the_boards_are_failures(pytester: pytest
     assert "AUX 0.00" in output and "V [1 … 2] FAIL" in output
 
 
+ODD = r"""
+import decimal, fractions, pytest
+
+def test_name(measure):
+    measure("a\x1b[31m\ufffe\u202e\u2028b\nc", 1, "V\n\x00", low=1)
+def test_close(measure):
+    measure("close", decimal.Decimal("3.465000000000000000001"), "V", low=1, high=3.465)
+def test_close_float(measure):
+    measure("float", 0.1 + 0.2, high=0.3)
+def test_fraction(measure):
+    measure("fraction", fractions.Fraction(1, 3), high=1)
+    measure("huge", 10**400)
+@pytest.mark.rig(version=0.1)
+def test_version(rig): pass
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_l_02_odd_names_and_numbers_keep_the_report_readable(pytester: pytest.Pytester, workers: Any) -> None:
+    pytester.makepyfile(ODD)
+    result = run(pytester, "sim", "--junitxml=report.xml", "-v", *workers)
+    result.assert_outcomes(passed=2, failed=2, errors=1)
+    report = ElementTree.parse(pytester.path / "report.xml")
+    shown = {found.get("name"): found.get("value") for found in report.iter("property")}
+    assert shown["measurement a\\x1b[31m\\ufffe\\u202e\\u2028b c"] == "1 V \\x00 [1 …] pass"
+    assert shown["measurement close"] == "3.465000000000000000001 V [1 … 3.465] FAIL"
+    assert shown["measurement float"] == "0.30000000000000004 [… 0.3] FAIL"
+    assert shown["measurement fraction"] == "0.3333333333 [… 1] pass"
+    result.stdout.fnmatch_lines(["*the version that a test needs is a string such as*not 0.1*"])
+
+
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "xdist"])
 def test_a_rig_that_is_not_there_is_an_error_and_never_green(pytester: pytest.Pytester, workers: Any) -> None:
     pytester.makepyfile("def test_a(rig): pass\n@__import__('pytest').mark.rig('power')\ndef test_b(): pass")

@@ -7,6 +7,7 @@ use regex::{Captures, Regex};
 
 use super::node::{Kind, Node};
 use crate::number;
+use crate::terminal::is_control;
 
 /// Values by their names, which have the kind before them: `matrix.channel`, `for.rail`, `vars.column`, `inputs.board`, `env.BENCH`.
 pub(super) type Values = Vec<(String, String)>;
@@ -21,8 +22,11 @@ pub(super) struct Axes<'n> {
     pub(super) rows: Option<&'n Node>,
 }
 
-/// What is wrong, and in which line.
+/// What is wrong, and in which line, or that the option `--set` is.
 pub(super) type Fault = (u32, String);
+
+/// In the place of a line: the fault is in the option `--set`.
+pub(super) const OPTION: u32 = 0;
 
 /// Where variables stand: `{{.Vars.NAME}}`, `{{matrix.NAME}}`, `{{for.NAME}}`, `{{vars.NAME}}`, `{{inputs.NAME}}`, `{{env.NAME}}`.
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
@@ -52,6 +56,16 @@ fn find<'v>(kind: &str, name: &str, values: &'v [(String, String)]) -> Option<&'
 /// Whether a text has a placeholder that one of these values fills.
 pub(super) fn mentions(text: &str, values: &[(String, String)]) -> bool {
     VARIABLE.captures_iter(text).any(|found| find(&found[1], &found[2], values).is_some())
+}
+
+/// Whether a text in a node has a variable.
+pub(super) fn has_variable(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Text(text) => VARIABLE.is_match(text),
+        Kind::List(elements) => elements.iter().any(has_variable),
+        Kind::Map(members) => members.iter().any(|(_, member)| has_variable(member)),
+        _ => false,
+    }
 }
 
 /// Whether a text has a placeholder of an environment variable.
@@ -201,9 +215,20 @@ pub(super) fn names(of: Axes<'_>) -> Vec<String> {
     names
 }
 
-/// A case as it stands behind a task's id: `channel=3V3,samples=1`.
+/// A case as it stands behind a task's id: `channel=3V3,samples=1`. Characters that drive a terminal are escaped.
 pub(super) fn label(case: &Case, between: &str) -> String {
-    case.iter().map(|(name, value)| format!("{}={value}", plain(name))).collect::<Vec<_>>().join(between)
+    case.iter().map(|(name, value)| format!("{}={}", plain(name), escaped(value))).collect::<Vec<_>>().join(between)
+}
+
+fn escaped(value: &str) -> String {
+    value.chars().fold(String::with_capacity(value.len()), |mut text, char| {
+        if is_control(char) {
+            text.extend(char.escape_default());
+        } else {
+            text.push(char);
+        }
+        text
+    })
 }
 
 fn scalar(what: &str, name: &str, node: &Node) -> Result<String, Fault> {
@@ -321,7 +346,7 @@ fn rows(node: &Node, set: &[(String, String)]) -> Result<Vec<Case>, Fault> {
         }
         rows.retain(has_value);
         if rows.is_empty() {
-            return Err((node.line, format!("for: no values have {set}={value}, which is set")));
+            return Err((OPTION, format!("--set {set}={value}: no row of for has this value")));
         }
     }
     Ok(rows)
@@ -394,6 +419,6 @@ mod tests {
             let error = made(yaml, &[]).unwrap_err();
             assert!(error.contains(why), "{yaml}: {error}");
         }
-        assert!(made("for: [{ a: 1, b: 1 }]\n", &[("a", "2")]).unwrap_err().contains("no values have a=2"));
+        assert!(made("for: [{ a: 1, b: 1 }]\n", &[("a", "2")]).unwrap_err().contains("no row of for has this value"));
     }
 }

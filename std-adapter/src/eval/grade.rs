@@ -31,6 +31,8 @@ pub struct Grader {
     pub check: Check,
     /// The unit of the number that it measures.
     pub unit: Option<String>,
+    /// Whether what it measures is named by its step too.
+    pub(super) is_by_step: bool,
     /// Where it stands in its file.
     pub(super) line: u32,
 }
@@ -123,6 +125,7 @@ impl Grader {
             kind: kind.to_owned(),
             check: Check::Contains { values, not: Vec::new(), any, ignore_case: false },
             unit: None,
+            is_by_step: false,
             line: 0,
         }
     }
@@ -137,6 +140,11 @@ impl Grader {
     /// Its name, or its type.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.kind)
+    }
+
+    /// What it measures, without its step.
+    pub(super) fn measured(&self) -> &str {
+        self.name.as_deref().or(self.output.as_deref()).unwrap_or(&self.kind)
     }
 
     pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {
@@ -160,8 +168,11 @@ impl Grader {
         let Check::Range { min, max } = &self.check else { return None };
         let value = self.text(evidence).ok()?.trim().to_owned();
         number::decimal(&value)?;
-        let name = self.name.as_deref().or(self.output.as_deref()).unwrap_or(&self.kind);
-        Some(Measurement::new(name.to_owned(), value, self.unit.clone(), min.clone(), max.clone(), passed))
+        let name = match &self.step {
+            Some(step) if self.is_by_step && self.name.is_none() => format!("{step}.{}", self.measured()),
+            _ => self.measured().to_owned(),
+        };
+        Some(Measurement::new(name, value, self.unit.clone(), min.clone(), max.clone(), passed))
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each kind of check")]
@@ -341,6 +352,7 @@ mod tests {
             kind: "k".into(),
             check,
             unit: None,
+            is_by_step: false,
             line: 0,
         }
     }

@@ -29,6 +29,7 @@
 //! - [`load`] reads an eval, and gives everything that is wrong with it; [`list`](list::list) finds evals in folders.
 //! - [`run`](run::run) runs one. [`Runs`](runs::Runs) has many, keeps them in a [`Store`](store::Store), and lets each wait its turn.
 //! - [`server`] speaks JSON-RPC; [`Service`](service::Service) is what it answers by.
+//! - [`tools`] has operations that list and run evals, for agents.
 //!
 //! # How a trial goes
 //! Setup steps, the agent (executors `command` and `mock`), verify steps, and then cleanup steps, whatever happened before. A step that fails ends the
@@ -56,7 +57,8 @@
 //!
 //! `matrix` of a task makes a case of each combination of its lists, and `for` one of each of its rows; those of the eval are for tasks that have
 //! none of their own. `{{matrix.NAME}}` and `{{for.NAME}}` stand
-//! for a case's values, `{{env.NAME}}` for an environment variable that `config.allow_env` names.
+//! for a case's values, `{{env.NAME}}` for an environment variable that `config.allow_env` names. `{{"{{"}}` stands for two braces that begin no
+//! placeholder. In logs, reports and the run store `{{env.NAME}}` stands in the place of its value, if that has 8 bytes and is not a number.
 //!
 //! `{{.Vars.NAME}}` stands for one of the eval's `inputs`, or for a column of the table that `tasks_from` names.
 //!
@@ -70,6 +72,7 @@ mod expand;
 pub mod grade;
 pub mod history;
 pub mod list;
+mod mask;
 pub mod measurement;
 mod node;
 mod placeholders;
@@ -84,6 +87,7 @@ pub mod service;
 pub mod session;
 mod spec;
 pub mod store;
+pub mod tools;
 pub mod trial;
 pub mod verdict;
 mod walk;

@@ -133,6 +133,20 @@ impl Node {
         }
     }
 
+    pub(super) fn members_mut(&mut self) -> &mut [(String, Node)] {
+        match &mut self.kind {
+            Kind::Map(members) => members,
+            _ => &mut [],
+        }
+    }
+
+    pub(super) fn elements_mut(&mut self) -> &mut [Node] {
+        match &mut self.kind {
+            Kind::List(elements) => elements,
+            _ => &mut [],
+        }
+    }
+
     pub(super) fn is_map(&self) -> bool {
         matches!(self.kind, Kind::Map(_))
     }

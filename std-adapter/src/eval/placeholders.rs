@@ -1,4 +1,5 @@
-//! Placeholders: `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`.
+//! Placeholders that are filled while a trial runs: `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`; and `{{"{{"}}`, which stands for
+//! two braces that begin no placeholder.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,11 +12,24 @@ use super::records::StepRecord;
 pub(super) static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{\s*steps\.([A-Za-z0-9_-]+)\.(?:outputs\.([^\s{}]+)|(message))\s*\}\}").expect("a constant pattern")
 });
-/// Puts outputs of earlier steps in the place of `{{steps.ID.outputs.KEY}}`.
+
+/// Where two braces stand for themselves.
+static BRACES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"\{\{\s*(?:"\{\{"|'\{\{'|`\{\{`)\s*\}\}"#).expect("a constant pattern"));
+/// Either of them. Both are replaced in one pass, so that braces and what follows them are not taken for a placeholder.
+static ANY: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(&format!("{}|{}", *PLACEHOLDER, *BRACES)).expect("a constant pattern"));
+
+/// Puts braces in the place of `{{"{{"}}`, in a text that no outputs of steps are filled into.
+pub(super) fn literal(text: &str) -> Cow<'_, str> {
+    BRACES.replace_all(text, "{{")
+}
+
+/// Puts outputs of earlier steps in the place of `{{steps.ID.outputs.KEY}}`, and braces in the place of `{{"{{"}}`.
 pub(super) fn substitute<'t>(text: &'t str, steps: &[StepRecord]) -> Result<Cow<'t, str>, String> {
     let mut fault = None;
-    let filled = PLACEHOLDER.replace_all(text, |found: &regex::Captures<'_>| {
-        let id = found.get(1).map_or("", |id| id.as_str());
+    let filled = ANY.replace_all(text, |found: &regex::Captures<'_>| {
+        let Some(id) = found.get(1).map(|id| id.as_str()) else { return "{{".to_owned() };
         let Some(step) = steps.iter().find(|step| step.id == id) else {
             fault.get_or_insert_with(|| format!("step {id} did not run"));
             return String::new();

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::grade::{Grade, Judgement};
+use super::mask::Mask;
 use super::measurement::Statistics;
 use super::session::{Connect, OnLog, Rig, Unreached};
 use super::spec::{Executor, Metric, Spec, Task};
@@ -209,10 +210,12 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         })
     };
     let log: OnLog = {
-        let on_event = on_event.clone();
+        let (on_event, spec) = (on_event.clone(), spec.clone());
         Arc::new(move |level, text: &str| {
             if verbose || level != Level::Debug {
-                on_event(Event::Log { level, message: cut(text) });
+                let mut message = cut(text);
+                spec.mask.hide(&mut message);
+                on_event(Event::Log { level, message });
             }
         })
     };
@@ -244,7 +247,11 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     let mut first = Worker::new(around.clone());
     let opened = shared.open(&mut first).await;
     let health = match (&opened, &spec.health) {
-        (Ok(()), Some(health)) => Some(shared.attempts(&mut first, health, 1).await),
+        (Ok(()), Some(health)) => {
+            let mut record = shared.attempts(&mut first, health, 1).await;
+            trim(&mut record, &spec.mask);
+            Some(record)
+        }
         _ => None,
     };
     let is_well = match &health {
@@ -268,8 +275,9 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
             }
         }
         Err(_) if cancel.is_cancelled() => first.close().await,
-        Err(why) => {
+        Err(mut why) => {
             first.close().await;
+            spec.mask.hide(&mut why.text);
             error = Some(format!("Eval execution failed: {why}"));
             unreached = Some(why);
         }
@@ -350,7 +358,7 @@ impl Shared {
                 let level = if record.verdict == Verdict::Error { Level::Error } else { Level::Warn };
                 (self.log)(level, &format!("{}, trial {number}: {error}", task.name));
             }
-            trim(&mut record);
+            trim(&mut record, &self.spec.mask);
             let (verdict, duration) = (record.verdict, record.duration);
             trials.push(record.clone());
             (self.on_event)(Event::Trial { task: place, record });
@@ -424,7 +432,9 @@ impl Shared {
 /// How long a rig has to recover before it is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-fn trim(record: &mut TrialRecord) {
+/// Cuts the texts of a record, and hides in them what environment variables held.
+fn trim(record: &mut TrialRecord, mask: &Mask) {
+    mask.hide_in(record);
     let texts = record.steps.iter_mut().map(|step| &mut step.message);
     let texts = texts.chain(record.output.as_mut()).chain(record.error.as_mut());
     texts.chain(record.grades.iter_mut().map(|grade| &mut grade.message)).for_each(|text| {
@@ -544,7 +554,8 @@ fn measure(metric: &Metric, grades: &[&Grade]) -> MetricResult {
     let counted: Vec<_> = if is_named { own } else { grades.iter().filter(judged).collect() };
     let all: f64 = counted.iter().map(|grade| grade.weight).sum();
     let passed = counted.iter().filter(|grade| grade.judgement == Judgement::Passed);
-    let passed: f64 = passed.map(|grade| grade.weight).sum();
+    // The sum of nothing is -0.0.
+    let passed = passed.map(|grade| grade.weight).fold(0.0, |sum, weight| sum + weight);
     let share = if all > 0.0 { passed / all } else { 0.0 };
     MetricResult {
         name: metric.name.clone(),

@@ -47,6 +47,8 @@ pub struct Request {
     pub task_file: Option<String>,
     /// Whether what may be a mistake makes the eval invalid.
     pub strict: bool,
+    /// How many trials each task has, whatever the eval's file says: at most [`TRIAL_LIMIT`](super::TRIAL_LIMIT).
+    pub trials: Option<u32>,
 }
 
 /// Why a run was not started.
@@ -176,6 +178,9 @@ impl Runs {
         }
         if !faults.is_empty() {
             return Err(StartError::Invalid(faults));
+        }
+        if let Some(trials) = request.trials {
+            spec.config.trials_per_task = trials.clamp(1, super::TRIAL_LIMIT);
         }
         if let Some(file) = &request.task_file {
             spec.tasks.retain(|task| task.file == *file);
@@ -486,7 +491,7 @@ impl Runs {
                 drop(table);
                 let written = file.end(&stored);
                 if is_late {
-                    tell(written);
+                    tell(&mut file, written);
                     let outcome =
                         Outcome { state: stored.state, error: stored.error, passed: false, ..(**outcome).clone() };
                     return Event::Complete(Arc::new(outcome));
@@ -495,16 +500,19 @@ impl Runs {
             }
             _ => Ok(()),
         };
-        tell(written);
+        tell(&mut file, written);
         event
     }
 }
 
-/// A run goes on when its file cannot be written.
-fn tell(written: io::Result<()>) {
-    if let Err(error) = written {
-        // Nobody may read it.
-        let _ = writeln!(io::stderr(), "rigline: a run's file cannot be written: {error}");
+/// Says once that a run's file cannot be written. The run goes on.
+fn tell(file: &mut RunFile, written: io::Result<()>) {
+    if let Err(error) = written
+        && !std::mem::replace(&mut file.has_failed, true)
+    {
+        // The reader may be gone.
+        let _ =
+            writeln!(io::stderr(), "rigline: the run's file cannot be written: {error}; the run goes on without it");
     }
 }
 

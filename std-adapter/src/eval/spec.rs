@@ -1,5 +1,6 @@
 //! Eval and task files: what they say, and everything that is wrong with them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read as _};
@@ -13,15 +14,17 @@ use serde_json::Value;
 
 use super::expand::{self, Axes, nearest};
 use super::grade::{Check, Grader};
+use super::mask::Mask;
 use super::measurement::UNIT_LIMIT;
 pub use super::node::{DEPTH_LIMIT, VALUE_LIMIT};
 use super::node::{Kind, Node};
-use super::placeholders::PLACEHOLDER;
+use super::placeholders::{PLACEHOLDER, literal};
 pub use super::root::FILE_LIMIT;
 use super::walk;
 use crate::host::JsonObject;
 use crate::number;
 use crate::target::Target;
+use crate::terminal::is_control;
 
 /// The most tasks of an eval.
 pub const TASK_LIMIT: usize = 10_000;
@@ -109,6 +112,8 @@ pub struct Spec {
     pub tasks: Vec<Task>,
     /// What may be a mistake: members that are nearly known ones, and what other runners have and this one does not.
     pub warnings: Vec<Fault>,
+    /// The environment variables that it has.
+    pub(super) mask: Mask,
     /// `config`, `metrics` and all members that are not known here, as JSON text, in their order.
     pub(super) members: Vec<(String, String)>,
 }
@@ -241,15 +246,23 @@ pub struct Fault {
     pub text: String,
     /// In which file.
     pub path: PathBuf,
-    /// The file's name from the eval's folder.
+    /// The file's name from the eval's folder; empty if the fault is in an option, and not in a file.
     pub file: String,
     /// In which line, from 1, if that is known.
     pub line: Option<u32>,
 }
 
+impl Fault {
+    /// Whether an option of the command is wrong, and not a file.
+    pub fn is_of_option(&self) -> bool {
+        self.file.is_empty()
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
+            None if self.is_of_option() => f.write_str(&self.text),
             Some(line) => write!(f, "{} ({}:{line})", self.text, self.file),
             None => write!(f, "{} ({})", self.text, self.file),
         }
@@ -324,13 +337,18 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
     vars.extend(environment(&mut reader, &node));
     let mut reader = Reader { path: &path, file: &file, faults: &mut faults, warnings: &mut warnings, vars: &vars };
     let mut full = node.clone();
-    for name in ["config", "graders", "health"] {
+    for name in ["config", "health"] {
         let Some(mut member) = node.get(name).cloned() else { continue };
         expand::fill(&mut member, &vars);
-        let mut wrong = Vec::new();
-        expand::unfilled(&member, &vars, &mut wrong);
-        wrong.into_iter().for_each(|(line, text)| reader.fault_in(Some(line), text));
+        reader.unfilled(&member, "");
         full.set(name, member);
+    }
+    for (name, member) in full.members_mut() {
+        match name.as_str() {
+            "config" => member.each_text_mut(&mut braces),
+            "health" => unescape_steps(member),
+            _ => {}
+        }
     }
     let mut spec = eval(&mut reader, &full, &node, &folder, overrides);
     spec.warnings = warnings;
@@ -388,8 +406,20 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
+    /// The same, with other variables.
+    fn with<'s>(&'s mut self, vars: &'s [(String, String)]) -> Reader<'s> {
+        Reader { path: self.path, file: self.file, faults: self.faults, warnings: self.warnings, vars }
+    }
+
     fn fault(&mut self, at: &Node, text: impl Into<String>) {
         self.fault_in(Some(at.line), text);
+    }
+
+    /// Notes the variables that are left in a node. `of` is what the node is used for.
+    fn unfilled(&mut self, node: &Node, of: &str) {
+        let mut wrong = Vec::new();
+        expand::unfilled(node, self.vars, &mut wrong);
+        wrong.into_iter().for_each(|(line, text)| self.fault_in(Some(line), text + of));
     }
 
     /// Notes what may be a mistake.
@@ -424,6 +454,16 @@ impl Reader<'_> {
 
     fn fault_in(&mut self, line: Option<u32>, text: impl Into<String>) {
         self.faults.push(Fault { text: text.into(), path: self.path.to_owned(), file: self.file.to_owned(), line });
+    }
+
+    fn fault_of_cases(&mut self, line: u32, text: String) {
+        let is_of_option = line == expand::OPTION;
+        let file = if is_of_option { String::new() } else { self.file.to_owned() };
+        let fault = Fault { text, path: self.path.to_owned(), file, line: (!is_of_option).then_some(line) };
+        // Several tasks have the same fault.
+        if !self.faults.contains(&fault) {
+            self.faults.push(fault);
+        }
     }
 
     fn text(&mut self, node: &Node, name: &str) -> Option<String> {
@@ -463,6 +503,14 @@ impl Reader<'_> {
         texts
     }
 
+    /// Notes an id with characters that drive what shows it: it stands in lists, logs and reports.
+    fn check_id(&mut self, node: &Node, id: &str) {
+        if id.chars().any(is_control) {
+            let text = "id: must not have control characters or marks that reorder text";
+            self.fault(node.get("id").unwrap_or(node), text);
+        }
+    }
+
     fn number(&mut self, node: &Node, name: &str, range: std::ops::RangeInclusive<f64>) -> Option<f64> {
         let member = node.get(name)?;
         match member.number() {
@@ -480,8 +528,9 @@ impl Reader<'_> {
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range, and whole")]
-    fn whole(&mut self, node: &Node, name: &str, most: u32) -> Option<u32> {
-        let number = self.number(node, name, 1.0..=f64::from(most))?;
+    fn whole(&mut self, node: &Node, name: &str, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
+        let (least, most) = range.into_inner();
+        let number = self.number(node, name, f64::from(least)..=f64::from(most))?;
         if number.fract() != 0.0 {
             self.fault(node.get(name).unwrap_or(node), format!("{name}: expected a whole number, found {number}"));
             return None;
@@ -572,10 +621,9 @@ fn eval(reader: &mut Reader<'_>, node: &Node, shown: &Node, folder: &Path, overr
     reader.check_members(node, &EVAL);
     let mut config = config(reader, node, folder, overrides);
     let metrics = metrics(reader, node);
-    let common = graders(reader, node, "graders");
     let file = reader.file.to_owned();
     let health = health(reader, node, &file);
-    let mut tasks = tasks(reader, node, folder, &overrides.set);
+    let tasks = tasks(reader, node, folder, &overrides.set);
     let has_steps = tasks.iter().any(|task| !task.steps.is_empty());
     if config.executor.is_empty() {
         config.executor = match () {
@@ -607,18 +655,6 @@ fn eval(reader: &mut Reader<'_>, node: &Node, shown: &Node, folder: &Path, overr
         }
         _ => {}
     }
-    for grader in &common {
-        let lacks = |step: &str, task: &Task| task.steps.iter().all(|known| known.id != step);
-        if let Some(step) = &grader.step
-            && let Some(task) = tasks.iter().find(|task| lacks(step, task))
-        {
-            let text = format!("Grader {} looks at step {step}, which task {} does not have", grader.label(), task.id);
-            reader.fault_in(Some(grader.line), text);
-        }
-    }
-    for task in &mut tasks {
-        task.graders.extend(common.iter().cloned());
-    }
     let mut members = rest(shown, EVAL_MEMBERS);
     let timeout = config.timeout.as_secs_f64();
     let effective = [
@@ -647,6 +683,7 @@ fn eval(reader: &mut Reader<'_>, node: &Node, shown: &Node, folder: &Path, overr
         health,
         tasks,
         warnings: Vec::new(),
+        mask: Mask::of(reader.vars),
         members,
     }
 }
@@ -707,12 +744,13 @@ fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overr
             words.unwrap_or_default()
         }
     };
-    let most = u32::try_from(WORKER_LIMIT).unwrap_or(u32::MAX);
-    let workers = reader.whole(node, "workers", most).or_else(|| reader.whole(node, "max_workers", most)).unwrap_or(4);
+    let range = 1..=u32::try_from(WORKER_LIMIT).unwrap_or(u32::MAX);
+    let workers = reader.whole(node, "workers", range.clone());
+    let workers = workers.or_else(|| reader.whole(node, "max_workers", range.clone())).unwrap_or(4);
     let workers = match node.get("parallel").map(|parallel| (parallel, parallel.bool())) {
         None | Some((_, Some(false))) => 1,
         Some((_, Some(true))) => workers,
-        Some((parallel, None)) if parallel.number().is_some() => reader.whole(node, "parallel", most).unwrap_or(1),
+        Some((parallel, None)) if parallel.number().is_some() => reader.whole(node, "parallel", range).unwrap_or(1),
         Some((parallel, None)) => {
             reader.fault(parallel, "parallel: expected true, false or a number of workers");
             1
@@ -722,7 +760,7 @@ fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overr
         executor,
         model: overrides.model.clone().or_else(|| reader.text(node, "model")),
         target,
-        trials_per_task: reader.whole(node, "trials_per_task", TRIAL_LIMIT).unwrap_or(1),
+        trials_per_task: reader.whole(node, "trials_per_task", 1..=TRIAL_LIMIT).unwrap_or(1),
         timeout: reader.seconds(node, "timeout_seconds").unwrap_or(DEFAULT_TIMEOUT),
         workers: usize::try_from(workers).unwrap_or(1),
         command,
@@ -732,8 +770,8 @@ fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overr
             .target
             .is_none()
             .then(|| std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())),
-        max_attempts: reader.whole(node, "max_attempts", ATTEMPT_LIMIT).unwrap_or(1),
-        retries: retries(reader, node),
+        max_attempts: reader.whole(node, "max_attempts", 1..=ATTEMPT_LIMIT).unwrap_or(1),
+        retries: reader.whole(node, "retries", 0..=ATTEMPT_LIMIT).unwrap_or(0),
         retries_failures: match reader.text(node, "retry_on").as_deref() {
             None | Some("rig_error") => false,
             Some("any") => true,
@@ -744,15 +782,6 @@ fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overrides: &Overr
             }
         },
     }
-}
-
-/// The number of retries, which may be 0.
-fn retries(reader: &mut Reader<'_>, config: &Node) -> u32 {
-    let is_zero = |node: &Node| node.digits().and_then(number::decimal).is_some_and(|number| number == 0);
-    if config.get("retries").is_some_and(is_zero) {
-        return 0;
-    }
-    reader.whole(config, "retries", ATTEMPT_LIMIT).unwrap_or(0)
 }
 
 /// The preflight, as a task whose graders are what its steps expect.
@@ -830,10 +859,11 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, St
         axes: HashSet::new(),
         common: Axes { matrix: eval.get("matrix"), rows: eval.get("for") },
         is_broken: false,
+        graders: Graders::read(reader, eval),
     };
     // Those of the eval are read once, so that what is wrong with them is said once, and of this file.
     if let Err((line, text)) = expand::cases(listing.common, eval.line, set, 0, TASK_LIMIT) {
-        reader.fault_in(Some(line), text);
+        reader.fault_of_cases(line, text);
         return Vec::new();
     }
     listing.axes.extend(expand::names(listing.common));
@@ -866,15 +896,8 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, St
     for (place, row) in rows.iter().enumerate() {
         let suffix = eval.get("tasks_from").map(|_| format!("-row-{}", place + 1));
         // A row's columns go before the eval's inputs of the same names.
-        let columns = row.iter().map(|(name, value)| (format!("vars.{name}"), value.clone()));
-        let vars: Vec<_> = columns.chain(own.iter().cloned()).collect();
-        let mut reader = Reader {
-            path: reader.path,
-            file: reader.file,
-            faults: reader.faults,
-            warnings: reader.warnings,
-            vars: &vars,
-        };
+        let vars: Vec<_> = columns(row).chain(own.iter().cloned()).collect();
+        let mut reader = reader.with(&vars);
         listing.files.clear();
         // The other rows have the same broken cases.
         if !listing.list(&mut reader, listed, suffix.as_deref()) || listing.is_broken {
@@ -889,7 +912,7 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, St
             "--set {name}: no input and no value of matrix or for has this name{}",
             expand::meant(name, &known)
         );
-        reader.fault_in(None, text);
+        reader.fault_of_cases(expand::OPTION, text);
     }
     listing.tasks
 }
@@ -914,6 +937,79 @@ struct Tasks<'f> {
     common: Axes<'f>,
     /// Whether cases could not be made of a task.
     is_broken: bool,
+    /// The eval's graders.
+    graders: Graders<'f>,
+}
+
+/// The graders of an eval, which each of its tasks has besides its own.
+struct Graders<'f> {
+    node: &'f Node,
+    path: &'f Path,
+    file: &'f str,
+    /// Those that are the same for all tasks: they have no variables.
+    same: Option<Vec<Grader>>,
+    /// Whether a task was found that they do not fit to: others have the same faults.
+    is_broken: bool,
+}
+
+impl<'f> Graders<'f> {
+    fn read<'r: 'f>(reader: &mut Reader<'r>, eval: &'f Node) -> Self {
+        let differ = eval.get("graders").is_some_and(expand::has_variable);
+        let same = (!differ).then(|| {
+            eval.get("graders").into_iter().for_each(|node| reader.unfilled(node, ""));
+            graders(reader, eval, "graders")
+        });
+        Self { node: eval, path: reader.path, file: reader.file, same, is_broken: false }
+    }
+
+    /// Adds them to a task, whose variables are those of `reader`.
+    fn add_to(&mut self, reader: &mut Reader<'_>, task: &mut Task) {
+        if self.is_broken {
+            return;
+        }
+        let Some(node) = self.node.get("graders") else { return };
+        let mut reader = Reader { path: self.path, file: self.file, ..reader.with(reader.vars) };
+        let faults = reader.faults.len();
+        let added = match &self.same {
+            Some(same) => same.clone(),
+            None => {
+                let mut filled = Node::empty_map(self.node);
+                filled.set("graders", node.clone());
+                expand::fill(&mut filled, reader.vars);
+                reader.unfilled(&filled, &format!(", of task {}", task.id));
+                graders(&mut reader, &filled, "graders")
+            }
+        };
+        let has_step = |step: &str| task.steps.iter().any(|known| known.id == step);
+        placeholders(&mut reader, node, &|step| {
+            (!has_step(step)).then(|| format!("task {} has no step {step}", task.id))
+        });
+        for grader in &added {
+            if let Some(step) = grader.step.as_deref().filter(|step| !has_step(step)) {
+                let text =
+                    format!("Grader {} looks at step {step}, which task {} does not have", grader.label(), task.id);
+                reader.fault_in(Some(grader.line), text);
+            }
+            let is_same = |own: &&Grader| own.kind == "measurement" && own.label() == grader.label();
+            if grader.kind == "measurement" && task.graders.iter().any(|own| is_same(&own)) {
+                let text = format!("Two measurements of task {} have the name {}", task.id, grader.label());
+                reader.fault_in(Some(grader.line), text);
+            }
+        }
+        self.is_broken = reader.faults.len() > faults;
+        task.graders.extend(added);
+    }
+}
+
+/// Has the names of measurements differ: what graders without names measure at several steps would have one name, and one mean.
+fn tell_measurements_apart(graders: &mut [Grader]) {
+    let measured = |grader: &Grader| matches!(grader.check, Check::Range { .. }).then(|| grader.measured().to_owned());
+    let names: Vec<Option<String>> = graders.iter().map(measured).collect();
+    let steps: Vec<Option<String>> = graders.iter().map(|grader| grader.step.clone()).collect();
+    for (place, grader) in graders.iter_mut().enumerate() {
+        let is_other = |(name, step): (&Option<String>, &Option<String>)| *name == names[place] && *step != grader.step;
+        grader.is_by_step = names[place].is_some() && names.iter().zip(&steps).any(is_other);
+    }
 }
 
 impl Tasks<'_> {
@@ -1015,8 +1111,7 @@ impl Tasks<'_> {
         for (name, member) in entry.map(Node::members).unwrap_or_default().iter().filter(|(name, _)| name != "file") {
             node.set(name, member.clone());
         }
-        let mut inner =
-            Reader { path, file: &file, faults: reader.faults, warnings: reader.warnings, vars: reader.vars };
+        let mut inner = Reader { path, file: &file, ..reader.with(reader.vars) };
         self.cases(&mut inner, &node, &file, suffix);
     }
 
@@ -1029,7 +1124,7 @@ impl Tasks<'_> {
             Ok(cases) => cases,
             Err((line, text)) => {
                 self.is_broken = true;
-                return reader.fault_in(Some(line), text);
+                return reader.fault_of_cases(line, text);
             }
         };
         // Clients see these, also while the task runs.
@@ -1054,22 +1149,21 @@ impl Tasks<'_> {
             for filled in [&mut shown, &mut full] {
                 distinguish(filled, node, suffix, &case, reader.vars);
             }
-            let mut wrong = Vec::new();
-            expand::unfilled(&full, &vars, &mut wrong);
-            if !wrong.is_empty() {
-                // The other cases have the same faults.
-                wrong.into_iter().for_each(|(line, text)| reader.fault_in(Some(line), text));
-                break;
-            }
+            let mut reader = reader.with(&vars);
             let faults = reader.faults.len();
-            let mut made = task(reader, &full, file, &mut self.ids);
-            if let Some(made) = &mut made {
-                // What an environment variable held is not shown.
-                made.members = rest(&shown, TASK_MEMBERS);
-                made.shown_prompt = prompt(&shown).and_then(Node::text);
-                made.graders_json = shown.get("graders").map_or_else(|| "[]".to_owned(), Node::json);
+            reader.unfilled(&full, "");
+            if reader.faults.len() == faults {
+                unescape(&mut full);
+                if let Some(mut made) = task(&mut reader, &full, file, &mut self.ids) {
+                    // What an environment variable held is not shown.
+                    made.members = rest(&shown, TASK_MEMBERS);
+                    made.shown_prompt = prompt(&shown).and_then(Node::text);
+                    made.graders_json = shown.get("graders").map_or_else(|| "[]".to_owned(), Node::json);
+                    self.graders.add_to(&mut reader, &mut made);
+                    tell_measurements_apart(&mut made.graders);
+                    self.tasks.push(made);
+                }
             }
-            self.tasks.extend(made);
             // The other cases have the same faults.
             if reader.faults.len() > faults {
                 break;
@@ -1095,7 +1189,43 @@ impl Tasks<'_> {
         if self.common.matrix.is_some() || self.common.rows.is_some() {
             return self.cases(reader, &node, &file, None);
         }
-        self.tasks.extend(task(reader, &node, &file, &mut self.ids));
+        if let Some(mut made) = task(reader, &node, &file, &mut self.ids) {
+            let vars: Vec<_> = columns(row).chain(reader.vars.iter().cloned()).collect();
+            self.graders.add_to(&mut reader.with(&vars), &mut made);
+            tell_measurements_apart(&mut made.graders);
+            self.tasks.push(made);
+        }
+    }
+}
+
+/// A row's columns, as variables.
+fn columns(row: &[(String, String)]) -> impl Iterator<Item = (String, String)> {
+    row.iter().map(|(name, value)| (format!("vars.{name}"), value.clone()))
+}
+
+/// Puts braces in the place of `{{"{{"}}` in all of a task that no outputs of steps are filled into while it runs.
+fn unescape(task: &mut Node) {
+    for (name, member) in task.members_mut() {
+        match name.as_str() {
+            "prompt" | "inputs" | "graders" | "expected" => {}
+            "steps" => unescape_steps(member),
+            _ => member.each_text_mut(&mut braces),
+        }
+    }
+}
+
+fn unescape_steps(steps: &mut Node) {
+    for step in steps.elements_mut() {
+        for (_, member) in step.members_mut().iter_mut().filter(|(name, _)| name != "args" && name != "expect") {
+            member.each_text_mut(&mut braces);
+        }
+    }
+}
+
+fn braces(text: &str) -> Option<(String, bool)> {
+    match literal(text) {
+        Cow::Owned(text) => Some((text, false)),
+        Cow::Borrowed(_) => None,
     }
 }
 
@@ -1376,6 +1506,7 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
     }
     reader.check_members(node, &TASK);
     let id = reader.required(node, "id").unwrap_or_default();
+    reader.check_id(node, &id);
     if !id.is_empty() && !ids.insert(id.clone()) {
         reader.fault(node.get("id").unwrap_or(node), format!("Two tasks have the id {id}"));
     }
@@ -1496,6 +1627,7 @@ fn measures(reader: &mut Reader<'_>, listed: &[Node], steps: &[Step]) -> Vec<Gra
                 kind: "measurement".into(),
                 check,
                 unit,
+                is_by_step: false,
                 line: one.line,
             });
         }
@@ -1541,6 +1673,7 @@ fn steps(reader: &mut Reader<'_>, listed: &[Node], known: &Known) -> Vec<Step> {
         }
         reader.check_members(node, known);
         let id = reader.text(node, "id").unwrap_or_else(|| format!("step-{}", place + 1));
+        reader.check_id(node, &id);
         if steps.iter().any(|step| step.id == id) {
             reader.fault(node, format!("Two steps have the id {id}"));
         }
@@ -1893,6 +2026,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         kind,
         check,
         unit,
+        is_by_step: false,
         line: node.line,
     })
 }

@@ -94,7 +94,7 @@ impl Store {
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(&new)?;
         let begin = || {
             file.lock()?;
-            let mut run = RunFile { file };
+            let mut run = RunFile { file, has_failed: false };
             let mut head = head.clone();
             if let Some(head) = head.as_object_mut() {
                 head.insert("id".into(), id.into());
@@ -221,7 +221,7 @@ impl Store {
             passed + failed
         );
         let stored = Stored { state: RunState::Failed, summary: stored.summary, error: Some(error) };
-        let mut run = RunFile { file };
+        let mut run = RunFile { file, has_failed: false };
         run.append(&end(&stored))?;
         Ok(stored)
     }
@@ -231,6 +231,8 @@ impl Store {
 #[derive(Debug)]
 pub(super) struct RunFile {
     file: File,
+    /// Whether it was said that it cannot be written.
+    pub(super) has_failed: bool,
 }
 
 impl RunFile {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::command;
 use super::grade::{Check, Evidence};
-use super::placeholders::substitute;
+use super::placeholders::{literal, substitute};
 use super::records::{Cause, Grade, Judgement};
 pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
 use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
@@ -372,7 +372,7 @@ fn made_up(task: &Task, prompt: &str) -> String {
             let enough = if *any { 1 } else { values.len() };
             for value in values.iter().take(enough) {
                 text.push('\n');
-                text.push_str(value);
+                text.push_str(&literal(value));
             }
         }
     }
@@ -394,7 +394,7 @@ fn mocked(task: &Task, step: &Step) -> Vec<(String, String)> {
             Check::Contains { values, .. } => values.join(" "),
             _ => continue,
         };
-        outputs.push((name.clone(), value));
+        outputs.push((name.clone(), literal(&value).into_owned()));
     }
     outputs
 }

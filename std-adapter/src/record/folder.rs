@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use crate::files;
+use crate::{files, terminal};
 
 /// The file that says what a recording is of.
 pub const RUN: &str = "run.json";
@@ -161,7 +161,7 @@ impl Folder {
 
     fn save(&self) -> io::Result<()> {
         let text = format!("{:#}\n", Value::Object(self.lock().clone()));
-        files::write(&self.path.join(RUN), text.as_bytes())
+        files::write(&self.path.join(RUN), terminal::json(&text).as_bytes())
     }
 
     fn lock(&self) -> MutexGuard<'_, Map<String, Value>> {

@@ -21,6 +21,8 @@ use std::io::{self, BufRead, Read as _};
 
 use serde_json::{Map, Value, json};
 
+use crate::terminal;
+
 /// The version that is written.
 pub const VERSION: u64 = 2;
 /// The longest line of a transcript, in bytes: the longest line of an extension, and each of its bytes as six.
@@ -143,7 +145,8 @@ impl Entry {
             What::Gone(why) => event("gone", Some(why)),
             What::Closed => event("closed", None),
         }
-        format!("{}\n", Value::Object(members))
+        // The same value, without characters that drive the terminal of who looks at the file.
+        terminal::json(&format!("{}\n", Value::Object(members))).into_owned()
     }
 
     /// The line that passed, if this is one.
@@ -280,7 +283,7 @@ mod tests {
             line(Direction::Received, b"caf\xC3\xA9 \"x\""),
             line(Direction::Received, b"\xFF\x00"),
             cut,
-            What::Stderr("boom".into()),
+            What::Stderr("boom \u{9b}31m\u{202e}".into()),
             What::Gone("device gone".into()),
             What::Unopened("no device".into()),
             What::Closed,
@@ -291,6 +294,7 @@ mod tests {
         .collect();
         let text = entries.iter().fold(header("sim", 7), |text, entry| text + &entry.to_line());
         let read_back = read(text.as_bytes()).unwrap();
+        assert!(text.chars().all(|char| char == '\n' || !terminal::is_control(char)), "{text}");
         assert_eq!((read_back.entries, read_back.target.as_str(), read_back.is_cut), (entries, "sim", false));
         // Wherever it was cut off, what is whole is read.
         for end in header("sim", 7).len()..text.len() {

@@ -187,7 +187,7 @@ fn rigline_apart(count: usize) -> usize {
             }
             _ => return 0,
         };
-        engine.complete(result);
+        engine.complete(&result);
         if let Step::Write(reply) = engine.step() {
             pipe.take(reply);
         }

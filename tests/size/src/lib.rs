@@ -49,7 +49,7 @@ pub fn run(extension: &mut impl Extension) -> ! {
         if let Ok(mut engine) = Engine::new(extension.manifest(), memory) {
             let _ = black_box(
                 Server::new(extension, &mut engine, &NoTime)
-                    .transport(Transport::Wire)
+                    .transport(Transport::Stream)
                     .log_buffer(&mut log)
                     .serve(&mut Wire),
             );

@@ -67,7 +67,7 @@ async fn main(_spawner: Spawner) {
         loop {
             let (reader, writer) = port.connected().await;
             let _ = Server::new(&mut Kubernetes, engine, &Microseconds)
-                .transport(Transport::Wire)
+                .transport(Transport::Stream)
                 .log_buffer(logs)
                 .serve(reader, writer)
                 .await;

@@ -84,7 +84,7 @@ fn main() -> ! {
         usb.poll();
         if usb.is_open() {
             let _ = Server::new(&mut rig, &mut engine, &usb)
-                .transport(Transport::Wire)
+                .transport(Transport::Stream)
                 .log_buffer(&mut log)
                 .serve(&mut &usb);
         }

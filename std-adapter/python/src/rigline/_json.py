@@ -158,9 +158,16 @@ def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
+)
 
 
 def printable(text: str) -> str:
     """A text from a peer, fit for a terminal: without escape sequences and what no encoding has."""
     return _UNPRINTABLE.sub(lambda found: found.group().encode("unicode_escape", "surrogatepass").decode("ascii"), text)
+
+
+def one_line(text: str) -> str:
+    """The same on one line, for names."""
+    return " ".join(printable(text).split())

@@ -7,7 +7,7 @@ failed. What the rig does wrong is an *error*: it cannot be reached, does not an
 from __future__ import annotations
 
 import json
-import math
+import numbers
 import os
 import re
 import time
@@ -40,7 +40,8 @@ class Measurement:
     @property
     def passed(self) -> bool:
         """Whether the value is within its limits, which count as within."""
-        if math.isnan(self.value):
+        if self.value != self.value:
+            # NaN.
             return False
         return (self.low is None or self.value >= self.low) and (self.high is None or self.value <= self.high)
 
@@ -48,15 +49,25 @@ class Measurement:
     def shown(self) -> str:
         """Value, limits and verdict."""
         limits = ""
+        value = _digits(self.value)
         if self.low is not None or self.high is not None:
-            low = "" if self.low is None else f"{self.low:.10g} "
-            high = "" if self.high is None else f" {self.high:.10g}"
-            limits = f" [{low}…{high}]"
+            low, high = ("" if limit is None else _digits(limit) for limit in (self.low, self.high))
+            limits = f" [{low} … {high}]".replace("[ ", "[").replace(" ]", "]")
+            if not self.passed and value in (low, high):
+                # What is beyond the limit has more digits.
+                value = str(self.value)
         unit = f" {self.unit}" if self.unit else ""
-        return f"{self.value:.10g}{unit}{limits} {'pass' if self.passed else 'FAIL'}"
+        return f"{value}{unit}{limits} {'pass' if self.passed else 'FAIL'}"
 
     def __str__(self) -> str:
         return f"{self.name} {self.shown}"
+
+
+def _digits(number: Union[int, float, Decimal]) -> str:
+    try:
+        return f"{float(number):.10g}"
+    except OverflowError:
+        return str(number)
 
 
 class MeasurementFailed(AssertionError):
@@ -244,13 +255,15 @@ def measure(request: pytest.FixtureRequest) -> Measure:
     ) -> Measurement:
         __tracebackhide__ = True
         for what, number in (("value", value), ("low", low), ("high", high)):
-            is_number = isinstance(number, (int, float, Decimal)) and not isinstance(number, bool)
+            # NumPy's numbers are real numbers, too.
+            is_number = isinstance(number, (numbers.Real, Decimal)) and not isinstance(number, bool)
             if not is_number and not (number is None and what != "value"):
                 raise TypeError(f"measure {name!r}: {what} is a number, not {type(number).__name__} ({number!r})")
         if low is not None and high is not None and not low <= high:
             raise ValueError(f"measure {name!r}: low is {low!r}, which is above high, {high!r}")
-        measurement = Measurement(name, value, unit, low, high)
-        node.user_properties.append((f"measurement {name}", measurement.shown))
+        # Names of properties are written to JUnit reports as they are.
+        measurement = Measurement(_json.one_line(name), value, _json.one_line(unit), low, high)
+        node.user_properties.append((f"measurement {measurement.name}", measurement.shown))
         if not measurement.passed:
             raise MeasurementFailed(measurement)
         return measurement
@@ -367,8 +380,10 @@ def _missing(rig: Rig, facts: Mapping[str, Any], operations: Tuple[Any, ...], ha
     return ""
 
 
-def _is_version(version: str, wanted: str) -> bool:
+def _is_version(version: str, wanted: Any) -> bool:
     """Whether a version is in a range such as ``>=0.1, <2``."""
+    if not isinstance(wanted, str):
+        raise RigError(f"the version that a test needs is a string such as '>=0.1, <2', not {wanted!r}")
 
     def parts(text: str) -> Tuple[int, ...]:
         numbers = [int(digits) for digits in re.findall("[0-9]+", re.split("[-+]", text)[0])[:3]]

@@ -7,6 +7,7 @@ use rigline_std::client::Command;
 use rigline_std::host::Direction;
 use rigline_std::protocol::Protocol;
 use rigline_std::target::Target;
+use rigline_std::terminal;
 use serde_json::{Map, Value};
 
 use crate::connect::{self, Connection, Failure};
@@ -168,7 +169,7 @@ impl Arguments {
             ));
         }
         if let Some(file) = &self.json_file {
-            files::write(file, &format!("{:#}\n", report.to_json()))?;
+            files::write(file, &terminal::json(&format!("{:#}\n", report.to_json())))?;
         }
         if let Some(file) = &self.junit {
             let xml = junit(report).to_string();
@@ -252,7 +253,8 @@ fn arrow(direction: Direction) -> &'static str {
 fn junit(report: &Report) -> quick_junit::Report {
     use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
-    let mut suite = TestSuite::new(format!("rigline check {}", report.target));
+    let text = crate::junit::text;
+    let mut suite = TestSuite::new(text(&format!("rigline check {}", report.target)));
     for result in &report.results {
         let mut status = match result.outcome {
             Outcome::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
@@ -260,7 +262,7 @@ fn junit(report: &Report) -> quick_junit::Report {
             _ => TestCaseStatus::success(),
         };
         if !result.text.is_empty() {
-            status.set_message(result.text.as_str());
+            status.set_message(text(&result.text));
         }
         if result.outcome == Outcome::Fail {
             status.set_type(format!("needed by {}", result.need.name()));
@@ -269,7 +271,7 @@ fn junit(report: &Report) -> quick_junit::Report {
         case.set_classname(result.section).set_time(result.took);
         let exchange: Vec<String> =
             result.exchange.iter().map(|(direction, line)| format!("{} {line}", arrow(*direction))).collect();
-        case.set_system_out(exchange.join("\n"));
+        case.set_system_out(text(&exchange.join("\n")));
         suite.add_test_case(case);
     }
     let mut junit = quick_junit::Report::new("rigline check");

@@ -10,7 +10,7 @@ use rigline_std::host::{Manifest, Operation};
 use rigline_std::process;
 use rigline_std::record::{FolderError, Recorder};
 use rigline_std::target::Target;
-use rigline_std::{eval, files};
+use rigline_std::{eval, files, terminal};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -50,10 +50,10 @@ impl RecordArguments {
     }
 }
 
-/// Ends a recording, and gives the command's exit code: a recording that is not whole is said, and makes a success a failure.
+/// Ends a recording with these files, which are JSON, and gives the command's exit code: a recording that is not whole is said, and makes a success a failure.
 pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) -> u8 {
     let written = files.iter().try_for_each(|(name, text)| {
-        let written = recorder.write(name, text.as_bytes());
+        let written = recorder.write(name, terminal::json(text).as_bytes());
         written.map_err(|error| std::io::Error::new(error.kind(), format!("{name}: {error}")))
     });
     let finished = recorder.finish(code);

@@ -1,14 +1,16 @@
+use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use rigline::json::{Json, Kind};
+use rigline_std::by_schema;
 use rigline_std::check::{Bench, CaseFailure, Peer};
 use rigline_std::host::Direction;
 use rigline_std::record::Recording;
 use rigline_std::record::transcript::{self, Entry, Transcript, What};
 use rigline_std::target::Target;
-use serde_json::Value;
 
 use crate::connect::{self, Connection, Failure};
 use crate::files;
@@ -170,40 +172,46 @@ fn show(transcript: &Transcript) {
     }
 }
 
-/// In what two lines differ; as JSON, if they are.
+/// In what two lines differ; as JSON, if they are. Numbers are compared with all their digits.
 fn differences(expected: &str, got: &str, ignored: &[String]) -> Vec<String> {
     if expected == got {
         return Vec::new();
     }
     let mut found = Vec::new();
-    match (serde_json::from_str(expected), serde_json::from_str(got)) {
-        (Ok(expected), Ok(got)) => compare("", &expected, &got, ignored, &mut found),
+    match (Json::parse(expected.as_bytes()), Json::parse(got.as_bytes())) {
+        (Ok(expected), Ok(got)) => compare("", expected, got, ignored, &mut found),
         _ => found.push("the texts differ".to_owned()),
     }
     found
 }
 
-fn compare(path: &str, expected: &Value, got: &Value, ignored: &[String], found: &mut Vec<String>) {
-    match (expected, got) {
-        (Value::Object(old), Value::Object(new)) => {
+fn compare(path: &str, old: Json<'_>, new: Json<'_>, ignored: &[String], found: &mut Vec<String>) {
+    match (old.kind(), new.kind()) {
+        (Kind::Object, Kind::Object) => {
+            let (old, new) = (members(old), members(new));
             let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
             for name in names.filter(|name| !ignored.contains(name)) {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 match (old.get(name), new.get(name)) {
-                    (Some(old), Some(new)) => compare(&path, old, new, ignored, found),
-                    (Some(old), None) => found.push(format!("{path}: {old} is missing")),
-                    (None, new) => found.push(format!("{path}: {} is new", new.unwrap_or(&Value::Null))),
+                    (Some(old), Some(new)) => compare(&path, *old, *new, ignored, found),
+                    (Some(old), None) => found.push(format!("{path}: {} is missing", old.as_str())),
+                    (None, new) => found.push(format!("{path}: {} is new", new.unwrap_or(&Json::NULL).as_str())),
                 }
             }
         }
-        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
-            for (place, (old, new)) in old.iter().zip(new).enumerate() {
+        (Kind::Array, Kind::Array) if old.elements().count() == new.elements().count() => {
+            for (place, (old, new)) in old.elements().zip(new.elements()).enumerate() {
                 compare(&format!("{path}.{place}"), old, new, ignored, found);
             }
         }
-        (old, new) if old == new => {}
-        (old, new) => found.push(format!("{path}: {old} became {new}")),
+        _ if by_schema::same(old.as_str(), new.as_str()) => {}
+        _ => found.push(format!("{path}: {} became {}", old.as_str(), new.as_str())),
     }
+}
+
+/// The members of an object. The last of several with one name counts, as most readers have it.
+fn members(json: Json<'_>) -> BTreeMap<String, Json<'_>> {
+    json.members().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 #[cfg(test)]
@@ -211,13 +219,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_named() {
+    fn nr_01_differences_are_named() {
         let table: &[(&str, &str, &[&str])] = &[
             (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, &[]),
             (r#"{"a":{"b":[1,2]}}"#, r#"{"a":{"b":[1,3]}}"#, &["a.b.1: 2 became 3"]),
             (r#"{"a":1}"#, r#"{"b":1}"#, &["a: 1 is missing", "b: 1 is new"]),
             (r#"{"t":1,"a":[1]}"#, r#"{"t":2,"a":[1,2]}"#, &["a: [1] became [1,2]"]),
             ("x", "y", &["the texts differ"]),
+            // NR-01: all digits count, and no spelling does.
+            (r#"{"n":1.0,"s":"\u0041"}"#, r#"{"s":"A","n":1e0}"#, &[]),
+            (
+                r#"{"n":123456789012345678901234567890}"#,
+                r#"{"n":123456789012345678901234567891}"#,
+                &["n: 123456789012345678901234567890 became 123456789012345678901234567891"],
+            ),
         ];
         for (expected, got, found) in table {
             assert_eq!(differences(expected, got, &["t".to_owned()]), *found);

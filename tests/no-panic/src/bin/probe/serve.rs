@@ -22,7 +22,7 @@ pub(crate) fn all() {
     {
         engine = engine.with_service(&evals);
     }
-    let kind = if black_box(true) { Transport::Process } else { Transport::Wire };
+    let kind = if black_box(true) { Transport::Stdio } else { Transport::Stream };
     let mut halves = Halves { reader: Wire, writer: Wire };
     ended(
         blocking::Server::new(&mut Probe, &mut engine, &Ticks).transport(kind).log_buffer(&mut log).serve(&mut halves),
