@@ -9,13 +9,11 @@ use core::task::{Context, Poll};
 /// A compiler that inlines all futures into the one that awaits them makes one frame with room for each of them, which is on
 /// the stack while any of them runs. On a board, a future that is large or calls deeply is better awaited as
 /// `apart(pin!(future)).await`; that does not copy it either, as `future.await` may.
-pub fn apart<F: Future>(future: Pin<&mut F>) -> Apart<'_, F> {
+pub fn apart<F: Future>(future: Pin<&mut F>) -> impl Future<Output = F::Output> {
     Apart(future)
 }
 
-/// What [`apart`] returns.
-#[derive(Debug)]
-pub struct Apart<'f, F>(Pin<&'f mut F>);
+struct Apart<'f, F>(Pin<&'f mut F>);
 
 impl<F: Future> Future for Apart<'_, F> {
     type Output = F::Output;

@@ -5,10 +5,10 @@ use core::pin::pin;
 use core::task::Poll;
 
 use crate::apart::apart;
-pub use crate::call::{Call, CallContext, Config, Outcome};
+use crate::call::{Call, Config, Outcome};
 use crate::context::Context;
 use crate::event::Event;
-pub use crate::failure::{Failure, FailureKind, MAX_ERROR_TEXT};
+use crate::failure::{Failure, FailureKind};
 use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::service::{JobRun, Step, TaskEnd};
