@@ -1,9 +1,10 @@
 //! The trait that an extension implements.
 
 use core::future::poll_fn;
-use core::pin::{Pin, pin};
-use core::task::{self, Poll};
+use core::pin::pin;
+use core::task::Poll;
 
+use crate::apart::apart;
 use crate::call::{Call, Config, Outcome};
 use crate::context::Context;
 use crate::event::Event;
@@ -89,15 +90,8 @@ impl<'a> JobRun<'a> {
     /// Runs the tasks one after the other, each by [`Extension::run_task`], and reports them. A task that is cancelled is
     /// dropped at its next await, and the extension's safe state is made.
     pub async fn run<E: Extension + ?Sized>(self, extension: &mut E, cx: &mut Context<'a>) {
-        let mut run = pin!(run_tasks(self, extension, cx));
-        poll_fn(|task| poll_apart(run.as_mut(), task)).await;
+        apart(pin!(run_tasks(self, extension, cx))).await;
     }
-}
-
-/// Polls `future` in a separate stack frame, which is not there while other futures are polled.
-#[inline(never)]
-fn poll_apart<F: Future>(future: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
-    future.poll(task)
 }
 
 async fn run_tasks<'a, E: Extension + ?Sized>(run: JobRun<'a>, extension: &mut E, cx: &mut Context<'a>) {

@@ -84,6 +84,7 @@ extern crate std;
 #[doc(hidden)]
 #[path = "macro_support/mod.rs"]
 pub mod __private;
+mod apart;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
@@ -112,6 +113,7 @@ mod schema;
 pub mod serve;
 pub mod service;
 
+pub use apart::apart;
 pub use call::{Call, CallContext, Config, Outcome};
 pub use clock::{Clock, Instant, Sleep};
 pub use content::Content;

@@ -482,12 +482,12 @@ mod device {
     use crate::rpc;
 
     /// A device's link over a reader and a writer, as a reader and a writer of lines for
-    /// [`serve`](crate::serve::asynch::serve).
+    /// a [`Server`](crate::serve::asynch::Server).
     ///
     /// `frames` holds the frame that comes in: [`encoded_size`](super::encoded_size) of the longest line. `reply` keeps the last
     /// reply, to be sent again: the size of the engine's reply region.
     ///
-    /// A new session and a cancelled call end `serve` with [`LinkError::Reset`]: call it again.
+    /// A new session and a cancelled call end serving with [`LinkError::Reset`]: serve again.
     pub fn split<'s, 'm, R: Read, W: Write>(
         shared: &'s Shared,
         reader: R,

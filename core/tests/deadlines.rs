@@ -236,6 +236,9 @@ fn g_15_a_handler_that_wakes_itself_is_polled_again() {
     let line = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","context":{}}}"#;
     let mut pipe = common::Pipe::new(format!("{line}\n").as_bytes());
     let clock = Sleeps(std::sync::Arc::default());
-    rigline::serve::blocking::serve(&mut Yields, &mut engine, &mut pipe, Transport::Stdio, &mut log, &clock).unwrap();
+    rigline::serve::blocking::Server::new(&mut Yields, &mut engine, &clock)
+        .log_buffer(&mut log)
+        .serve(&mut pipe)
+        .unwrap();
     assert!(String::from_utf8(pipe.output).unwrap().contains("gone"));
 }

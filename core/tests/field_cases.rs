@@ -122,7 +122,10 @@ fn fc_06_a_read_is_not_a_message() {
         let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
         let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
         let mut pipe = Split(&bytes[..split], &bytes[split..], Vec::new());
-        blocking::serve(&mut Rig::new(&clock), &mut engine, &mut pipe, Transport::Stdio, &mut log, &*clock).unwrap();
+        blocking::Server::new(&mut Rig::new(&clock), &mut engine, &*clock)
+            .log_buffer(&mut log)
+            .serve(&mut pipe)
+            .unwrap();
         assert_eq!(pipe.2, whole, "{split}");
     }
     for longest in 1..9 {
@@ -352,7 +355,7 @@ fn fc_27_short_writes_leave_no_gap() {
         let mut rig = Rig::new(&clock);
         let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
         let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
-        let result = blocking::serve(&mut rig, &mut engine, pipe, Transport::Stdio, &mut log, &*clock);
+        let result = blocking::Server::new(&mut rig, &mut engine, &*clock).log_buffer(&mut log).serve(pipe);
         (result, rig.events.count("safe"))
     };
     for longest in [1, 7, 64, 65, 100_000] {
@@ -379,7 +382,10 @@ fn events_when_lost(lines: &[String], after: usize) -> Vec<String> {
     let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
     let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Bad { fails: Some((after, Some(ErrorKind::BrokenPipe))), ..Bad::new(&joined(lines), 1000) };
-    let result = blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Stream, &mut log, &*clock);
+    let result = blocking::Server::new(&mut rig, &mut engine, &*clock)
+        .transport(Transport::Stream)
+        .log_buffer(&mut log)
+        .serve(&mut pipe);
     assert_eq!(result, Err(ServeError::Write(ErrorKind::BrokenPipe)));
     rig.events.all()
 }

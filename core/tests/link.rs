@@ -14,7 +14,7 @@ use common::asynch::Wire;
 use rigline::engine::{Engine, Memory};
 use rigline::link::{Collected, Collector, Frame, Kind, Shared, encode, encoded_size, split};
 use rigline::serve::Transport;
-use rigline::serve::asynch::serve;
+use rigline::serve::asynch::Server;
 use rigline::{Call, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
 /// Counts how often it was pressed.
@@ -60,10 +60,11 @@ fn against_a_device_that_keeps<T>(
         let memory = Memory { request: &mut request, reply: &mut reply };
         let mut engine = Engine::new(button.manifest(), memory).unwrap();
         loop {
-            let never = std::future::pending();
-            let _ =
-                serve(&mut button, &mut engine, &mut reader, &mut writer, Transport::Stream, &mut log, &NoTime, never)
-                    .await;
+            let _ = Server::new(&mut button, &mut engine, &NoTime)
+                .transport(Transport::Stream)
+                .log_buffer(&mut log)
+                .serve(&mut reader, &mut writer)
+                .await;
         }
     });
     let mut turn = || {

@@ -6,7 +6,7 @@ use common::Pipe;
 use rigline::engine::{Engine, LEAST_REPLY, Memory};
 use rigline::manifest::Effects;
 use rigline::protocol::mcp::{LEGACY, MODERN};
-use rigline::serve::{Transport, blocking};
+use rigline::serve::blocking;
 use rigline::{Call, Content, Context, Extension, Failure, FailureKind, Level, Manifest, Operation, Outcome, Schema};
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ fn lines(requests: &[Value], reply: usize) -> Vec<Value> {
     let mut engine = Engine::new(&MANIFEST, memory).unwrap();
     let mut pipe = Pipe::new(input.as_bytes());
     let clock = common::NoTime;
-    blocking::serve(&mut Bench, &mut engine, &mut pipe, Transport::Stdio, &mut log, &clock).unwrap();
+    blocking::Server::new(&mut Bench, &mut engine, &clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
     let text = String::from_utf8(pipe.output).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
-use rigline::serve::{End, Transport, blocking};
+use rigline::serve::{End, blocking};
 use rigline::{Call, Clock, Context, Extension, Failure, Instant, Manifest, Operation, Outcome, Schema};
 
 struct Counting;
@@ -127,7 +127,7 @@ fn nothing_is_put_on_a_heap() {
     let memory = Memory { request: &mut request, reply: &mut reply };
     let mut engine = Engine::new(Rig.manifest(), memory).unwrap();
     let clock = Ticking(AtomicUsize::new(0));
-    let end = blocking::serve(&mut Rig, &mut engine, &mut pipe, Transport::Stdio, &mut log, &clock).unwrap();
+    let end = blocking::Server::new(&mut Rig, &mut engine, &clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
     let after = ALLOCATIONS.get();
 
     assert_eq!((end, after - before), (End::Shutdown, 0));

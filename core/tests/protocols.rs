@@ -15,8 +15,7 @@ use rigline::event::{Event, Member};
 use rigline::json::Decimal;
 use rigline::manifest::{Guarantee, Kind};
 use rigline::protocol::{AMPLIFIER, GEVALS, NAMEL3SS, Protocol, amplifier, namel3ss};
-use rigline::serve::Transport;
-use rigline::serve::blocking::serve;
+use rigline::serve::blocking::Server;
 use rigline::{
     Call, Clock, Context, Extension, Failure, FailureKind, Instant, Level, Manifest, Operation, Outcome, Schema,
 };
@@ -104,7 +103,7 @@ fn answers_of(module: &mut impl Extension, protocol: Option<&'static Protocol>, 
         engine = engine.with_protocol(protocol);
     }
     let mut pipe = Pipe::new((lines.join("\n") + "\n").as_bytes());
-    serve(module, &mut engine, &mut pipe, Transport::Stdio, &mut log, &Aside::default()).unwrap();
+    Server::new(module, &mut engine, &Aside::default()).log_buffer(&mut log).serve(&mut pipe).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -604,7 +603,7 @@ fn a_hook_acknowledges_first_over_blocking_io() {
     let mut engine = Engine::new(hook.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let input = format!("{EVENT}\n{{\"op\":\"health\"}}\n");
     let mut pipe = Shared(input.as_bytes(), &output);
-    serve(&mut hook, &mut engine, &mut pipe, Transport::Stdio, &mut log, &Opener(&output, &gate)).unwrap();
+    Server::new(&mut hook, &mut engine, &Opener(&output, &gate)).log_buffer(&mut log).serve(&mut pipe).unwrap();
     assert!(done.get());
     assert_eq!(String::from_utf8_lossy(&output.borrow()), format!("{ACKNOWLEDGEMENT}{{\"status\":\"ok\"}}\n"));
 }
@@ -648,16 +647,11 @@ fn a_hook_acknowledges_first_over_async_io() {
     let input = format!("{EVENT}\n{{\"op\":\"health\"}}\n");
     let (mut reader, mut writer) = (Input(input.as_bytes()), Output(&output));
     let clock = Aside::default();
-    let mut serving = std::pin::pin!(rigline::serve::asynch::serve(
-        &mut hook,
-        &mut engine,
-        &mut reader,
-        &mut writer,
-        Transport::Stdio,
-        &mut log,
-        &clock,
-        std::future::pending(),
-    ));
+    let mut serving = std::pin::pin!(
+        rigline::serve::asynch::Server::new(&mut hook, &mut engine, &clock)
+            .log_buffer(&mut log)
+            .serve(&mut reader, &mut writer)
+    );
     let mut task = Task::from_waker(Waker::noop());
     for _ in 0..3 {
         assert!(serving.as_mut().poll(&mut task).is_pending());
@@ -817,7 +811,7 @@ fn g_15_logs_within_an_event() {
     let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Pipe::new(format!("{EVENT}\n").as_bytes());
     let clock = Aside::default();
-    serve(&mut module, &mut engine, &mut pipe, Transport::Stdio, &mut log, &clock).unwrap();
+    Server::new(&mut module, &mut engine, &clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
     assert_eq!(*clock.0.borrow(), ["warn: an event came"]);
     assert_eq!(pipe.output, b"{\"id\":9,\"ok\":true,\"result\":{}}\n");
 }

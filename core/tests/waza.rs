@@ -14,7 +14,7 @@ use common::asynch::Wire;
 use rigline::engine::{Engine, Memory};
 use rigline::protocol::waza::{BoardEval, BoardTask, Evals};
 use rigline::serve::Transport;
-use rigline::serve::asynch::serve;
+use rigline::serve::asynch::Server;
 use rigline::service::JobRun;
 use rigline::{Call, Context, Extension, Failure, FailureKind, Manifest, Operation, Outcome, Schema};
 
@@ -76,8 +76,11 @@ fn with_a_board(
         let memory = Memory { request: &mut request, reply: &mut reply };
         let evals = Evals::new(EVALS);
         let mut engine = Engine::new(rig.manifest(), memory).unwrap().with_service(&evals);
-        let never = std::future::pending();
-        serve(&mut rig, &mut engine, &mut reader, &mut writer, Transport::Stream, &mut log, &NoTime, never).await
+        Server::new(&mut rig, &mut engine, &NoTime)
+            .transport(Transport::Stream)
+            .log_buffer(&mut log)
+            .serve(&mut reader, &mut writer)
+            .await
     });
     client(&mut |lines| {
         to_board.0.borrow_mut().extend(lines.bytes());
@@ -240,7 +243,10 @@ fn by_the_blocking_driver(lines: &str) -> Vec<String> {
     let evals = Evals::new(MANY);
     let mut engine = Engine::new(Many.manifest(), memory).unwrap().with_service(&evals);
     let mut pipe = common::Pipe::new(lines.as_bytes());
-    rigline::serve::blocking::serve(&mut Many, &mut engine, &mut pipe, Transport::Stdio, &mut log, &Asleep).unwrap();
+    rigline::serve::blocking::Server::new(&mut Many, &mut engine, &Asleep)
+        .log_buffer(&mut log)
+        .serve(&mut pipe)
+        .unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 

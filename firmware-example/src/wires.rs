@@ -16,10 +16,13 @@
 
 use core::cell::Cell;
 use core::fmt;
+use core::pin::pin;
 
 use rigline::engine::SessionPolicy;
 use rigline::service::JobRun;
-use rigline::{Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome};
+use rigline::{
+    Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome, apart,
+};
 
 /// How long a session may be silent before the other wire can take the rig over, in nanoseconds: 30 s.
 pub const SILENCE_NANOS: u64 = 30_000_000_000;
@@ -172,12 +175,12 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.claim(false)?;
         let mut loan = self.lend()?;
-        loan.extension().await?.call(call, cx).await
+        apart(pin!(loan.extension().await?.call(call, cx))).await
     }
 
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
         let mut loan = self.lend()?;
-        loan.extension().await?.configure(config, cx).await
+        apart(pin!(loan.extension().await?.configure(config, cx))).await
     }
 
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
@@ -185,14 +188,14 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
             && let Ok(mut loan) = self.lend()
             && let Ok(extension) = loan.extension().await
         {
-            extension.on_event(event, cx).await;
+            apart(pin!(extension.on_event(event, cx))).await;
         }
     }
 
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.claim(false)?;
         let mut loan = self.lend()?;
-        loan.extension().await?.run_task(eval, task, cx).await
+        apart(pin!(loan.extension().await?.run_task(eval, task, cx))).await
     }
 
     async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {

@@ -193,17 +193,12 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         if let Some(protocol) = self.protocol {
             engine = engine.with_protocol(protocol);
         }
-        let serving = asynch::serve_with_logs(
-            self.extension,
-            &mut engine,
-            &mut reader,
-            &mut writer,
-            self.transport,
-            &mut log,
-            &self.clock,
-            self.stop,
-            self.send_log,
-        );
+        let serving = asynch::Server::new(self.extension, &mut engine, &self.clock)
+            .transport(self.transport)
+            .log_buffer(&mut log)
+            .stop(self.stop)
+            .send_log(self.send_log)
+            .serve(&mut reader, &mut writer);
         self.clock.drive(serving).await.map_err(ServerError::Transport)
     }
 }

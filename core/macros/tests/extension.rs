@@ -16,8 +16,7 @@ use rigline::engine::{Engine, Memory};
 use rigline::json::de::{from_checked, from_empty};
 use rigline::json::{Decimal, RawJson};
 use rigline::protocol::gevals::TaskContext;
-use rigline::serve::Transport;
-use rigline::serve::blocking::serve;
+use rigline::serve::blocking::Server;
 use rigline::{
     CallContext, Clock, Context, Extension, Failure, FailureKind, GoDuration, Instant, Outcome, Outputs, Params, Schema,
 };
@@ -257,7 +256,7 @@ fn session(extension: &mut impl Extension, input: &str) -> Vec<String> {
     let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
     let mut engine = Engine::new(extension.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
-    serve(extension, &mut engine, &mut pipe, Transport::Stdio, &mut log, &NoTime).unwrap();
+    Server::new(extension, &mut engine, &NoTime).log_buffer(&mut log).serve(&mut pipe).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 

@@ -1,7 +1,8 @@
 //! The driver over `embedded-io-async`.
 
 use core::cell::Cell;
-use core::future::{Future, poll_fn};
+use core::fmt;
+use core::future::{Future, Pending, pending, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{self, Poll};
 use core::time::Duration;
@@ -10,93 +11,131 @@ use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
 use super::{End, ServeError, Transport, run, write_dropped};
 use crate::Extension;
+use crate::apart::apart;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
-use crate::context::{Context, LogSink};
+use crate::context::{Context, LogSink, ReplyBuffer};
 use crate::engine::{Background, Engine, Next, Run};
 use crate::failure::Failure;
 use crate::json::write::Writer;
 use crate::phrases::{Logs, Progress};
 use crate::received::Received;
 
-/// Serves one connection until it ends, or until `stop` is ready ([`core::future::pending`] for never).
+/// The async driver's settings for one connection: [`serve`](Self::serve) runs it.
 ///
-/// `log` holds the log lines that a handler has written and the transport has not taken yet, in two halves: one fills while
-/// the other is sent. A line that does not fit is dropped whole, and the drop reported. If a half has at least
-/// [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that come in during a call are answered at once, else after it.
-///
-/// The reader's `read` must be cancel safe: a read that is dropped before it is ready has taken nothing. The writer's calls
-/// are never dropped half way. A reader that returns an error of the kind `Interrupted` has the writer flushed, and is asked
-/// again.
-///
-/// # Errors
-/// The transport failed. The call in hand was then cancelled, and
-/// [`safe_state`](Extension::safe_state) has run if a session was open.
-#[allow(clippy::too_many_arguments, reason = "each is a different part of the environment")]
-pub fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
-    extension: &mut E,
-    engine: &mut Engine<'_>,
-    reader: &mut R,
-    writer: &mut W,
-    kind: Transport,
-    log: &mut [u8],
-    clock: &dyn Clock,
-    stop: impl Future<Output = ()>,
-) -> impl Future<Output = Result<End, ServeError<R::Error>>> {
-    serve_with_logs(extension, engine, reader, writer, kind, log, clock, stop, &|_| false)
+/// ```
+/// # use rigline::serve::{Transport, asynch::Server};
+/// # use rigline::engine::Engine;
+/// # use rigline::{Clock, Extension};
+/// # async fn connection<E: Extension, T: embedded_io_async::Read + embedded_io_async::Write>(
+/// #     extension: &mut E, engine: &mut Engine<'_>, clock: &dyn Clock, reader: &mut T, writer: &mut T, logs: &mut [u8],
+/// # ) {
+/// let server = Server::new(extension, engine, clock).transport(Transport::Stream).log_buffer(logs);
+/// let end = server.serve(reader, writer).await;
+/// # }
+/// ```
+pub struct Server<'a, 'm, E, S = Pending<()>> {
+    extension: &'a mut E,
+    engine: &'a mut Engine<'m>,
+    clock: &'a dyn Clock,
+    transport: Transport,
+    log_buffer: &'a mut [u8],
+    stop: S,
+    send_log: &'a dyn Fn(&[u8]) -> bool,
 }
 
-/// [`serve`] over a transport that can take a log line at once, so that the logs of a handler which does not await arrive too.
-///
-/// `send_log` is given a whole line, newline included, within [`Context::log`]. If it sends the line it returns true; false
-/// leaves the line to the queue. It is asked only while no earlier log line waits, so that lines keep their order; a line
-/// that the writer was given earlier is the transport's to keep in order.
-///
-/// # Errors
-/// As [`serve`].
-#[allow(clippy::too_many_arguments, reason = "each is a different part of the environment")]
-pub async fn serve_with_logs<E: Extension, R: Read, W: Write<Error = R::Error>>(
-    extension: &mut E,
-    engine: &mut Engine<'_>,
-    reader: &mut R,
-    writer: &mut W,
-    kind: Transport,
-    log: &mut [u8],
-    clock: &dyn Clock,
-    stop: impl Future<Output = ()>,
-    send_log: &dyn Fn(&[u8]) -> bool,
-) -> Result<End, ServeError<R::Error>> {
-    let mut driver = Driver {
-        reader,
-        writer,
-        kind,
-        clock,
-        queue: Queue::new(log),
-        stop: pin!(stop),
-        send_log,
-        safety: SafeState::Idle,
-        carry: None,
-    };
-    let result = driver.serve(extension, engine).await;
-    let safety = driver.safety;
-    let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown));
-    if safety == SafeState::Required || is_lost && safety == SafeState::Idle {
-        extension.safe_state().await;
+impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
+    /// Serves this extension by this engine, which has the protocols, the limits and the memory of requests and replies.
+    pub fn new(extension: &'a mut E, engine: &'a mut Engine<'m>, clock: &'a dyn Clock) -> Self {
+        let transport = Transport::Stdio;
+        Self { extension, engine, clock, transport, log_buffer: &mut [], stop: pending(), send_log: &|_| false }
     }
-    result
 }
 
-struct Driver<'a, R, W, S> {
-    reader: &'a mut R,
-    writer: &'a mut W,
+impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
+    /// What the end of the streams means [default: [`Transport::Stdio`]].
+    #[must_use]
+    pub fn transport(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+
+    /// Memory for log lines that a handler has written and the transport has not accepted yet [default: none]. It is used in two
+    /// halves: one fills while the other is sent. A line that does not fit is dropped whole, and the drop reported. If a half has
+    /// at least [`LEAST_REPLY`](crate::engine::LEAST_REPLY) bytes, faulty lines that come in during a call are answered at once,
+    /// else after it.
+    #[must_use]
+    pub fn log_buffer(self, log_buffer: &'a mut [u8]) -> Self {
+        Self { log_buffer, ..self }
+    }
+
+    /// Ends serving when `stop` is ready [default: never]: the call that runs is cancelled, and the safe state is brought about.
+    pub fn stop<N: Future<Output = ()>>(self, stop: N) -> Server<'a, 'm, E, N> {
+        let Self { extension, engine, clock, transport, log_buffer, send_log, .. } = self;
+        Server { extension, engine, clock, transport, log_buffer, stop, send_log }
+    }
+
+    /// Gives each log line to this function first, newline included, while the handler still runs: for transports that can accept
+    /// a line at once. Lines for which it returns false go through the [log buffer](Self::log_buffer). It is called only while no
+    /// earlier log line waits there, so that lines keep their order. A line that the writer was given earlier is the transport's
+    /// to keep in order.
+    #[must_use]
+    pub fn send_log(self, send_log: &'a dyn Fn(&[u8]) -> bool) -> Self {
+        Self { send_log, ..self }
+    }
+
+    /// Serves the connection until it ends.
+    ///
+    /// The reader's `read` must be cancel safe: a read that is dropped before it is ready has taken nothing. The writer's calls
+    /// are never dropped half way. If the reader returns an error of the kind `Interrupted`, the writer is flushed and the reader
+    /// is asked again.
+    ///
+    /// # Errors
+    /// The transport failed. The call in hand was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
+    /// was open.
+    pub async fn serve<R: Read, W: Write<Error = R::Error>>(
+        self,
+        reader: &mut R,
+        writer: &mut W,
+    ) -> Result<End, ServeError<R::Error>> {
+        let Self { extension, engine, clock, transport, log_buffer, stop, send_log } = self;
+        let stop = pin!(stop);
+        let driver = Driver {
+            kind: transport,
+            clock,
+            queue: Queue::new(log_buffer),
+            stop: Stop(Cell::new(Some(stop))),
+            send_log,
+            safety: Cell::new(SafeState::Idle),
+            carry: Cell::new(None),
+        };
+        let result = apart(pin!(driver.serve(extension, engine, reader, writer))).await;
+        let safety = driver.safety.get();
+        let is_lost = engine.disconnect() && !matches!(result, Ok(End::Shutdown));
+        if safety == SafeState::Required || is_lost && safety == SafeState::Idle {
+            apart(pin!(extension.safe_state())).await;
+        }
+        result
+    }
+}
+
+impl<E, S> fmt::Debug for Server<'_, '_, E, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("transport", &self.transport).finish_non_exhaustive()
+    }
+}
+
+/// What serving a connection needs, whatever its transport and its extension are. Only what must know them is generic: an image
+/// with two transports has one copy of all else.
+struct Driver<'a> {
     kind: Transport,
     clock: &'a dyn Clock,
     queue: Queue<'a>,
-    stop: Pin<&'a mut S>,
+    stop: Stop<'a>,
     send_log: &'a dyn Fn(&[u8]) -> bool,
-    safety: SafeState,
-    /// A byte that was read while there was no room for it.
-    carry: Option<u8>,
+    safety: Cell<SafeState>,
+    /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
+    /// byte is read when the request region is full.
+    carry: Cell<Option<u8>>,
 }
 
 /// What is known of the extension's state.
@@ -118,153 +157,346 @@ enum CallEnd {
     Stopped,
 }
 
-impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, W, S> {
-    async fn serve<E: Extension>(
-        &mut self,
+/// A future whose type is not known.
+type Dyn<'f, T> = Pin<&'f mut (dyn Future<Output = T> + 'f)>;
+
+/// What ends serving; none once it was ready.
+struct Stop<'s>(Cell<Option<Dyn<'s, ()>>>);
+
+impl Stop<'_> {
+    fn poll(&self, task: &mut task::Context<'_>) -> bool {
+        let Some(mut stop) = self.0.take() else { return true };
+        let is_ready = stop.as_mut().poll(task).is_ready();
+        if !is_ready {
+            self.0.set(Some(stop));
+        }
+        is_ready
+    }
+}
+
+impl Driver<'_> {
+    async fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
+        &self,
         extension: &mut E,
         engine: &mut Engine<'_>,
+        reader: &mut R,
+        writer: &mut W,
     ) -> Result<End, ServeError<R::Error>> {
+        let mut fault = None;
         let mut stopped = false;
         loop {
-            match engine.next() {
-                Next::Read if stopped => return Ok(End::Stopped),
-                Next::Read if self.carry.is_some() => {
-                    let byte = self.carry.take().unwrap_or_default();
-                    if let Some(place) = engine.space().first_mut() {
-                        *place = byte;
-                        engine.commit(1);
-                    }
+            let mut between = BetweenCalls { driver: self, engine: &mut *engine, stopped, wrote: false, end: None };
+            let is_stopped = |task: Option<&mut task::Context<'_>>| task.is_some_and(|task| self.stop.poll(task));
+            apart(pin!(exchange(reader, writer, &mut between, &is_stopped, &mut fault))).await;
+            let end = between.end;
+            if let Some(fault) = fault {
+                return Err(fault);
+            }
+            if let Some(end) = end {
+                return Ok(end);
+            }
+            // Handlers that never await would hear of it only when the last of them has ended.
+            stopped = poll_fn(|task| Poll::Ready(self.stop.poll(task))).await;
+            if stopped {
+                if !engine.is_in_batch() {
+                    return Ok(End::Stopped);
                 }
-                Next::Read => match or_stopped(self.stop.as_mut(), self.reader.read(engine.space())).await {
-                    None => return Ok(End::Stopped),
-                    Some(Ok(0)) if self.kind == Transport::Stream => return Ok(End::Input),
-                    Some(Ok(0)) => engine.finish(),
-                    Some(Ok(count)) => engine.commit(count),
-                    Some(Err(error)) => flush_if_interrupted(self.writer, error).await?,
-                },
-                Next::Write(end) => {
-                    write_line(self.writer, engine.line(end)).await?;
-                    if stopped {
-                        return Ok(End::Stopped);
-                    }
-                }
-                Next::Run => {
-                    // Handlers that never await would hear of it only when the last of them has ended.
-                    stopped = stopped || is_ready(self.stop.as_mut()).await;
-                    if stopped {
-                        if !engine.is_in_batch() {
-                            return Ok(End::Stopped);
-                        }
-                        // The rest of a batch is cancelled too, so that its one line still goes out.
-                        engine.complete(&Err(Failure::CANCELLED));
-                        continue;
-                    }
-                    let mut input_ended = false;
-                    let mut result = Err(Failure::CANCELLED);
-                    self.safety = SafeState::Required;
-                    stopped = self.run_call(extension, engine, &mut input_ended, &mut result).await?;
-                    if input_ended {
-                        if self.kind == Transport::Stream {
-                            return Ok(End::Input);
-                        }
-                        engine.finish();
-                    }
-                    self.safety = if stopped { SafeState::Done } else { SafeState::Idle };
-                    engine.complete(&result);
-                }
-                Next::Shutdown if self.kind == Transport::Stdio => return Ok(End::Shutdown),
-                Next::Shutdown => {}
-                Next::End => return Ok(End::Input),
+                // The rest of a batch is cancelled too, so that its one line still goes out.
+                engine.complete(&Err(Failure::CANCELLED));
+                continue;
+            }
+            let called = apart(pin!(self.call(extension, engine, reader, writer, &mut fault))).await;
+            match called {
+                Some(was_stopped) => stopped = was_stopped,
+                None => return fault.map_or(Ok(End::Input), Err),
             }
         }
     }
 
-    /// Runs a call to its end, its deadline or the loss of the connection, and everything around it meanwhile. Returns whether
-    /// it was asked to stop.
-    async fn run_call<E: Extension>(
-        &mut self,
+    /// Runs what is to be run, and what goes on alongside. Returns whether it was asked to stop; none if the connection is lost.
+    async fn call<E: Extension, R: Read, W: Write<Error = R::Error>>(
+        &self,
         extension: &mut E,
         engine: &mut Engine<'_>,
-        input_ended: &mut bool,
-        result: &mut Result<Outcome, Failure>,
-    ) -> Result<bool, ServeError<R::Error>> {
-        let Some(Run { work, reply, background }) = engine.run() else { return Ok(false) };
-        let Self { reader, writer, kind, clock, queue, stop, send_log, safety, carry } = self;
-        let clock = *clock;
-        let deadline = work.timeout_nanos().map(|nanos| clock.now().after_nanos(nanos));
-        let is_late = || deadline.is_some_and(|deadline| clock.now() > deadline);
-        queue.logs.set(reply.reply.phrases().logs);
-        let mut heart = Heart { received: reply.received, write: reply.reply.phrases().progress, next: None };
-        heart.rest(clock);
-        queue.beats.set(None);
-        let mut sink = QueueSink { queue, send_log: *send_log, held: None };
-        let mut cx = Context::new(reply, &mut sink, clock, deadline);
-        let alongside = Alongside {
-            over: Cell::new(false),
-            ended: Cell::new(false),
-            nudged: Cell::new(false),
-            cancelled: Cell::new(false),
-            carry: Cell::new(*carry),
-        };
-        let mut ran = CallEnd::Stopped;
-        let mut outside = pin!(alongside.call(background, *reader, *writer, queue, *kind));
-        let mut lost = None;
+        reader: &mut R,
+        writer: &mut W,
+        fault: &mut Option<ServeError<R::Error>>,
+    ) -> Option<bool> {
+        self.safety.set(SafeState::Required);
+        let Some(Run { work, reply, background }) = engine.run() else { return Some(false) };
+        let state = State::default();
+        let mut result = Err(Failure::CANCELLED);
+        let mut guard = self.guard(work.timeout_nanos(), &reply, &state, &mut result);
+        let mut sink = QueueSink { queue: &self.queue, send_log: self.send_log, held: None };
+        let mut cx = Context::new(reply, &mut sink, self.clock, guard.deadline);
+        let mut alongside =
+            Alongside { driver: self, state: &state, background, sending: None, extra: [0], is_full: false };
+        let is_wanted =
+            |task: Option<&mut task::Context<'_>>| task.is_none() && (state.over.get() || !self.queue.is_empty());
         {
-            let mut handler = pin!(run(&mut *extension, work, &mut cx));
-            poll_fn(|task| {
-                // A handler that slept past its deadline does not wake up.
-                let polled = if is_late() { Poll::Pending } else { handler.as_mut().poll(task) };
-                if is_late() {
-                    *result = Err(Failure::TIMEOUT);
-                    ran = CallEnd::Late;
-                    return Poll::Ready(());
-                }
-                match polled {
-                    Poll::Ready(ended) => {
-                        *result = ended;
-                        ran = CallEnd::Ended;
-                        return Poll::Ready(());
-                    }
-                    Poll::Pending if stop.as_mut().poll(task).is_ready() => return Poll::Ready(()),
-                    Poll::Pending => {
-                        if let Some(deadline) = deadline {
-                            clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
-                        }
-                        if let Some(next) = heart.beat(clock, queue, *send_log) {
-                            clock.wake_at(next, task.waker());
-                        }
-                    }
-                }
-                let polled = alongside.poll(outside.as_mut(), task).map(|end| lost = Some(end));
-                if polled.is_pending() && alongside.cancelled.get() {
-                    ran = CallEnd::Cancelled;
-                    return Poll::Ready(());
-                }
-                polled
-            })
-            .await;
+            let mut outside = pin!(exchange(reader, writer, &mut alongside, &is_wanted, fault));
+            {
+                let mut handler = pin!(run(extension, work, &mut cx));
+                poll_fn(|task| guard.poll_call(handler.as_mut(), outside.as_mut(), task)).await;
+            }
+            // At once: a transport whose other end does not read may hold back the reply for any time.
+            if !guard.lost && guard.ran != CallEnd::Ended {
+                let mut safe_state = pin!(extension.safe_state());
+                poll_fn(|task| guard.poll_safe_state(safe_state.as_mut(), outside.as_mut(), task)).await;
+            }
+            state.over.set(true);
+            if !guard.lost {
+                poll_fn(|task| guard.poll_alongside(outside.as_mut(), task)).await;
+            }
         }
-        // At once: a transport whose other end does not read may hold back the reply for any time.
-        if lost.is_none() && ran != CallEnd::Ended {
-            let mut safe_state = pin!(extension.safe_state());
-            poll_fn(|task| {
-                if safe_state.as_mut().poll(task).is_ready() {
-                    *safety = SafeState::Done;
-                    return Poll::Ready(());
-                }
-                alongside.poll(outside.as_mut(), task).map(|end| lost = Some(end))
-            })
-            .await;
+        let stopped = guard.ran == CallEnd::Stopped;
+        if fault.is_some() {
+            return None;
         }
-        alongside.over.set(true);
-        let end = match lost {
-            Some(end) => end,
-            None => poll_fn(|task| alongside.poll(outside.as_mut(), task)).await,
+        if state.ended.get() {
+            if self.kind == Transport::Stream {
+                return None;
+            }
+            engine.finish();
+        }
+        self.safety.set(if stopped { SafeState::Done } else { SafeState::Idle });
+        engine.complete(&result);
+        Some(stopped)
+    }
+}
+
+impl<'d> Driver<'d> {
+    /// Begins a call.
+    fn guard<'g>(
+        &'g self,
+        timeout_nanos: Option<u64>,
+        reply: &ReplyBuffer<'g>,
+        state: &'g State,
+        result: &'g mut Result<Outcome, Failure>,
+    ) -> Guard<'g, 'd> {
+        let deadline = timeout_nanos.map(|nanos| self.clock.now().after_nanos(nanos));
+        let phrases = reply.reply.phrases();
+        self.queue.logs.set(phrases.logs);
+        self.queue.beats.set(None);
+        let mut heart = Heart { received: reply.received, write: phrases.progress, next: None };
+        heart.rest(self.clock);
+        Guard { driver: self, deadline, heart, state, result, ran: CallEnd::Stopped, lost: false }
+    }
+}
+
+/// What is to be done with the transport.
+enum Io<'i> {
+    /// Read into this; if it is empty, wait to be interrupted.
+    Read(&'i mut [u8]),
+    /// Write this, one whole line.
+    Write(&'i [u8]),
+    End,
+}
+
+/// Says what is to be done with the transport, and is told what came of it.
+trait Source {
+    fn next(&mut self) -> Io<'_>;
+
+    /// So many bytes were read; none if the read was interrupted.
+    fn has_read(&mut self, count: Option<usize>);
+}
+
+/// Reads and writes what `source` asks for, until its end or a fault.
+///
+/// A read is given up when `interrupt` returns true. It is called without a context before the reader is polled, and with one
+/// if the reader was not ready.
+///
+/// This is the only code that knows the transport. It has one place each that reads, writes and flushes, since each is a copy of
+/// the transport's code.
+async fn exchange<R: Read, W: Write<Error = R::Error>>(
+    reader: &mut R,
+    writer: &mut W,
+    source: &mut dyn Source,
+    interrupt: &dyn Fn(Option<&mut task::Context<'_>>) -> bool,
+    fault: &mut Option<ServeError<R::Error>>,
+) {
+    loop {
+        let mut line: &[u8] = match source.next() {
+            Io::End => return,
+            Io::Write(line) => line,
+            Io::Read(space) => {
+                let may_read = !space.is_empty();
+                let result = {
+                    let mut read = pin!(reader.read(space));
+                    poll_fn(|task| {
+                        if interrupt(None) {
+                            return Poll::Ready(None);
+                        }
+                        let polled = if may_read { read.as_mut().poll(task) } else { Poll::Pending };
+                        if polled.is_pending() && interrupt(Some(task)) {
+                            return Poll::Ready(None);
+                        }
+                        polled.map(Some)
+                    })
+                    .await
+                };
+                match result {
+                    Some(Err(error)) if error.kind() == ErrorKind::Interrupted => &[],
+                    Some(Err(error)) => {
+                        *fault = Some(ServeError::Read(error));
+                        return;
+                    }
+                    Some(Ok(count)) => {
+                        source.has_read(Some(count));
+                        continue;
+                    }
+                    None => {
+                        source.has_read(None);
+                        continue;
+                    }
+                }
+            }
         };
-        end?;
-        *carry = alongside.carry.get();
-        *input_ended = alongside.ended.get();
-        Ok(ran == CallEnd::Stopped)
+        // `write_all`, but for its panic at `Ok(0)`.
+        while !line.is_empty() {
+            match writer.write(line).await {
+                Ok(0) => *fault = Some(ServeError::WriteZero),
+                Ok(count) => line = line.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => *fault = Some(ServeError::Write(error)),
+            }
+            if fault.is_some() {
+                return;
+            }
+        }
+        if let Err(error) = writer.flush().await {
+            *fault = Some(ServeError::Write(error));
+            return;
+        }
+    }
+}
+
+/// What goes on while no handler runs.
+struct BetweenCalls<'r, 'd, 'm> {
+    driver: &'r Driver<'d>,
+    engine: &'r mut Engine<'m>,
+    /// Serving ends once the reply is out that waits.
+    stopped: bool,
+    wrote: bool,
+    /// How serving has ended; none when something is to be run.
+    end: Option<End>,
+}
+
+impl Source for BetweenCalls<'_, '_, '_> {
+    fn next(&mut self) -> Io<'_> {
+        let kind = self.driver.kind;
+        if self.stopped && self.wrote {
+            self.end = Some(End::Stopped);
+        }
+        while self.end.is_none() {
+            match self.engine.next() {
+                Next::Read if self.stopped => self.end = Some(End::Stopped),
+                Next::Read => {
+                    let Some(byte) = self.driver.carry.take() else { return Io::Read(self.engine.space()) };
+                    if let Some(place) = self.engine.space().first_mut() {
+                        *place = byte;
+                        self.engine.commit(1);
+                    }
+                }
+                Next::Write(end) => {
+                    self.wrote = true;
+                    return Io::Write(self.engine.line(end));
+                }
+                Next::Run => break,
+                Next::Shutdown if kind == Transport::Stdio => self.end = Some(End::Shutdown),
+                Next::Shutdown => {}
+                Next::End => self.end = Some(End::Input),
+            }
+        }
+        Io::End
+    }
+
+    fn has_read(&mut self, count: Option<usize>) {
+        match count {
+            None => self.end = Some(End::Stopped),
+            Some(0) if self.driver.kind == Transport::Stream => self.end = Some(End::Input),
+            Some(0) => self.engine.finish(),
+            Some(count) => self.engine.commit(count),
+        }
+    }
+}
+
+/// A call, until it ends, its time is up, or it is cut off.
+struct Guard<'g, 'd> {
+    driver: &'g Driver<'d>,
+    deadline: Option<Instant>,
+    heart: Heart<'g>,
+    state: &'g State,
+    result: &'g mut Result<Outcome, Failure>,
+    ran: CallEnd,
+    /// What goes on alongside has ended: the connection is lost.
+    lost: bool,
+}
+
+impl Guard<'_, '_> {
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| self.driver.clock.now() > deadline)
+    }
+
+    /// Polls the handler, and what goes on alongside.
+    fn poll_call(
+        &mut self,
+        handler: Dyn<'_, Result<Outcome, Failure>>,
+        alongside: Dyn<'_, ()>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<()> {
+        // A handler that slept past its deadline does not wake up.
+        let polled = if self.is_late() { Poll::Pending } else { handler.poll(task) };
+        if self.is_late() {
+            *self.result = Err(Failure::TIMEOUT);
+            self.ran = CallEnd::Late;
+            return Poll::Ready(());
+        }
+        if let Poll::Ready(result) = polled {
+            *self.result = result;
+            self.ran = CallEnd::Ended;
+            return Poll::Ready(());
+        }
+        if self.driver.stop.poll(task) {
+            return Poll::Ready(());
+        }
+        let clock = self.driver.clock;
+        if let Some(deadline) = self.deadline {
+            clock.wake_at(Instant::after_nanos(deadline, 1), task.waker());
+        }
+        if let Some(next) = self.heart.beat(self.driver) {
+            clock.wake_at(next, task.waker());
+        }
+        let polled = self.poll_alongside(alongside, task);
+        if polled.is_pending() && self.state.cancelled.get() {
+            self.ran = CallEnd::Cancelled;
+            return Poll::Ready(());
+        }
+        polled
+    }
+
+    /// Polls the extension's safe state, and what goes on alongside.
+    fn poll_safe_state(
+        &mut self,
+        safe_state: Dyn<'_, ()>,
+        alongside: Dyn<'_, ()>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<()> {
+        if safe_state.poll(task).is_ready() {
+            self.driver.safety.set(SafeState::Done);
+            return Poll::Ready(());
+        }
+        self.poll_alongside(alongside, task)
+    }
+
+    fn poll_alongside(&mut self, alongside: Dyn<'_, ()>, task: &mut task::Context<'_>) -> Poll<()> {
+        let polled = alongside.poll(task);
+        self.lost = polled.is_ready();
+        if self.state.nudged.take() {
+            // What was answered may concern the handler: a run of its may be cancelled.
+            task.waker().wake_by_ref();
+        }
+        polled
     }
 }
 
@@ -285,7 +517,10 @@ impl Heart<'_> {
     }
 
     /// Beats if it is time to; returns when to look again.
-    fn beat(&mut self, clock: &dyn Clock, queue: &Queue<'_>, send_log: &dyn Fn(&[u8]) -> bool) -> Option<Instant> {
+    #[inline(never)]
+    fn beat(&mut self, driver: &Driver<'_>) -> Option<Instant> {
+        let Driver { clock, queue, send_log, .. } = driver;
+        let (clock, send_log) = (*clock, *send_log);
         let (next, write) = (self.next?, self.write?);
         if clock.now() < next {
             return Some(next);
@@ -311,8 +546,9 @@ impl Heart<'_> {
     }
 }
 
-/// What goes on around a call.
-struct Alongside {
+/// What a call and what goes on alongside it know of each other.
+#[derive(Default)]
+struct State {
     /// The call is over.
     over: Cell<bool>,
     /// The input has ended.
@@ -321,138 +557,101 @@ struct Alongside {
     nudged: Cell<bool>,
     /// The caller has cancelled the call.
     cancelled: Cell<bool>,
-    /// A byte that was read while there was no room for it. Only a read notices the loss of a connection, so that one more
-    /// byte is read when the request region is full.
-    carry: Cell<Option<u8>>,
 }
 
-impl Alongside {
-    /// Reads, sends logs and answers what cannot wait while a handler runs, until it is over and all its logs are out, or the
-    /// connection is lost.
-    async fn call<R: Read, W: Write<Error = R::Error>>(
-        &self,
-        mut background: Background<'_>,
-        reader: &mut R,
-        writer: &mut W,
-        queue: &Queue<'_>,
-        kind: Transport,
-    ) -> Result<(), ServeError<R::Error>> {
-        loop {
-            while let Some(mut filled) = self.lines(queue, &mut background) {
-                while filled.length > 0 {
-                    for line in filled.lines() {
-                        write_line(writer, line).await?;
-                    }
-                    filled.length = queue.write_dropped(filled.memory);
-                }
-                queue.put_back(filled);
-            }
-            if self.ended.get() && kind == Transport::Stream || self.over.get() && queue.is_empty() {
-                return Ok(());
-            }
-            let mut extra = [0];
-            let (read, is_full) = {
-                let mut space = background.space();
-                if let (Some(byte), Some(place)) = (self.carry.get(), space.first_mut()) {
-                    *place = byte;
-                    self.carry.set(None);
-                    background.commit(1);
-                    continue;
-                }
-                let is_full = space.is_empty();
-                if is_full {
-                    space = &mut extra;
-                }
-                let may_read = !self.ended.get() && self.carry.get().is_none();
-                let mut read = pin!(reader.read(space));
-                let read = poll_fn(|task| match () {
-                    () if self.over.get() || !queue.is_empty() => Poll::Ready(None),
-                    () if may_read => read.as_mut().poll(task).map(Some),
-                    () => Poll::Pending,
-                })
-                .await;
-                (read, is_full)
-            };
-            match read {
-                None => {}
-                Some(Ok(0)) => {
-                    self.ended.set(true);
-                    background.finish();
-                }
-                Some(Ok(_)) if is_full => self.carry.set(extra.first().copied()),
-                Some(Ok(count)) => background.commit(count),
-                Some(Err(error)) => flush_if_interrupted(writer, error).await?,
-            }
+/// What goes on alongside a call: reads, sends logs and answers what cannot wait, until the call is over and all its logs are
+/// out, or the connection is lost.
+struct Alongside<'r, 'd> {
+    driver: &'r Driver<'d>,
+    state: &'r State,
+    background: Background<'r>,
+    /// Lines that are being sent, and how much of them was handed out.
+    sending: Option<(Buffer<'d>, usize)>,
+    extra: [u8; 1],
+    /// The request region is full: `extra` is read into.
+    is_full: bool,
+}
+
+impl Source for Alongside<'_, '_> {
+    fn next(&mut self) -> Io<'_> {
+        let Driver { queue, carry, kind, .. } = self.driver;
+        if let Some((start, end)) = self.next_line() {
+            let memory = self.sending.as_ref().map(|(lines, _)| &*lines.memory).unwrap_or_default();
+            return Io::Write(memory.get(start..end).unwrap_or_default());
         }
+        if self.state.ended.get() && *kind == Transport::Stream || self.state.over.get() && queue.is_empty() {
+            return Io::End;
+        }
+        if let (Some(byte), Some(place)) = (carry.get(), self.background.space().first_mut()) {
+            *place = byte;
+            carry.set(None);
+            self.background.commit(1);
+            return self.next();
+        }
+        if self.state.ended.get() || carry.get().is_some() {
+            return Io::Read(&mut []);
+        }
+        self.is_full = self.background.space().is_empty();
+        Io::Read(if self.is_full { &mut self.extra } else { self.background.space() })
     }
 
-    /// Polls [`call`](Self::call).
-    fn poll<F: Future>(&self, call: Pin<&mut F>, task: &mut task::Context<'_>) -> Poll<F::Output> {
-        let polled = call.poll(task);
-        if self.nudged.take() {
-            // What was answered may concern the handler: a run of its may be cancelled.
-            task.waker().wake_by_ref();
+    fn has_read(&mut self, count: Option<usize>) {
+        match count {
+            None => {}
+            Some(0) => {
+                self.state.ended.set(true);
+                self.background.finish();
+            }
+            Some(_) if self.is_full => self.driver.carry.set(self.extra.first().copied()),
+            Some(count) => self.background.commit(count),
         }
-        polled
+    }
+}
+
+impl<'d> Alongside<'_, 'd> {
+    /// Where the next line is that is to be sent.
+    fn next_line(&mut self) -> Option<(usize, usize)> {
+        let queue = &self.driver.queue;
+        loop {
+            let (mut lines, start) = match self.sending.take() {
+                Some(sending) => sending,
+                None => (self.lines()?, 0),
+            };
+            let rest = lines.memory.get(start..lines.length).unwrap_or_default();
+            if !rest.is_empty() {
+                let length = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |newline| newline + 1);
+                let end = start.saturating_add(length);
+                self.sending = Some((lines, end));
+                return Some((start, end));
+            }
+            lines.length = queue.write_dropped(lines.memory);
+            if lines.length == 0 {
+                queue.put_back(lines);
+            } else {
+                self.sending = Some((lines, 0));
+            }
+        }
     }
 
     /// Lines to be sent: logs, or else an answer to a line that need not wait; none if there is neither.
-    fn lines<'m>(&self, queue: &Queue<'m>, background: &mut Background<'_>) -> Option<Buffer<'m>> {
-        if let Some(mut filled) = queue.swap() {
-            if filled.length == 0 {
-                filled.length = queue.write_dropped(filled.memory);
-            }
+    fn lines(&mut self) -> Option<Buffer<'d>> {
+        let queue = &self.driver.queue;
+        if let Some(filled) = queue.swap() {
             return Some(filled);
         }
         let mut spare = queue.spare.take()?;
-        spare.length = background.answer(spare.memory).map_or(0, <[u8]>::len);
-        if background.is_cancelled() {
-            self.cancelled.set(true);
-            self.nudged.set(true);
+        spare.length = self.background.answer(spare.memory).map_or(0, <[u8]>::len);
+        if self.background.is_cancelled() {
+            self.state.cancelled.set(true);
+            self.state.nudged.set(true);
         }
         if spare.length == 0 {
             queue.put_back(spare);
             return None;
         }
-        self.nudged.set(true);
+        self.state.nudged.set(true);
         Some(spare)
     }
-}
-
-/// Whether `future` is ready by now; if so, it must not be asked again.
-async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
-    poll_fn(|task| Poll::Ready(future.as_mut().poll(task).is_ready())).await
-}
-
-/// `future`'s output, or none if `stop` is ready first.
-async fn or_stopped<F: Future>(mut stop: Pin<&mut impl Future<Output = ()>>, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    poll_fn(|task| match future.as_mut().poll(task) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => stop.as_mut().poll(task).map(|()| None),
-    })
-    .await
-}
-
-/// `write_all`, but for its panic at `Ok(0)`; then a flush.
-async fn write_line<W: Write>(writer: &mut W, mut line: &[u8]) -> Result<(), ServeError<W::Error>> {
-    while !line.is_empty() {
-        match writer.write(line).await {
-            Ok(0) => return Err(ServeError::WriteZero),
-            Ok(count) => line = line.get(count..).unwrap_or_default(),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(ServeError::Write(error)),
-        }
-    }
-    writer.flush().await.map_err(ServeError::Write)
-}
-
-/// A reader that returns an error of the kind `Interrupted` wants the writer flushed, and is asked again.
-async fn flush_if_interrupted<W: Write>(writer: &mut W, error: W::Error) -> Result<(), ServeError<W::Error>> {
-    if error.kind() != ErrorKind::Interrupted {
-        return Err(ServeError::Read(error));
-    }
-    write_line(writer, &[]).await
 }
 
 /// Log lines between a handler and its transport: one buffer fills while the other is sent. Both are moved, not shared.
@@ -474,12 +673,6 @@ struct Queue<'m> {
 struct Buffer<'m> {
     memory: &'m mut [u8],
     length: usize,
-}
-
-impl Buffer<'_> {
-    fn lines(&self) -> impl Iterator<Item = &[u8]> {
-        self.memory.get(..self.length).unwrap_or_default().split_inclusive(|byte| *byte == b'\n')
-    }
 }
 
 impl<'m> Queue<'m> {

@@ -1,6 +1,7 @@
 //! The driver over blocking `embedded-io`.
 
 use core::cell::Cell;
+use core::fmt;
 use core::future::Future;
 use core::pin::pin;
 use core::task::{self, Poll};
@@ -16,27 +17,53 @@ use crate::engine::{Engine, Run, Step};
 use crate::failure::Failure;
 use crate::phrases::Logs;
 
-/// Serves one connection until it ends.
-///
-/// `log` is the memory for one log line: a longer one is dropped, and the drop reported.
-///
-/// # Errors
-/// The transport failed. The call in hand was then cancelled, and
-/// [`safe_state`](Extension::safe_state) has run if a session was open.
-pub fn serve<E: Extension, T: Read + Write>(
-    extension: &mut E,
-    engine: &mut Engine<'_>,
-    transport: &mut T,
-    kind: Transport,
-    log: &mut [u8],
-    clock: &dyn Clock,
-) -> Result<End, ServeError<T::Error>> {
-    let mut cut_off = false;
-    let result = serve_connection(extension, engine, transport, kind, log, clock, &mut cut_off);
-    if engine.disconnect() && !matches!(result, Ok(End::Shutdown)) || cut_off {
-        block_on(extension.safe_state(), clock);
+/// The blocking driver's settings for one connection: [`serve`](Self::serve) runs it.
+pub struct Server<'a, 'm, E> {
+    extension: &'a mut E,
+    engine: &'a mut Engine<'m>,
+    clock: &'a dyn Clock,
+    transport: Transport,
+    log_buffer: &'a mut [u8],
+}
+
+impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
+    /// Serves this extension by this engine, which has the protocols, the limits and the memory of requests and replies.
+    pub fn new(extension: &'a mut E, engine: &'a mut Engine<'m>, clock: &'a dyn Clock) -> Self {
+        Self { extension, engine, clock, transport: Transport::Stdio, log_buffer: &mut [] }
     }
-    result
+
+    /// What the end of the streams means [default: [`Transport::Stdio`]].
+    #[must_use]
+    pub fn transport(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+
+    /// Memory for one log line [default: none]. A longer one is dropped, and the drop reported.
+    #[must_use]
+    pub fn log_buffer(self, log_buffer: &'a mut [u8]) -> Self {
+        Self { log_buffer, ..self }
+    }
+
+    /// Serves the connection until it ends. [`Halves`] makes one stream of a reader and a writer.
+    ///
+    /// # Errors
+    /// The transport failed. The call in hand was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
+    /// was open.
+    pub fn serve<T: Read + Write>(self, stream: &mut T) -> Result<End, ServeError<T::Error>> {
+        let Self { extension, engine, clock, transport, log_buffer } = self;
+        let mut cut_off = false;
+        let result = serve_connection(extension, engine, stream, transport, log_buffer, clock, &mut cut_off);
+        if engine.disconnect() && !matches!(result, Ok(End::Shutdown)) || cut_off {
+            block_on(extension.safe_state(), clock);
+        }
+        result
+    }
+}
+
+impl<E> fmt::Debug for Server<'_, '_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("transport", &self.transport).finish_non_exhaustive()
+    }
 }
 
 fn serve_connection<E: Extension, T: Read + Write>(

@@ -243,16 +243,13 @@ impl Session {
                 None => pending().await,
             }
         };
-        let result = world.run(asynch::serve(
-            &mut rig,
-            &mut engine,
-            &mut reader,
-            &mut writer,
-            setup.kind,
-            &mut log,
-            &*clock,
-            stop,
-        ));
+        let result = world.run(
+            asynch::Server::new(&mut rig, &mut engine, &*clock)
+                .transport(setup.kind)
+                .log_buffer(&mut log)
+                .stop(stop)
+                .serve(&mut reader, &mut writer),
+        );
         assert!(!engine.is_session_open());
         let Writer { output, lines, .. } = writer;
         Outcome { output, lines, events: rig.events.all(), result }

@@ -369,7 +369,11 @@ impl Setup {
         let mut engine = Engine::new(&MANIFEST, memory).unwrap().with_line_ends(self.ends);
         let mut pipe = Pipe::new(input.as_ref());
         pipe.cuts = self.cuts.map(|(seed, longest)| (Random(seed | 1), longest));
-        let end = blocking::serve(&mut rig, &mut engine, &mut pipe, self.kind, &mut log, &*clock).unwrap();
+        let end = blocking::Server::new(&mut rig, &mut engine, &*clock)
+            .transport(self.kind)
+            .log_buffer(&mut log)
+            .serve(&mut pipe)
+            .unwrap();
         Served { output: pipe.output, events: rig.events.all(), end }
     }
 }

@@ -8,7 +8,7 @@
 //! `rigline new NAME --firmware rp2040` writes a firmware that uses all of it, and a test builds and runs that; the image
 //! `engine` of `rigline-rig` is one without defmt and watchdog. In short: make a [`usb_cdc::Port`]; run [`usb_cdc::run`] beside a
 //! loop that awaits [`connected`](usb_cdc::Port::connected), puts [`LogsMayBeLost`] over the writer, and serves both with
-//! [`serve`](rigline::serve::asynch::serve) until [`lost`](usb_cdc::Presence::lost).
+//! a [`Server`](rigline::serve::asynch::Server) until [`lost`](usb_cdc::Presence::lost).
 
 #![no_std]
 

@@ -20,32 +20,34 @@
 pub mod crash;
 pub mod hal;
 
-use core::future::pending;
+use core::pin::pin;
 
 use embassy_futures::join::join4;
 use embassy_rp::adc;
 use embassy_rp::interrupt::typelevel::Binding;
-use embassy_rp::peripherals::{UART0, USB};
-use embassy_rp::uart::{self, BufferedUart, BufferedUartRx};
+use embassy_rp::peripherals::{PIN_0, PIN_1, UART0, USB};
+use embassy_rp::uart::{self, BufferedUart, BufferedUartRx, BufferedUartTx};
 use embassy_rp::usb::{self, Driver};
 use embassy_rp::watchdog::Watchdog;
-use embassy_rp::{Peripherals, interrupt};
+use embassy_rp::{Peri, Peripherals, interrupt, peripherals};
 use embassy_time::{Duration, Timer};
-use embassy_usb::Builder;
+use embassy_usb::{Builder, UsbDevice};
 use embedded_io_async::{ErrorType, Read};
-use rigline::Extension;
-use rigline::engine::{Engine, Memory};
+use rigline::engine::{Engine, Memory, SessionPolicy};
 use rigline::frame::LineEnds;
 use rigline::link;
 use rigline::protocol::waza::Evals;
 use rigline::serve::Transport;
-use rigline::serve::asynch::serve;
+use rigline::serve::asynch::Server;
+use rigline::service::Service;
+use rigline::{Extension, Manifest, apart};
 use rigline_embassy::rp2040::{self, Endpoints};
 use rigline_embassy::usb_cdc::{self, Port};
 use rigline_embassy::{EmbassyClock, LogsMayBeLost};
 use static_cell::StaticCell;
 
 use self::hal::PicoBoard;
+use crate::board::Identity;
 use crate::pinmap;
 use crate::wires::{OnWire, Wire, Wires};
 
@@ -91,18 +93,7 @@ pub async fn run<E: Extension>(
     interrupts: impl Interrupts,
     make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
 ) {
-    static SERIAL: StaticCell<[u8; 16]> = StaticCell::new();
-
-    let mut watchdog = Watchdog::new(p.WATCHDOG);
-    let (reset, last_panic) = crash::take(&watchdog);
-    watchdog.pause_on_debug(true);
-    watchdog.start(WATCHDOG);
-
-    let id = rp2040::board_id(p.FLASH, SERIAL.init([0; 16]));
-    defmt::info!("rig {=str} on board {=str}, reset: {=str}", env!("CARGO_PKG_VERSION"), id, reset);
-    if let Some(text) = last_panic {
-        defmt::warn!("before the reset: {=str}", text);
-    }
+    let (mut watchdog, identity) = start(p.WATCHDOG, p.FLASH);
     let pins = hal::Pins {
         rails: (p.PIN_2, p.PIN_3),
         buttons: (p.PIN_6, p.PIN_7),
@@ -112,24 +103,16 @@ pub async fn run<E: Extension>(
         temperature: p.ADC_TEMP_SENSOR,
     };
     let adc = adc::Adc::new(p.ADC, interrupts, adc::Config::default());
-    let board = hal::board(pins, adc, crate::board::Identity { id, reset: Some(reset), last_panic });
+    let (device, port) = usb(p.USB, interrupts, identity.id);
+    let mut place = None;
+    let extension = extension(&mut place, make, pins, adc, identity);
+    let wires = Wires::new(extension, &EmbassyClock);
+    let uart = uart(p.UART0, (p.PIN_0, p.PIN_1), interrupts);
 
-    let mut extension = make(board, (REQUEST - 1, REPLY - 1));
-    let wires = Wires::new(&mut extension, &EmbassyClock);
-    let (on_usb, on_uart) = (wires.on(Wire::Usb), wires.on(Wire::Uart));
-
-    let mut builder = usb_builder(Driver::new(p.USB, interrupts), id);
-    static STATE: StaticCell<usb_cdc::State<'_, Endpoints>> = StaticCell::new();
-    let port = Port::new(&mut builder, STATE.init_with(usb_cdc::State::new), Endpoints::first());
-    let mut device = builder.build();
-
-    static UART: StaticCell<([u8; 64], [u8; 256])> = StaticCell::new();
-    let (out, into) = UART.init_with(|| ([0; 64], [0; 256]));
-    let mut config = uart::Config::default();
-    config.baudrate = BAUD;
-    let uart = BufferedUart::new(p.UART0, p.PIN_0, p.PIN_1, interrupts, out, into, config);
-
-    join4(usb_cdc::run(&mut device, Endpoints::first()), serve_usb(port, on_usb), serve_uart(uart, on_uart), async {
+    let running_usb = pin!(usb_cdc::run(device, Endpoints::first()));
+    let serving_usb = pin!(serve_usb(port, wires.on(Wire::Usb)));
+    let serving_uart = pin!(serve_uart(uart, wires.on(Wire::Uart)));
+    join4(apart(running_usb), apart(serving_usb), apart(serving_uart), async {
         loop {
             watchdog.feed(WATCHDOG);
             Timer::after_secs(1).await;
@@ -138,18 +121,92 @@ pub async fn run<E: Extension>(
     .await;
 }
 
-fn usb_builder<'d>(driver: Driver<'d, USB>, serial: &'d str) -> Builder<'d, Driver<'d, USB>> {
+// What makes the parts is not inlined: what it needs of the stack would be there as long as the rig runs.
+
+/// Starts the watchdog, and finds out who the board is and how it was reset.
+#[inline(never)]
+fn start(
+    watchdog: Peri<'static, peripherals::WATCHDOG>,
+    flash: Peri<'static, peripherals::FLASH>,
+) -> (Watchdog, Identity<'static>) {
+    static SERIAL: StaticCell<[u8; 16]> = StaticCell::new();
+
+    let mut watchdog = Watchdog::new(watchdog);
+    let (reset, last_panic) = crash::take(&watchdog);
+    watchdog.pause_on_debug(true);
+    watchdog.start(WATCHDOG);
+
+    let id = rp2040::board_id(flash, SERIAL.init([0; 16]));
+    defmt::info!("rig {=str} on board {=str}, reset: {=str}", env!("CARGO_PKG_VERSION"), id, reset);
+    if let Some(text) = last_panic {
+        defmt::warn!("before the reset: {=str}", text);
+    }
+    (watchdog, Identity { id, reset: Some(reset), last_panic })
+}
+
+#[inline(never)]
+fn extension<'e, E: Extension>(
+    place: &'e mut Option<E>,
+    make: impl FnOnce(PicoBoard, (usize, usize)) -> E,
+    pins: hal::Pins,
+    adc: adc::Adc<'static, adc::Async>,
+    identity: Identity<'static>,
+) -> &'e mut E {
+    place.insert(make(hal::board(pins, adc, identity), (REQUEST - 1, REPLY - 1)))
+}
+
+type UsbPort = Port<'static, Driver<'static, USB>>;
+
+#[inline(never)]
+fn usb(
+    usb: Peri<'static, USB>,
+    interrupts: impl Interrupts,
+    serial: &'static str,
+) -> (&'static mut UsbDevice<'static, Driver<'static, USB>>, &'static mut UsbPort) {
     static CONFIG: StaticCell<[u8; 128]> = StaticCell::new();
     static BOS: StaticCell<[u8; 16]> = StaticCell::new();
     static CONTROL: StaticCell<[u8; 64]> = StaticCell::new();
-    Builder::new(
-        driver,
+    static STATE: StaticCell<usb_cdc::State<'_, Endpoints>> = StaticCell::new();
+    static PORT: StaticCell<UsbPort> = StaticCell::new();
+    static DEVICE: StaticCell<UsbDevice<'_, Driver<'_, USB>>> = StaticCell::new();
+
+    let mut builder = Builder::new(
+        Driver::new(usb, interrupts),
         usb_cdc::config(PRODUCT, serial),
         CONFIG.init_with(|| [0; 128]),
         BOS.init_with(|| [0; 16]),
         &mut [],
         CONTROL.init_with(|| [0; 64]),
-    )
+    );
+    let port = PORT.init(Port::new(&mut builder, STATE.init_with(usb_cdc::State::new), Endpoints::first()));
+    (DEVICE.init(builder.build()), port)
+}
+
+#[inline(never)]
+fn uart(
+    uart: Peri<'static, UART0>,
+    pins: (Peri<'static, PIN_0>, Peri<'static, PIN_1>),
+    interrupts: impl Interrupts,
+) -> (BufferedUartTx, BufferedUartRx) {
+    static BUFFERS: StaticCell<([u8; 64], [u8; 256])> = StaticCell::new();
+    let (out, into) = BUFFERS.init_with(|| ([0; 64], [0; 256]));
+    let mut config = uart::Config::default();
+    config.baudrate = BAUD;
+    BufferedUart::new(uart, pins.0, pins.1, interrupts, out, into, config).split()
+}
+
+/// A wire's engine, which speaks all protocols; none if its memory is too small.
+#[inline(never)]
+fn engine<'e, 'm>(
+    place: &'e mut Option<Engine<'m>>,
+    manifest: &'static Manifest,
+    memory: Memory<'m>,
+    ends: LineEnds,
+    gate: &'m dyn SessionPolicy,
+    evals: &'m dyn Service,
+) -> Option<&'e mut Engine<'m>> {
+    let engine = Engine::new(manifest, memory).ok()?;
+    Some(place.insert(engine.with_line_ends(ends).with_session_policy(gate).with_service(evals)))
 }
 
 /// What a wire's engine and shell work in.
@@ -166,13 +223,14 @@ impl Regions {
 }
 
 /// One connection after the other. A session lasts from one to the next, unless it is lost with its connection.
-async fn serve_usb<E: Extension>(mut port: Port<'static, Driver<'static, USB>>, mut rig: OnWire<'_, '_, E>) {
+async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_, '_, E>) {
     static REGIONS: StaticCell<Regions> = StaticCell::new();
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
     let gate = rig;
-    let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
     let evals = Evals::new(pinmap::EVALS);
-    let mut engine = engine.with_line_ends(LineEnds::Serial).with_session_policy(&gate).with_service(&evals);
+    let memory = Memory { request, reply };
+    let mut place = None;
+    let Some(engine) = engine(&mut place, rig.manifest(), memory, LineEnds::Serial, &gate, &evals) else { return };
     let presence = port.presence();
     loop {
         let (reader, writer) = port.connected().await;
@@ -180,31 +238,37 @@ async fn serve_usb<E: Extension>(mut port: Port<'static, Driver<'static, USB>>, 
         let lost = presence.lost();
         let mut reader = Heard { reader, rig };
         let mut writer = LogsMayBeLost::new(writer, LOG_LIMIT);
-        let transport = Transport::Stream;
-        let _ = serve(&mut rig, &mut engine, &mut reader, &mut writer, transport, logs, &EmbassyClock, lost).await;
+        let _ = Server::new(&mut rig, engine, &EmbassyClock)
+            .transport(Transport::Stream)
+            .log_buffer(logs)
+            .stop(lost)
+            .serve(&mut reader, &mut writer)
+            .await;
         gate.lost();
         defmt::debug!("USB: closed");
     }
 }
 
-async fn serve_uart<E: Extension>(uart: BufferedUart, mut rig: OnWire<'_, '_, E>) {
+async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUartRx), mut rig: OnWire<'_, '_, E>) {
     static REGIONS: StaticCell<Regions> = StaticCell::new();
     static FRAMES: StaticCell<[u8; FRAME]> = StaticCell::new();
     static KEPT: StaticCell<[u8; REPLY]> = StaticCell::new();
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
     let (frames, kept) = (FRAMES.init_with(|| [0; FRAME]), KEPT.init_with(|| [0; REPLY]));
     let gate = rig;
-    let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
     let evals = Evals::new(pinmap::EVALS);
-    let mut engine = engine.with_session_policy(&gate).with_service(&evals);
-    let (writer, reader) = uart.split();
+    let memory = Memory { request, reply };
+    let mut place = None;
+    let Some(engine) = engine(&mut place, rig.manifest(), memory, LineEnds::default(), &gate, &evals) else { return };
     let shared = link::Shared::new();
     let (reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);
     let mut reader = Heard { reader, rig };
     loop {
-        let transport = Transport::Stream;
-        let never = pending();
-        let end = serve(&mut rig, &mut engine, &mut reader, &mut writer, transport, logs, &EmbassyClock, never).await;
+        let end = Server::new(&mut rig, engine, &EmbassyClock)
+            .transport(Transport::Stream)
+            .log_buffer(logs)
+            .serve(&mut reader, &mut writer)
+            .await;
         gate.lost();
         if end.is_err() {
             defmt::debug!("UART0: a new session, or a call was cancelled");

@@ -8,8 +8,8 @@ use std::task::Waker;
 
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
-use rigline::serve::blocking::serve;
-use rigline::serve::{End, Transport};
+use rigline::serve::End;
+use rigline::serve::blocking::Server;
 use rigline::{Clock, Extension as _, Instant};
 use rigline_rig::sim::SimBoard;
 use rigline_rig::{Board, Rig};
@@ -94,7 +94,7 @@ pub(crate) fn serve_lines<B: Board>(rig: &mut Rig<B>, clock: &FakeClock, lines: 
     assert_eq!(engine.limits(), LIMITS);
     let input: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
     let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
-    let end = serve(rig, &mut engine, &mut pipe, Transport::Stdio, &mut log, clock).unwrap();
+    let end = Server::new(rig, &mut engine, clock).log_buffer(&mut log).serve(&mut pipe).unwrap();
     let output = String::from_utf8(pipe.output).unwrap();
     (output.lines().map(str::to_owned).collect(), end)
 }

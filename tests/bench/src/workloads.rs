@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write as _};
 
 use rigline::engine::{Engine, Memory};
-use rigline::serve::{Transport, blocking};
+use rigline::serve::blocking;
 use rigline::{Call, Clock, Context, Extension, Failure, GoDuration, Instant, Manifest, Operation, Outcome, Schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -156,7 +156,7 @@ fn rigline_serve(count: usize) -> usize {
     let memory = Memory { request: &mut request, reply: &mut reply };
     let Ok(mut engine) = Engine::new(Kubernetes.manifest(), memory) else { return 0 };
     let mut pipe = Pipe::new(count);
-    let _ = blocking::serve(&mut Kubernetes, &mut engine, &mut pipe, Transport::Stdio, &mut log, &Still);
+    let _ = blocking::Server::new(&mut Kubernetes, &mut engine, &Still).log_buffer(&mut log).serve(&mut pipe);
     pipe.bytes
 }
 

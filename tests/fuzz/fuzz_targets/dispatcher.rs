@@ -116,7 +116,10 @@ impl Setup {
         let mut wire = self.wire(input);
         let mut extension = Anything::default();
         let result = self.with_engine(|engine, log| {
-            blocking::serve(&mut extension, engine, &mut &wire, self.kind, log, &Ticks::default())
+            blocking::Server::new(&mut extension, engine, &Ticks::default())
+                .transport(self.kind)
+                .log_buffer(log)
+                .serve(&mut &wire)
         });
         Output {
             bytes: std::mem::take(wire.output.get_mut()),
@@ -135,8 +138,13 @@ impl Setup {
                 if left == 0 { Poll::Ready(()) } else { Poll::Pending }
             });
             let (mut reader, mut writer, clock) = (&wire, &wire, Ticks::default());
-            let mut serving =
-                pin!(asynch::serve(&mut extension, engine, &mut reader, &mut writer, self.kind, log, &clock, stop));
+            let mut serving = pin!(
+                asynch::Server::new(&mut extension, engine, &clock)
+                    .transport(self.kind)
+                    .log_buffer(log)
+                    .stop(stop)
+                    .serve(&mut reader, &mut writer)
+            );
             let mut task = Task::from_waker(Waker::noop());
             for _ in 0..1_000_000 {
                 if let Poll::Ready(result) = serving.as_mut().poll(&mut task) {

@@ -7,7 +7,7 @@ use core::hint::black_box;
 use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::serve::Transport;
-use rigline::serve::blocking::serve;
+use rigline::serve::blocking::Server;
 use rigline::{Clock, Extension, Instant};
 
 /// A wire that could carry anything.
@@ -47,7 +47,12 @@ pub fn run(extension: &mut impl Extension) -> ! {
     loop {
         let memory = Memory { request: &mut request, reply: &mut reply };
         if let Ok(mut engine) = Engine::new(extension.manifest(), memory) {
-            let _ = black_box(serve(extension, &mut engine, &mut Wire, Transport::Stream, &mut log, &NoTime));
+            let _ = black_box(
+                Server::new(extension, &mut engine, &NoTime)
+                    .transport(Transport::Stream)
+                    .log_buffer(&mut log)
+                    .serve(&mut Wire),
+            );
         }
     }
 }

@@ -1,13 +1,13 @@
 #![allow(clippy::used_underscore_binding, reason = "embassy's main passes the spawner on under its name")]
 
-use core::future::pending;
+use core::pin::pin;
 
 use embassy_executor::Spawner;
 use embassy_futures::join::join;
-use embassy_rp::bind_interrupts;
 use embassy_rp::peripherals::USB;
 use embassy_rp::usb::{Driver, InterruptHandler};
-use embassy_usb::Builder;
+use embassy_rp::{Peri, bind_interrupts};
+use embassy_usb::{Builder, UsbDevice};
 use panic_halt as _;
 use rigline::engine::{Engine, Memory};
 #[cfg(feature = "amplifier")]
@@ -16,10 +16,12 @@ use rigline::protocol::AMPLIFIER;
 use rigline::protocol::MCP;
 #[cfg(feature = "namel3ss")]
 use rigline::protocol::NAMEL3SS;
+#[cfg(feature = "waza")]
+use rigline::protocol::waza::Evals;
 use rigline::protocol::{GEVALS, Protocol};
 use rigline::serve::Transport;
-use rigline::serve::asynch::serve;
-use rigline::{Clock, Extension, Instant};
+use rigline::serve::asynch::Server;
+use rigline::{Clock, Extension, Instant, apart};
 use rigline_embassy::rp2040::Endpoints;
 use rigline_embassy::usb_cdc::{self, Port, State};
 use rigline_rig::bench::Kubernetes;
@@ -57,39 +59,61 @@ impl Clock for Microseconds {
 
 #[embassy_executor::main]
 async fn main(_spawner: Spawner) {
-    static STATE: StaticCell<State<'_, Endpoints>> = StaticCell::new();
+    let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
+    let (device, port) = usb(peripherals.USB);
+    let Some((engine, logs)) = engine() else { return };
+    let running = pin!(usb_cdc::run(device, Endpoints::first()));
+    let serving = pin!(async {
+        loop {
+            let (reader, writer) = port.connected().await;
+            let _ = Server::new(&mut Kubernetes, engine, &Microseconds)
+                .transport(Transport::Stream)
+                .log_buffer(logs)
+                .serve(reader, writer)
+                .await;
+        }
+    });
+    join(apart(running), apart(serving)).await;
+}
+
+type UsbPort = Port<'static, Driver<'static, USB>>;
+
+// What makes the parts is not inlined: what it needs of the stack would be there as long as the image runs.
+
+/// The engine, and the memory for logs.
+#[inline(never)]
+fn engine() -> Option<(&'static mut Engine<'static>, &'static mut [u8])> {
+    static BUFFER: StaticCell<[u8; BUFFERS]> = StaticCell::new();
+    static ENGINE: StaticCell<Engine<'static>> = StaticCell::new();
+
+    let (request, rest) = BUFFER.init_with(|| [0; BUFFERS]).split_at_mut(LINE);
+    let (reply, logs) = rest.split_at_mut(LINE);
+    let engine = Engine::with_protocols(Kubernetes.manifest(), Memory { request, reply }, PROTOCOLS).ok()?;
+    #[cfg(feature = "waza")]
+    let engine = {
+        static EVALS: StaticCell<Evals> = StaticCell::new();
+        engine.with_service(EVALS.init(Evals::new(rigline_rig::pinmap::EVALS)))
+    };
+    Some((ENGINE.init(engine), logs))
+}
+
+#[inline(never)]
+fn usb(usb: Peri<'static, USB>) -> (&'static mut UsbDevice<'static, Driver<'static, USB>>, &'static mut UsbPort) {
     static CONFIG: StaticCell<[u8; 128]> = StaticCell::new();
     static BOS: StaticCell<[u8; 16]> = StaticCell::new();
     static CONTROL: StaticCell<[u8; 64]> = StaticCell::new();
-    static BUFFER: StaticCell<[u8; BUFFERS]> = StaticCell::new();
+    static STATE: StaticCell<State<'_, Endpoints>> = StaticCell::new();
+    static PORT: StaticCell<UsbPort> = StaticCell::new();
+    static DEVICE: StaticCell<UsbDevice<'_, Driver<'_, USB>>> = StaticCell::new();
 
-    let peripherals = embassy_rp::init(embassy_rp::config::Config::default());
     let mut builder = Builder::new(
-        Driver::new(peripherals.USB, Interrupts),
+        Driver::new(usb, Interrupts),
         usb_cdc::config("rigline rig", "ENGINE"),
         CONFIG.init_with(|| [0; 128]),
         BOS.init_with(|| [0; 16]),
         &mut [],
         CONTROL.init_with(|| [0; 64]),
     );
-    let mut port = Port::new(&mut builder, STATE.init_with(State::new), Endpoints::first());
-    let mut device = builder.build();
-    let (request, rest) = BUFFER.init_with(|| [0; BUFFERS]).split_at_mut(LINE);
-    let (reply, logs) = rest.split_at_mut(LINE);
-    let memory = Memory { request, reply };
-    let Ok(mut engine) = Engine::with_protocols(Kubernetes.manifest(), memory, PROTOCOLS) else { return };
-    #[cfg(feature = "waza")]
-    let evals = rigline::protocol::waza::Evals::new(rigline_rig::pinmap::EVALS);
-    #[cfg(feature = "waza")]
-    {
-        engine = engine.with_service(&evals);
-    }
-    join(usb_cdc::run(&mut device, Endpoints::first()), async {
-        loop {
-            let (reader, writer) = port.connected().await;
-            let (transport, never) = (Transport::Stream, pending());
-            let _ = serve(&mut Kubernetes, &mut engine, reader, writer, transport, logs, &Microseconds, never).await;
-        }
-    })
-    .await;
+    let port = PORT.init(Port::new(&mut builder, STATE.init_with(State::new), Endpoints::first()));
+    (DEVICE.init(builder.build()), port)
 }

@@ -6,7 +6,7 @@ use embedded_io::{ErrorKind, ErrorType, Read, Write};
 use panic_halt as _;
 use rigline::engine::{Engine, Memory};
 use rigline::frame::LineEnds;
-use rigline::serve::{Transport, blocking::serve};
+use rigline::serve::{Transport, blocking::Server};
 use rigline::{Clock, Extension, Instant};
 use rigline_rig::Rig;
 use rigline_rig::board::{Adc, Identity, Wired};
@@ -83,7 +83,10 @@ fn main() -> ! {
     loop {
         usb.poll();
         if usb.is_open() {
-            let _ = serve(&mut rig, &mut engine, &mut &usb, Transport::Stream, &mut log, &usb);
+            let _ = Server::new(&mut rig, &mut engine, &usb)
+                .transport(Transport::Stream)
+                .log_buffer(&mut log)
+                .serve(&mut &usb);
         }
     }
 }

@@ -24,9 +24,18 @@ pub(crate) fn all() {
     }
     let kind = if black_box(true) { Transport::Stdio } else { Transport::Stream };
     let mut halves = Halves { reader: Wire, writer: Wire };
-    ended(blocking::serve(&mut Probe, &mut engine, &mut halves, kind, &mut log, &Ticks));
-    ended(blocking::serve(&mut Written, &mut engine, &mut halves, kind, &mut log, &Ticks));
-    ended(blocking::serve(&mut Least, &mut engine, &mut halves, kind, &mut log, &Ticks));
+    ended(
+        blocking::Server::new(&mut Probe, &mut engine, &Ticks).transport(kind).log_buffer(&mut log).serve(&mut halves),
+    );
+    ended(
+        blocking::Server::new(&mut Written, &mut engine, &Ticks)
+            .transport(kind)
+            .log_buffer(&mut log)
+            .serve(&mut halves),
+    );
+    ended(
+        blocking::Server::new(&mut Least, &mut engine, &Ticks).transport(kind).log_buffer(&mut log).serve(&mut halves),
+    );
     #[cfg(feature = "async")]
     asynch(&mut engine, kind, &mut log);
 }
@@ -36,35 +45,39 @@ fn asynch(engine: &mut Engine<'_>, kind: Transport, log: &mut [u8]) {
     use core::future::{Future, pending, poll_fn};
     use core::pin::pin;
     use core::task::{Context, Poll, Waker};
-    use rigline::serve::asynch::{serve, serve_with_logs};
+    use rigline::serve::asynch::Server;
 
     let (mut reader, mut writer, mut probe, mut least) = (Wire, Wire, Probe, Least);
     let stop = poll_fn(|_| if black_box(true) { Poll::Pending } else { Poll::Ready(()) });
     let mut task = Context::from_waker(Waker::noop());
     {
-        let mut session = pin!(serve(&mut probe, engine, &mut reader, &mut writer, kind, log, &Ticks, stop));
+        let mut session = pin!(
+            Server::new(&mut probe, engine, &Ticks)
+                .transport(kind)
+                .log_buffer(log)
+                .stop(stop)
+                .serve(&mut reader, &mut writer)
+        );
         while session.as_mut().poll(&mut task).is_pending() {}
     }
     {
         let send_log = |line: &[u8]| black_box(line.is_empty());
-        let mut session = pin!(serve_with_logs(
-            &mut least,
-            engine,
-            &mut reader,
-            &mut writer,
-            kind,
-            log,
-            &Ticks,
-            pending(),
-            &send_log
-        ));
+        let mut session = pin!(
+            Server::new(&mut least, engine, &Ticks)
+                .transport(kind)
+                .log_buffer(log)
+                .send_log(&send_log)
+                .serve(&mut reader, &mut writer)
+        );
         while session.as_mut().poll(&mut task).is_pending() {}
     }
     #[cfg(feature = "postcard")]
     {
         let (shared, mut frames, mut reply) = (rigline::link::Shared::new(), bytes::<256>(), bytes::<1024>());
         let (mut reader, mut writer) = rigline::link::split(&shared, Wire, Wire, &mut frames, &mut reply);
-        let mut session = pin!(serve(&mut least, engine, &mut reader, &mut writer, kind, log, &Ticks, pending()));
+        let mut session = pin!(
+            Server::new(&mut least, engine, &Ticks).transport(kind).log_buffer(log).serve(&mut reader, &mut writer)
+        );
         loop {
             if let Poll::Ready(result) = session.as_mut().poll(&mut task) {
                 match result {

@@ -1,0 +1,25 @@
+//! Futures in stack frames of their own.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+/// A future that is polled in a stack frame of its own.
+///
+/// A compiler that inlines all futures into the one that awaits them makes one frame with room for each of them, which is on
+/// the stack while any of them runs. On a board, a future that is large or calls deeply is better awaited as
+/// `apart(pin!(future)).await`; that does not copy it either, as `future.await` may.
+pub fn apart<F: Future>(future: Pin<&mut F>) -> impl Future<Output = F::Output> {
+    Apart(future)
+}
+
+struct Apart<'f, F>(Pin<&'f mut F>);
+
+impl<F: Future> Future for Apart<'_, F> {
+    type Output = F::Output;
+
+    #[inline(never)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
