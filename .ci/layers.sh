@@ -102,8 +102,8 @@ class Crate:
             parts = ["bin", *parts[2:]]
         if parts[-1] in ("mod", "lib", "main"):
             parts = parts[:-1]
-        if parts == ["private"]:
-            parts = ["__private"]
+        if parts[:1] == ["macro_support"]:
+            parts[0] = "__private"
         return tuple(parts)
 
     def imports(self):

@@ -3,7 +3,7 @@
 //! The gevals host is a Go program, and its texts (`context.timeout`) are Go's:
 //!
 //! ```
-//! use rigline::duration::{GoDuration, ParseDurationError};
+//! use rigline::{GoDuration, ParseDurationError};
 //!
 //! let timeout: GoDuration = "1m30.5s".parse()?;
 //! assert_eq!(timeout.as_nanos(), 90_500_000_000);

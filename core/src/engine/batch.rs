@@ -37,22 +37,13 @@ impl Engine<'_> {
                 None => return self.message(0, length, false),
             }
         }
-        let line = self.framer.line();
-        let (mut members, mut reserve) = (0, 0);
-        for member in Json::of_checked(line).elements() {
-            members += 1;
-            reserve += rpc::reserve_for(member.as_bytes(), &mut self.spans);
-        }
-        let refusal = match members {
-            0 => "an empty batch",
-            1..=rpc::MAX_BATCH if reserve + 2 <= self.limits().1 => {
+        match rpc::reserve_for_batch(self.framer.line(), self.limits().1, &mut self.spans) {
+            Ok(reserve) => {
                 self.batch = Some(Batch { next: bracket + 1, end: 0, reserve });
-                return Done::Nothing;
+                Done::Nothing
             }
-            1..=rpc::MAX_BATCH => "a batch whose replies may not fit the reply buffer",
-            _ => "a batch of more than 64 members",
-        };
-        Done::Reply(rpc::invalid_request(&mut self.writer_for_line(), b"", refusal))
+            Err(fault) => Done::Reply(rpc::invalid_request(&mut self.writer_for_line(), b"", fault)),
+        }
     }
 
     pub(super) fn next_member(&mut self) -> Done {

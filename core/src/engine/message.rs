@@ -13,7 +13,6 @@ use crate::event::Event;
 use crate::json::check::{Parts, Span};
 use crate::json::view::Json;
 use crate::received::{Envelope, Received, Refusal};
-use crate::reply;
 use crate::rpc;
 use crate::service::JobRun;
 
@@ -97,7 +96,7 @@ impl Engine<'_> {
                 Span::default()
             }
             Envelope::Invalid { text, id } => {
-                let mut out = reply::writer(self.memory, reply_start, limit);
+                let mut out = rpc::writer(self.memory, reply_start, limit);
                 return Done::Reply(rpc::invalid_request(&mut out, received.of(id), text));
             }
         };

@@ -25,10 +25,11 @@ use crate::json::check::{Member, Members, Span};
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::Writer;
 use crate::level::Level;
-use crate::manifest::{Manifest, Operation, Schema};
+use crate::manifest::{Manifest, Operation};
 use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress};
 use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 use crate::rpc;
+use crate::schema::Schema;
 
 /// Model Context Protocol, both eras.
 pub const MCP: &Protocol = &PROTOCOL;

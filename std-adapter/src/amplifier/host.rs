@@ -8,6 +8,7 @@ use rigline::json::{Json, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::descriptor::KindName;
 use super::error::{CallError, bad};
 use super::lines::{Lines, Request};
 use super::{EventLog, EventRecord, ModuleError, ModuleKind};
@@ -64,6 +65,7 @@ pub struct Description {
     /// Its version.
     pub version: String,
     /// What it is.
+    #[serde(with = "KindName")]
     pub kind: ModuleKind,
     /// The names of its operations.
     pub capabilities: Vec<String>,
