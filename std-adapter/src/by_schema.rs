@@ -1,6 +1,6 @@
 //! Arguments as an operation's schema wants them.
 //!
-//! What people write on a command line or in YAML, and what an operation gives as an output, is text. Which JSON value a text stands for depends
+//! What people write on a command line or in YAML, and what an operation returns as an output, is text. Which JSON value a text stands for depends
 //! on where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole
 //! schema (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
 //!

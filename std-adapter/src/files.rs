@@ -3,7 +3,7 @@
 //! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
 //! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
 //!   replaced, and what it points to stays as it is. When the write fails, the file that was there before stays.
-//! - [`first_line`] tells what a file is before it is replaced or added to.
+//! - [`first_line`] finds out what a file is before it is replaced or added to.
 //! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
 
 use std::fs::{self, File, OpenOptions};

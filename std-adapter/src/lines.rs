@@ -32,7 +32,7 @@ const NO_HTTP: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-3
 /// The code of what a client may not do.
 pub(crate) const NOT_ALLOWED: i32 = -32000;
 
-/// What a client without the token is told.
+/// The answer to a client without the token.
 const TOKEN_REQUIRED: &str =
     "the token of this server is required: send the method `authenticate` with it as the first line";
 
@@ -135,7 +135,7 @@ impl Input {
         }
     }
 
-    /// What a client is told that took too long.
+    /// The answer to a client that took too long.
     pub(crate) fn stalled(&self) -> Vec<u8> {
         if self.token.is_some() {
             return no_token();
@@ -227,7 +227,7 @@ pub(crate) fn error_line(code: i32, message: &str) -> Vec<u8> {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":null{}\n", refusal_body(code, message)).into_bytes()
 }
 
-/// Answers a line, a batch too, with the bodies that `serve` gives: what follows a reply's id, `,"result":…}` or
+/// Answers a line, a batch too, with the bodies that `serve` returns: what follows a reply's id, `,"result":…}` or
 /// `,"error":…}`. The reply has up to `limit` bytes; in place of a longer one goes -32603 with the size that it needs.
 #[cfg(feature = "eval")]
 pub(crate) fn answer(
@@ -299,7 +299,7 @@ fn room_around(line: &[u8]) -> usize {
     if line.trim_ascii_start().first() == Some(&b'[') { 64 * 1024 } else { 1024 }
 }
 
-/// A line without telnet's negotiation before it (RFC 854): 255 begins it, which is no byte of UTF-8.
+/// A line without telnet's negotiation before it (RFC 854): 255 begins it, a byte that UTF-8 does not have.
 #[allow(clippy::match_same_arms, reason = "an arm for each command of the RFC")]
 fn without_telnet(mut line: &[u8]) -> &[u8] {
     loop {
@@ -394,7 +394,7 @@ mod tests {
         }
         // Without an end, too.
         assert_eq!(events(Some("s3cret"), &"x".repeat(40_000)).len(), 1);
-        // A client that sends one to a server that asks for none is not told off.
+        // A client that sends one to a server that asks for none is answered.
         assert_eq!(events(None, &format!("{right}\n{ASK}\n")).last().unwrap(), ASK);
         assert_eq!(events(None, &format!("{ASK}\n{right}\n")), [ASK, &right]);
     }

@@ -242,12 +242,12 @@ pub(crate) struct Ends {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A process of this user.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not tell"))]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not report it"))]
     User(u32),
     /// No process any more: it is closed.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not tell"))]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the system does not report it"))]
     Nobody,
-    /// It is on another machine, or the system does not tell.
+    /// It is on another machine, or the system does not report it.
     Unknown,
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn is_http(line: &[u8]) -> bool {
     is_token(method) && (names_version || is_request(method, target))
 }
 
-/// The beginning of a connection, which tells HTTP before its first line is whole: one that is too long to be kept is HTTP too.
+/// The beginning of a connection, by which HTTP is detected before its first line is whole. A first line that is too long to be kept is detected, too.
 #[derive(Default)]
 pub(crate) struct Opening {
     bytes: Vec<u8>,
@@ -21,10 +21,10 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// More than the longest method, and what tells its target.
+    /// More than the longest method and the beginning of its target.
     const ENOUGH: usize = 40;
 
-    /// Takes what was read, and tells whether it is HTTP.
+    /// Takes what was read. Returns whether it is HTTP.
     pub(crate) fn is_http(&mut self, read: &[u8]) -> bool {
         if self.is_over {
             return false;
@@ -35,7 +35,7 @@ impl Opening {
                 continue;
             }
             if matches!(byte, b'\n' | b'\r') || self.bytes.len() == Self::ENOUGH {
-                // The line tells the rest.
+                // The whole line decides.
                 self.is_over = true;
                 break;
             }
@@ -47,7 +47,7 @@ impl Opening {
     }
 }
 
-/// A method as it is always spelt, and what a target begins with.
+/// A method in the usual upper case, and the beginning of a target.
 fn is_request(method: &[u8], target: &[u8]) -> bool {
     let is_method = is_token(method) && !method.iter().any(u8::is_ascii_lowercase);
     is_method && (target.starts_with(b"/") || target.starts_with(b"http") || target == b"*")
@@ -98,7 +98,7 @@ mod tests {
             "Host: localhost",
             "\u{ff} x",
         ] {
-            // Of modems nobody speaks here.
+            // Modem commands are not expected here.
             assert_eq!(is_http(line.as_bytes()), line == "AT /", "{line}");
         }
     }

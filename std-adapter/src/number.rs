@@ -7,7 +7,7 @@ use bigdecimal::BigDecimal;
 /// The longest number that is compared as one, in bytes.
 pub(crate) const DIGIT_LIMIT: usize = 10_000;
 
-/// Reads a decimal number: JSON's, and also `+1`, `.5`, `5.` and `007`. `None` is given for what is no number, and for one that has over
+/// Reads a decimal number: JSON's, and also `+1`, `.5`, `5.` and `007`. Returns `None` for what is not a number, and for one that has over
 /// [`DIGIT_LIMIT`] bytes or an exponent of more than 18 digits.
 pub(crate) fn decimal(text: &str) -> Option<BigDecimal> {
     let text = text.trim();

@@ -93,7 +93,7 @@ pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, Stri
     Ok((WITHIN.to_owned(), format!("{outer}{this}\n")))
 }
 
-/// A program to be started as the leader of a process group of its own, with the limits that this process was started with.
+/// A program to be started as the leader of its own process group, with the limits that this process was started with.
 /// A relative path of a program is looked for from `folder`.
 pub(crate) fn command(
     program: impl AsRef<OsStr>,

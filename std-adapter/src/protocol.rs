@@ -7,7 +7,7 @@ use std::fmt;
 use crate::client::{ClientFactory, ProtocolOption};
 use crate::traffic::Reading;
 
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own about the protocol")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fact about the protocol")]
 /// A protocol. The values are constants in the protocols' own folders.
 #[non_exhaustive]
 pub struct Protocol {

@@ -1,4 +1,4 @@
-//! Messages for people on standard error. A message is left out if nobody reads them, since a full pipe would block the caller.
+//! Messages for people on standard error. A message is left out if standard error is full, since a full pipe would block the caller.
 
 use std::fmt;
 use std::io::{self, Write as _};

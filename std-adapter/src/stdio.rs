@@ -111,7 +111,7 @@ pub fn serve<E: Extension>(extension: E) -> ExitCode {
 /// default limit of what is sent in gevals on standard output.
 pub const HOST_LINE_LIMIT: usize = 65_535;
 
-/// Serving on standard input and output, with limits of one's own.
+/// Serving on standard input and output, with other limits than the default ones.
 ///
 /// ```no_run
 /// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};

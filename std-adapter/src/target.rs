@@ -5,7 +5,7 @@
 //! | `exec:PROGRAM [ARGS]` | a program, split into words as a shell does (quotes and backslashes, nothing else) |
 //! | a path or a name | a program without arguments |
 //! | `serial:/dev/ttyACM0`, `serial:ttyACM0`, `serial:COM3` | the device on that port |
-//! | `serial:by-id/NAME` | the same, by a name that udev gives (`/dev/serial/by-id`, `by-path`) |
+//! | `serial:by-id/NAME` | the same, by a name that udev assigns (`/dev/serial/by-id`, `by-path`) |
 //! | `serial:auto` | the one rigline device that is plugged in, by its USB names |
 //! | `serial:auto/SERIAL` | the rigline device with that USB serial number |
 //! | `serial:usb/PATH` | the device on that USB port, such as `1-2.3` |

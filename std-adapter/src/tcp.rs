@@ -119,7 +119,7 @@ impl Server {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// Serves `extension` until SIGTERM or SIGINT (elsewhere Ctrl-C), in a runtime of its own.
+    /// Serves `extension` until SIGTERM or SIGINT (elsewhere Ctrl-C), in its own runtime.
     ///
     /// # Errors
     /// No runtime can be started.

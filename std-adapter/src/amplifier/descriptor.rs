@@ -79,7 +79,7 @@ pub enum Transport {
     },
 }
 
-/// Why a text is no descriptor.
+/// Why a text is not a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptorError {

@@ -196,7 +196,7 @@ const TAXONOMY: [(&str, &[&str]); 14] = [
     ("artifact:read", &["data.uri", "status"]),
 ];
 
-/// Holds an event against the taxonomy, which is more than the schema asks for: gives what is wrong with it. Names that
+/// Holds an event against the taxonomy, which is more than the schema asks for. Returns what is wrong with it. Names that
 /// the taxonomy does not have are allowed, unless `strict`.
 pub fn check_taxonomy(event: &Event<'_>, strict: bool) -> Vec<String> {
     let Some((_, members)) = TAXONOMY.iter().find(|(name, _)| event.event() == *name) else {

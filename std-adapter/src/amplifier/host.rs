@@ -57,7 +57,7 @@ pub enum Place {
     },
 }
 
-/// What `describe` tells of a module.
+/// What `describe` reports about a module.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// Its name.
@@ -167,7 +167,7 @@ impl Host {
     }
 
     /// Ends a call that was given up: the program is asked to end, and then made to, or the connection closed. The next call
-    /// starts or opens it anew.
+    /// starts or opens it again.
     pub async fn cancel(&mut self) {
         if let Place::Lines(lines) = &mut self.place {
             lines.end().await;
@@ -181,7 +181,7 @@ impl Host {
         }
     }
 
-    /// Sends one request text as it is, and gives what is answered: for checks.
+    /// Sends one request text as it is, and returns the answer: for checks.
     pub async fn raw(&mut self, path: &str, text: &str, limit: Duration) -> Result<String, CallError> {
         let most = self.limit;
         match &mut self.place {

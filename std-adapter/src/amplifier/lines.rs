@@ -1,4 +1,4 @@
-//! Lines to a module and from it: each reply goes to the request that it answers, or to nobody.
+//! Lines to a module and from it: each reply goes to the request that it answers, or is dropped.
 //!
 //! The protocol does not oblige a module to echo a request's `id`; one that does not answers in the order of its requests. So what
 //! keeps replies apart is, in this order: the `id`, where it comes back; the form of the reply, which is another for each
@@ -60,7 +60,7 @@ pub struct Lines {
     next: u32,
     /// The requests that have no reply yet, in their order; the last may be in hand, the others were given up.
     owed: Vec<Owed>,
-    /// The module gives back the ids that it gets.
+    /// The module returns the ids that it gets.
     echoes: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Request<'a> {
     Describe,
     /// The members of an invocation's input, without braces.
     Invoke {
-        /// Whether it must be spelt out, as its operation has the name of one of the protocol's own.
+        /// Whether it must be nested, since its operation has the name of one of the protocol's own operations.
         nested: bool,
         input: &'a str,
     },
@@ -198,7 +198,7 @@ impl Lines {
         limit: Duration,
         most: usize,
     ) -> Result<String, CallError> {
-        // A program that has ended since is started anew; so is what somebody gave up.
+        // A program that has ended since is started again, and so is one whose request was given up.
         let child = self.open.as_ref().and_then(|open| open.child.as_ref());
         if self.is_asked || child.is_some_and(|child| child.exit().is_some()) {
             self.end().await;
@@ -269,7 +269,7 @@ impl Lines {
         let form = request.form();
         let is_settled = self.open.as_ref().is_some_and(|open| open.is_settled);
         let must_settle = match form {
-            // The answers to several of them cannot be told apart, and need not be.
+            // The answers to several of them look the same, which does no harm.
             Form::Describe => !is_settled || !self.owed.is_empty(),
             // For checks a text is sent as it is, and nothing else, unless there is something to wait for.
             Form::Any => !self.owes_only_descriptions(),
@@ -346,7 +346,7 @@ impl Lines {
         let Some(open) = &mut self.open else { return Err(CallError::Arguments) };
         open.drain(most).await?;
         open.odd = None;
-        // On a shared wire half a line of somebody else's may be there.
+        // A shared wire may hold half a line of another process.
         let first = if open.is_settled { "" } else { "\n" };
         if self.owed.len() >= OWED {
             return Err(bad("too many replies are outstanding", ""));
@@ -390,13 +390,13 @@ impl Lines {
                 self.echoes = true;
                 return Some(at);
             }
-            // Somebody else's, unless ids were the caller's to make.
+            // It is another process's reply, unless the caller chose the ids.
             return self.owed.iter().position(|owed| owed.id.is_none());
         }
         let has_ok = reply.get("ok").is_some();
         let fits = |owed: &Owed| owed.form.fits(reply);
         let fits_better = |owed: &Owed| fits(owed) && !(has_ok && owed.form == Form::Describe);
-        // A module that gives ids back leaves them out where it could not read the request.
+        // A module that returns ids leaves them out where it could not read the request.
         let is_refusal = reply.get("ok").and_then(|ok| ok.bool()) == Some(false);
         let at = self.owed.iter().position(fits_better).or_else(|| self.owed.iter().position(fits))?;
         let is_only = self.owed.len() == 1;
@@ -425,7 +425,7 @@ impl Lines {
         let Some(open) = self.open.as_mut().filter(|open| open.is_shared) else { return self.hang_up().await };
         self.is_asked = false;
         open.is_settled = false;
-        // Some boards boot anew by it: one that has nothing to give up is left to.
+        // Some boards restart on it, so a board that has nothing to give up is left alone.
         if is_busy {
             open.reset().await;
         }

@@ -585,7 +585,7 @@ impl Peer {
     }
 
     fn noise(&self, text: String) {
-        // A board's greeting, and the rest of what it said to somebody else, are no faults of this session.
+        // A board's greeting, and the rest of its replies to another process, are not faults of this session.
         if self.greeted {
             self.notes.borrow_mut().noise.push(text);
         }

@@ -19,7 +19,7 @@ use crate::process::{self, Lifeline, NotStarted};
 use crate::sync::lock;
 use crate::target::Exec;
 
-/// How long after its leader's end the rest of a group lives, if nobody says that it is over earlier. Its last lines
+/// How long after its leader's end the rest of a group lives, unless it is declared over earlier. Its last lines
 /// are read in that time.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -121,7 +121,7 @@ pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]
     let lifeline = Lifeline::new();
     let mut process = command.spawn().map_err(failed)?;
     let pipes = (process.stdin.take(), process.stdout.take(), process.stderr.take());
-    // From here on the process has somebody to wait for it, whatever fails.
+    // From here on the process is waited for, whatever fails.
     let child = watch_over(process, lifeline).map_err(failed)?;
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err(failed(io::ErrorKind::BrokenPipe.into())) };
     let stdin = ChildStdin::from_std(stdin).map_err(failed)?;
@@ -192,7 +192,7 @@ mod sys {
                     return status.exit_status().map(Exit::Code).or(signal).unwrap_or(Exit::Unknown);
                 }
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
-                // Somebody else in this process waits for all children.
+                // Another part of this process waits for all children.
                 Err(_) => return Exit::Unknown,
             }
         }

@@ -92,7 +92,7 @@ struct Waiting {
 /// Who wants to know what becomes of a request.
 enum ResponseSender {
     One(oneshot::Sender<Completion>),
-    /// Somebody who has several out, and takes the first answer.
+    /// A sender that has several requests out, and takes the first answer.
     OfSeveral(mpsc::UnboundedSender<Completion>),
 }
 
@@ -226,7 +226,7 @@ impl Connection {
     /// Opens the session.
     pub(super) async fn initialize(&self, request: &Request<'_>, deadline: Instant) -> Result<Manifest, HostError> {
         let after = self.shared.options.start_timeout;
-        let (sender, mut fates) = mpsc::unbounded_channel();
+        let (sender, mut completions) = mpsc::unbounded_channel();
         let mut out = VecDeque::new();
         loop {
             // What the lost ones are answered with is welcome too, as long as they are few.
@@ -238,15 +238,15 @@ impl Connection {
             let boundary: &[u8] = if self.traits.shared { b"\n" } else { b"" };
             let sender = ResponseSender::OfSeveral(sender.clone());
             let started = self.shared.begin(request, request.measure(), boundary, None, sender);
-            let (id, line) = started.map_err(|trouble| self.error(trouble, "", after))?;
+            let (id, line) = started.map_err(|error| self.error(error, "", after))?;
             out.push_back(id);
-            if let Err(trouble) = self.shared.send(line, deadline).await {
+            if let Err(error) = self.shared.send(line, deadline).await {
                 // Its last words may say more than the broken pipe.
-                let trouble = self.after_all(trouble).await;
-                return Err(self.start_error(trouble, after));
+                let error = self.after_all(error).await;
+                return Err(self.start_error(error, after));
             }
             let next = self.traits.resend.map_or(deadline, |pause| deadline.min(Instant::now() + pause));
-            let result = match timeout_at(next, fates.recv()).await {
+            let result = match timeout_at(next, completions.recv()).await {
                 Ok(Some(Completion::Answer(Answer::Result(text)))) => Manifest::read(&text)
                     .map_err(|why| HostError::BadReply { extension: self.name(), why, details: self.details(None) }),
                 Ok(Some(Completion::Answer(Answer::Error(error, _)))) => {
@@ -256,7 +256,7 @@ impl Connection {
                 Ok(Some(Completion::Answer(Answer::Bad(..)) | Completion::TooLong(_))) if self.traits.shared => {
                     continue;
                 }
-                Ok(Some(completion)) => Err(self.fate_error(completion, after)),
+                Ok(Some(completion)) => Err(self.completion_error(completion, after)),
                 Ok(None) => {
                     Err(self.start_error(RequestError::End(End::Gone("the connection is closed".into())), after))
                 }
@@ -294,11 +294,11 @@ impl Connection {
         let (sender, completion) = oneshot::channel();
         let (id, line) = self.shared.begin(request, size, b"", Some(deadline), ResponseSender::One(sender))?;
         let forget = Forget(&self.shared, id);
-        if let Err(trouble) = self.shared.send(line, deadline).await {
-            return Err(self.after_all(trouble).await);
+        if let Err(error) = self.shared.send(line, deadline).await {
+            return Err(self.after_all(error).await);
         }
         let completion = self.reading.until(completion).await;
-        // Whoever told it has forgotten it.
+        // The request was forgotten when its completion was sent.
         std::mem::forget(forget);
         match completion {
             Ok(Completion::End(end)) => Err(RequestError::End(end)),
@@ -309,14 +309,14 @@ impl Connection {
     }
 
     /// A broken pipe is most often the first sign of an end: the end itself says more.
-    async fn after_all(&self, trouble: RequestError) -> RequestError {
-        if let RequestError::InputClosed(_) = trouble {
+    async fn after_all(&self, error: RequestError) -> RequestError {
+        if let RequestError::InputClosed(_) = error {
             let _ = timeout(ENDING, self.wait_for_end()).await;
             if let Some(end) = self.ended() {
                 return RequestError::End(end);
             }
         }
-        trouble
+        error
     }
 
     pub(super) fn name(&self) -> String {
@@ -330,7 +330,7 @@ impl Connection {
 
     #[allow(clippy::unnecessary_box_returns, reason = "every error has it boxed")]
     pub(super) fn details(&self, hint: Option<String>) -> Box<Details> {
-        // Somebody else may have got what was waited for.
+        // Another process may have got the reply.
         let also = self.control().and_then(|control| also_open(&control.others()));
         let state = self.shared.lock();
         let hint = hint.or_else(|| state.hint.clone());
@@ -344,22 +344,22 @@ impl Connection {
         })
     }
 
-    fn start_error(&self, trouble: RequestError, after: Duration) -> HostError {
-        match trouble {
+    fn start_error(&self, error: RequestError, after: Duration) -> HostError {
+        match error {
             RequestError::Late => {
                 let silent = !self.shared.heard.load(Ordering::Relaxed);
                 let hint = silent.then(|| "it has written nothing at all".to_owned());
                 let hint = self.shared.lock().hint.clone().or(hint);
                 HostError::StartTimeout { extension: self.name(), after, details: self.details(hint) }
             }
-            trouble => self.error(trouble, "initialize", after),
+            error => self.error(error, "initialize", after),
         }
     }
 
-    /// The error that a trouble with `request` is.
-    pub(super) fn error(&self, trouble: RequestError, request: &str, after: Duration) -> HostError {
+    /// The error of a `request` without a completion.
+    pub(super) fn error(&self, error: RequestError, request: &str, after: Duration) -> HostError {
         let extension = self.name();
-        match trouble {
+        match error {
             RequestError::Late => {
                 let request = request.to_owned();
                 HostError::Timeout { extension, request, after, limit: None, details: self.details(None) }
@@ -382,7 +382,7 @@ impl Connection {
     }
 
     /// The error for a completion that is not a usable answer.
-    pub(super) fn fate_error(&self, completion: Completion, after: Duration) -> HostError {
+    pub(super) fn completion_error(&self, completion: Completion, after: Duration) -> HostError {
         let extension = self.name();
         match completion {
             Completion::Answer(Answer::Bad(why, line)) => {
@@ -413,7 +413,7 @@ impl Drop for Connection {
     }
 }
 
-/// Nobody waits any more, because it was answered or its caller gave up.
+/// Forgets a request when it is dropped: it was answered, or its caller gave up.
 struct Forget<'c>(&'c Shared, u32);
 
 impl Drop for Forget<'_> {
@@ -469,7 +469,7 @@ impl Shared {
         if let Ok(mut writer) = self.writer.try_lock() {
             *writer = Box::new(tokio::io::sink());
         } else if let Ok(runtime) = Handle::try_current() {
-            // Somebody writes, and will soon be told that the device is gone.
+            // A task is writing, and will soon see that the device is gone.
             let writer = Arc::clone(&self.writer);
             runtime.spawn(async move { *writer.lock().await = Box::new(tokio::io::sink()) });
         }

@@ -44,7 +44,7 @@ pub enum HostError {
         /// What the system says.
         source: io::Error,
     },
-    /// Somebody else has the port.
+    /// Another process has the port.
     #[error("{} is in use{}", port.display(), held_by(.holders))]
     Busy {
         /// The port.

@@ -143,7 +143,7 @@ impl Link {
                     }
                     line.clear();
                     if ended && self.waits.as_ref().is_some_and(|waits| waits.line.is_some()) {
-                        // Nobody waits for it any more.
+                        // Its caller does not wait any more.
                         let _ = timeout(LEAST_PAUSE * 10, self.send(Kind::Cancel, self.sequence, b"")).await;
                         break;
                     }

@@ -363,7 +363,7 @@ impl Host {
         match connection.request_of(&request, size, deadline(started, after)).await {
             Ok(Completion::Answer(Answer::Called(result))) => Ok(*result),
             Ok(Completion::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
-            Ok(completion) => Err(connection.fate_error(completion, after)),
+            Ok(completion) => Err(connection.completion_error(completion, after)),
             Err(trouble) => {
                 let mut error = connection.error(trouble, operation, after);
                 if let HostError::Timeout { limit, .. } = &mut error {
@@ -409,8 +409,8 @@ impl Host {
         match connection.request(&request, deadline(Instant::now(), timeout)).await {
             Ok(Completion::Answer(Answer::Result(text))) => Ok(Ok(text)),
             Ok(Completion::Answer(Answer::Error(error, _))) => Ok(Err(error)),
-            Ok(completion) => Err(connection.fate_error(completion, timeout)),
-            Err(trouble) => Err(connection.error(trouble, method, timeout)),
+            Ok(completion) => Err(connection.completion_error(completion, timeout)),
+            Err(error) => Err(connection.error(error, method, timeout)),
         }
     }
 
@@ -495,18 +495,18 @@ impl Host {
             Ok(Completion::Answer(Answer::Result(_))) => report.acknowledged = true,
             Ok(Completion::Answer(Answer::Error(error, _))) => report.error = Some(error.to_string()),
             Ok(Completion::Answer(Answer::Bad(why, _))) => report.error = Some(why),
-            Ok(completion) => report.error = Some(connection.fate_error(completion, after).to_string()),
+            Ok(completion) => report.error = Some(connection.completion_error(completion, after).to_string()),
             // It went at once.
             Err(RequestError::End(End::Exited(_)) | RequestError::Late | RequestError::InputClosed(_)) => {}
             // It cannot tell anything any more, and need not be given long.
             Err(RequestError::End(End::Gone(_))) if connection.child().is_some() => {
                 deadline = deadline.min(Instant::now() + TERMINATION);
             }
-            Err(trouble @ RequestError::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
+            Err(error @ RequestError::End(End::Gone(_))) if matches!(connection.ended(), Some(End::Gone(_))) => {
                 connection.close(End::ShutDown);
-                return Err(connection.error(trouble, "shutdown", after));
+                return Err(connection.error(error, "shutdown", after));
             }
-            Err(trouble) => return Err(connection.error(trouble, "shutdown", after)),
+            Err(error) => return Err(connection.error(error, "shutdown", after)),
         }
         if let Some(child) = connection.child() {
             connection.close_input().await;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::sync::lock;
 
-/// The reading of a connection's output, as a future that has no task of its own.
+/// The reading of a connection's output, as a future without its own task.
 ///
 /// A caller that waits for a reply runs it ([`until`](Self::until)), so that its reply comes without a detour by way of another
 /// task. While no caller waits, one task runs it ([`all`](Self::all)). Three things keep what comes from being left lying:
@@ -40,7 +40,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(100);
 struct Wakers {
     callers: Mutex<Callers>,
     task: Mutex<Option<Waker>>,
-    /// There is something to read, as far as is known, and nobody has begun to.
+    /// There is something to read, as far as is known, and no caller has begun to.
     is_owed: AtomicBool,
     /// The task looks after the callers.
     is_watched: AtomicBool,
@@ -103,7 +103,7 @@ impl Reading {
                     match self.future.try_lock() {
                         Ok(future) => drop(self.read(future)),
                         Err(TryLockError::Poisoned(future)) => drop(self.read(future.into_inner())),
-                        // Whoever reads looks for what was owed meanwhile.
+                        // The caller that reads looks for what came meanwhile.
                         Err(TryLockError::WouldBlock) => {}
                     }
                 }
@@ -113,7 +113,7 @@ impl Reading {
         .await
     }
 
-    /// Lets go of what is read from. Whoever reads just now does so when it is done.
+    /// Releases what is read from. A caller that is reading releases it when it is done.
     pub(super) fn close(&self) {
         self.is_closed.store(true, SeqCst);
         if let Ok(mut future) = self.future.try_lock() {
@@ -137,7 +137,7 @@ impl Reading {
             drop(future);
             return Poll::Ready(());
         }
-        // Somebody may have been woken for it, and have found this one reading.
+        // Another caller may have been woken for it while this one was reading.
         if self.wakers.is_owed.load(SeqCst) {
             self.wakers.wake_all();
         }

@@ -72,7 +72,7 @@ impl CallResult {
     }
 
     fn of_result(json: Json<'_>) -> Self {
-        // The Go kit gives null where an operation has returned nothing.
+        // The Go kit sends null where an operation has returned nothing.
         let failed = Json::parse(br#"{"success":false}"#).ok().filter(|_| json.is_null());
         let result = ExecuteResult::new(failed.unwrap_or(json));
         let message = result.message().map(owned);

@@ -40,7 +40,7 @@ impl SerialDialer {
         let ports = self.roots.ports();
         match (ports.iter().find(|port| same(port)), &self.serial.port) {
             (Some(port), _) => Ok(port.clone()),
-            // Whoever named a port, and no board, means whatever is there.
+            // A port that is named without a board stands for any board on it.
             (None, Port::Path(_) | Port::Usb(_)) => self.roots.find(&self.serial.port),
             // Another board than the one that the session began with is not asked.
             (None, _) => Err(HostError::NoDevice {

@@ -21,7 +21,7 @@ pub(crate) type Permit = Option<OwnedSemaphorePermit>;
 
 /// How much of a body that is too long is still taken, so that its sender, who may not read before it has sent all, gets to
 /// see the answer.
-const PATIENCE: u64 = 64 << 20;
+const DRAIN_LIMIT: u64 = 64 << 20;
 
 /// Why a body is not taken.
 #[derive(Debug)]
@@ -75,8 +75,8 @@ pub(super) async fn read(
     let mut body = request.into_body();
     let declared = body.size_hint().lower();
     let mut is_too_long = declared > limit as u64;
-    if is_too_long && (waits || declared > PATIENCE) {
-        // RFC 9110 §10.1.1: who waits to be told to go on is told not to.
+    if is_too_long && (waits || declared > DRAIN_LIMIT) {
+        // RFC 9110 §10.1.1: a client that waits for "100 Continue" gets the refusal instead.
         return Err(Fault::TooLong { limit });
     }
     let deadline = Instant::now() + options.read_timeout;
@@ -95,7 +95,7 @@ pub(super) async fn read(
         if is_too_long || total > limit as u64 {
             is_too_long = true;
             text = Vec::new();
-            if total > PATIENCE {
+            if total > DRAIN_LIMIT {
                 break;
             }
             continue;

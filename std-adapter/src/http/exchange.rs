@@ -2,7 +2,7 @@
 //!
 //! Clients choose ids without knowing of each other. So each request gets an id that is unique here, also as its progress
 //! token, and what the extension writes is brought to the request that it is about, with the client's own id and token. The
-//! extension reads all the time: it answers what need not wait while a call runs, and can be told to cancel one.
+//! extension reads all the time: it answers what need not wait while a call runs, and can cancel one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -311,7 +311,7 @@ fn with_own_names(request: &Outgoing<'_>, own: &str) -> Vec<u8> {
     line
 }
 
-/// What comes back for a request. When it is dropped before the reply came, nobody waits for that any more.
+/// What comes back for a request. When it is dropped before the reply came, the reply is dropped.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     exchange: Arc<Exchange>,
@@ -414,7 +414,7 @@ impl Write for Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        // The extension has ended: whoever waits is told.
+        // The extension has ended: everything that waits fails.
         let mut state = self.exchange.state();
         state.input = None;
         state.open.clear();

@@ -105,7 +105,7 @@ impl Guard {
         let target = request.uri().authority().map(|authority| authority.as_str().to_ascii_lowercase());
         for authority in [Some(&host).filter(|host| !host.is_empty()), target.as_ref()].into_iter().flatten() {
             if !self.is_ours(name(authority)) {
-                let text = format!("{authority} is no name of this server (it can be allowed)");
+                let text = format!("{authority} is not a name of this server (it can be allowed)");
                 return Err(refusal(StatusCode::FORBIDDEN, text));
             }
         }

@@ -56,7 +56,7 @@
 //! ```
 //!
 //! # How it runs
-//! The extension lives on a thread of its own, and takes requests one at a time from a queue of
+//! The extension lives on its own thread, and takes requests one at a time from a queue of
 //! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished. A client
 //! that closed its sending half only is known to wait for its answer if it is on this machine, on Linux; elsewhere it is taken
 //! for one that is gone if its call had to wait.
@@ -324,7 +324,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address`; with port 0 at a free one, which [`address`](Self::address) gives. Of several addresses it is the
+    /// Listens at `address`; with port 0 at a free one, which [`address`](Self::address) returns. Of several addresses it is the
     /// first that can be listened on; for both loopback addresses there is [`bind_all`](Self::bind_all).
     pub fn bind(address: impl ToSocketAddrs, options: Options) -> io::Result<Self> {
         check_path(&options)?;

@@ -142,7 +142,7 @@ impl Shared {
             };
             match next {
                 None => self.ready.notified().await,
-                // Nobody gives up that soon.
+                // A client does not give up that soon.
                 Some(job) if job.since.elapsed() > NO_WAIT && (job.reply.is_closed() || job.client.is_gone()) => {
                     self.answer(job.reply, Err(Refused::Abandoned));
                 }

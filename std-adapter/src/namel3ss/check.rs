@@ -163,7 +163,7 @@ async fn members(trial: On<'_>) -> Verdict {
     Ok(None)
 }
 
-/// A program answers, as a crash tells nobody anything; a service may answer 400.
+/// A program must answer, since a crash explains nothing; a service may answer 400.
 async fn malformed(trial: On<'_>) -> Verdict {
     for text in [r#"{"protocol_version": 1,"#, "", "nonsense"] {
         let start = start();

@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// No longer limit is kept: a year. Clocks end somewhere.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What the real host gives its interpreter: the tool side of its own package.
+/// What the real host passes to its interpreter: the tool side of its own package.
 const PYTHON_RUNNER: &str = "from namel3ss.runtime.tools.python_subprocess import _RUNNER\nexec(_RUNNER)\n";
 
 /// What runs in a container whose binding does not say.
@@ -83,7 +83,7 @@ pub struct ToolResult {
     pub stderr: String,
 }
 
-/// An error that a tool tells of, or that keeps it from running.
+/// An error that a tool reports, or that keeps it from running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolError {
@@ -136,7 +136,7 @@ impl Host {
         Some(host)
     }
 
-    /// Runs a tool. The trace is there whatever comes of it; an error is one that the tool has not told of itself.
+    /// Runs a tool. The trace is there whatever comes of it; an error is one that the tool has not reported itself.
     pub async fn call(&self, call: &ToolCall) -> (Result<ToolResult, RunError>, Trace) {
         let start = Instant::now();
         let mut trace = Trace {
@@ -160,7 +160,7 @@ impl Host {
         (result, trace)
     }
 
-    /// Sends one request text as it is to what [`of_target`](Self::of_target) has found, and gives what is answered: for
+    /// Sends one request text as it is to what [`of_target`](Self::of_target) has found, and returns the answer: for
     /// checks.
     pub async fn raw(&self, text: &str) -> Result<String, RunError> {
         let Some(binding) = &self.project.fallback else {
@@ -190,7 +190,7 @@ impl Host {
         self.project.fallback.as_ref().is_some_and(|binding| binding.url.is_some())
     }
 
-    /// [`raw`](Self::raw), for a service's handshake; none if it is no service.
+    /// [`raw`](Self::raw), for a service's handshake; none if it is not a service.
     pub(crate) async fn raw_handshake(&self, text: &str) -> Option<Result<String, RunError>> {
         let url = self.project.fallback.as_ref()?.url.as_ref()?;
         let address = match redirects::with_path(url, "/capabilities/handshake") {

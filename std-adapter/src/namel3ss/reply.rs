@@ -17,7 +17,7 @@ use serde::Serialize;
 pub struct Reply {
     /// The result's JSON text, digits and all; or the error.
     pub result: Result<String, super::ToolError>,
-    /// What the tool's host tells of its checks, if it does.
+    /// What the tool's host reports about its checks, if it does.
     pub capability_checks: Option<Vec<CapabilityCheck>>,
 }
 
@@ -46,7 +46,7 @@ impl CapabilityCheck {
     }
 }
 
-/// Why a text is no reply.
+/// Why a text is not a reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError {
@@ -61,7 +61,7 @@ pub enum ReplyError {
         /// The line that is no JSON, if other lines are.
         line: Option<String>,
     },
-    /// It is no object with a member `ok`.
+    /// It is not an object with a member `ok`.
     #[error("the response must be an object with the member ok")]
     Unexpected,
 }

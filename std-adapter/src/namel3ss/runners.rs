@@ -89,7 +89,7 @@ pub enum RunError {
         /// Its exit code.
         code: u8,
     },
-    /// What it wrote is no reply.
+    /// What it wrote is not a reply.
     #[error("{source}{}", tail(stderr))]
     Reply {
         /// What is wrong with it.
@@ -157,7 +157,7 @@ pub(super) struct Output {
 }
 
 impl Program<'_> {
-    /// Starts it, gives it all of `input`, and takes all of its output. It is the leader of a process group, which is ended
+    /// Starts it, writes all of `input` to it, and takes all of its output. It is the leader of a process group, which is ended
     /// with it.
     pub(super) async fn run(self, input: Vec<u8>) -> Result<Output, RunError> {
         let mut command = Command::from(process::command(self.program, &self.args, Some(self.folder)));
@@ -220,7 +220,7 @@ struct Group {
 }
 
 impl Group {
-    /// Asks it to end, then makes it: what runs in a container is told by its client.
+    /// Asks it to end, then makes it: in a container the client passes that on.
     async fn end(&self, child: &mut Child) {
         self.signal(false);
         let _ = timeout(TERMINATION, child.wait()).await;
@@ -240,7 +240,7 @@ impl Group {
 
     #[cfg(not(unix))]
     fn signal(&self, _kill: bool) {
-        // There are no groups to be told.
+        // There are no process groups here.
         let _ = self.id;
     }
 }

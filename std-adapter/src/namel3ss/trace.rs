@@ -84,7 +84,7 @@ pub struct Trace {
     /// The call went on although guarantees were not enforced, because the settings allow that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unsafe_override: bool,
-    /// The checks that the tool or its runner told of.
+    /// The checks that the tool or its runner reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub capability_checks: Vec<CapabilityCheck>,
     /// What kind of error it was.

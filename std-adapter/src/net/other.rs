@@ -1,4 +1,4 @@
-//! Systems that do not tell whose a connection is.
+//! Systems that do not report the user of a connection.
 
 use super::{Ends, Owner};
 

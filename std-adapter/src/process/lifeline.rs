@@ -141,7 +141,7 @@ impl Watcher {
         if said.is_ok() {
             return;
         }
-        // Somebody has killed it. A new one is told everything.
+        // It was killed. A new one gets all groups.
         if let Some(mut shell) = self.shell.take() {
             let _ = shell.kill();
             let _ = shell.wait();

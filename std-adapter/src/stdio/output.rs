@@ -19,9 +19,9 @@ use crate::stderr::complain;
 use crate::sync::lock;
 
 /// When the process is to end, a reader that takes nothing for this long is waited for no more.
-const PATIENCE: Duration = Duration::from_millis(250);
+const STALL_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The most bytes that are written at once: what a pipe holds on Linux, if it is not told otherwise. A longer line cannot go
+/// The most bytes that are written at once: what a pipe holds on Linux, by default. A longer line cannot go
 /// into it in one piece anyway, and in pieces it can be seen whether the reader still takes them.
 const PIECE: usize = 64 * 1024;
 
@@ -111,7 +111,7 @@ impl Output {
         let mut queue = self.lock();
         while !queue.is_idle() && queue.fault.is_none() {
             let before = self.written.load(Ordering::Acquire);
-            let (guard, wait) = self.changed.wait_timeout(queue, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            let (guard, wait) = self.changed.wait_timeout(queue, STALL_TIMEOUT).unwrap_or_else(PoisonError::into_inner);
             queue = guard;
             if wait.timed_out() && self.written.load(Ordering::Acquire) == before {
                 break;
@@ -177,9 +177,9 @@ impl Output {
                 continue;
             }
             let before = self.written.load(Ordering::Acquire);
-            let in_time = tokio::time::timeout(PATIENCE, drained).await.is_ok();
+            let in_time = tokio::time::timeout(STALL_TIMEOUT, drained).await.is_ok();
             if !in_time && self.written.load(Ordering::Acquire) == before {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the reader has stalled"));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Standard input and output on Unix.
 //!
 //! `O_NONBLOCK` belongs to the open file description, which other processes share: setting it on a terminal breaks the shell.
-//! So the descriptors stay as they are. Linux is told with each read and write not to wait (`RWF_NOWAIT`), where a descriptor has
+//! So the descriptors stay as they are. Each read and write asks Linux not to wait (`RWF_NOWAIT`), where a descriptor has
 //! that; elsewhere nothing is read or written before `poll` says that it will not wait.
 
 use std::fs::File;
@@ -35,7 +35,7 @@ pub(crate) fn take() -> io::Result<(Input, Output)> {
 fn nothing() -> io::Result<OwnedFd> {
     match File::open("/dev/null") {
         Ok(null) => Ok(null.into()),
-        // In a bare chroot there is no null device: a pipe that nobody writes to does as well.
+        // In a bare chroot there is no null device: a pipe without a writer does as well.
         Err(_) => Ok(rustix::pipe::pipe().map(|(reader, _)| reader)?),
     }
 }
@@ -91,8 +91,8 @@ impl Read for Reader {
             match way.read(fd.as_fd(), buf) {
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 result => {
-                    // A pipe that gives less than there is room for is empty, and what comes later is an edge (epoll(7),
-                    // "Questions and answers" 9). A terminal gives a line at a time, however many there are.
+                    // A pipe that returns less than there is room for is empty, and what comes later is an edge (epoll(7),
+                    // "Questions and answers" 9). A terminal returns a line at a time, however many there are.
                     if is_pipe && matches!(result, Ok(count) if (1..buf.len()).contains(&count)) {
                         ready.clear_ready();
                     }
@@ -134,7 +134,7 @@ impl Output {
             match retry_on_intr(|| rustix::io::write(&self.fd, bytes)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                // Somebody else has set O_NONBLOCK.
+                // Another process has set O_NONBLOCK.
                 Err(Errno::AGAIN) => {
                     let _ = poll(&mut [PollFd::new(&self.fd, PollFlags::OUT)], None);
                 }
@@ -227,7 +227,7 @@ pub(super) fn wait_until_unread(fd: impl AsFd) {
         match poll(&mut fds, None) {
             Ok(_) if fds.iter().any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP)) => return,
             Ok(_) | Err(Errno::INTR) if !fds.iter().any(|fd| fd.revents().contains(PollFlags::NVAL)) => {}
-            // What is no open descriptor is told by the first write.
+            // The first write fails on a descriptor that is not open.
             _ => std::thread::park(),
         }
     }

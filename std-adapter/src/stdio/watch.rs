@@ -55,7 +55,7 @@ pub(super) fn on_unread(_: &Arc<Stop>, _: &Arc<Output>) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens for signals, on a thread of its own, since the handler's may be busy, and makes sure that the process ends.
+/// Listens for signals, on its own thread, since the handler's may be busy, and makes sure that the process ends.
 pub(super) fn on_signal(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()> {
     let (stop, output) = (stop.clone(), output.clone());
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;

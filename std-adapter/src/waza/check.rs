@@ -185,7 +185,7 @@ async fn task_get(bench: &mut Bench) -> Verdict {
     Ok(None)
 }
 
-/// Starts a run; gives its id, and all lines up to its `eval.complete`.
+/// Starts a run. Returns its id, and all lines up to its `eval.complete`.
 async fn complete(bench: &Bench, peer: &mut Peer, evals: &Evals) -> Result<(String, Vec<Value>), CaseFailure> {
     let params = json!({ "path": evals.path("good/eval.yaml"), "executor": "mock" });
     let started = about(bench, peer, "eval.run", params).await?;

@@ -77,7 +77,7 @@ impl Arguments {
                 }
                 Ok(connect::SUCCESS)
             }
-            // Whoever asked is gone: what is under way is cancelled.
+            // The caller is gone: the running call is cancelled.
             () = stdio::unread() => {
                 proxy.abandon().await;
                 Ok(connect::SUCCESS)

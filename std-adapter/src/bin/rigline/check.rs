@@ -129,7 +129,7 @@ impl Arguments {
     }
 
     fn tell(&self, result: &CaseResult) {
-        // One reason for all of them was told already.
+        // The one reason for all of them was printed already.
         let is_hopeless = result.outcome == Outcome::Skip && result.text.starts_with(check::NO_SESSION);
         let is_left_out =
             self.connection.quiet && result.outcome != Outcome::Fail || is_hopeless && !self.connection.verbose;
@@ -178,7 +178,7 @@ impl Arguments {
         }
         if let Some(error) = &report.unopened {
             let failure = Failure::of(error);
-            // A port that stays busy is no time limit of a case.
+            // A port that stays busy is not a timeout of a case.
             let code = if failure.code == connect::USAGE { connect::USAGE } else { connect::NO_ANSWER };
             return Err(Failure { code, ..failure });
         }
@@ -217,7 +217,7 @@ fn pairs(option: &str, texts: &[String]) -> Result<Vec<(String, Value)>, Failure
     Ok(calls)
 }
 
-/// A name for a folder that nobody else has.
+/// A unique name for a folder.
 fn own_name() -> String {
     let time = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}", std::process::id(), time.as_nanos())

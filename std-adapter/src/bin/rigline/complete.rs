@@ -21,8 +21,8 @@ use crate::schema::Place;
 
 /// The variable by which a shell asks.
 const VARIABLE: &str = "RIGLINE_COMPLETE";
-/// How long a target may take to say what it can do. Somebody waits at the prompt.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a target may take to say what it can do. The user waits at the prompt.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Answers a shell that asks for completions, and ends then.
 pub(crate) fn answer() {
@@ -88,7 +88,7 @@ impl Man {
         }
     }
 
-    /// A page for each command, and gives their number.
+    /// Writes a page for each command. Returns their number.
     fn write(&self, command: &clap::Command, name: &str) -> Result<u64, Failure> {
         let mut page = Vec::new();
         let path = self.folder.join(format!("{name}.1"));
@@ -236,9 +236,9 @@ fn manifest() -> Option<(Manifest, Option<String>)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let manifest = runtime.block_on(async {
         let mut options = Options::default();
-        options.start_timeout = PATIENCE;
+        options.start_timeout = COMPLETION_TIMEOUT;
         options.listener = None;
-        let host = tokio::time::timeout(PATIENCE, Host::connect(&target, options)).await.ok()?.ok()?;
+        let host = tokio::time::timeout(COMPLETION_TIMEOUT, Host::connect(&target, options)).await.ok()?.ok()?;
         let manifest = host.describe();
         let _ = host.shutdown().await;
         Some(Manifest::clone(&manifest))

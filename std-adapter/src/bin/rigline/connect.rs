@@ -94,7 +94,7 @@ pub(crate) fn run_alone<F: Future<Output = Result<u8, Failure>>>(command: F) -> 
     }
 }
 
-/// Waits for a signal to end, and gives what a command then ends with: 128 and the signal's number, as a shell has it.
+/// Waits for a signal to end. Returns the exit code for it: 128 and the signal's number, as a shell has it.
 pub(crate) async fn interrupted() -> Failure {
     let code = match Signals::new() {
         Ok(mut signals) => signals.next().await,

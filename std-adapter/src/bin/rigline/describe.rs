@@ -177,7 +177,7 @@ fn as_text(manifest: &Manifest) -> String {
     text
 }
 
-/// An operation: what it is for, what it takes and what it gives.
+/// An operation: what it is for, what it takes and what it returns.
 fn describe(operation: &Operation, outputs: Option<&Value>) -> String {
     let mut text = format!("\n{}", out::word(&operation.name));
     if !operation.description.is_empty() {
@@ -199,7 +199,7 @@ fn describe(operation: &Operation, outputs: Option<&Value>) -> String {
     text
 }
 
-/// The schema of an operation's outputs, where the extension tells it.
+/// The schema of an operation's outputs, where the extension reports it.
 fn outputs<'m>(manifest: &'m Manifest, operation: &str) -> Option<&'m Value> {
     manifest.raw.get("operations")?.get(operation)?.get("outputs").filter(|outputs| outputs.is_object())
 }

@@ -1,6 +1,6 @@
 //! The command `rigline`.
 //!
-//! Each subcommand is a module with its `clap::Args` and a `run` that gives the exit code, and has one line in [`Command`]
+//! Each subcommand is a module with its `clap::Args` and a `run` that returns the exit code, and has one line in [`Command`]
 //! and one in [`Command::run`].
 
 use std::ffi::OsString;

@@ -21,9 +21,9 @@ use crate::exit;
 static JSON: AtomicBool = AtomicBool::new(false);
 /// Something was written to standard output.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
-/// The first write to standard output that failed. A reader that is gone is no failure.
+/// The first write to standard output that failed. A closed reader is not a failure.
 static FAULT: Mutex<Option<io::Error>> = Mutex::new(None);
-/// Why the command fails, as it was told last.
+/// Why the command fails: the last reason.
 static REASON: Mutex<Option<String>> = Mutex::new(None);
 /// What was complained of last, which is why a command fails that says no more.
 static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
@@ -115,7 +115,7 @@ pub(crate) fn failed(error: io::Error) {
     FAULT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
 }
 
-/// Writes a line to standard error. That nobody reads it, or that it cannot be written, is no fault.
+/// Writes a line to standard error. It does not matter whether it is read or can be written.
 pub(crate) fn complain(line: impl Display) {
     let line = line.to_string();
     if let Some(reason) = line.strip_prefix("rigline: ") {

@@ -52,7 +52,7 @@ impl RecordArguments {
     }
 }
 
-/// Ends a recording with these files, which are JSON, and gives the command's exit code: a recording that is not whole is said, and makes a success a failure.
+/// Ends a recording with these files, which are JSON, and returns the command's exit code: a recording that is not whole is said, and makes a success a failure.
 pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) -> u8 {
     let written = files.iter().try_for_each(|(name, text)| {
         let written = recorder.write(name, terminal::json(text).as_bytes());

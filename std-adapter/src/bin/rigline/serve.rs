@@ -106,7 +106,7 @@ impl Arguments {
                 "rigline: anyone who can reach this address can call every operation; --token-file restricts access",
             );
         }
-        // The built-in rig needs no process of its own.
+        // The built-in rig needs no other process.
         let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
         let (target, options) = (self.connection.target.clone(), self.connection.options());
         let proxy = match target {
@@ -128,7 +128,7 @@ impl Arguments {
             })
             .await;
         local.run_until(proxy.abandon()).await;
-        // A rig that nobody can reach any more ends, in its safe state.
+        // A rig without connections ends, in its safe state.
         drop(proxy);
         let _ = tokio::time::timeout(SAFE_STATE, local).await;
         serving.map_err(failed)?;

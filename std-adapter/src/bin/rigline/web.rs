@@ -88,7 +88,7 @@ impl Arguments {
             Some(path) => connect::token(path)?,
             None => Token::random(),
         };
-        // The built-in rig needs no process of its own.
+        // The built-in rig needs no other process.
         let (sim, rigs) = in_process("sim", |clock, limits| Rig::new(SimBoard::new(clock, 1), limits));
         let mut connection = Connection::to(self.target.clone().unwrap_or(Target::Sim));
         (connection.verbose, connection.quiet) = (self.verbose, !self.verbose);
@@ -134,7 +134,7 @@ impl Arguments {
                 tokio::spawn(async { std::process::exit(connect::interrupted().await.code.into()) });
             }))
             .await;
-        // A rig that nobody can reach any more ends, in its safe state.
+        // A rig without connections ends, in its safe state.
         let _ = tokio::time::timeout(SAFE_STATE, local).await;
         served.map_err(failed)
     }

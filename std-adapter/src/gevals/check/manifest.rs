@@ -100,7 +100,7 @@ pub(super) async fn manifest_schemas(bench: &mut Bench) -> Verdict {
             Some(Value::Bool(true)) => {}
             Some(schema @ Value::Object(_)) => {
                 if let Err(error) = jsonschema::validator_for(schema) {
-                    return bench.fail(format!("operations.{name}.params is no valid JSON Schema: {error}"));
+                    return bench.fail(format!("operations.{name}.params is not a valid JSON Schema: {error}"));
                 }
             }
             Some(schema) => {

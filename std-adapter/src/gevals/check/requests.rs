@@ -48,7 +48,7 @@ pub(super) async fn invalid_ids(bench: &mut Bench) -> Verdict {
         let reply = peer.any_reply().await?;
         reply.expect_error(&[-32600])?;
         if reply.id() != "null" {
-            return bench.fail(format!("the id {id} is no id, and came back as {}", reply.id()));
+            return bench.fail(format!("the id {id} is not an id, and came back as {}", reply.id()));
         }
     }
     Ok(None)

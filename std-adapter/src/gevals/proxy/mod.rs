@@ -38,7 +38,7 @@
 //! - A caller that is lost in a session, without `shutdown`, has its call cancelled. If it was the only one, the extension
 //!   loses its connection too: hardware goes into its safe state (a program is asked to end by SIGTERM).
 //! - A call whose caller is gone when its turn comes is not begun. A caller that only closed its sending half still gets its
-//!   answers; where the system does not tell the two apart, as between machines, it is taken for one that reads.
+//!   answers; where the system does not distinguish the two, as between machines, it counts as one that reads.
 //! - Over TCP a caller [may have to](Access) send a token first, as the line
 //!   `{"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":TOKEN}}`; without an id it gets no answer.
 //!
@@ -313,7 +313,7 @@ impl Proxy {
     async fn lose(&self) {
         let mut turn = self.turn.lock().await;
         if lock(&self.shared).sessions > 0 {
-            // Somebody came meanwhile.
+            // Another caller came meanwhile.
             return;
         }
         self.forget();
@@ -346,7 +346,7 @@ impl Proxy {
             Some(config) => Some(config.as_str().parse().map_err(|error: HostError| bad(&error.to_string()))?),
             None => self.options.config.clone(),
         };
-        // Whoever has a call running keeps nobody from a session.
+        // A running call of another caller does not delay the session.
         if let Some(manifest) = self.join(config.as_ref(), seat)? {
             return Ok(manifest);
         }
@@ -675,7 +675,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_that_the_real_host_would_drop_are_made_anew() {
+    fn logs_that_the_real_host_would_drop_are_rewritten() {
         let fine = br#"{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m","data":{"n":1.50}}}"#;
         assert_eq!(raw_log(fine).unwrap().as_bytes(), fine);
         // O 3: levels that are not in the text occur, and pass.

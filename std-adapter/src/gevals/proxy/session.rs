@@ -62,8 +62,8 @@ impl Proxy {
         self.serve_until(reader, writer, transport, std::future::pending()).await
     }
 
-    /// As [`serve`](Self::serve), for streams that do not tell a caller that is lost from one that has closed its sending half:
-    /// `lost` tells it.
+    /// As [`serve`](Self::serve), for streams on which a lost caller looks like one that has closed its sending half:
+    /// `lost` is ready when the caller is lost.
     pub async fn serve_until<R, W>(
         self: &Arc<Self>,
         mut reader: R,
@@ -368,7 +368,7 @@ impl Out {
     /// A reply: it is never left out.
     fn send(&self, mut line: Vec<u8>) {
         let mut held = None;
-        // Behind lines that wait there is no overtaking.
+        // A line must not overtake lines that wait.
         if self.is_direct
             && self.unread() == 0
             && let Ok(mut writer) = self.writer.try_lock()

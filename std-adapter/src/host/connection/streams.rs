@@ -69,7 +69,7 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
     shared.refusals_written().await;
     shared.output_read.send_replace(true);
     if let Some(child) = child {
-        // Its end is told by who watches it, unless it does not end.
+        // `watch_child` reports its end, unless it does not end.
         if timeout(ENDING, child.ended()).await.is_err() {
             shared.end(End::Gone("it closed its standard output, and still runs".into()));
         }

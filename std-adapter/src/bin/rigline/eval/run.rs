@@ -285,7 +285,7 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The exit code of runs: what could not be begun is told before what failed.
+/// The exit code of runs: runs that could not begin count before runs that failed.
 fn code(done: &[Done], has_errors: bool) -> u8 {
     let runs = || done.iter().map(|done| done.run.as_ref());
     let is_unusable = |error: &StartError| !matches!(error, StartError::TooMany | StartError::Ending);

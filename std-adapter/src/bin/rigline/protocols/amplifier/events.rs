@@ -93,7 +93,7 @@ impl Arguments {
             let mut tell = |page: &mut Page, fault: &dyn Display| {
                 page.flush();
                 connect::complain(format_args!("line {number}: {fault}"));
-                // As many as somebody reads; the log may be of any size.
+                // As many as a person reads; the log may be of any size.
                 if self.json && faults.len() < FAULTS {
                     faults.push(json!({ "line": number, "fault": fault.to_string() }));
                 }
