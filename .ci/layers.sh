@@ -45,7 +45,7 @@ PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
 OWN = {"core": ["protocol/", "lib.rs"], "std-adapter": ["{}/", "bin/rigline/protocols/{}", "lib.rs", "guide.rs"]}
 # The registries.
 OWN["std-adapter"] += ["protocols.rs", "bin/rigline/protocols/mod.rs"]
-ALSO = {("std-adapter", "waza"): ["eval/", "bin/rigline/eval.rs", "bin/rigline/junit.rs"]}
+ALSO = {("std-adapter", "waza"): ["eval/", "bin/rigline/eval.rs", "bin/rigline/eval/", "bin/rigline/junit.rs"]}
 problems, known = [], {}
 known_file = pathlib.Path(".ci/layers.known")
 

@@ -33,13 +33,16 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, Pending, pending};
+use std::future::{Future, Pending, pending, poll_fn};
+use std::io;
+use std::pin::Pin;
 
-use embedded_io_async::{Read, Write};
+use embedded_io_async::{ErrorType, Read, Write};
 use rigline::Extension;
 use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
 use rigline::protocol::{self, Protocol};
 use rigline::serve::{End, ServeError, Transport, asynch};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::clock::TokioClock;
 
@@ -155,6 +158,20 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         Self { send_log, ..self }
     }
 
+    /// As [`serve`](Self::serve), over streams of tokio, such as the halves of a `TcpStream`.
+    ///
+    /// Access is not restricted: see [`net`](crate::net) and `tcp` for servers that check who connects.
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve).
+    pub async fn serve_tokio(
+        self,
+        reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin,
+    ) -> Result<End, ServerError<io::Error>> {
+        self.serve(Half(reader), Half(writer)).await
+    }
+
     /// Serves until the session or the streams end, in a tokio runtime.
     ///
     /// # Errors
@@ -188,6 +205,31 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
             self.send_log,
         );
         self.clock.drive(serving).await.map_err(ServerError::Transport)
+    }
+}
+
+/// A stream of tokio as one of embedded-io.
+struct Half<S>(S);
+
+impl<S> ErrorType for Half<S> {
+    type Error = io::Error;
+}
+
+impl<S: AsyncRead + Unpin> Read for Half<S> {
+    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut buf = ReadBuf::new(buf);
+        poll_fn(|task| Pin::new(&mut self.0).poll_read(task, &mut buf)).await?;
+        Ok(buf.filled().len())
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Half<S> {
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        poll_fn(|task| Pin::new(&mut self.0).poll_write(task, bytes)).await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|task| Pin::new(&mut self.0).poll_flush(task)).await
     }
 }
 

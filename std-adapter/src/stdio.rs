@@ -44,13 +44,13 @@ use std::time::Duration;
 use rigline::Extension;
 use rigline::engine::LEAST_REPLY;
 use rigline::json::{Json, Kind};
-use rigline::protocol::Protocol;
+use rigline::protocol::{self, Protocol};
 use rigline::rpc;
 use rigline::serve::ServeError;
 use tokio::runtime;
 
-use self::one_text::OneText;
 use self::output::{Lines, Output};
+use self::single_document::SingleDocument;
 use self::stop::{PANICKED, Stop};
 use crate::clock::TokioClock;
 use crate::panics::CatchPanics;
@@ -58,8 +58,8 @@ use crate::requires::RequirePath;
 use crate::server::{Server, ServerError};
 use crate::stderr::complain;
 
-mod one_text;
 mod output;
+mod single_document;
 mod stop;
 #[cfg_attr(unix, path = "stdio/unix.rs")]
 #[cfg_attr(not(unix), path = "stdio/other.rs")]
@@ -132,8 +132,9 @@ pub struct Stdio {
     log_region: usize,
     requires: bool,
     clock: TokioClock,
+    protocols: &'static [&'static Protocol],
     protocol: Option<&'static Protocol>,
-    is_one_text: bool,
+    is_single_document: bool,
     config: Option<String>,
 }
 
@@ -147,10 +148,16 @@ impl Stdio {
             log_region: 8 << 20,
             requires: true,
             clock: TokioClock::new(),
+            protocols: protocol::ALL,
             protocol: None,
-            is_one_text: false,
+            is_single_document: false,
             config: None,
         }
+    }
+
+    /// The protocols that lines may select [default: those of this crate]. The first is that of lines that select none.
+    pub fn protocols(self, protocols: &'static [&'static Protocol]) -> Self {
+        Self { protocols, ..self }
     }
 
     /// Reads every line by this protocol. By default the protocol is detected for each line: a `jsonrpc` member selects gevals, `op` selects
@@ -160,8 +167,8 @@ impl Stdio {
     }
 
     /// Reads the whole input as one JSON text, on any number of lines, as namel3ss's local runner sends it.
-    pub fn one_text(self) -> Self {
-        Self { is_one_text: true, ..self }
+    pub fn single_document(self) -> Self {
+        Self { is_single_document: true, ..self }
     }
 
     /// The longest request that is accepted, in bytes without the end of its line, below 4 GiB [default: 8 MiB]. A longer one is answered
@@ -302,6 +309,7 @@ impl Stdio {
         let (_, line_limit) = self.limits();
         let send_log = |line: &[u8]| output.send_log(line, self.log_region);
         let serving = Server::new(extension)
+            .protocols(self.protocols)
             .protocol(self.protocol)
             .request_limit(self.request_limit)
             .reply_limit(self.reply_limit.unwrap_or(8 << 20))
@@ -310,7 +318,10 @@ impl Stdio {
             .clock(&self.clock)
             .stop(stop.heard())
             .send_log(&send_log)
-            .serve(OneText::new(input.start()?, self.is_one_text), Lines::new(output.clone(), stop.clone()));
+            .serve(
+                SingleDocument::new(input.start()?, self.is_single_document),
+                Lines::new(output.clone(), stop.clone()),
+            );
         match serving.await {
             Ok(_) => Ok(()),
             Err(ServerError::Transport(ServeError::Read(error) | ServeError::Write(error))) => {

@@ -1,21 +1,18 @@
 //! Amplifier's protocol over HTTP (PROTOCOLS.md §2).
 
-use axum::http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::http::{Endpoint, Options, Route, Routes};
+use crate::http::{Options, Route, Routes};
 
-pub(super) const ROUTES: Routes = Routes {
-    protocol: rigline::protocol::AMPLIFIER,
-    routes: &[
-        // At once, even while a call runs.
-        Route { path: Some("/health"), endpoint: Endpoint::Health("{\"status\":\"ok\"}\n") },
-        Route { path: Some("/describe"), endpoint: Endpoint::Line("{\"op\":\"describe\"}\n") },
-        Route { path: Some("/invoke"), endpoint: Endpoint::Request },
+pub(super) const ROUTES: Routes = Routes::new(
+    rigline::protocol::AMPLIFIER,
+    &[
+        Route::fixed("/health", "{\"status\":\"ok\"}"),
+        Route::line("/describe", "{\"op\":\"describe\"}"),
+        Route::request("/invoke"),
     ],
     refusal,
-    dialect: None,
-};
+);
 
 impl Options {
     /// For Amplifier's hosts.
@@ -25,14 +22,14 @@ impl Options {
 }
 
 /// PROTOCOLS.md §4.
-fn refusal(status: StatusCode, text: &str) -> Value {
+fn refusal(status: u16, text: &str) -> String {
     let code = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "forbidden",
-        StatusCode::REQUEST_TIMEOUT => "timeout",
-        StatusCode::PAYLOAD_TOO_LARGE => "oom",
-        StatusCode::SERVICE_UNAVAILABLE => "unreachable",
-        StatusCode::INTERNAL_SERVER_ERROR => "internal",
+        401 | 403 => "forbidden",
+        408 => "timeout",
+        413 => "oom",
+        503 => "unreachable",
+        500 => "internal",
         _ => "bad_request",
     };
-    json!({ "ok": false, "error": { "code": code, "message": text } })
+    json!({ "ok": false, "error": { "code": code, "message": text } }).to_string()
 }

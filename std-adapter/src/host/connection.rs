@@ -1,47 +1,39 @@
 //! A connection at work: lines out, lines in, and what ends it.
 
+mod receive;
+mod refusals;
+mod send;
+mod streams;
+
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
-use rigline::client::{self, Client, Incoming, Received, Request, StartError};
-use rigline::frame::{Frame, Framer, LineEnds};
-use rigline::json::write;
-use rigline::link::{Collected, Collector};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use rigline::client::{self, Client, Request};
+use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, mpsc, oneshot, watch};
+use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use self::receive::SHOWN_SKIPPED;
+use self::refusals::{Refusal, write_refusals};
+use self::send::watch_deadlines;
+use self::streams::{read_errors, read_output, watch_child};
+use super::Options;
 use super::child::Child;
-use super::error::{Details, Exit, HostError, RpcFailure, also_open};
-use super::event::{Event, EventKind, Log};
-use super::manifest::{Manifest, value};
+use super::error::{Details, Exit, HostError, also_open};
+use super::event::{Event, EventKind};
+use super::manifest::Manifest;
 use super::reading::Reading;
 use super::result::Answer;
-use super::transport::{Control, RawConnection, Reader, TransportTraits, Writer};
-use super::{Direction, Options, shown};
-
+use super::transport::{Control, RawConnection, TransportTraits, Writer};
 use crate::sync::lock;
 
-/// How many skipped lines are shown between two messages; more are counted.
-const SHOWN_SKIPPED: u32 = 100;
-/// How many skipped lines an error shows.
-const KEPT_SKIPPED: usize = 5;
-/// How long a child's pipes are read after its end, when another process of its group holds them.
-const LAST_LINES: Duration = Duration::from_millis(300);
 /// How long a child that closed its output or input has to end before that counts as a fault of its own.
 const ENDING: Duration = Duration::from_millis(500);
-/// How many bytes of answers to a peer's own requests may wait.
-const REFUSALS: usize = 1 << 20;
-/// How much beyond the limit is read before a line that does not end fails the call.
-const SLACK: u64 = 64 * 1024;
 
 pub(super) struct Connection {
     shared: Arc<Shared>,
@@ -85,13 +77,6 @@ struct State {
     budget: u32,
     more_skipped: u64,
     hint: Option<String>,
-}
-
-/// What is still to be written of an answer to a peer's own request.
-struct Refusal {
-    rest: Vec<u8>,
-    /// The writer, if the beginning of the line is written already.
-    writer: Option<OwnedMutexGuard<Writer>>,
 }
 
 /// A request that is out.
@@ -455,73 +440,6 @@ impl Shared {
         state.waiting.retain(|waiting| waiting.id != id);
     }
 
-    /// Makes a request's line, and a place for its completion.
-    fn begin(
-        &self,
-        request: &Request<'_>,
-        size: usize,
-        boundary: &[u8],
-        due: Option<Instant>,
-        sender: ResponseSender,
-    ) -> Result<(u32, Vec<u8>), RequestError> {
-        let mut memory = vec![0; size];
-        let mut out = write::Writer::new(&mut memory);
-        let mut state = self.lock();
-        if let Some(end) = &state.end {
-            return Err(RequestError::End(end.clone()));
-        }
-        let id = state.client.start(request, &mut out).map_err(|error| match error {
-            StartError::TooManyPending => RequestError::TooManyCalls,
-            error => RequestError::InputClosed(io::Error::other(error)),
-        })?;
-        if state.waiting.is_empty() {
-            // What was odd about an earlier call explains nothing about this one.
-            state.hint = None;
-        }
-        state.waiting.push(Waiting { id, is_call: matches!(request, Request::Execute { .. }), due, sender });
-        let is_sooner = due.is_some_and(|due| state.next_due.is_none_or(|next| due < next));
-        drop(state);
-        if is_sooner {
-            self.sooner.notify_one();
-        }
-        let length = out.len();
-        memory.truncate(length);
-        if !boundary.is_empty() {
-            memory.splice(..0, boundary.iter().copied());
-        }
-        Ok((id, memory))
-    }
-
-    /// Sends a line whole, even if the caller gives up in the middle of it.
-    async fn send(&self, line: Vec<u8>, deadline: Instant) -> Result<(), RequestError> {
-        let mut writer = match Arc::clone(&self.writer).try_lock_owned() {
-            Ok(writer) => writer,
-            Err(_) => match timeout_at(deadline, Arc::clone(&self.writer).lock_owned()).await {
-                Ok(writer) => writer,
-                Err(_) => return Err(RequestError::Late),
-            },
-        };
-        if let Some(traffic) = &self.options.traffic {
-            traffic(Direction::Sent, &line);
-        }
-        // Most lines go at once, and cost no task.
-        let sent = match poll_fn(|cx| Poll::Ready(at_once(&mut writer, &line, cx))).await {
-            Ok(Written::Whole) => return Ok(()),
-            Ok(Written::Part(sent)) => sent,
-            Err(error) => return Err(RequestError::InputClosed(error)),
-        };
-        let rest = tokio::spawn(async move {
-            writer.write_all(line.get(sent..).unwrap_or_default()).await?;
-            writer.flush().await
-        });
-        match timeout_at(deadline, rest).await {
-            Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(error))) => Err(RequestError::InputClosed(error)),
-            Ok(Err(_)) => Err(RequestError::InputClosed(io::ErrorKind::BrokenPipe.into())),
-            Err(_) => Err(RequestError::Late),
-        }
-    }
-
     /// Ends the connection, once: everything that waits fails.
     fn end(&self, end: End) {
         let mut state = self.lock();
@@ -559,419 +477,4 @@ impl Shared {
             let _ = control.discard();
         }
     }
-
-    /// `is_told`: the line that is too long has failed its call already.
-    fn frame(self: &Arc<Self>, frame: Frame<'_>, is_told: &mut bool) {
-        match frame {
-            Frame::Line(line) => {
-                if let Some(traffic) = &self.options.traffic {
-                    traffic(Direction::Received, line);
-                }
-                self.line(line);
-            }
-            Frame::TooLong(too_long) => {
-                let length = too_long.dropped as u64;
-                self.tell(EventKind::TooLong { length, limit: too_long.limit });
-                if !std::mem::take(is_told) {
-                    self.too_long(length);
-                }
-            }
-        }
-    }
-
-    /// A line over the limit has ended, or does not end: the call that is out alone must be the one that it answers.
-    fn too_long(&self, length: u64) {
-        let mut state = self.lock();
-        if !state.booting
-            && let [Waiting { id, .. }] = *state.waiting
-        {
-            state.finish(id, Completion::TooLong(length));
-        } else {
-            let limit = self.options.line_limit;
-            state.hint = Some(format!("a line of {length} bytes was dropped; the limit is {limit}"));
-        }
-    }
-
-    fn line(self: &Arc<Self>, mut line: &[u8]) {
-        loop {
-            let mut state = self.lock();
-            let received = state.client.receive(line);
-            let skipped = std::mem::take(&mut state.more_skipped);
-            let is_message = !matches!(received.incoming, Incoming::Noise(_) | Incoming::Broken(_));
-            if matches!(received.incoming, Incoming::Reply(_) | Incoming::Stray(_)) {
-                self.is_late.store(false, Ordering::Relaxed);
-            }
-            if is_message {
-                state.budget = SHOWN_SKIPPED;
-            } else {
-                state.more_skipped = skipped;
-            }
-            let mut events = Vec::new();
-            if is_message && skipped > 0 {
-                events.push(EventKind::MoreSkipped(skipped));
-            }
-            if !received.before.is_empty() {
-                let why = "it precedes a message".to_owned();
-                state.skip(received.before, why, &mut events);
-            }
-            let request = state.take_in(&received, &mut events);
-            drop(state);
-            events.extend(received.oddities.texts().map(EventKind::Anomaly));
-            for event in events {
-                self.tell(event);
-            }
-            if let Some(refusal) = request {
-                self.refuse(refusal);
-            }
-            if received.rest.is_empty() {
-                return;
-            }
-            line = received.rest;
-        }
-    }
-
-    /// Answers a request of the peer's, after those that came before it. Most answers are written here at once, so that they precede
-    /// everything that follows the request. A peer that asks without reading gets a bounded number of answers.
-    fn refuse(&self, line: Vec<u8>) {
-        let mut refusal = Refusal { rest: line, writer: None };
-        if *self.refusals_waiting.borrow() == 0
-            && let Ok(mut writer) = Arc::clone(&self.writer).try_lock_owned()
-        {
-            match at_once(&mut writer, &refusal.rest, &mut Context::from_waker(Waker::noop())) {
-                Ok(Written::Whole) | Err(_) => return,
-                Ok(Written::Part(0)) => {}
-                Ok(Written::Part(sent)) => {
-                    refusal.rest.drain(..sent);
-                    refusal.writer = Some(writer);
-                }
-            }
-        }
-        let length = refusal.rest.len();
-        let has_room = self.refusals_waiting.send_if_modified(|waiting| {
-            // The rest of a line that has begun always has room: half a line would damage the next one.
-            let has_room = refusal.writer.is_some() || *waiting + length <= REFUSALS;
-            *waiting += if has_room { length } else { 0 };
-            has_room
-        });
-        if !has_room || self.refusals.send(refusal).is_err() {
-            self.lock().hint = Some("it sends requests without reading the responses".to_owned());
-        }
-    }
-
-    /// Waits until the peer has been sent all answers to its own requests, but not for long.
-    async fn refusals_written(&self) {
-        let mut waiting = self.refusals_waiting.subscribe();
-        let _ = timeout(ENDING, waiting.wait_for(|waiting| *waiting == 0)).await;
-    }
-}
-
-impl State {
-    fn finish(&mut self, id: u32, completion: Completion) {
-        self.client.forget(id);
-        if let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) {
-            self.waiting.swap_remove(at).sender.tell(completion);
-        }
-    }
-
-    fn skip(&mut self, text: &[u8], why: String, events: &mut Vec<EventKind>) {
-        let text = shown(text);
-        if self.skipped.len() >= KEPT_SKIPPED {
-            self.skipped.pop_front();
-        }
-        self.skipped.push_back(text.clone());
-        if text.get(..15).is_some_and(|start| start.eq_ignore_ascii_case("Content-Length:")) {
-            self.hint = Some(
-                "it frames messages with Content-Length headers; here a message is one JSON text a line".to_owned(),
-            );
-        }
-        match self.budget.checked_sub(1) {
-            Some(budget) => {
-                self.budget = budget;
-                events.push(EventKind::Skipped { text, why });
-            }
-            None => self.more_skipped += 1,
-        }
-    }
-
-    /// Gives the refusal of a request, if the message was one.
-    fn take_in(&mut self, received: &Received<'_>, events: &mut Vec<EventKind>) -> Option<Vec<u8>> {
-        match received.incoming {
-            Incoming::Reply(reply) => {
-                let is_call = self.waiting.iter().any(|waiting| waiting.id == reply.id && waiting.is_call);
-                self.finish(reply.id, Completion::Answer(Answer::of(reply.body, is_call)));
-            }
-            Incoming::Broken(broken) => {
-                let why = broken.to_string();
-                self.hint = Some(format!("a damaged message came: {why}"));
-                match broken.id {
-                    Some(id) => self.finish(id, Completion::Answer(Answer::Bad(why.clone(), shown(broken.text)))),
-                    None if self.budget == 0 => {
-                        self.more_skipped += 1;
-                        return None;
-                    }
-                    None => self.budget -= 1,
-                }
-                events.push(EventKind::Damaged { text: shown(broken.text), why });
-            }
-            Incoming::Stray(stray) => {
-                if !stray.late {
-                    self.hint = Some(format!("a reply came to an id that was never sent: {}", stray.id));
-                }
-                events.push(EventKind::UnknownId { id: shown(stray.id.as_bytes()), late: stray.late });
-            }
-            Incoming::Unaddressed { error, only } => {
-                let failure = RpcFailure::of(error);
-                self.hint = Some(format!("an error came that names no request: {failure}"));
-                events.push(EventKind::ErrorWithoutId(failure.clone()));
-                if let Some(id) = only.filter(|_| !self.booting) {
-                    self.finish(id, Completion::Answer(Answer::Error(failure, error.json().as_str().to_owned())));
-                }
-            }
-            Incoming::Log(log) => {
-                let level = log.level();
-                let name = log
-                    .level_name()
-                    .map(|name| name.to_string())
-                    .filter(|name| !name.is_empty() && name != level.name());
-                events.push(EventKind::Log(Log {
-                    level,
-                    level_name: name,
-                    message: log.message().to_string(),
-                    data: log.data().map(value),
-                }));
-            }
-            Incoming::Notification { method, params } => {
-                events.push(EventKind::Notification { method: method.to_string(), params: value(params) });
-            }
-            Incoming::Request(request) => {
-                events.push(EventKind::Refused { method: shown(request.method.to_string().as_bytes()) });
-                let mut out = write::Writer::new(&mut []);
-                client::write_refusal(&request, &mut out);
-                let mut memory = vec![0; out.needed()];
-                let mut out = write::Writer::new(&mut memory);
-                client::write_refusal(&request, &mut out);
-                return out.finish().ok().map(|line| line.to_vec());
-            }
-            Incoming::Echo => {
-                self.hint = Some("a request came back: the line echoes".to_owned());
-                events.push(EventKind::Echo);
-            }
-            Incoming::Noise(noise) => self.skip(noise.text, noise.why.to_string(), events),
-            _ => {}
-        }
-        None
-    }
-}
-
-/// How much of a line was written.
-enum Written {
-    /// All of it, and it was flushed.
-    Whole,
-    /// So many bytes, or all of them without the flush.
-    Part(usize),
-}
-
-/// Writes what goes without waiting.
-fn at_once(writer: &mut OwnedMutexGuard<Writer>, line: &[u8], cx: &mut Context<'_>) -> io::Result<Written> {
-    let mut writer = Pin::new(&mut ***writer);
-    let sent = match writer.as_mut().poll_write(cx, line) {
-        Poll::Ready(sent) => sent?,
-        Poll::Pending => 0,
-    };
-    if sent < line.len() {
-        return Ok(Written::Part(sent));
-    }
-    match writer.poll_flush(cx) {
-        Poll::Ready(flushed) => flushed.map(|()| Written::Whole),
-        Poll::Pending => Ok(Written::Part(sent)),
-    }
-}
-
-/// Fails the requests that are due. One timer does for all of them, and is left as it is while every new request is due later
-/// than an old one was: most are answered long before.
-async fn watch_deadlines(shared: Arc<Shared>) {
-    loop {
-        let next = {
-            let mut state = shared.lock();
-            let now = Instant::now();
-            while let Some(late) = state.waiting.iter().find(|waiting| waiting.due.is_some_and(|due| due <= now)) {
-                let id = late.id;
-                shared.is_late.store(true, Ordering::Relaxed);
-                state.finish(id, Completion::Late);
-            }
-            state.next_due = state.waiting.iter().filter_map(|waiting| waiting.due).min();
-            state.next_due
-        };
-        match next {
-            Some(next) => drop(timeout_at(next, shared.sooner.notified()).await),
-            None => shared.sooner.notified().await,
-        }
-    }
-}
-
-/// Writes the answers that wait, in order.
-async fn write_refusals(shared: Arc<Shared>, mut refused: mpsc::UnboundedReceiver<Refusal>) {
-    while let Some(Refusal { rest, writer }) = refused.recv().await {
-        let mut writer = match writer {
-            Some(writer) => writer,
-            None => Arc::clone(&shared.writer).lock_owned().await,
-        };
-        let sent = async {
-            writer.write_all(&rest).await?;
-            writer.flush().await
-        };
-        let sent = sent.await;
-        drop(writer);
-        if sent.is_err() {
-            refused.close();
-            shared.refusals_waiting.send_replace(0);
-            return;
-        }
-        shared.refusals_waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(rest.len()));
-    }
-}
-
-async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: LineEnds, child: Option<Child>) {
-    // Pages that no line reaches are never touched.
-    let mut memory = vec![0; shared.options.line_limit.saturating_add(1)];
-    let mut framer = Framer::new(&mut memory).with_mode(ends);
-    let limit = framer.limit() as u64;
-    let (mut since_newline, mut told) = (0_u64, false);
-    let mut memory = [0; FRAME];
-    let mut frames = Suspicion { collector: Collector::new(&mut memory), bytes: 0 };
-    let why = loop {
-        let space = framer.space();
-        match reader.read(space).await {
-            Ok(0) => break "the connection was closed".to_owned(),
-            Ok(read) => {
-                shared.heard.store(true, Ordering::Relaxed);
-                let chunk = space.get(..read).unwrap_or_default();
-                if let (None, Some(hint)) = (&child, frames.look(chunk)) {
-                    shared.lock().hint = Some(hint.to_owned());
-                }
-                let end = chunk.iter().rposition(|byte| *byte == b'\n' || (ends == LineEnds::Serial && *byte == b'\r'));
-                match end {
-                    Some(at) => since_newline = (read - at) as u64,
-                    None => since_newline += read as u64,
-                }
-                framer.commit(read);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => break format!("{error}"),
-        }
-        while let Some(frame) = framer.next() {
-            shared.frame(frame, &mut told);
-        }
-        if since_newline > limit + SLACK && !told {
-            told = true;
-            // It may never end.
-            shared.is_late.store(true, Ordering::Relaxed);
-            shared.too_long(since_newline);
-        }
-    };
-    framer.finish();
-    while let Some(frame) = framer.next() {
-        shared.frame(frame, &mut told);
-    }
-    shared.refusals_written().await;
-    shared.output_read.send_replace(true);
-    if let Some(child) = child {
-        // Its end is told by who watches it, unless it does not end.
-        if timeout(ENDING, child.ended()).await.is_err() {
-            shared.end(End::Gone("it closed its standard output, and still runs".into()));
-        }
-    } else {
-        let serial = matches!(ends, LineEnds::Serial);
-        shared.end(End::Gone(if serial { format!("device gone: {why}") } else { why }));
-    }
-}
-
-/// The longest frame that is recognised, and how much of what comes first is looked at for one, in bytes.
-const FRAME: usize = 2048;
-const LOOKED_AT: usize = 64 * 1024;
-
-/// Looks whether a peer that should write lines writes the frames of the binary link.
-struct Suspicion<'m> {
-    collector: Collector<'m>,
-    bytes: usize,
-}
-
-impl Suspicion<'_> {
-    fn look(&mut self, chunk: &[u8]) -> Option<&'static str> {
-        if self.bytes >= LOOKED_AT {
-            return None;
-        }
-        self.bytes += chunk.len();
-        let mut hint = None;
-        for byte in chunk {
-            match self.collector.push(*byte) {
-                Some(Collected::Frame(_)) => {
-                    return Some("it speaks the binary link: add the option ?link=cobs to the target");
-                }
-                // Text has no byte 0.
-                Some(_) if *byte == 0 => {
-                    hint = Some(
-                        "the bytes received are not text: the speed may be wrong (?baud=), or it speaks the binary link (?link=cobs)",
-                    );
-                }
-                _ => {}
-            }
-        }
-        hint
-    }
-}
-
-/// Drains standard error, whatever is written to it, and keeps the end of it.
-async fn read_errors(shared: Arc<Shared>, mut stderr: Reader) {
-    let mut chunk = vec![0; 8192];
-    let mut line = Vec::new();
-    loop {
-        let read = match stderr.read(&mut chunk).await {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => break,
-        };
-        for piece in chunk.get(..read).unwrap_or_default().split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
-            line.extend_from_slice(piece);
-            if matches!(piece.last(), Some(b'\n' | b'\r')) || line.len() >= super::TEXT_LIMIT {
-                shared.error_line(&line);
-                line.clear();
-            }
-        }
-        // A program that does nothing but print must not keep others from running.
-        tokio::task::consume_budget().await;
-    }
-    shared.error_line(&line);
-    shared.errors_read.send_replace(true);
-}
-
-impl Shared {
-    fn error_line(&self, line: &[u8]) {
-        let text = shown(line.trim_ascii_end());
-        if text.is_empty() {
-            return;
-        }
-        let mut state = self.lock();
-        while state.stderr.len() >= self.options.stderr_lines.max(1) {
-            state.stderr.pop_front();
-        }
-        state.stderr.push_back(text.clone());
-        drop(state);
-        self.tell(EventKind::Stderr(text));
-    }
-}
-
-/// Ends the connection when the process has ended and its last lines are read, and ends the rest of its group.
-async fn watch_child(shared: Arc<Shared>, child: Child) {
-    let exit = child.ended().await;
-    let mut output_read = shared.output_read.subscribe();
-    let mut errors_read = shared.errors_read.subscribe();
-    let read = async {
-        let _ = output_read.wait_for(|read| *read).await;
-        let _ = errors_read.wait_for(|read| *read).await;
-    };
-    let _ = timeout(LAST_LINES, pin!(read)).await;
-    child.over();
-    shared.end(End::Exited(exit));
 }

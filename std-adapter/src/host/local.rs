@@ -3,10 +3,9 @@
 use std::future::Future;
 use std::io;
 
-use embedded_io_async::{ErrorType, Read, Write};
 use rigline::Extension;
 use rigline::serve::Transport;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex, split};
+use tokio::io::{DuplexStream, duplex, split};
 use tokio::sync::mpsc;
 
 use super::error::HostError;
@@ -85,28 +84,5 @@ async fn serve<E: Extension>(extension: &mut E, clock: &TokioClock, stream: Dupl
     let (reader, writer) = split(stream);
     let server = Server::new(extension).transport(Transport::Wire).request_limit(LINE).reply_limit(LINE);
     // The loss of the host is how this ends. If the manifest does not fit, the connection closes.
-    let _ = server.log_buffer(LOGS).clock(clock).serve(Half(reader), Half(writer)).await;
-}
-
-/// A stream of tokio's as one of embedded-io's.
-struct Half<S>(S);
-
-impl<S> ErrorType for Half<S> {
-    type Error = io::Error;
-}
-
-impl<S: AsyncRead + Unpin> Read for Half<S> {
-    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buf).await
-    }
-}
-
-impl<S: AsyncWrite + Unpin> Write for Half<S> {
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).await
-    }
-
-    async fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().await
-    }
+    let _ = server.log_buffer(LOGS).clock(clock).serve_tokio(reader, writer).await;
 }

@@ -104,22 +104,47 @@ pub(crate) mod stream;
 mod worker;
 
 /// How a protocol is spoken over HTTP.
+///
+/// ```
+/// use rigline::protocol::AMPLIFIER;
+/// use rigline_std::http::{Options, Route, Routes};
+///
+/// static ROUTES: Routes = Routes::new(
+///     AMPLIFIER,
+///     &[Route::fixed("/alive", "{}"), Route::request("/call")],
+///     |status, text| format!("{{\"ok\":false,\"error\":{{\"code\":\"bad_request\",\"message\":\"{status}: {}\"}}}}", text.escape_default()),
+/// );
+/// let options = Options::new(&ROUTES);
+/// ```
 #[derive(Debug)]
 pub struct Routes {
-    /// What requests become.
-    pub(crate) protocol: &'static Protocol,
-    /// The paths that are answered, by `POST` only.
-    pub(crate) routes: &'static [Route],
-    /// The body of an error that has to do with HTTP.
-    pub(crate) refusal: fn(StatusCode, &str) -> serde_json::Value,
+    protocol: &'static Protocol,
+    routes: &'static [Route],
+    refusal: fn(u16, &str) -> String,
     /// How requests of [`Endpoint::Exchange`] are distinguished on one stream; none if requests take turns.
-    pub(crate) dialect: Option<&'static exchange::Dialect>,
+    dialect: Option<&'static exchange::Dialect>,
 }
 
 /// A future that a connection's task runs.
 pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Routes {
+    /// The paths at which `POST` is answered, and the protocol that requests are in.
+    ///
+    /// `refusal` writes the body of an error that concerns HTTP, such as status 413, as JSON text.
+    pub const fn new(
+        protocol: &'static Protocol,
+        routes: &'static [Route],
+        refusal: fn(status: u16, text: &str) -> String,
+    ) -> Self {
+        Self { protocol, routes, refusal, dialect: None }
+    }
+
+    /// With requests at the same time, for routes that are an [`Endpoint::Exchange`].
+    pub(crate) const fn with_dialect(self, dialect: &'static exchange::Dialect) -> Self {
+        Self { dialect: Some(dialect), ..self }
+    }
+
     /// The path of all requests, if there is only one and it is fixed.
     pub fn only_path(&self) -> Option<&'static str> {
         match self.routes {
@@ -136,24 +161,46 @@ impl Routes {
 
 /// A path, and how it is answered.
 #[derive(Debug)]
-pub(crate) struct Route {
+pub struct Route {
     /// The path; none is [`Options::path`].
-    pub(crate) path: Option<&'static str>,
-    pub(crate) endpoint: Endpoint,
+    path: Option<&'static str>,
+    endpoint: Endpoint,
+}
+
+impl Route {
+    /// The extension answers the body.
+    pub const fn request(path: &'static str) -> Self {
+        Self::new(Some(path), Endpoint::Request)
+    }
+
+    /// The extension answers this line, given without its end. The body may be empty.
+    pub const fn line(path: &'static str, line: &'static str) -> Self {
+        Self::new(Some(path), Endpoint::Line(line))
+    }
+
+    /// The server answers with this JSON text at once, even while a call runs, as long as the extension lives. The body may be empty.
+    pub const fn fixed(path: &'static str, reply: &'static str) -> Self {
+        Self::new(Some(path), Endpoint::Fixed(reply))
+    }
+
+    /// The server answers the body, which is JSON, with a function's result.
+    pub const fn answer(path: &'static str, answer: fn(body: &[u8], manifest: &Manifest) -> String) -> Self {
+        Self::new(Some(path), Endpoint::Answer(answer))
+    }
+
+    pub(crate) const fn new(path: Option<&'static str>, endpoint: Endpoint) -> Self {
+        Self { path, endpoint }
+    }
 }
 
 /// How a path is answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Endpoint {
-    /// With this text, as long as the extension lives.
-    Health(&'static str),
-    /// As the extension answers this line.
+    Fixed(&'static str),
     Line(&'static str),
-    /// As the extension answers the body.
     Request,
-    /// By a function of the body and the manifest.
     Answer(fn(&[u8], &Manifest) -> String),
-    /// By a function, over the [exchange](exchange::Exchange) with the extension.
+    /// By a function, over the [exchange](exchange::Exchange) with the extension, for JSON-RPC.
     Exchange(fn(Arc<Service>, Client, Request) -> Pending<Response>),
 }
 
@@ -175,7 +222,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// For the hosts of a protocol, as its entry in the registry has it.
+    /// For the hosts of a protocol.
     pub fn new(routes: &'static Routes) -> Self {
         Self {
             routes,
@@ -514,8 +561,8 @@ impl Service {
     async fn answer(self: &Arc<Self>, endpoint: Endpoint, client: Client, request: Request) -> Response {
         match endpoint {
             Endpoint::Exchange(answer) => answer(self.clone(), client, request).await,
-            Endpoint::Health(reply) => self.health(reply, request).await,
-            Endpoint::Line(line) => self.fixed(request, client, line).await,
+            Endpoint::Fixed(reply) => self.fixed(reply, request).await,
+            Endpoint::Line(line) => self.line(line, client, request).await,
             Endpoint::Request => match self.body(request).await {
                 Ok((mut line, _permit)) => {
                     body::on_one_line(&mut line);
@@ -531,12 +578,9 @@ impl Service {
     }
 
     /// Answers at once, even while a call runs.
-    async fn health(&self, reply: &'static str, request: Request) -> Response {
-        match body::read(request, &self.options, &self.memory).await.and_then(|(text, _)| match text.is_empty() {
-            true => Ok(()),
-            false => body::check(&text),
-        }) {
-            Ok(()) if self.worker.is_alive() => json(StatusCode::OK, reply),
+    async fn fixed(&self, reply: &'static str, request: Request) -> Response {
+        match self.optional_body(request).await {
+            Ok(()) if self.worker.is_alive() => json(StatusCode::OK, format!("{reply}\n")),
             Ok(()) => self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended"),
             Err(fault) => self.fault(&fault),
         }
@@ -551,16 +595,18 @@ impl Service {
         Ok(text)
     }
 
-    /// Answers a request whose path says it all.
-    async fn fixed(&self, request: Request, client: Client, line: &str) -> Response {
-        match body::read(request, &self.options, &self.memory).await {
-            Ok((text, _)) if !text.is_empty() => match body::check(&text) {
-                Ok(()) => self.ask(line.into(), client).await,
-                Err(fault) => self.fault(&fault),
-            },
-            Ok(_) => self.ask(line.into(), client).await,
+    /// The extension answers a request whose path says everything.
+    async fn line(&self, line: &str, client: Client, request: Request) -> Response {
+        match self.optional_body(request).await {
+            Ok(()) => self.ask(format!("{line}\n").into(), client).await,
             Err(fault) => self.fault(&fault),
         }
+    }
+
+    /// Reads a body that says nothing.
+    async fn optional_body(&self, request: Request) -> Result<(), Fault> {
+        let (text, _) = body::read(request, &self.options, &self.memory).await?;
+        if text.is_empty() { Ok(()) } else { body::check(&text) }
     }
 
     async fn ask(&self, line: Vec<u8>, client: Client) -> Response {
@@ -593,7 +639,7 @@ impl Service {
 
     /// An error that has to do with HTTP, in the protocol's own form.
     pub(crate) fn refuse(&self, status: StatusCode, text: &str) -> Response {
-        json(status, format!("{}\n", (self.options.routes.refusal)(status, text)))
+        json(status, format!("{}\n", (self.options.routes.refusal)(status.as_u16(), text)))
     }
 }
 

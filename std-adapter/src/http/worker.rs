@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use embedded_io_async::{ErrorType, Read, Write};
+use rigline::protocol;
 use rigline::service::JobRun;
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
 use tokio::sync::{Notify, oneshot};
@@ -302,8 +303,12 @@ fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     reader: R,
     writer: W,
 ) -> io::Result<()> {
+    let protocol = options.routes.protocol;
+    // Only this one is spoken. Answers of the others are recognised, and not answered.
+    let protocols = [&[protocol], protocol::ALL].concat();
     let serving = Server::new(&mut extension)
-        .protocol(Some(options.routes.protocol))
+        .protocols(&protocols)
+        .protocol(Some(protocol))
         .request_limit(options.request_limit)
         .reply_limit(options.reply_limit)
         .log_buffer(16 << 10)

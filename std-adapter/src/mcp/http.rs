@@ -28,12 +28,8 @@ use crate::http::exchange::{Dialect, Exchange, Incoming, Line, NotTaken, Outgoin
 use crate::http::stream::Client;
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service};
 
-pub(super) const ROUTES: Routes = Routes {
-    protocol: mcp::MCP,
-    routes: &[Route { path: Some("/mcp"), endpoint: Endpoint::Exchange(answer) }],
-    refusal,
-    dialect: Some(&DIALECT),
-};
+pub(super) const ROUTES: Routes =
+    Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Exchange(answer))], refusal).with_dialect(&DIALECT);
 
 static DIALECT: Dialect = Dialect {
     progress: "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":",
@@ -58,13 +54,13 @@ impl Options {
 }
 
 /// An error that has to do with HTTP.
-fn refusal(status: StatusCode, text: &str) -> Value {
+fn refusal(status: u16, text: &str) -> String {
     let code = match status {
-        StatusCode::BAD_REQUEST => rpc::PARSE_ERROR,
-        StatusCode::INTERNAL_SERVER_ERROR => rpc::INTERNAL_ERROR,
+        400 => rpc::PARSE_ERROR,
+        500 => rpc::INTERNAL_ERROR,
         _ => rpc::INVALID_REQUEST,
     };
-    error(None, code, text)
+    error(None, code, text).to_string()
 }
 
 fn error(id: Option<&str>, code: i32, text: &str) -> Value {

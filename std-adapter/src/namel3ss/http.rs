@@ -1,20 +1,15 @@
 //! namel3ss's service runner over HTTP.
 
-use axum::http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::handshake;
 use crate::http::{Endpoint, Options, Route, Routes};
 
-pub(super) const ROUTES: Routes = Routes {
-    protocol: rigline::protocol::NAMEL3SS,
-    routes: &[
-        Route { path: None, endpoint: Endpoint::Request },
-        Route { path: Some(handshake::PATH), endpoint: Endpoint::Answer(handshake::answer) },
-    ],
+pub(super) const ROUTES: Routes = Routes::new(
+    rigline::protocol::NAMEL3SS,
+    &[Route::new(None, Endpoint::Request), Route::answer(handshake::PATH, handshake::answer)],
     refusal,
-    dialect: None,
-};
+);
 
 impl Options {
     /// For namel3ss's service runner.
@@ -23,14 +18,14 @@ impl Options {
     }
 }
 
-fn refusal(status: StatusCode, text: &str) -> Value {
+fn refusal(status: u16, text: &str) -> String {
     let error_type = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "CapabilityViolation",
-        StatusCode::REQUEST_TIMEOUT => "TimeoutError",
-        StatusCode::PAYLOAD_TOO_LARGE => "MemoryError",
-        StatusCode::SERVICE_UNAVAILABLE => "OperationFailed",
-        StatusCode::INTERNAL_SERVER_ERROR => "InternalError",
+        401 | 403 => "CapabilityViolation",
+        408 => "TimeoutError",
+        413 => "MemoryError",
+        503 => "OperationFailed",
+        500 => "InternalError",
         _ => "ProtocolError",
     };
-    json!({ "ok": false, "protocol_version": 1, "error": { "type": error_type, "message": text } })
+    json!({ "ok": false, "protocol_version": 1, "error": { "type": error_type, "message": text } }).to_string()
 }

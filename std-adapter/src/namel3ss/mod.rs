@@ -76,7 +76,7 @@ pub use trace::Trace;
 /// }
 /// ```
 pub fn main<E: Extension>(extension: E) -> ExitCode {
-    Stdio::new().protocol(NAMEL3SS).one_text().serve(extension)
+    Stdio::new().protocol(NAMEL3SS).single_document().serve(extension)
 }
 
 /// The entry in the registry.

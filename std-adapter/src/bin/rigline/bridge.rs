@@ -58,7 +58,7 @@ impl Arguments {
         if let Some(lines) = self.protocol.lines {
             stdio = stdio.protocol(lines);
         }
-        if self.protocol.is_single_document { stdio.one_text().serve(relay) } else { stdio.serve(relay) }
+        if self.protocol.is_single_document { stdio.single_document().serve(relay) } else { stdio.serve(relay) }
     }
 
     async fn bridge(self) -> Result<u8, Failure> {

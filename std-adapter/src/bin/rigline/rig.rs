@@ -125,7 +125,7 @@ impl Arguments {
             stdio = stdio.config(config);
         }
         if self.protocol.is_some_and(|protocol| protocol.is_single_document) {
-            stdio = stdio.one_text();
+            stdio = stdio.single_document();
         }
         stdio.serve(Rig::new(SimBoard::new(clock, self.seed), stdio.limits()))
     }

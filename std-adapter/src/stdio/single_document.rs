@@ -2,11 +2,11 @@
 
 use embedded_io_async::{ErrorType, Read};
 
-/// A reader that can make one line of all that it reads: ends of lines between tokens become spaces, and
-/// those in strings, which are no JSON (RFC 8259 §7), what is no JSON there either.
+/// A reader that can turn everything it reads into one line. Line ends between tokens become spaces. Line ends in strings, which
+/// JSON forbids (RFC 8259 §7), become another character that JSON forbids there.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "the state of a scanner, one fact each")]
-pub(super) struct OneText<R> {
+pub(super) struct SingleDocument<R> {
     reader: R,
     is_on: bool,
     in_string: bool,
@@ -15,7 +15,7 @@ pub(super) struct OneText<R> {
     has_text: bool,
 }
 
-impl<R> OneText<R> {
+impl<R> SingleDocument<R> {
     pub(super) fn new(reader: R, is_on: bool) -> Self {
         Self { reader, is_on, in_string: false, is_escaped: false, has_text: false }
     }
@@ -35,11 +35,11 @@ impl<R> OneText<R> {
     }
 }
 
-impl<R: Read> ErrorType for OneText<R> {
+impl<R: Read> ErrorType for SingleDocument<R> {
     type Error = R::Error;
 }
 
-impl<R: Read> Read for OneText<R> {
+impl<R: Read> Read for SingleDocument<R> {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, R::Error> {
         let count = self.reader.read(buf).await?;
         if !self.is_on {
@@ -49,7 +49,7 @@ impl<R: Read> Read for OneText<R> {
             && !self.has_text
             && let Some(first) = buf.first_mut()
         {
-            // Nothing at all is no request either, and gets its answer: as a text that ends before its value does.
+            // Empty input is answered, too: as a text that ends before its value does.
             self.has_text = true;
             *first = b'{';
             return Ok(1);
@@ -71,7 +71,7 @@ mod tests {
             ("\"\\\\\"\n", "\"\\\\\" "),
         ] {
             let mut bytes = text.as_bytes().to_vec();
-            let mut reader = OneText::new((), true);
+            let mut reader = SingleDocument::new((), true);
             for byte in &mut bytes {
                 reader.put_on_one_line(std::slice::from_mut(byte));
             }

@@ -1,0 +1,86 @@
+//! `rigline eval new`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rigline_std::files;
+use rigline_std::target::Target;
+use serde_json::Value;
+
+use super::operations;
+use crate::connect::Failure;
+use crate::exit;
+use crate::out::print;
+
+/// Begin an eval that passes, to be changed
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(super) struct New {
+    /// The folder that it is written to
+    #[arg(default_value = "evals", value_name = "DIR")]
+    folder: PathBuf,
+    /// The target that its step calls, with the first operation that needs no arguments
+    #[arg(long, default_value = "sim")]
+    target: String,
+}
+
+impl New {
+    pub(super) fn run(self) -> Result<u8, Failure> {
+        let target: Target = self.target.parse().map_err(|error| Failure::usage(format!("--target: {error}")))?;
+        let (eval, task) = (self.folder.join("eval.yaml"), self.folder.join("tasks/first.yaml"));
+        if let Some(there) = [&eval, &task].into_iter().find(|path| path.symlink_metadata().is_ok()) {
+            return Err(Failure::usage(format!("{} is there already", there.display())));
+        }
+        let operations = operations(&target)?;
+        let needs_none = |schema: &Value| schema.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty);
+        let Some((operation, schema)) =
+            operations.iter().find(|(_, schema)| needs_none(schema)).or_else(|| operations.first())
+        else {
+            return Err(Failure::usage(format!("{} has no operations", self.target)));
+        };
+        let required = schema.get("required").and_then(Value::as_array);
+        let args: String = required
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(|name| format!("\n      {}: CHANGE-ME", Value::from(name)))
+            .collect();
+        let args = if args.is_empty() { " {}".to_owned() } else { args };
+        // A target from here is not one from the eval's folder.
+        let written = match &target {
+            Target::Exec(exec) if exec.program.contains('/') => {
+                let program = std::path::absolute(&exec.program).unwrap_or_else(|_| PathBuf::from(&exec.program));
+                let words = std::iter::once(program.to_string_lossy().into_owned()).chain(exec.args.iter().cloned());
+                format!("exec:{}", words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" "))
+            }
+            _ => self.target.clone(),
+        };
+        let name = self.folder.file_name().map_or_else(|| "first".into(), |name| name.to_string_lossy());
+        let eval_text = format!(
+            "name: {}\nconfig: {{ target: {}, timeout_seconds: 30 }}\nmetrics: {{ pass_threshold: 1.0 }}\ntasks: [\"tasks/*.yaml\"]\n",
+            Value::from(&*name),
+            Value::from(written),
+        );
+        let task_text = format!(
+            "id: first\nname: {operation} answers\nsteps:\n  - id: call\n    operation: {}\n    args:{args}\n    timeout: 10s\n\
+             graders:\n  # Others: output_range, output_equals, contains, regex, file_exists\n  - {{ type: max_duration, step: call, max: 10s }}\n",
+            Value::from(operation.as_str()),
+        );
+        for (path, text) in [(&eval, eval_text), (&task, task_text)] {
+            files::write(path, text.as_bytes())
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+            print(&format!("{}\n", path.display()));
+        }
+        Ok(exit::SUCCESS)
+    }
+}
+
+/// A word that a target's shell-like splitting takes as one.
+fn quoted(word: &str) -> String {
+    let is_plain = |char: char| char.is_alphanumeric() || "/._-+=:@%,".contains(char);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
