@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::definition::Protocol;
 #[cfg(feature = "serde-json-core")]
 use crate::failure::FailureKind;
-use crate::failure::{Failure, Root};
+use crate::failure::{Failure, PathPrefix};
 use crate::json::de::{self, DecodeError};
 use crate::json::view::Json;
 use crate::manifest::Operation;
@@ -32,7 +32,7 @@ impl<'a> Call<'a> {
     /// The arguments as `T`; absent and null arguments are an empty object. Strings are decoded in place, so that a `&str`
     /// in `T` costs no copy; a second call finds nothing any more and fails.
     pub fn args<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.args.take(|error| Failure { root: Root::Args, ..Failure::bad_arguments(error) })
+        self.args.take(|error| Failure { prefix: PathPrefix::Args, ..Failure::bad_arguments(error) })
     }
 
     /// The arguments as `T` by the crate serde-json-core instead of this one's decoder; see
@@ -61,7 +61,7 @@ pub struct Config<'a>(pub(crate) Value<'a>);
 impl<'a> Config<'a> {
     /// The configuration as `T`. Strings are decoded in place.
     pub fn get<T: Deserialize<'a>>(&mut self) -> Result<T, Failure> {
-        self.0.take(|error| Failure { root: Root::Config, ..Failure::bad_arguments(error) })
+        self.0.take(|error| Failure { prefix: PathPrefix::Config, ..Failure::bad_arguments(error) })
     }
 
     /// The configuration as `T` by the crate serde-json-core; see

@@ -218,11 +218,11 @@ pub struct CallAction {
 
 impl CallAction {
     /// The operation at `index` in the manifest with the arguments at `args`, an object. Where `args` is absent or null, the
-    /// arguments are an empty object, which takes the place of the member at `spent`: one of at least two bytes that every
+    /// arguments are an empty object, which takes the place of the member at `reusable`: one of at least two bytes that every
     /// such request has and that is not wanted any more once it was read.
-    pub fn new(received: &Received<'_>, index: usize, args: Span, spent: Span) -> Self {
+    pub fn new(received: &Received<'_>, index: usize, args: Span, reusable: Span) -> Self {
         let has_args = received.of(args).first() == Some(&b'{');
-        Self { index, args: if has_args { args } else { spent }, has_args, timeout: None }
+        Self { index, args: if has_args { args } else { reusable }, has_args, timeout: None }
     }
 
     /// With a limit on the call's time, in nanoseconds: never zero.

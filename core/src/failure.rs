@@ -25,19 +25,19 @@ pub struct Failure {
     pub(crate) kind: FailureKind,
     pub(crate) detail: Detail,
     /// What the path of a decoding error starts with.
-    pub(crate) root: Root,
+    pub(crate) prefix: PathPrefix,
     pub(crate) code: Option<&'static str>,
 }
 
 /// The value that a decoding error's path starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Root {
+pub(crate) enum PathPrefix {
     None,
     Args,
     Config,
 }
 
-impl Root {
+impl PathPrefix {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "",
@@ -90,16 +90,21 @@ impl Failure {
 
     /// A failure explained by a fixed sentence. [`Context::failure`](crate::Context::failure) takes any text.
     pub const fn new(kind: FailureKind, text: &'static str) -> Self {
-        Self { kind, detail: Detail::Static(text), root: Root::None, code: None }
+        Self { kind, detail: Detail::Static(text), prefix: PathPrefix::None, code: None }
     }
 
     /// Arguments that could not be decoded.
     pub fn bad_arguments(error: DecodeError) -> Self {
-        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), root: Root::None, code: None }
+        Self { kind: FailureKind::BadArguments, detail: Detail::Decode(error), prefix: PathPrefix::None, code: None }
     }
 
     pub(crate) const fn too_large(needed: usize, capacity: usize) -> Self {
-        Self { kind: FailureKind::TooLarge, detail: Detail::Size(needed, capacity), root: Root::None, code: None }
+        Self {
+            kind: FailureKind::TooLarge,
+            detail: Detail::Size(needed, capacity),
+            prefix: PathPrefix::None,
+            code: None,
+        }
     }
 
     pub(crate) const TIMEOUT: Self = Self::new(FailureKind::Timeout, "the operation did not end before its timeout");
@@ -132,7 +137,7 @@ impl<E: core::error::Error + 'static> From<E> for Failure {
             None => Self {
                 kind: FailureKind::Failed,
                 detail: Detail::Error(ErrorText::of(&error)),
-                root: Root::None,
+                prefix: PathPrefix::None,
                 code: None,
             },
         }
@@ -198,7 +203,7 @@ impl fmt::Display for Failure {
             Detail::Static(text) => f.write_str(text),
             Detail::Error(text) => f.write_str(text.as_str()),
             Detail::Written => f.write_str("see the reply"),
-            Detail::Decode(error) => write!(f, "{}", error.display_in(self.root.name())),
+            Detail::Decode(error) => write!(f, "{}", error.display_in(self.prefix.name())),
             Detail::Size(needed, capacity) => write!(f, "needs {needed} bytes, {capacity} available"),
         }
     }
@@ -211,7 +216,7 @@ impl Message for Failure {
             Detail::Static(text) => out.text_part(text),
             Detail::Error(text) => out.text_part(text.as_str()),
             Detail::Written => out.raw(b"see the reply"),
-            Detail::Decode(error) => error.pieces(self.root.name(), &mut |piece| out.text_part(piece)),
+            Detail::Decode(error) => error.pieces(self.prefix.name(), &mut |piece| out.text_part(piece)),
             Detail::Size(needed, capacity) => {
                 out.raw(b"needs ");
                 out.usize(*needed);

@@ -6,7 +6,7 @@
 use crate::call::Outcome;
 use crate::content::Content;
 use crate::definition::Protocol;
-use crate::failure::{Detail, Failure, FailureKind, Root};
+use crate::failure::{Detail, Failure, FailureKind, PathPrefix};
 use crate::json::check::{SyntaxError, SyntaxErrorKind, check};
 use crate::json::view::Text;
 use crate::json::write::{Message, Writer};
@@ -227,7 +227,7 @@ impl Reply {
     }
 
     pub(crate) fn failure(&mut self, memory: &mut [u8], kind: FailureKind, text: &dyn Message) -> Failure {
-        let failure = |detail| Failure { kind, detail, root: Root::None, code: None };
+        let failure = |detail| Failure { kind, detail, prefix: PathPrefix::None, code: None };
         if self.is_silent() {
             return failure(Detail::Written);
         }

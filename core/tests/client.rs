@@ -1,8 +1,8 @@
 //! What a host makes of the lines that real peers write.
 
 use rigline::client::{
-    Body, Client, ExecuteResult, Fault, Incoming, NoiseKind, Oddities, Request, RequestContext, StartError,
-    write_refusal,
+    Anomalies, Body, Client, ExecuteResult, Incoming, MalformedKind, NonProtocolKind, Request, RequestContext,
+    StartError, write_refusal,
 };
 use rigline::json::RawJson;
 use rigline::json::write::Writer;
@@ -27,17 +27,19 @@ fn told(client: &mut Client, line: &[u8]) -> String {
             Body::Invalid(why) => format!("{} invalid {why}", reply.id),
             _ => "?".into(),
         },
-        Incoming::Broken(broken) => format!("broken {:?} {broken}", broken.id),
-        Incoming::Stray(stray) => format!("{} {}", if stray.late { "late" } else { "foreign" }, stray.id),
-        Incoming::Unaddressed { error, only } => format!("unaddressed {only:?} {:?} {}", error.code(), error.message()),
+        Incoming::Malformed(broken) => format!("broken {:?} {broken}", broken.id),
+        Incoming::UnknownId(stray) => format!("{} {}", if stray.late { "late" } else { "foreign" }, stray.id),
+        Incoming::ErrorWithoutId { error, only } => {
+            format!("unaddressed {only:?} {:?} {}", error.code(), error.message())
+        }
         Incoming::Log(log) => format!("log {} {}", log.level().name(), log.message()),
         Incoming::Notification { method, .. } => format!("notification {method}"),
         Incoming::Request(request) => format!("request {} {}", request.id, request.method),
         Incoming::Echo => "echo".into(),
-        Incoming::Noise(noise) => match noise.why {
-            NoiseKind::NotJson(_) => "noise".into(),
-            NoiseKind::NotAnObject => "noise: no object".into(),
-            NoiseKind::NotAMessage => "noise: no message".into(),
+        Incoming::NonProtocol(noise) => match noise.why {
+            NonProtocolKind::NotJson(_) => "noise".into(),
+            NonProtocolKind::NotAnObject => "noise: no object".into(),
+            NonProtocolKind::NotAMessage => "noise: no message".into(),
             _ => "?".into(),
         },
         _ => "?".into(),
@@ -336,15 +338,15 @@ fn a_strict_client_wants_jsonrpc() {
 
 #[test]
 fn what_is_odd_is_told() {
-    let table: &[(&[u8], Oddities)] = &[
-        (br#"{"jsonrpc":"2.0","id":7,"result":5}"#, Oddities::NONE),
-        (br#"{"id":7,"result":5}"#, Oddities::NO_JSONRPC),
-        (br#"{"id":"7","result":5}"#, Oddities::NO_JSONRPC.and(Oddities::ID_RESPELT)),
-        (br#"x{"jsonrpc":"2.0","id":7,"result":5}"#, Oddities::GLUED),
-        (br#"{"jsonrpc":"2.0","id":7,"result":5}x"#, Oddities::GLUED),
+    let table: &[(&[u8], Anomalies)] = &[
+        (br#"{"jsonrpc":"2.0","id":7,"result":5}"#, Anomalies::NONE),
+        (br#"{"id":7,"result":5}"#, Anomalies::NO_JSONRPC),
+        (br#"{"id":"7","result":5}"#, Anomalies::NO_JSONRPC.and(Anomalies::ID_REFORMATTED)),
+        (br#"x{"jsonrpc":"2.0","id":7,"result":5}"#, Anomalies::EXTRA_TEXT),
+        (br#"{"jsonrpc":"2.0","id":7,"result":5}x"#, Anomalies::EXTRA_TEXT),
     ];
-    for (line, oddities) in table {
-        assert_eq!(client(7..=7).receive(line).oddities, *oddities);
+    for (line, anomalies) in table {
+        assert_eq!(client(7..=7).receive(line).anomalies, *anomalies);
     }
 }
 
@@ -389,7 +391,7 @@ fn results_of_execute() {
         assert_eq!((plain(result.message()).as_str(), plain(result.error()).as_str()), (*message, *error), "{text}");
         let found: Vec<_> = result.outputs().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         assert!(found.iter().map(|(a, b)| (a.as_str(), b.as_str())).eq(outputs.iter().copied()), "{text}: {found:?}");
-        assert_eq!(result.outputs_fault().is_some(), *outputs_are_at_fault, "{text}");
+        assert_eq!(result.outputs_error().is_some(), *outputs_are_at_fault, "{text}");
     }
 }
 
@@ -440,8 +442,8 @@ fn no_bytes_upset_it() {
         loop {
             let received = client.receive(rest);
             prop_assert!(received.rest.len() < rest.len().max(1));
-            if let Incoming::Broken(broken) = received.incoming {
-                let _ = (broken.token(), matches!(broken.fault, Fault::SeveralLines));
+            if let Incoming::Malformed(broken) = received.incoming {
+                let _ = (broken.token(), matches!(broken.fault, MalformedKind::SeveralLines));
             }
             if received.rest.is_empty() { break }
             rest = received.rest;

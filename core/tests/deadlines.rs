@@ -156,10 +156,10 @@ fn sessions_that_end_without_shutdown_are_made_safe() {
         (&[INITIALIZE, &say, SHUTDOWN], 0),
         (&[SHUTDOWN, INITIALIZE], 1),
     ];
-    for kind in [Transport::Process, Transport::Wire] {
+    for kind in [Transport::Stdio, Transport::Stream] {
         for (lines, safe) in table {
             // A process ends at `shutdown`.
-            let safe = if kind == Transport::Process && lines.first() == Some(&SHUTDOWN) { 0 } else { safe };
+            let safe = if kind == Transport::Stdio && lines.first() == Some(&SHUTDOWN) { 0 } else { safe };
             let lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();
             for (_, happened) in each_shell(&Setup { kind, ..PLAIN }, &lines) {
                 assert_eq!(happened.iter().filter(|event| *event == "safe").count(), safe, "{kind:?} {lines:?}");
@@ -236,6 +236,6 @@ fn g_15_a_handler_that_wakes_itself_is_polled_again() {
     let line = r#"{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"go","context":{}}}"#;
     let mut pipe = common::Pipe::new(format!("{line}\n").as_bytes());
     let clock = Sleeps(std::sync::Arc::default());
-    rigline::serve::blocking::serve(&mut Yields, &mut engine, &mut pipe, Transport::Process, &mut log, &clock).unwrap();
+    rigline::serve::blocking::serve(&mut Yields, &mut engine, &mut pipe, Transport::Stdio, &mut log, &clock).unwrap();
     assert!(String::from_utf8(pipe.output).unwrap().contains("gone"));
 }

@@ -122,7 +122,7 @@ fn fc_06_a_read_is_not_a_message() {
         let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
         let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
         let mut pipe = Split(&bytes[..split], &bytes[split..], Vec::new());
-        blocking::serve(&mut Rig::new(&clock), &mut engine, &mut pipe, Transport::Process, &mut log, &*clock).unwrap();
+        blocking::serve(&mut Rig::new(&clock), &mut engine, &mut pipe, Transport::Stdio, &mut log, &*clock).unwrap();
         assert_eq!(pipe.2, whole, "{split}");
     }
     for longest in 1..9 {
@@ -352,7 +352,7 @@ fn fc_27_short_writes_leave_no_gap() {
         let mut rig = Rig::new(&clock);
         let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
         let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
-        let result = blocking::serve(&mut rig, &mut engine, pipe, Transport::Process, &mut log, &*clock);
+        let result = blocking::serve(&mut rig, &mut engine, pipe, Transport::Stdio, &mut log, &*clock);
         (result, rig.events.count("safe"))
     };
     for longest in [1, 7, 64, 65, 100_000] {
@@ -379,7 +379,7 @@ fn events_when_lost(lines: &[String], after: usize) -> Vec<String> {
     let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 256]);
     let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Bad { fails: Some((after, Some(ErrorKind::BrokenPipe))), ..Bad::new(&joined(lines), 1000) };
-    let result = blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Wire, &mut log, &*clock);
+    let result = blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Stream, &mut log, &*clock);
     assert_eq!(result, Err(ServeError::Write(ErrorKind::BrokenPipe)));
     rig.events.all()
 }
@@ -460,7 +460,7 @@ fn fc_30_leftovers_of_the_last_connection() {
             }
             assert!(engine.disconnect(), "a session was open");
             assert!(!engine.is_session_open());
-            engine.complete(Ok(rigline::Outcome::DONE));
+            engine.complete(&Ok(rigline::Outcome::DONE));
             assert!(matches!(engine.step(), Step::Read));
             feed(&mut engine, format!("{}\n", request("5", "nope")).as_bytes());
             let Step::Write(line) = engine.step() else { panic!("no reply") };
@@ -746,7 +746,7 @@ fn fc_63_bad_envelopes() {
 /// DEV: terminals on a serial line send CR alone.
 #[test]
 fn fc_73_a_lone_cr_ends_a_line_on_a_serial_line() {
-    let serial = Setup { ends: LineEnds::Serial, kind: Transport::Wire, ..PLAIN };
+    let serial = Setup { ends: LineEnds::Serial, kind: Transport::Stream, ..PLAIN };
     for end in ["\r", "\n", "\r\n", "\r\r", "\r\r\n", "\n\r"] {
         for cuts in [None, Some((3, 1)), Some((3, 40))] {
             let input = [request("1", "nope"), "oops".to_owned(), request("2", "nope")].map(|line| line + end).concat();
@@ -815,7 +815,7 @@ fn fc_83_initialize_in_every_order() {
     }
     assert_eq!(codes(&talk(&[initialize("1", r#""protocolVersion":"0.\u0030.1""#)])), expected(&[("1", 0)]));
     // After `shutdown`, on a wire: refused until the next `initialize`, which says what is wrong with itself.
-    let wire = Setup { kind: Transport::Wire, ..PLAIN };
+    let wire = Setup { kind: Transport::Stream, ..PLAIN };
     let lines = [
         GOOD.to_owned(),
         SHUTDOWN.to_owned(),

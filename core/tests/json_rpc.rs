@@ -483,7 +483,7 @@ fn reading_between_the_steps_of_a_batch_loses_nothing() {
             Step::Read if later.is_empty() => break,
             Step::Read => {}
             Step::Write(line) => out.push(String::from_utf8(line.to_vec()).unwrap()),
-            Step::Run(_) => engine.complete(Ok(rigline::Outcome::message("ran"))),
+            Step::Run(_) => engine.complete(&Ok(rigline::Outcome::message("ran"))),
             _ => unreachable!(),
         }
         if let (Some((byte, rest)), [place, ..]) = (later.split_first(), engine.space()) {

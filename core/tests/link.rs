@@ -62,7 +62,7 @@ fn against_a_device_that_keeps<T>(
         loop {
             let never = std::future::pending();
             let _ =
-                serve(&mut button, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, &NoTime, never)
+                serve(&mut button, &mut engine, &mut reader, &mut writer, Transport::Stream, &mut log, &NoTime, never)
                     .await;
         }
     });

@@ -93,7 +93,7 @@ fn lines(requests: &[Value], reply: usize) -> Vec<Value> {
     let mut engine = Engine::new(&MANIFEST, memory).unwrap();
     let mut pipe = Pipe::new(input.as_bytes());
     let clock = common::NoTime;
-    blocking::serve(&mut Bench, &mut engine, &mut pipe, Transport::Process, &mut log, &clock).unwrap();
+    blocking::serve(&mut Bench, &mut engine, &mut pipe, Transport::Stdio, &mut log, &clock).unwrap();
     let text = String::from_utf8(pipe.output).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }

@@ -76,7 +76,7 @@ fn blocking(protocols: &[&'static Protocol], lines: &[&str]) -> Vec<String> {
     let memory = Memory { request: &mut request, reply: &mut reply };
     let mut engine = Engine::with_protocols(rig.manifest(), memory, protocols).unwrap();
     let mut pipe = Pipe::new((lines.join("\n") + "\n").as_bytes());
-    blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
+    blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Stdio, &mut log, &NoTime).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -90,7 +90,8 @@ fn with_a_board(rig: Rig, protocols: &[&'static Protocol], client: impl FnOnce(&
         let memory = Memory { request: &mut request, reply: &mut reply };
         let mut engine = Engine::with_protocols(rig.manifest(), memory, protocols).unwrap();
         let never = std::future::pending();
-        asynch::serve(&mut rig, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, &NoTime, never).await
+        asynch::serve(&mut rig, &mut engine, &mut reader, &mut writer, Transport::Stream, &mut log, &NoTime, never)
+            .await
     });
     client(&mut |lines| {
         to_board.0.borrow_mut().extend(lines.bytes());
@@ -356,7 +357,7 @@ fn h_01_a_reply_that_does_not_fit_is_an_error_of_the_protocol() {
     let mut engine = Engine::with_protocols(rig.manifest(), memory, const { &[&PING_PONG] }).unwrap();
     let line = format!("{{\"ping\":\"measure\",\"with\":{{\"name\":\"{}\"}}}}\n", "x".repeat(700));
     let mut pipe = Pipe::new(line.as_bytes());
-    blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
+    blocking::serve(&mut rig, &mut engine, &mut pipe, Transport::Stdio, &mut log, &NoTime).unwrap();
     let answer = String::from_utf8(pipe.output).unwrap();
     assert!(answer.starts_with(r#"{"pang":"reply too large: it needs at least 72"#), "{answer}");
     assert!(answer.ends_with("bytes, the limit is 599\"}\n"), "{answer}");

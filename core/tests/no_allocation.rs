@@ -127,7 +127,7 @@ fn nothing_is_put_on_a_heap() {
     let memory = Memory { request: &mut request, reply: &mut reply };
     let mut engine = Engine::new(Rig.manifest(), memory).unwrap();
     let clock = Ticking(AtomicUsize::new(0));
-    let end = blocking::serve(&mut Rig, &mut engine, &mut pipe, Transport::Process, &mut log, &clock).unwrap();
+    let end = blocking::serve(&mut Rig, &mut engine, &mut pipe, Transport::Stdio, &mut log, &clock).unwrap();
     let after = ALLOCATIONS.get();
 
     assert_eq!((end, after - before), (End::Shutdown, 0));

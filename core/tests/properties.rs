@@ -181,7 +181,7 @@ proptest! {
         reply in prop::sample::select(vec![LEAST_REPLY, 700, 4096]), serial in any::<bool>(), wire in any::<bool>(),
     ) {
         let ends = if serial { LineEnds::Serial } else { LineEnds::Lf };
-        let kind = if wire { Transport::Wire } else { Transport::Process };
+        let kind = if wire { Transport::Stream } else { Transport::Stdio };
         let setup = Setup { request, reply, ends, kind, ..cut };
         let whole = Setup { cuts: None, ..setup.clone() }.serve(&bytes).output;
         let output = setup.serve(&bytes).output;

@@ -104,7 +104,7 @@ fn answers_of(module: &mut impl Extension, protocol: Option<&'static Protocol>, 
         engine = engine.with_protocol(protocol);
     }
     let mut pipe = Pipe::new((lines.join("\n") + "\n").as_bytes());
-    serve(module, &mut engine, &mut pipe, Transport::Process, &mut log, &Aside::default()).unwrap();
+    serve(module, &mut engine, &mut pipe, Transport::Stdio, &mut log, &Aside::default()).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -321,7 +321,7 @@ fn g_06_nothing_overtakes_a_call_where_there_are_no_ids() {
         engine.commit(lines.len());
         let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
         assert!(run.background.answer(&mut [0; 600]).is_none(), "{protocol:?}");
-        engine.complete(Ok(Outcome::DONE));
+        engine.complete(&Ok(Outcome::DONE));
         let answered = steps(&mut engine, "");
         assert_eq!(answered.len(), 5, "{answered:?}");
         assert!(answered[0].contains(r#""ok":true"#), "{answered:?}");
@@ -364,7 +364,7 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
                 assert!(run.background.answer(&mut [0; 600]).is_none());
                 // The line that was kept has its turn, and what comes behind it is answered in its protocol.
-                engine.complete(Ok(Outcome::DONE));
+                engine.complete(&Ok(Outcome::DONE));
                 assert!(matches!(engine.step(), Step::Write(_)));
                 engine.space()[..2].copy_from_slice(b"{\n");
                 engine.commit(2);
@@ -372,7 +372,7 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 let answer = run.background.answer(&mut memory).map(&mut text);
                 assert_eq!(answer.is_some(), overtakes, "{lines}{answer:?}");
                 assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
-                engine.complete(Ok(Outcome::DONE));
+                engine.complete(&Ok(Outcome::DONE));
                 let rest = steps(&mut engine, "");
                 let faults = rest.iter().filter(|line| line.contains(expected)).count();
                 assert_eq!(faults, if overtakes { 0 } else { 2 }, "{lines}{rest:?}");
@@ -604,7 +604,7 @@ fn a_hook_acknowledges_first_over_blocking_io() {
     let mut engine = Engine::new(hook.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let input = format!("{EVENT}\n{{\"op\":\"health\"}}\n");
     let mut pipe = Shared(input.as_bytes(), &output);
-    serve(&mut hook, &mut engine, &mut pipe, Transport::Process, &mut log, &Opener(&output, &gate)).unwrap();
+    serve(&mut hook, &mut engine, &mut pipe, Transport::Stdio, &mut log, &Opener(&output, &gate)).unwrap();
     assert!(done.get());
     assert_eq!(String::from_utf8_lossy(&output.borrow()), format!("{ACKNOWLEDGEMENT}{{\"status\":\"ok\"}}\n"));
 }
@@ -653,7 +653,7 @@ fn a_hook_acknowledges_first_over_async_io() {
         &mut engine,
         &mut reader,
         &mut writer,
-        Transport::Process,
+        Transport::Stdio,
         &mut log,
         &clock,
         std::future::pending(),
@@ -752,7 +752,7 @@ fn g_06_the_protocol_does_not_depend_on_a_running_call() {
                         while let Some(line) = run.background.answer(&mut [0; 600]) {
                             all.push(String::from_utf8(line.to_vec()).unwrap());
                         }
-                        engine.complete(Ok(Outcome::DONE));
+                        engine.complete(&Ok(Outcome::DONE));
                     }
                     other => panic!("{other:?}"),
                 }
@@ -798,7 +798,7 @@ fn g_15_an_acknowledged_event_survives_a_read() {
     engine.commit(more.len());
     let Step::Run(run) = engine.step() else { panic!("the event runs") };
     assert!(matches!(run.work, rigline::engine::Work::Event(_)));
-    engine.complete(Ok(Outcome::DONE));
+    engine.complete(&Ok(Outcome::DONE));
     assert!(matches!(engine.step(), Step::Write(b"{\"status\":\"ok\"}\n")));
 }
 
@@ -817,7 +817,7 @@ fn g_15_logs_within_an_event() {
     let mut engine = Engine::new(module.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Pipe::new(format!("{EVENT}\n").as_bytes());
     let clock = Aside::default();
-    serve(&mut module, &mut engine, &mut pipe, Transport::Process, &mut log, &clock).unwrap();
+    serve(&mut module, &mut engine, &mut pipe, Transport::Stdio, &mut log, &clock).unwrap();
     assert_eq!(*clock.0.borrow(), ["warn: an event came"]);
     assert_eq!(pipe.output, b"{\"id\":9,\"ok\":true,\"result\":{}}\n");
 }

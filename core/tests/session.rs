@@ -75,7 +75,7 @@ fn session(input: &str) -> String {
     let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
     let mut engine = Engine::new(Kubernetes.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Pipe::new(input.as_bytes());
-    let end = serve(&mut Kubernetes, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
+    let end = serve(&mut Kubernetes, &mut engine, &mut pipe, Transport::Stdio, &mut log, &NoTime).unwrap();
     assert!(matches!(end, End::Input | End::Shutdown));
     String::from_utf8(pipe.output).unwrap()
 }
@@ -211,7 +211,7 @@ fn n_08_maps_are_outputs() {
         let mut engine = Engine::new(Maps.manifest(), memory).unwrap();
         let line = common::execute("1", operation, "{}");
         let mut pipe = Pipe::new(format!("{line}\n").as_bytes());
-        serve(&mut Maps, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
+        serve(&mut Maps, &mut engine, &mut pipe, Transport::Stdio, &mut log, &NoTime).unwrap();
         let reply: serde_json::Value = serde_json::from_slice(&pipe.output).unwrap();
         reply["result"]["outputs"].clone()
     };

@@ -77,7 +77,7 @@ fn with_a_board(
         let evals = Evals::new(EVALS);
         let mut engine = Engine::new(rig.manifest(), memory).unwrap().with_service(&evals);
         let never = std::future::pending();
-        serve(&mut rig, &mut engine, &mut reader, &mut writer, Transport::Wire, &mut log, &NoTime, never).await
+        serve(&mut rig, &mut engine, &mut reader, &mut writer, Transport::Stream, &mut log, &NoTime, never).await
     });
     client(&mut |lines| {
         to_board.0.borrow_mut().extend(lines.bytes());
@@ -240,7 +240,7 @@ fn by_the_blocking_driver(lines: &str) -> Vec<String> {
     let evals = Evals::new(MANY);
     let mut engine = Engine::new(Many.manifest(), memory).unwrap().with_service(&evals);
     let mut pipe = common::Pipe::new(lines.as_bytes());
-    rigline::serve::blocking::serve(&mut Many, &mut engine, &mut pipe, Transport::Process, &mut log, &Asleep).unwrap();
+    rigline::serve::blocking::serve(&mut Many, &mut engine, &mut pipe, Transport::Stdio, &mut log, &Asleep).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 

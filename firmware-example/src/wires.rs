@@ -17,7 +17,7 @@
 use core::cell::Cell;
 use core::fmt;
 
-use rigline::engine::Gate;
+use rigline::engine::SessionPolicy;
 use rigline::service::JobRun;
 use rigline::{Call, Clock, Config, Context, Event, Extension, Failure, FailureKind, Instant, Manifest, Outcome};
 
@@ -88,7 +88,7 @@ impl<'a, E: Extension> Wires<'a, E> {
     }
 }
 
-/// The extension as seen from a wire: what its shell serves. It is also the [`Gate`] of the wire's engine.
+/// The extension as seen from a wire: what its shell serves. It is also the [`SessionPolicy`] of the wire's engine.
 pub struct OnWire<'w, 'a, E> {
     wires: &'w Wires<'a, E>,
     wire: Wire,
@@ -214,7 +214,7 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
     }
 }
 
-impl<E> Gate for OnWire<'_, '_, E> {
+impl<E> SessionPolicy for OnWire<'_, '_, E> {
     fn open(&self) -> Result<(), Failure> {
         self.claim(true)
     }

@@ -5,7 +5,7 @@ mod common;
 use std::task::{Context as Task, Poll, Waker};
 
 use common::{FakeClock, LIMITS};
-use rigline::engine::{Engine, Gate, Memory, Step, Work};
+use rigline::engine::{Engine, Memory, SessionPolicy, Step, Work};
 use rigline::{Context, Extension, context::LogSink};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
@@ -66,7 +66,7 @@ impl End<'_, '_, '_> {
                 Step::Read => return answer,
                 _ => continue,
             };
-            self.engine.complete(result);
+            self.engine.complete(&result);
         }
     }
 }
@@ -88,8 +88,8 @@ fn play(steps: &[(u64, Wire, &str, &str)]) {
     let mut memory = [[0; 4096]; 4];
     let [a, b, c, d] = memory.each_mut();
     let engine = |request, reply| Engine::new(manifest, Memory { request, reply }).unwrap();
-    let mut over_usb = End { engine: engine(a, b).with_gate(&usb), rig: usb, clock: clock.clone() };
-    let mut over_uart = End { engine: engine(c, d).with_gate(&uart), rig: uart, clock: clock.clone() };
+    let mut over_usb = End { engine: engine(a, b).with_session_policy(&usb), rig: usb, clock: clock.clone() };
+    let mut over_uart = End { engine: engine(c, d).with_session_policy(&uart), rig: uart, clock: clock.clone() };
     for (place, (wait_ms, wire, line, word)) in steps.iter().enumerate() {
         clock.advance_ms(*wait_ms);
         let end = if *wire == Wire::Usb { &mut over_usb } else { &mut over_uart };

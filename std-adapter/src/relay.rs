@@ -96,10 +96,14 @@ impl RelayError {
     }
 }
 
-/// A call on its way.
-struct Job {
-    request: CallRequest,
-    answer: oneshot::Sender<Answer>,
+/// What the connection's thread is asked for.
+enum Job {
+    Call {
+        request: CallRequest,
+        answer: oneshot::Sender<Answer>,
+    },
+    /// To end the connection, until there is a call again.
+    Release(oneshot::Sender<()>),
 }
 
 /// The outcome of a call: outputs as JSON texts, and how it ended.
@@ -150,10 +154,10 @@ impl Relay {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
-                match Upstream::connect(&target, options, first).await {
+                match Upstream::connect(&target, options.clone(), first).await {
                     Ok((upstream, described)) => {
                         let _ = tell.send(Ok(described));
-                        pass_on(upstream, queue).await;
+                        pass_on(upstream, queue, || Upstream::connect(&target, options.clone(), first)).await;
                     }
                     Err(error) => {
                         let _ = tell.send(Err(error));
@@ -167,6 +171,17 @@ impl Relay {
         let schemas = Schemas::new(operations.iter().map(|operation| (operation.name.as_str(), &operation.params)));
         let manifest = lasting(described);
         Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
+    }
+
+    /// Ends the connection, so that another program may have the target. The next call opens it again.
+    #[cfg(feature = "eval")]
+    pub(crate) async fn release(&self) {
+        let (done, told) = oneshot::channel();
+        if let Some(jobs) = &self.jobs
+            && jobs.send(Job::Release(done)).await.is_ok()
+        {
+            let _ = told.await;
+        }
     }
 
     /// A code that lasts as long as a failure wants it to.
@@ -187,7 +202,7 @@ async fn ask(jobs: Option<&mpsc::Sender<Job>>, request: CallRequest) -> Answer {
     };
     let (answer, told) = oneshot::channel();
     match jobs {
-        Some(jobs) if jobs.send(Job { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
+        Some(jobs) if jobs.send(Job::Call { request, answer }).await.is_ok() => told.await.unwrap_or_else(|_| gone()),
         _ => gone(),
     }
 }
@@ -294,25 +309,53 @@ impl Extension for Relay {
 }
 
 /// Forwards calls until the relay is dropped.
-async fn pass_on(mut upstream: Upstream, mut queue: mpsc::Receiver<Job>) {
-    while let Some(Job { request, mut answer }) = queue.recv().await {
+async fn pass_on<F: Future<Output = Result<(Upstream, Described), RelayError>>>(
+    upstream: Upstream,
+    mut queue: mpsc::Receiver<Job>,
+    connect: impl Fn() -> F,
+) {
+    let mut open = Some(upstream);
+    while let Some(job) = queue.recv().await {
+        let (request, mut answer) = match job {
+            Job::Call { request, answer } => (request, answer),
+            Job::Release(done) => {
+                if let Some(upstream) = open.take() {
+                    upstream.close().await;
+                }
+                let _ = done.send(());
+                continue;
+            }
+        };
         // The caller may be gone.
         if answer.is_closed() {
             continue;
         }
+        let called = async {
+            let upstream = match &mut open {
+                Some(upstream) => upstream,
+                None => match connect().await {
+                    Ok((upstream, _)) => open.insert(upstream),
+                    Err(error) => return unanswered(&error, error.is_timeout()),
+                },
+            };
+            upstream.call(&request).await
+        };
         let told = tokio::select! {
             biased;
             () = answer.closed() => None,
-            told = upstream.call(&request) => Some(told),
+            told = called => Some(told),
         };
-        match told {
-            Some(told) => {
+        match (told, &mut open) {
+            (Some(told), _) => {
                 let _ = answer.send(told);
             }
-            None => upstream.cancel().await,
+            (None, Some(upstream)) => upstream.cancel().await,
+            (None, None) => {}
         }
     }
-    upstream.close().await;
+    if let Some(upstream) = open {
+        upstream.close().await;
+    }
 }
 
 /// The other end, by the protocol that it answers.
@@ -373,10 +416,7 @@ impl Upstream {
     async fn call(&mut self, request: &CallRequest) -> Answer {
         match self.0.call(request).await {
             Ok(answer) => relayed(answer),
-            Err(error) => {
-                let kind = if error.is_timeout() { FailureKind::Timeout } else { FailureKind::Unreachable };
-                fault(kind, error.to_string())
-            }
+            Err(error) => unanswered(&error, error.is_timeout()),
         }
     }
 
@@ -394,6 +434,11 @@ async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described
         Description::Manifest(described) => Ok(*described),
         Description::Page(_) => Err(ClientError::usage("the other end does not say which operations it has")),
     }
+}
+
+/// There is no answer from the other end.
+fn unanswered(error: &dyn fmt::Display, is_timeout: bool) -> Answer {
+    fault(if is_timeout { FailureKind::Timeout } else { FailureKind::Unreachable }, error.to_string())
 }
 
 fn fault(kind: FailureKind, message: String) -> Answer {

@@ -79,7 +79,7 @@ impl<'a, E: Extension> Server<'a, E> {
             extension,
             protocols: protocol::ALL,
             protocol: None,
-            transport: Transport::Process,
+            transport: Transport::Stdio,
             request_limit: 8 << 20,
             reply_limit: 8 << 20,
             json_rpc_limit: None,
@@ -102,7 +102,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         Self { protocol, ..self }
     }
 
-    /// What the end of the streams means [default: [`Transport::Process`]].
+    /// What the end of the streams means [default: [`Transport::Stdio`]].
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
     }

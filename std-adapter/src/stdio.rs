@@ -48,7 +48,9 @@ use rigline::protocol::{self, Protocol};
 use rigline::rpc;
 use rigline::serve::ServeError;
 use tokio::runtime;
+use tokio::sync::watch as watch_channel;
 
+use self::input_end::Watched;
 use self::output::{Lines, Output};
 use self::single_document::SingleDocument;
 use self::stop::{PANICKED, Stop};
@@ -58,6 +60,7 @@ use crate::requires::RequirePath;
 use crate::server::{Server, ServerError};
 use crate::stderr::complain;
 
+mod input_end;
 mod output;
 mod single_document;
 mod stop;
@@ -136,6 +139,7 @@ pub struct Stdio {
     protocol: Option<&'static Protocol>,
     is_single_document: bool,
     config: Option<String>,
+    input_end: Option<watch_channel::Sender<bool>>,
 }
 
 impl Stdio {
@@ -152,6 +156,7 @@ impl Stdio {
             protocol: None,
             is_single_document: false,
             config: None,
+            input_end: None,
         }
     }
 
@@ -201,6 +206,11 @@ impl Stdio {
     /// Configures the extension with this JSON object before the first request, as gevals's one-shot argument `--config` does.
     pub fn config(self, json: impl Into<String>) -> Self {
         Self { config: Some(json.into()), ..self }
+    }
+
+    /// Sends `true` at the end of input, for handlers that end with it. By default they know nothing of it, and calls in hand are finished.
+    pub fn input_end(self, told: watch_channel::Sender<bool>) -> Self {
+        Self { input_end: Some(told), ..self }
     }
 
     /// With this clock, for an extension that keeps one too.
@@ -319,7 +329,7 @@ impl Stdio {
             .stop(stop.heard())
             .send_log(&send_log)
             .serve(
-                SingleDocument::new(input.start()?, self.is_single_document),
+                Watched::new(SingleDocument::new(input.start()?, self.is_single_document), self.input_end.clone()),
                 Lines::new(output.clone(), stop.clone()),
             );
         match serving.await {

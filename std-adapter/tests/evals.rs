@@ -1,6 +1,9 @@
 //! Evals on the desktop: the command `rigline eval`, and the JSON-RPC server with the clients that waza's text prints.
 #![cfg(unix)]
 
+#[path = "common/executable.rs"]
+mod executable;
+
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -788,9 +791,8 @@ fn a_command_ends_as_it_does_without_a_leash() {
         );
         let tool = if words.contains("tool") { "#!/bin/sh\ncat\n" } else { "" };
         let task = "id: t\nprompt: hello\ngraders: [{ type: output_equals, value: hello }]\n";
-        let folder = folder(&[("eval.yaml", &eval), ("t.yaml", task), ("tool.sh", tool)]);
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(folder.path().join("tool.sh"), executable).unwrap();
+        let folder = folder(&[("eval.yaml", &eval), ("t.yaml", task)]);
+        executable::script(folder.path(), "tool.sh", tool);
         let start = Instant::now();
         let (exit, stdout, stderr) = run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path()));
         assert_eq!(exit, Some(code), "{words}: {stdout}{stderr}");
@@ -1277,9 +1279,7 @@ for line in sys.stdin:
 /// An eval with one task over [`ECHO`], whose rest is this.
 fn echo(task: &str, more: &[(&str, &str)]) -> TempDir {
     let folder = folder(more);
-    fs::write(folder.path().join("echo.py"), ECHO).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(folder.path().join("echo.py"), mode).unwrap();
+    executable::script(folder.path(), "echo.py", ECHO);
     let eval = format!("name: x\nconfig: {{ target: \"exec:./echo.py\" }}\ntasks:\n  - id: t\n{task}");
     if !folder.path().join("eval.yaml").exists() {
         fs::write(folder.path().join("eval.yaml"), eval).unwrap();

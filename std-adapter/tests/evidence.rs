@@ -1,9 +1,12 @@
 //! `--record`, the target `replay:DIR`, and the reports of `eval run`.
 #![cfg(unix)]
 
+#[path = "common/executable.rs"]
+mod executable;
+
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
@@ -50,9 +53,7 @@ fn evals(name: &str) -> String {
 
 /// A script in the folder, and the target that starts it.
 fn fake(folder: &Path, steps: &str) -> String {
-    let path = folder.join("fake.sh");
-    fs::write(&path, format!("#!/bin/sh\nread -r line\necho '{MANIFEST}'\n{steps}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    executable::script(folder, "fake.sh", &format!("#!/bin/sh\nread -r line\necho '{MANIFEST}'\n{steps}\n"));
     "exec:./fake.sh".to_owned()
 }
 

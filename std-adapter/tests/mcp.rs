@@ -39,6 +39,17 @@ impl Server {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
+    /// Reads until a log says this.
+    fn wait_for_log(&mut self, text: &str) {
+        loop {
+            let line = self.line();
+            assert!(line.get("id").is_none(), "{line}");
+            if line.to_string().contains(text) {
+                return;
+            }
+        }
+    }
+
     /// The reply to a request; what comes before it is given too.
     fn ask(&mut self, method: &str, params: Value) -> (Value, Vec<Value>) {
         self.send(&json!({"jsonrpc": "2.0", "id": 77, "method": method, "params": params}));
@@ -159,6 +170,313 @@ fn i_06_the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
         assert!(started.elapsed() < PATIENCE, "an orphan is left");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A folder of evals, beside one for their runs.
+struct Evals(tempfile::TempDir);
+
+impl Evals {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            (
+                "rails/eval.yaml",
+                "name: rails\nconfig: { trials_per_task: 2 }\ninputs: { rail: 3V3 }\ntasks: [on.yaml, off.yaml]\n",
+            ),
+            (
+                "rails/on.yaml",
+                "id: on\nsteps:\n  - { id: power, phase: setup, operation: power, args: { rail: \"{{.Vars.rail}}\", on: true } }\n  - { id: read, operation: measure, args: { channel: \"{{.Vars.rail}}\" } }\n\
+                 graders: [{ type: output_range, step: read, output: volts, min: 3.1, max: 3.5 }]\n",
+            ),
+            ("rails/off.yaml", "id: 'off'\nsteps: [{ operation: identify }]\n"),
+            ("slow/eval.yaml", "name: slow\ntasks: [wait.yaml]\n"),
+            (
+                "slow/wait.yaml",
+                "id: wait\nsteps:\n  - { operation: wait-for, args: { channel: AUX, min: 9, max: 10, within_ms: 60000 }, timeout: 120s }\n  - { id: tidy, phase: cleanup, operation: power, args: { rail: 3V3, on: false } }\n",
+            ),
+            ("twice/eval.yaml", "name: rails\ntasks: [{ id: t }]\n"),
+        ] {
+            let path = folder.path().join("evals").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn serve(&self, target: &str, words: &[&str]) -> Server {
+        let (evals, runs) = (self.path("evals"), self.path("runs"));
+        Server::start(&[&["mcp", target, "--evals", &evals, "--runs", &runs], words].concat())
+    }
+
+    /// What is kept of the only run: the lines of its file.
+    fn record(&self) -> Vec<Value> {
+        let files = std::fs::read_dir(self.path("runs")).unwrap();
+        let mut files =
+            files.map(|file| file.unwrap().path()).filter(|file| file.extension().is_some_and(|it| it == "jsonl"));
+        let text = std::fs::read_to_string(files.next().unwrap()).unwrap();
+        assert!(files.next().is_none());
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// That the only run was cancelled, and its cleanup step ran.
+    fn assert_cancelled(&self) {
+        let record = self.record();
+        let trial = record.iter().find_map(|line| line.get("trial")).unwrap_or_else(|| panic!("{record:?}"));
+        let tidy = trial["steps"].as_array().unwrap().iter().find(|step| step["id"] == "tidy").unwrap();
+        assert_eq!((&trial["status"], &tidy["status"]), (&json!("cancelled"), &json!("passed")), "{record:?}");
+    }
+
+    /// A script that starts the rig, and refuses while another one runs, or the file `denied` is there.
+    fn sole_rig(&self) -> String {
+        let (script, lock) = (self.path("rig.sh"), self.path("lock"));
+        let denied = self.path("denied");
+        let guard =
+            if cfg!(target_os = "linux") { format!("exec 9>{lock}; flock -n 9 || exit 1;") } else { String::new() };
+        let text = format!("[ -e {denied} ] && exit 1; {guard} exec {RIGLINE} rig");
+        std::fs::write(&script, text).unwrap();
+        format!("exec:sh {script}")
+    }
+}
+
+/// The result of a tool, and that its text is the JSON of what is structured.
+fn result(reply: &Value) -> &Value {
+    let result = &reply["result"];
+    let texts = result["content"].as_array().unwrap_or_else(|| panic!("{reply}"));
+    if let Some(structured) = result.get("structuredContent") {
+        let last = texts.last().unwrap()["text"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(last).unwrap(), *structured, "{reply}");
+    }
+    result
+}
+
+fn run_eval(arguments: Value) -> Value {
+    json!({"name": "run_eval", "arguments": arguments, "_meta": {"progressToken": "run"}})
+}
+
+#[test]
+fn i_03_evals_are_tools() {
+    let evals = Evals::new();
+    let mut server = evals.serve("sim", &[]);
+    let (tools, _) = server.ask("tools/list", json!({}));
+    let tool =
+        |name: &str| tools["result"]["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap();
+    assert_eq!(tool("list_evals")["annotations"]["readOnlyHint"], true);
+    let hints = json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false});
+    assert_eq!(tool("run_eval")["annotations"], hints);
+    let fits = |name: &str, outputs: &Value| {
+        let validator = jsonschema::validator_for(&tool(name)["outputSchema"]).unwrap();
+        if let Err(error) = validator.validate(outputs) {
+            panic!("{error}: {outputs}");
+        }
+    };
+    let (listed, _) = server.ask("tools/call", json!({"name": "list_evals"}));
+    let listed = &result(&listed)["structuredContent"];
+    fits("list_evals", listed);
+    let ids: Vec<&str> = listed["evals"].as_array().unwrap().iter().map(|eval| eval["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["rails/eval.yaml", "slow/eval.yaml", "twice/eval.yaml"]);
+
+    // Each trial is progress, whatever the era.
+    for is_modern in [false, true] {
+        let mut params = run_eval(json!({"id": "rails/eval.yaml"}));
+        if is_modern {
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        }
+        let (ran, before) = server.ask("tools/call", params);
+        let outputs = &result(&ran)["structuredContent"];
+        fits("run_eval", outputs);
+        assert_eq!((&outputs["verdict"], &outputs["status"]), (&json!("pass"), &json!("completed")), "{ran}");
+        assert_eq!(outputs["summary"], json!({"total": 2, "passed": 2, "failed": 0, "skipped": 0}));
+        assert_eq!(outputs["tasks"][0]["trialsPassed"], 2);
+        assert_eq!(ran["result"].get("isError"), None);
+        let progress: Vec<_> = before.iter().filter(|line| line["method"] == "notifications/progress").collect();
+        let done: Vec<_> = progress.iter().map(|line| &line["params"]["progress"]).collect();
+        assert_eq!(done, [1, 2, 3, 4], "{before:?}");
+        assert!(progress.iter().all(|line| line["params"]["total"] == 4 && line["params"]["progressToken"] == "run"));
+        assert_eq!(progress[0]["params"]["message"], "on: trial 1 of 2 passed");
+        assert_eq!(before.iter().any(|line| line["method"] == "notifications/message"), !is_modern);
+    }
+
+    // What the caller sets counts; a board that fails is a result, not an error.
+    let (ran, before) = server.ask(
+        "tools/call",
+        run_eval(json!({"id": "rails/eval.yaml", "trials": 1, "set": {"rail": "5V0"}, "filter": "on"})),
+    );
+    let outputs = &result(&ran)["structuredContent"];
+    fits("run_eval", outputs);
+    assert_eq!((&outputs["verdict"], &outputs["tasks"][0]["verdict"]), (&json!("fail"), &json!("fail")), "{ran}");
+    assert!(outputs["tasks"][0]["error"].as_str().unwrap().contains("outside 3.1 to 3.5"), "{ran}");
+    assert_eq!((outputs["tasks"].as_array().unwrap().len(), ran["result"].get("isError")), (1, None));
+    assert_eq!(before.iter().filter(|line| line["method"] == "notifications/progress").count(), 1);
+}
+
+#[test]
+fn i_03_an_eval_that_cannot_be_run_is_a_result_that_says_why() {
+    let evals = Evals::new();
+    std::fs::create_dir(evals.0.path().join("evals/bad")).unwrap();
+    std::fs::write(evals.0.path().join("evals/bad/eval.yaml"), "name: bad\ntasks: [missing.yaml]\n").unwrap();
+    std::fs::write(evals.0.path().join("outside.yaml"), "name: outside\ntasks: [{ id: t }]\n").unwrap();
+    std::os::unix::fs::symlink("../outside.yaml", evals.0.path().join("evals/eval-link.yaml")).unwrap();
+    let mut server = evals.serve("sim", &[]);
+    for (arguments, texts) in [
+        (json!({"id": "nope"}), &["nope", "rails/eval.yaml"][..]),
+        (json!({"id": "rails"}), &["2 evals", "rails/eval.yaml", "twice/eval.yaml"]),
+        (json!({"id": "../outside.yaml"}), &["../outside.yaml"]),
+        (json!({"id": "eval-link.yaml"}), &["eval-link.yaml"]),
+        (json!({"id": "/etc/passwd"}), &["/etc/passwd"]),
+        (json!({}), &["id"]),
+        (json!({"id": 7}), &["id"]),
+        (json!({"id": "slow", "trials": 0}), &["trials", "1"]),
+        (json!({"id": "slow", "trials": 1001}), &["trials", "1000"]),
+        (json!({"id": "slow", "trials": 1.5}), &["trials"]),
+        (json!({"id": "slow", "target": "exec:sh"}), &["target"]),
+        (json!({"id": "slow", "set": {"rail": ["x"]}}), &["set"]),
+        (json!({"id": "slow", "set": {"nobody": "x"}}), &["nobody"]),
+        (json!({"id": "slow", "filter": "nothing"}), &["nothing"]),
+        (json!({"id": "bad"}), &["missing.yaml"]),
+    ] {
+        let (reply, _) = server.ask("tools/call", run_eval(arguments.clone()));
+        assert_eq!(result(&reply)["isError"], true, "{arguments}: {reply}");
+        let said = reply["result"]["content"][0]["text"].as_str().unwrap();
+        for text in texts {
+            assert!(said.contains(text), "{arguments}: {said}");
+        }
+    }
+}
+
+/// The target is let go for the run: a program that refuses to run twice at a time is such a target. Calls meanwhile wait.
+#[test]
+fn i_03_a_run_and_calls_share_one_target_by_turns() {
+    let evals = Evals::new();
+    let mut server = evals.serve(&evals.sole_rig(), &[]);
+    let (measured, _) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+    assert!(result(&measured)["structuredContent"]["volts"].is_number(), "{measured}");
+    for (id, params) in [
+        (1, run_eval(json!({"id": "rails/eval.yaml"}))),
+        (2, json!({"name": "measure", "arguments": {"channel": "5V0"}})),
+        (3, run_eval(json!({"id": "rails/eval.yaml", "trials": 1}))),
+        (4, json!({"name": "identify"})),
+    ] {
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+    }
+    let mut replies = Vec::new();
+    while replies.len() < 4 {
+        replies.extend(Some(server.line()).filter(|line| line.get("id").is_some()));
+    }
+    let ids: Vec<_> = replies.iter().map(|reply| &reply["id"]).collect();
+    assert_eq!(ids, [1, 2, 3, 4]);
+    assert_eq!(result(&replies[0])["structuredContent"]["verdict"], "pass", "{}", replies[0]);
+    assert_eq!(result(&replies[2])["structuredContent"]["verdict"], "pass", "{}", replies[2]);
+    for reply in [&replies[1], &replies[3]] {
+        assert_eq!(result(reply).get("isError"), None, "{reply}");
+    }
+}
+
+#[test]
+fn i_03_an_error_of_the_rig_is_told_from_a_failure_of_the_board() {
+    let evals = Evals::new();
+    let mut server = evals.serve(&evals.sole_rig(), &[]);
+    server.ask("ping", json!({}));
+    std::fs::write(evals.path("denied"), "").unwrap();
+    let (ran, _) = server.ask("tools/call", run_eval(json!({"id": "rails/eval.yaml"})));
+    let outputs = &result(&ran)["structuredContent"];
+    assert_eq!((&outputs["verdict"], &outputs["status"]), (&json!("rig_error"), &json!("failed")), "{ran}");
+    assert_eq!(ran["result"]["isError"], true);
+    // The target is gone for calls, too, until it is there again.
+    let (gone, _) = server.ask("tools/call", json!({"name": "identify"}));
+    assert_eq!(result(&gone)["isError"], true);
+    std::fs::remove_file(evals.path("denied")).unwrap();
+    let (back, _) = server.ask("tools/call", json!({"name": "identify"}));
+    assert_eq!(result(&back).get("isError"), None, "{back}");
+}
+
+#[test]
+fn i_06_a_cancelled_run_is_never_answered_and_its_cleanup_steps_run() {
+    let evals = Evals::new();
+    let mut server = evals.serve(&evals.sole_rig(), &[]);
+    server.send(&json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": run_eval(json!({"id": "slow"}))}));
+    server.wait_for_log("waiting for AUX");
+    assert_eq!(server.ask("ping", json!({})).0["result"], json!({}), "a ping is answered while a run goes on");
+    // A call that waits, and one that does not wait any more.
+    server.send(&json!({"jsonrpc": "2.0", "id": 6, "method": "tools/call", "params": {"name": "identify"}}));
+    server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 6}}));
+    server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}));
+    let started = Instant::now();
+    let (measured, before) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+    assert!(started.elapsed() < PATIENCE / 2, "the run goes on");
+    assert!(result(&measured)["structuredContent"]["volts"].is_number(), "{measured}");
+    assert!(before.iter().all(|line| line.get("id").is_none()), "{before:?}");
+    evals.assert_cancelled();
+}
+
+#[test]
+fn i_06_the_end_of_input_and_a_signal_cancel_a_run() {
+    for signal in [None, Some(rustix::process::Signal::TERM)] {
+        let evals = Evals::new();
+        let mut server = evals.serve("sim", &[]);
+        server.send(
+            &json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": run_eval(json!({"id": "slow"}))}),
+        );
+        server.wait_for_log("waiting for AUX");
+        let started = Instant::now();
+        match signal {
+            None => server.stdin = None,
+            Some(signal) => {
+                let pid = rustix::process::Pid::from_child(&server.child);
+                rustix::process::kill_process(pid, signal).unwrap();
+            }
+        }
+        if signal.is_none() {
+            // Whoever still reads is told.
+            let mut line = server.line();
+            while line.get("id").is_none() {
+                line = server.line();
+            }
+            let outputs = &result(&line)["structuredContent"];
+            assert_eq!(
+                (&outputs["verdict"], &line["result"]["isError"]),
+                (&json!("cancelled"), &json!(true)),
+                "{line}"
+            );
+        }
+        wait_for_end(&mut server.child);
+        assert!(started.elapsed() < PATIENCE / 2, "{signal:?}: the run was not cancelled");
+        evals.assert_cancelled();
+    }
+}
+
+#[test]
+fn i_03_evals_are_subject_to_what_is_allowed() {
+    let evals = Evals::new();
+    let mut server = evals.serve("sim", &["--read-only"]);
+    let (tools, _) = server.ask("tools/list", json!({}));
+    assert_eq!(names(&tools), ["identify", "measure", "gpio_read", "wait_for", "wait_pin", "list_evals"]);
+    let (refused, _) = server.ask("tools/call", run_eval(json!({"id": "slow"})));
+    assert_eq!(refused["error"]["code"], -32602);
+    let mut server = evals.serve("sim", &["--allow", "run_eval", "identify"]);
+    assert_eq!(names(&server.ask("tools/list", json!({})).0), ["identify", "run_eval"]);
+    let (ran, _) = server.ask("tools/call", run_eval(json!({"id": "rails/eval.yaml"})));
+    assert_eq!(result(&ran)["structuredContent"]["verdict"], "pass", "an eval calls what its file says: {ran}");
+    let refusal = |words: &[&str]| {
+        let output = Command::new(RIGLINE).args(words).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    // Without evals the tools are not there.
+    assert!(refusal(&["mcp", "sim", "--allow", "run_eval"]).contains("run_eval"));
+    assert!(refusal(&["mcp", "sim", "--evals", "/nowhere/at/all"]).contains("--evals /nowhere/at/all"));
+    assert!(refusal(&["mcp", "http://127.0.0.1:1", "--evals", &evals.path("evals")]).contains("http"));
+    // A target with a tool of that name: neither hides the other.
+    let script = evals.path("clash.sh");
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "clash", "version": "1.0.0"}}});
+    let tools = json!({"jsonrpc": "2.0", "id": 2, "result": {"tools": [{"name": "run-eval", "inputSchema": {"type": "object"}}]}});
+    std::fs::write(&script, format!("read a; echo '{hello}'; read a; read a; echo '{tools}'; cat >/dev/null")).unwrap();
+    let refused = refusal(&["mcp", &format!("exec:sh {script}"), "--evals", &evals.path("evals")]);
+    assert!(refused.contains("`run-eval`") && refused.contains("clash"), "{refused}");
 }
 
 /// A server over HTTP. Dropping it kills the process.
@@ -392,6 +710,11 @@ fn i_05_mcp_config_prints_what_a_client_needs_and_writes_it() {
     assert_eq!(std::fs::read_to_string(folder.path().join(".vscode/mcp.json.bak")).unwrap(), "{\"inputs\":[1]}");
     let again = run(&["mcp-config", "serial:auto", "--client", "vscode", "--write"]);
     assert!(String::from_utf8_lossy(&again.stdout).contains("already"));
+    let printed = run(&["mcp-config", "sim", "--client", "cursor", "--evals", "evals", "--allow", "run_eval"]);
+    let snippet: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let evals = folder.path().canonicalize().unwrap().join("evals");
+    let words = json!(["mcp", "sim", "--allow", "run_eval", "--evals", evals]);
+    assert_eq!(snippet["mcpServers"]["rigline"]["args"], words);
     let url = run(&["mcp-config", "http://127.0.0.1:8080/mcp", "--client", "cursor"]);
     assert!(String::from_utf8_lossy(&url.stdout).contains("\"url\": \"http://127.0.0.1:8080/mcp\""));
     assert_eq!(run(&["mcp-config", "sim", "--client", "nobody"]).status.code(), Some(2));

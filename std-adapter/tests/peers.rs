@@ -1,6 +1,9 @@
 //! Our hosts of Amplifier modules and namel3ss tools, over what other people's programs do.
 #![cfg(unix)]
 
+#[path = "common/executable.rs"]
+mod executable;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -19,10 +22,7 @@ use serde_json::{Value, json};
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 
 fn script(folder: &Path, name: &str, text: &str) -> String {
-    let path = folder.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path.display().to_string()
+    executable::script(folder, name, &format!("#!/bin/sh\n{text}")).display().to_string()
 }
 
 /// A server that ends with the test.

@@ -490,7 +490,7 @@ impl Methods {
                     .guarantees(&[#(__private::Guarantee::#guarantees),*])
                     .secrets(&[#(#secrets),*])
                     .operations(#operations)
-                    .fitting()
+                    .with_gevals_line_limit()
                     .with_distinct_identifiers()
             }
         };

@@ -257,7 +257,7 @@ fn session(extension: &mut impl Extension, input: &str) -> Vec<String> {
     let (mut request, mut reply, mut log) = ([0; 4096], [0; 4096], [0; 1024]);
     let mut engine = Engine::new(extension.manifest(), Memory { request: &mut request, reply: &mut reply }).unwrap();
     let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
-    serve(extension, &mut engine, &mut pipe, Transport::Process, &mut log, &NoTime).unwrap();
+    serve(extension, &mut engine, &mut pipe, Transport::Stdio, &mut log, &NoTime).unwrap();
     String::from_utf8(pipe.output).unwrap().lines().map(str::to_owned).collect()
 }
 

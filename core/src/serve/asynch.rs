@@ -137,7 +137,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, 
                 }
                 Next::Read => match or_stopped(self.stop.as_mut(), self.reader.read(engine.space())).await {
                     None => return Ok(End::Stopped),
-                    Some(Ok(0)) if self.kind == Transport::Wire => return Ok(End::Input),
+                    Some(Ok(0)) if self.kind == Transport::Stream => return Ok(End::Input),
                     Some(Ok(0)) => engine.finish(),
                     Some(Ok(count)) => engine.commit(count),
                     Some(Err(error)) => flush_if_interrupted(self.writer, error).await?,
@@ -156,7 +156,7 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, 
                             return Ok(End::Stopped);
                         }
                         // The rest of a batch is cancelled too, so that its one line still goes out.
-                        engine.conclude(&Err(Failure::CANCELLED));
+                        engine.complete(&Err(Failure::CANCELLED));
                         continue;
                     }
                     let mut input_ended = false;
@@ -164,15 +164,15 @@ impl<R: Read, W: Write<Error = R::Error>, S: Future<Output = ()>> Driver<'_, R, 
                     self.safety = SafeState::Required;
                     stopped = self.run_call(extension, engine, &mut input_ended, &mut result).await?;
                     if input_ended {
-                        if self.kind == Transport::Wire {
+                        if self.kind == Transport::Stream {
                             return Ok(End::Input);
                         }
                         engine.finish();
                     }
                     self.safety = if stopped { SafeState::Done } else { SafeState::Idle };
-                    engine.conclude(&result);
+                    engine.complete(&result);
                 }
-                Next::Shutdown if self.kind == Transport::Process => return Ok(End::Shutdown),
+                Next::Shutdown if self.kind == Transport::Stdio => return Ok(End::Shutdown),
                 Next::Shutdown => {}
                 Next::End => return Ok(End::Input),
             }
@@ -347,7 +347,7 @@ impl Alongside {
                 }
                 queue.put_back(filled);
             }
-            if self.ended.get() && kind == Transport::Wire || self.over.get() && queue.is_empty() {
+            if self.ended.get() && kind == Transport::Stream || self.over.get() && queue.is_empty() {
                 return Ok(());
             }
             let mut extra = [0];

@@ -51,7 +51,7 @@ fn serve_connection<E: Extension, T: Read + Write>(
     loop {
         match engine.step() {
             Step::Read => match transport.read(engine.space()) {
-                Ok(0) if kind == Transport::Wire => return Ok(End::Input),
+                Ok(0) if kind == Transport::Stream => return Ok(End::Input),
                 Ok(0) => engine.finish(),
                 Ok(count) => engine.commit(count),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -70,9 +70,9 @@ fn serve_connection<E: Extension, T: Read + Write>(
                     block_on(extension.safe_state(), clock);
                     *cut_off = false;
                 }
-                engine.conclude(&result);
+                engine.complete(&result);
             }
-            Step::Shutdown if kind == Transport::Process => return Ok(End::Shutdown),
+            Step::Shutdown if kind == Transport::Stdio => return Ok(End::Shutdown),
             Step::Shutdown => {}
             Step::End => return Ok(End::Input),
         }

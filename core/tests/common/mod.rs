@@ -343,7 +343,7 @@ pub struct Setup {
 }
 
 pub const PLAIN: Setup =
-    Setup { request: 4096, reply: 4096, log: 4096, ends: LineEnds::Lf, kind: Transport::Process, tick: 0, cuts: None };
+    Setup { request: 4096, reply: 4096, log: 4096, ends: LineEnds::Lf, kind: Transport::Stdio, tick: 0, cuts: None };
 
 #[derive(Debug)]
 pub struct Served {

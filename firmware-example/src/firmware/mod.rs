@@ -172,7 +172,7 @@ async fn serve_usb<E: Extension>(mut port: Port<'static, Driver<'static, USB>>, 
     let gate = rig;
     let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
     let evals = Evals::new(pinmap::EVALS);
-    let mut engine = engine.with_line_ends(LineEnds::Serial).with_gate(&gate).with_service(&evals);
+    let mut engine = engine.with_line_ends(LineEnds::Serial).with_session_policy(&gate).with_service(&evals);
     let presence = port.presence();
     loop {
         let (reader, writer) = port.connected().await;
@@ -180,7 +180,7 @@ async fn serve_usb<E: Extension>(mut port: Port<'static, Driver<'static, USB>>, 
         let lost = presence.lost();
         let mut reader = Heard { reader, rig };
         let mut writer = LogsMayBeLost::new(writer, LOG_LIMIT);
-        let transport = Transport::Wire;
+        let transport = Transport::Stream;
         let _ = serve(&mut rig, &mut engine, &mut reader, &mut writer, transport, logs, &EmbassyClock, lost).await;
         gate.lost();
         defmt::debug!("USB: closed");
@@ -196,13 +196,13 @@ async fn serve_uart<E: Extension>(uart: BufferedUart, mut rig: OnWire<'_, '_, E>
     let gate = rig;
     let Ok(engine) = Engine::new(rig.manifest(), Memory { request, reply }) else { return };
     let evals = Evals::new(pinmap::EVALS);
-    let mut engine = engine.with_gate(&gate).with_service(&evals);
+    let mut engine = engine.with_session_policy(&gate).with_service(&evals);
     let (writer, reader) = uart.split();
     let shared = link::Shared::new();
     let (reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);
     let mut reader = Heard { reader, rig };
     loop {
-        let transport = Transport::Wire;
+        let transport = Transport::Stream;
         let never = pending();
         let end = serve(&mut rig, &mut engine, &mut reader, &mut writer, transport, logs, &EmbassyClock, never).await;
         gate.lost();

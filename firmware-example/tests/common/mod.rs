@@ -94,7 +94,7 @@ pub(crate) fn serve_lines<B: Board>(rig: &mut Rig<B>, clock: &FakeClock, lines: 
     assert_eq!(engine.limits(), LIMITS);
     let input: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
     let mut pipe = Pipe { input: input.as_bytes(), output: Vec::new() };
-    let end = serve(rig, &mut engine, &mut pipe, Transport::Process, &mut log, clock).unwrap();
+    let end = serve(rig, &mut engine, &mut pipe, Transport::Stdio, &mut log, clock).unwrap();
     let output = String::from_utf8(pipe.output).unwrap();
     (output.lines().map(str::to_owned).collect(), end)
 }

@@ -29,6 +29,7 @@
 //! - [`load`] reads an eval, and gives everything that is wrong with it; [`list`](list::list) finds evals in folders.
 //! - [`run`](run::run) runs one. [`Runs`](runs::Runs) has many, keeps them in a [`Store`](store::Store), and lets each wait its turn.
 //! - [`server`] speaks JSON-RPC; [`Service`](service::Service) is what it answers by.
+//! - [`tools`] has operations that list and run evals, for agents.
 //!
 //! # How a trial goes
 //! Setup steps, the agent (executors `command` and `mock`), verify steps, and then cleanup steps, whatever happened before. A step that fails ends the
@@ -86,6 +87,7 @@ pub mod service;
 pub mod session;
 mod spec;
 pub mod store;
+pub mod tools;
 pub mod trial;
 pub mod verdict;
 mod walk;

@@ -554,7 +554,8 @@ fn measure(metric: &Metric, grades: &[&Grade]) -> MetricResult {
     let counted: Vec<_> = if is_named { own } else { grades.iter().filter(judged).collect() };
     let all: f64 = counted.iter().map(|grade| grade.weight).sum();
     let passed = counted.iter().filter(|grade| grade.judgement == Judgement::Passed);
-    let passed: f64 = passed.map(|grade| grade.weight).sum();
+    // The sum of nothing is -0.0.
+    let passed = passed.map(|grade| grade.weight).fold(0.0, |sum, weight| sum + weight);
     let share = if all > 0.0 { passed / all } else { 0.0 };
     MetricResult {
         name: metric.name.clone(),

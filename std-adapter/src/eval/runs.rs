@@ -47,6 +47,8 @@ pub struct Request {
     pub task_file: Option<String>,
     /// Whether what may be a mistake makes the eval invalid.
     pub strict: bool,
+    /// How many trials each task has, whatever the eval's file says: at most [`TRIAL_LIMIT`](super::TRIAL_LIMIT).
+    pub trials: Option<u32>,
 }
 
 /// Why a run was not started.
@@ -176,6 +178,9 @@ impl Runs {
         }
         if !faults.is_empty() {
             return Err(StartError::Invalid(faults));
+        }
+        if let Some(trials) = request.trials {
+            spec.config.trials_per_task = trials.clamp(1, super::TRIAL_LIMIT);
         }
         if let Some(file) = &request.task_file {
             spec.tasks.retain(|task| task.file == *file);

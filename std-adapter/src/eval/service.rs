@@ -60,7 +60,7 @@ impl Service {
 
     fn outside(&mut self, outside: &Outside) -> Error<'_> {
         self.text = format!("Eval not found: {outside}");
-        Error::OutOfReach(&self.text)
+        Error::PathNotAllowed(&self.text)
     }
 }
 

@@ -82,7 +82,7 @@ impl Connect for InProcess {
 
 async fn serve<E: Extension>(extension: &mut E, clock: &TokioClock, stream: DuplexStream) {
     let (reader, writer) = split(stream);
-    let server = Server::new(extension).transport(Transport::Wire).request_limit(LINE).reply_limit(LINE);
+    let server = Server::new(extension).transport(Transport::Stream).request_limit(LINE).reply_limit(LINE);
     // The loss of the host is how this ends. If the manifest does not fit, the connection closes.
     let _ = server.log_buffer(LOGS).clock(clock).serve_tokio(reader, writer).await;
 }

@@ -90,7 +90,7 @@ impl CallResult {
             }),
         };
         let outputs = result.outputs().map(|(name, value)| (name.to_cow().into_owned(), owned(value))).collect();
-        let faults = result.outputs_fault().map(str::to_owned).into_iter().collect();
+        let faults = result.outputs_error().map(str::to_owned).into_iter().collect();
         Self { outcome, message, outputs, faults, raw: json.as_str().to_owned() }
     }
 

@@ -5,6 +5,9 @@
 #[cfg(unix)]
 mod cases;
 #[cfg(unix)]
+#[path = "../common/executable.rs"]
+mod executable;
+#[cfg(unix)]
 mod fake;
 #[cfg(unix)]
 mod processes;

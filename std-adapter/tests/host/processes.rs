@@ -25,9 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         trial("a missing interpreter is not a missing command", || async {
             let folder = tempfile::tempdir().unwrap();
-            let script = folder.path().join("ext");
-            fs::write(&script, "#!/no/such/interpreter\n").unwrap();
-            fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            let script = crate::executable::script(folder.path(), "ext", "#!/no/such/interpreter\n");
             let error = Host::connect(&exec(&[script.to_str().unwrap()]), options().0).await.unwrap_err().to_string();
             assert!(error.contains("cannot be started"), "{error}");
         }),

@@ -2,21 +2,24 @@
 //! process, and every port a real pty.
 #![cfg(target_os = "linux")]
 
+#[path = "../common/executable.rs"]
+mod executable;
 mod limits;
 mod ports;
 mod programs;
 mod replies;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use executable::script;
 
 const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 
@@ -44,11 +47,9 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
-    let path = folder.join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+/// A copy of the command. Another process makes it, for the reason that [`script`] gives.
+fn copy_command(to: &Path) {
+    assert!(Command::new("cp").arg(RIGLINE).arg(to).status().unwrap().success());
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

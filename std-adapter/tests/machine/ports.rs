@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::termios::{ioctl_tiocexcl, ioctl_tiocnxcl};
 
-use crate::{Device, RIGLINE, member, rigline, run, wait_until, write_line};
+use crate::{Device, copy_command, member, rigline, run, wait_until, write_line};
 
 const MANIFEST: &str =
     r#"{"name":"board","version":"1.0.0","protocolVersion":"0.0.1","operations":{"go":{"params":{}}}}"#;
@@ -146,7 +146,7 @@ fn g_12_a_missing_permission_names_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let rigline = folder.path().join("rigline");
-    fs::copy(RIGLINE, &rigline).unwrap();
+    copy_command(&rigline);
     for (mode, group, expected) in [(0o600, 0, "a udev rule"), (0o660, 20, "usermod -aG")] {
         fs::set_permissions(&device.path, fs::Permissions::from_mode(mode)).unwrap();
         std::os::unix::fs::chown(&device.path, Some(0), Some(group)).unwrap();

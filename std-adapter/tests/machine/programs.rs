@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rigline_std::host::{Host, JsonObject, Options};
 use rustix::process::{Pid, test_kill_process};
 
-use crate::{EXTENSION, LONG, RIGLINE, rigline, run, script, wait_until};
+use crate::{EXTENSION, LONG, RIGLINE, copy_command, rigline, run, script, wait_until};
 
 /// Writes down who it is and whom it has started, and then ends for nothing but SIGKILL.
 const HANGS: &str = "trap '' TERM HUP INT; sleep 300 & echo $$ $! > \"$PIDS.new\"; mv \"$PIDS.new\" \"$PIDS\"; while :; do sleep 1; done\n";
@@ -273,7 +273,7 @@ fn g_13_folders_and_programs_with_names_that_are_not_utf_8() {
     );
     // The command itself is in such a folder too.
     let copy = odd.join("rl");
-    fs::copy(RIGLINE, &copy).unwrap();
+    copy_command(&copy);
     for arguments in [
         &["call", "./ext", "go"][..],
         &["call", "sim", "identify"],
@@ -291,7 +291,7 @@ fn g_13_folders_and_programs_with_names_that_are_not_utf_8() {
 fn nr_21_the_running_binary_may_be_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("rl");
-    fs::copy(RIGLINE, &copy).unwrap();
+    copy_command(&copy);
     let request =
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"0.0.1\"}}\n";
     for replaced in [true, false] {
@@ -310,7 +310,7 @@ fn nr_21_the_running_binary_may_be_replaced() {
         drop(child.stdin.take());
         child.wait().unwrap();
         let _ = fs::remove_file(&copy);
-        fs::copy(RIGLINE, &copy).unwrap();
+        copy_command(&copy);
     }
 }
 

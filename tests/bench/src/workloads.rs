@@ -156,7 +156,7 @@ fn rigline_serve(count: usize) -> usize {
     let memory = Memory { request: &mut request, reply: &mut reply };
     let Ok(mut engine) = Engine::new(Kubernetes.manifest(), memory) else { return 0 };
     let mut pipe = Pipe::new(count);
-    let _ = blocking::serve(&mut Kubernetes, &mut engine, &mut pipe, Transport::Process, &mut log, &Still);
+    let _ = blocking::serve(&mut Kubernetes, &mut engine, &mut pipe, Transport::Stdio, &mut log, &Still);
     pipe.bytes
 }
 
@@ -187,7 +187,7 @@ fn rigline_apart(count: usize) -> usize {
             }
             _ => return 0,
         };
-        engine.complete(result);
+        engine.complete(&result);
         if let Step::Write(reply) = engine.step() {
             pipe.take(reply);
         }

@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
         request: usize::from(*request) * 8 + 1,
         reply: usize::from(*reply) * 4 + LEAST_REPLY - 4,
         log: usize::from(*log) * 6,
-        kind: if flags & 1 == 1 { Transport::Process } else { Transport::Wire },
+        kind: if flags & 1 == 1 { Transport::Stdio } else { Transport::Stream },
         serial: flags & 2 == 2,
         moody: flags & 4 == 4,
         // Bytes until the writer fails, and polls until the shell is told to stop.
@@ -79,7 +79,7 @@ struct Output {
 
 impl Setup {
     fn is_complete(&self) -> bool {
-        self.kind == Transport::Process && self.writes == usize::MAX && self.stop == usize::MAX
+        self.kind == Transport::Stdio && self.writes == usize::MAX && self.stop == usize::MAX
     }
 
     fn wire<'i>(&self, input: &'i [u8]) -> Wire<'i> {

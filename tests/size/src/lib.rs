@@ -47,7 +47,7 @@ pub fn run(extension: &mut impl Extension) -> ! {
     loop {
         let memory = Memory { request: &mut request, reply: &mut reply };
         if let Ok(mut engine) = Engine::new(extension.manifest(), memory) {
-            let _ = black_box(serve(extension, &mut engine, &mut Wire, Transport::Wire, &mut log, &NoTime));
+            let _ = black_box(serve(extension, &mut engine, &mut Wire, Transport::Stream, &mut log, &NoTime));
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`Client`] gives each request an id and remembers which are out. Lines go in as a [`Framer`](crate::frame::Framer)
 //! cut them; what each of them is comes out as an [`Incoming`], a view over the line. Real peers print banners into the
-//! stream, leave members out and break lines. So a line that is no message of ours is never an error: it is [`Noise`],
-//! to be shown; and a reply that can be recognised although it is damaged ends its call with a reason ([`Broken`]).
+//! stream, leave members out and break lines. So a line that is no message of ours is never an error: it is [`NonProtocol`],
+//! to be shown; and a reply that can be recognised although it is damaged ends its call with a reason ([`Malformed`]).
 //!
 //! ```
 //! use rigline::client::{Client, Incoming, Request};
@@ -16,7 +16,7 @@
 //! assert_eq!(out.as_written(), b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"shutdown\",\"params\":{}}\n");
 //!
 //! let banner = client.receive(b"Booting v1.2");
-//! assert!(matches!(banner.incoming, Incoming::Noise(_)));
+//! assert!(matches!(banner.incoming, Incoming::NonProtocol(_)));
 //! let reply = client.receive(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
 //! assert!(matches!(reply.incoming, Incoming::Reply(reply) if reply.id == id));
 //! # Ok::<(), rigline::client::StartError>(())
@@ -92,7 +92,7 @@ impl Client {
         Ok(id)
     }
 
-    /// No longer waits for a request's reply: its caller gave up. A reply that comes all the same is [`Incoming::Stray`].
+    /// No longer waits for a request's reply: its caller gave up. A reply that comes all the same is [`Incoming::UnknownId`].
     pub fn forget(&mut self, id: u32) {
         for pending in &mut self.pending {
             if *pending == id {
@@ -124,17 +124,17 @@ impl Client {
         match scan(text, &mut spans) {
             Ok(()) => {
                 self.open = false;
-                self.classify(text, &spans, Oddities::NONE).unwrap_or_else(|why| noise(text, why))
+                self.classify(text, &spans, Anomalies::NONE).unwrap_or_else(|why| non_protocol(text, why))
             }
             // Two messages on one line, or text behind one: the newline between them was forgotten.
             Err(SyntaxError { kind: SyntaxErrorKind::TrailingData, offset }) if text.first() == Some(&b'{') => {
                 let (first, rest) = text.split_at_checked(offset).unwrap_or((text, &[]));
                 let mut spans = Spans::default();
                 let received = match scan(first, &mut spans) {
-                    Ok(()) => self.classify(first, &spans, Oddities::GLUED),
-                    Err(error) => Err(NoiseKind::NotJson(error)),
+                    Ok(()) => self.classify(first, &spans, Anomalies::EXTRA_TEXT),
+                    Err(error) => Err(NonProtocolKind::NotJson(error)),
                 };
-                Received { rest, ..received.unwrap_or_else(|why| noise(first, why)) }
+                Received { rest, ..received.unwrap_or_else(|why| non_protocol(first, why)) }
             }
             Err(error) => self.recover(text, error),
         }
@@ -165,30 +165,30 @@ impl Client {
                     broken = (message, error);
                 }
             } else if rpc::is_version_2(spans.jsonrpc().of(message))
-                && let Ok(received) = self.classify(message, &spans, Oddities::GLUED)
+                && let Ok(received) = self.classify(message, &spans, Anomalies::EXTRA_TEXT)
             {
                 self.open = false;
                 return Received { before, rest, ..received };
             }
         }
-        self.damaged(broken.0, broken.1).unwrap_or_else(|| noise(text, NoiseKind::NotJson(error)))
+        self.damaged(broken.0, broken.1).unwrap_or_else(|| non_protocol(text, NonProtocolKind::NotJson(error)))
     }
 
     /// A line that is not JSON but looks like a message.
     fn damaged<'t>(&mut self, text: &'t [u8], error: SyntaxError) -> Option<Received<'t>> {
-        let broken = |id, fault| Some(Received::of(Incoming::Broken(Broken { id, fault, text })));
+        let broken = |id, fault| Some(Received::of(Incoming::Malformed(Malformed { id, fault, text })));
         if self.open {
             let key = text.strip_prefix(b"\"").and_then(|text| text.split(|byte| *byte == b'"').next());
             if key == Some(b"method") {
                 self.open = false;
-                return broken(None, Fault::SeveralLines);
+                return broken(None, MalformedKind::SeveralLines);
             }
             if key == Some(b"id") {
                 let id = text.get(4..).and_then(value_of_key).filter(|id| self.is_pending(*id));
                 if let Some(id) = id {
                     self.open = false;
                     self.forget(id);
-                    return broken(Some(id), Fault::SeveralLines);
+                    return broken(Some(id), MalformedKind::SeveralLines);
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Client {
         let several_lines =
             error.kind == SyntaxErrorKind::UnexpectedEnd && matches!(text.last(), Some(b'{' | b'[' | b',' | b':'));
         self.open = several_lines;
-        let fault = if several_lines { Fault::SeveralLines } else { Fault::Syntax(error) };
+        let fault = if several_lines { MalformedKind::SeveralLines } else { MalformedKind::Syntax(error) };
         let mut id = None;
         for (key, value) in TopLevel::new(text) {
             match key {
@@ -222,20 +222,20 @@ impl Client {
         &mut self,
         text: &'t [u8],
         spans: &Spans,
-        mut oddities: Oddities,
-    ) -> Result<Received<'t>, NoiseKind> {
+        mut anomalies: Anomalies,
+    ) -> Result<Received<'t>, NonProtocolKind> {
         if text.first() != Some(&b'{') {
-            return Err(NoiseKind::NotAnObject);
+            return Err(NonProtocolKind::NotAnObject);
         }
         let versioned = rpc::is_version_2(spans.jsonrpc().of(text));
         if !versioned {
-            oddities = oddities.and(Oddities::NO_JSONRPC);
+            anomalies = anomalies.and(Anomalies::NO_JSONRPC);
         }
         let json = |span: Span| (!span.is_absent()).then(|| Json::of_checked(span.of(text)));
         let (id, result, error) = (json(spans.id()), json(spans.result()), json(spans.error()));
         let incoming = if let Some(method) = json(spans.method()) {
             let params = json(spans.params()).unwrap_or(Json::NULL);
-            let Some(method) = method.text() else { return Err(NoiseKind::NotAMessage) };
+            let Some(method) = method.text() else { return Err(NonProtocolKind::NotAMessage) };
             match id {
                 Some(id) if versioned => {
                     if self.is_own(id) && ["initialize", "execute", "shutdown"].iter().any(|own| method == **own) {
@@ -248,7 +248,7 @@ impl Client {
                     Incoming::Log(Log::of_params(params))
                 }
                 None if versioned => Incoming::Notification { method, params },
-                _ => return Err(NoiseKind::NotAMessage),
+                _ => return Err(NonProtocolKind::NotAMessage),
             }
         } else {
             let error = error.filter(|error| !error.is_null());
@@ -261,7 +261,7 @@ impl Client {
             match (own, id, body) {
                 (Some((own, as_sent)), ..) => {
                     if !as_sent {
-                        oddities = oddities.and(Oddities::ID_RESPELT);
+                        anomalies = anomalies.and(Anomalies::ID_REFORMATTED);
                     }
                     self.forget(own);
                     let body = if versioned || !self.strict {
@@ -272,18 +272,18 @@ impl Client {
                     Incoming::Reply(Reply { id: own, body })
                 }
                 (None, None, Body::Error(error)) if versioned || error.code().is_some() => {
-                    Incoming::Unaddressed { error, only: self.only_pending() }
+                    Incoming::ErrorWithoutId { error, only: self.only_pending() }
                 }
                 (None, Some(id), Body::Error(error)) if id.is_null() && (versioned || error.code().is_some()) => {
-                    Incoming::Unaddressed { error, only: self.only_pending() }
+                    Incoming::ErrorWithoutId { error, only: self.only_pending() }
                 }
                 (None, Some(id), Body::Result(_) | Body::Error(_)) if versioned || self.is_own(id) => {
-                    Incoming::Stray(Stray { id, late: self.is_own(id), body })
+                    Incoming::UnknownId(UnknownId { id, late: self.is_own(id), body })
                 }
-                _ => return Err(NoiseKind::NotAMessage),
+                _ => return Err(NonProtocolKind::NotAMessage),
             }
         };
-        Ok(Received { oddities, ..Received::of(incoming) })
+        Ok(Received { anomalies, ..Received::of(incoming) })
     }
 
     /// Whether this session has given out the id, answered by now or not.
@@ -464,12 +464,12 @@ pub struct Received<'t> {
     /// What stands behind the message on the same line: to be given to [`Client::receive`] as the next line.
     pub rest: &'t [u8],
     /// In what the message was odd, and was understood all the same.
-    pub oddities: Oddities,
+    pub anomalies: Anomalies,
 }
 
 impl<'t> Received<'t> {
     fn of(incoming: Incoming<'t>) -> Self {
-        Self { incoming, before: &[], rest: &[], oddities: Oddities::NONE }
+        Self { incoming, before: &[], rest: &[], anomalies: Anomalies::NONE }
     }
 }
 
@@ -481,11 +481,11 @@ pub enum Incoming<'t> {
     Reply(Reply<'t>),
     /// The reply to a request that is out came damaged, or a damaged message that is nobody's. A request that it names
     /// is no longer out.
-    Broken(Broken<'t>),
+    Malformed(Malformed<'t>),
     /// A reply to no call that is out: too late, to an earlier session, or to an id of the peer's own making.
-    Stray(Stray<'t>),
+    UnknownId(UnknownId<'t>),
     /// An error with id null or without id: the peer could not read a request (JSON-RPC 2.0 §5).
-    Unaddressed {
+    ErrorWithoutId {
         /// The error.
         error: RpcError<'t>,
         /// The request that it must be about, if exactly one is out. It stays out: [`Client::forget`] ends it.
@@ -505,7 +505,7 @@ pub enum Incoming<'t> {
     /// A request of our own came back: the line echoes. Not to be answered.
     Echo,
     /// No message of ours. Not to be answered.
-    Noise(Noise<'t>),
+    NonProtocol(NonProtocol<'t>),
 }
 
 /// The reply to a request.
@@ -653,7 +653,7 @@ impl<'t> ExecuteResult<'t> {
     }
 
     /// What is wrong with the outputs: they are not an object.
-    pub fn outputs_fault(&self) -> Option<&'static str> {
+    pub fn outputs_error(&self) -> Option<&'static str> {
         let [.., outputs] = self.members;
         (outputs?.kind() != Kind::Object).then_some("the result's outputs are not an object")
     }
@@ -685,11 +685,11 @@ fn is_in_any_case(key: Text<'_>, name: &str) -> bool {
 
 /// A reply that came damaged.
 #[derive(Debug, Clone, Copy)]
-pub struct Broken<'t> {
+pub struct Malformed<'t> {
     /// The request it belongs to, as far as that can be read from it.
     pub id: Option<u32>,
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: MalformedKind,
     /// The line, or what there is of it. It may be anything but a message.
     pub text: &'t [u8],
 }
@@ -697,17 +697,17 @@ pub struct Broken<'t> {
 /// What is wrong with a damaged message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum MalformedKind {
     /// It is not JSON.
     Syntax(SyntaxError),
     /// It is spread over several lines (multi-line JSON): the peer prints it indented.
     SeveralLines,
 }
 
-impl Broken<'_> {
+impl Malformed<'_> {
     /// The word that stands where JSON allows none, such as `NaN`, if it is one.
     pub fn token(&self) -> Option<&str> {
-        let Fault::Syntax(error) = self.fault else { return None };
+        let MalformedKind::Syntax(error) = self.fault else { return None };
         if !matches!(error.kind, SyntaxErrorKind::UnexpectedByte | SyntaxErrorKind::BadNumber) {
             return None;
         }
@@ -719,11 +719,11 @@ impl Broken<'_> {
     }
 }
 
-impl fmt::Display for Broken<'_> {
+impl fmt::Display for Malformed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.fault {
-            Fault::SeveralLines => f.write_str("multi-line JSON: a message must be on one line"),
-            Fault::Syntax(error) => {
+            MalformedKind::SeveralLines => f.write_str("multi-line JSON: a message must be on one line"),
+            MalformedKind::Syntax(error) => {
                 write!(f, "not JSON: {error}")?;
                 match self.token() {
                     Some(token) => write!(f, " ({token})"),
@@ -736,7 +736,7 @@ impl fmt::Display for Broken<'_> {
 
 /// A reply to no call that is out.
 #[derive(Debug, Clone, Copy)]
-pub struct Stray<'t> {
+pub struct UnknownId<'t> {
     /// Its id.
     pub id: Json<'t>,
     /// Whether the id is one of this session's: the reply is late, or the second one.
@@ -796,17 +796,17 @@ impl<'t> Log<'t> {
 
 /// A line that is no message of ours.
 #[derive(Debug, Clone, Copy)]
-pub struct Noise<'t> {
+pub struct NonProtocol<'t> {
     /// The line.
     pub text: &'t [u8],
     /// Why it is none.
-    pub why: NoiseKind,
+    pub why: NonProtocolKind,
 }
 
 /// Why a line is no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NoiseKind {
+pub enum NonProtocolKind {
     /// It is not JSON.
     NotJson(SyntaxError),
     /// It is JSON, and not an object.
@@ -815,7 +815,7 @@ pub enum NoiseKind {
     NotAMessage,
 }
 
-impl fmt::Display for NoiseKind {
+impl fmt::Display for NonProtocolKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotJson(error) => write!(f, "not JSON: {error}"),
@@ -827,17 +827,17 @@ impl fmt::Display for NoiseKind {
 
 /// In what a message was odd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Oddities(u8);
+pub struct Anomalies(u8);
 
-impl Oddities {
+impl Anomalies {
     /// In nothing.
     pub const NONE: Self = Self(0);
     /// It lacks `"jsonrpc":"2.0"` (JSON-RPC 2.0 §5).
     pub const NO_JSONRPC: Self = Self(1);
     /// Its id has the value of ours in another spelling: `"7"` or `7.0` for `7`.
-    pub const ID_RESPELT: Self = Self(2);
+    pub const ID_REFORMATTED: Self = Self(2);
     /// Something else stood on its line.
-    pub const GLUED: Self = Self(4);
+    pub const EXTRA_TEXT: Self = Self(4);
 
     /// Both sets.
     #[must_use]
@@ -854,11 +854,11 @@ impl Oddities {
     pub fn texts(self) -> impl Iterator<Item = &'static str> {
         [
             (Self::NO_JSONRPC, "the message lacks \"jsonrpc\":\"2.0\""),
-            (Self::ID_RESPELT, "the reply's id is not the JSON value that was sent"),
-            (Self::GLUED, "something else stands on the message's line"),
+            (Self::ID_REFORMATTED, "the reply's id is not the JSON value that was sent"),
+            (Self::EXTRA_TEXT, "something else stands on the message's line"),
         ]
         .into_iter()
-        .filter(move |(oddity, _)| self.contains(*oddity))
+        .filter(move |(anomaly, _)| self.contains(*anomaly))
         .map(|(_, text)| text)
     }
 }
@@ -923,8 +923,8 @@ fn scan(text: &[u8], spans: &mut Spans) -> Result<(), SyntaxError> {
     check::scan(text, &ENVELOPE, &mut spans.0)
 }
 
-fn noise(text: &[u8], why: NoiseKind) -> Received<'_> {
-    Received::of(Incoming::Noise(Noise { text, why }))
+fn non_protocol(text: &[u8], why: NonProtocolKind) -> Received<'_> {
+    Received::of(Incoming::NonProtocol(NonProtocol { text, why }))
 }
 
 /// The value of an id, and whether its text is as this client writes it.

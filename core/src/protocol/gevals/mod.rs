@@ -87,7 +87,7 @@ impl Manifest {
     /// # Panics
     /// If it is longer: in a constant, where manifests belong, it does not compile.
     #[must_use]
-    pub const fn fitting(self) -> Self {
+    pub const fn with_gevals_line_limit(self) -> Self {
         assert!(
             manifest_reply_len(&self, 20) <= HOST_LINE_LIMIT,
             "the manifest takes more than the 65,535 bytes of a line that a gevals host reads: shorten descriptions, or split the extension"

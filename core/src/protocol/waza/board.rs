@@ -16,7 +16,7 @@ use crate::level::Level;
 use crate::service::{Job, Service, Step, TaskEnd};
 
 /// How many runs are remembered. A new one takes the place of the oldest that has ended.
-pub const RUNS: usize = 4;
+pub const MAX_RUNS: usize = 4;
 
 /// An eval that is part of an extension.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +70,7 @@ impl BoardTask {
 #[derive(Debug)]
 pub struct Evals {
     known: &'static [BoardEval],
-    runs: [Cell<Entry>; RUNS],
+    runs: [Cell<Entry>; MAX_RUNS],
     next: Cell<u32>,
 }
 

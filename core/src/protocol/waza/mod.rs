@@ -16,7 +16,7 @@
 
 mod board;
 
-pub use board::{BoardEval, BoardTask, Evals, RUNS};
+pub use board::{BoardEval, BoardTask, Evals, MAX_RUNS};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -263,7 +263,7 @@ pub enum Error<'a> {
         path: Text<'a>,
     },
     /// -32000: the path is one that may not be read, for this reason.
-    OutOfReach(&'a str),
+    PathNotAllowed(&'a str),
     /// -32001: the eval is invalid.
     Invalid {
         /// All that is wrong with it, as a JSON array of strings.
@@ -290,7 +290,7 @@ pub enum Error<'a> {
 pub fn write_error(out: &mut Writer<'_>, error: &Error<'_>) {
     let (code, text, name) = match error {
         Error::NotFound { .. } => (NOT_FOUND, "Eval not found", None),
-        Error::OutOfReach(text) => (NOT_FOUND, *text, None),
+        Error::PathNotAllowed(text) => (NOT_FOUND, *text, None),
         Error::Invalid { .. } => (VALIDATION_FAILED, "Validation failed", None),
         Error::RunFailed(text) => (RUN_FAILED, *text, None),
         Error::UnknownRun(run) => (rpc::INVALID_PARAMS, "runId: unknown run ", Some(*run)),

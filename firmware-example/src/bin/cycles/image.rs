@@ -66,7 +66,7 @@ fn answer(engine: &mut Engine<'_>) {
     let mut extension = Kubernetes;
     let polled = pin!(extension.call(call, &mut cx)).poll(&mut task::Context::from_waker(Waker::noop()));
     let Poll::Ready(result) = polled else { return mark::<3>() };
-    engine.complete(result);
+    engine.complete(&result);
     let Step::Write(reply) = engine.step() else { return mark::<3>() };
     mark::<2>();
     if black_box(reply) != REPLY {

@@ -87,7 +87,7 @@ async fn main(_spawner: Spawner) {
     join(usb_cdc::run(&mut device, Endpoints::first()), async {
         loop {
             let (reader, writer) = port.connected().await;
-            let (transport, never) = (Transport::Wire, pending());
+            let (transport, never) = (Transport::Stream, pending());
             let _ = serve(&mut Kubernetes, &mut engine, reader, writer, transport, logs, &Microseconds, never).await;
         }
     })

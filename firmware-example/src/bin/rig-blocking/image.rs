@@ -83,7 +83,7 @@ fn main() -> ! {
     loop {
         usb.poll();
         if usb.is_open() {
-            let _ = serve(&mut rig, &mut engine, &mut &usb, Transport::Wire, &mut log, &usb);
+            let _ = serve(&mut rig, &mut engine, &mut &usb, Transport::Stream, &mut log, &usb);
         }
     }
 }

@@ -57,8 +57,8 @@ impl Shared {
             let mut state = self.lock();
             let received = state.client.receive(line);
             let skipped = std::mem::take(&mut state.more_skipped);
-            let is_message = !matches!(received.incoming, Incoming::Noise(_) | Incoming::Broken(_));
-            if matches!(received.incoming, Incoming::Reply(_) | Incoming::Stray(_)) {
+            let is_message = !matches!(received.incoming, Incoming::NonProtocol(_) | Incoming::Malformed(_));
+            if matches!(received.incoming, Incoming::Reply(_) | Incoming::UnknownId(_)) {
                 self.is_late.store(false, Ordering::Relaxed);
             }
             if is_message {
@@ -76,7 +76,7 @@ impl Shared {
             }
             let request = state.take_in(&received, &mut events);
             drop(state);
-            events.extend(received.oddities.texts().map(EventKind::Anomaly));
+            events.extend(received.anomalies.texts().map(EventKind::Anomaly));
             for event in events {
                 self.tell(event);
             }
@@ -140,7 +140,7 @@ impl State {
                 let is_call = self.waiting.iter().any(|waiting| waiting.id == reply.id && waiting.is_call);
                 self.finish(reply.id, Completion::Answer(Answer::of(reply.body, is_call)));
             }
-            Incoming::Broken(broken) => {
+            Incoming::Malformed(broken) => {
                 let why = broken.to_string();
                 self.hint = Some(format!("a damaged message came: {why}"));
                 match broken.id {
@@ -153,13 +153,13 @@ impl State {
                 }
                 events.push(EventKind::Damaged { text: shown(broken.text), why });
             }
-            Incoming::Stray(stray) => {
+            Incoming::UnknownId(stray) => {
                 if !stray.late {
                     self.hint = Some(format!("a reply came to an id that was never sent: {}", stray.id));
                 }
                 events.push(EventKind::UnknownId { id: shown(stray.id.as_bytes()), late: stray.late });
             }
-            Incoming::Unaddressed { error, only } => {
+            Incoming::ErrorWithoutId { error, only } => {
                 let failure = RpcFailure::of(error);
                 self.hint = Some(format!("an error came that names no request: {failure}"));
                 events.push(EventKind::ErrorWithoutId(failure.clone()));
@@ -196,7 +196,7 @@ impl State {
                 self.hint = Some("a request came back: the line echoes".to_owned());
                 events.push(EventKind::Echo);
             }
-            Incoming::Noise(noise) => self.skip(noise.text, noise.why.to_string(), events),
+            Incoming::NonProtocol(noise) => self.skip(noise.text, noise.why.to_string(), events),
             _ => {}
         }
         None

@@ -113,7 +113,7 @@ impl Session {
                     Body::Invalid(why) => put(What::Invalid, reply.id, message, why),
                     _ => put(What::Invalid, reply.id, message, "the reply is of no known kind"),
                 },
-                Incoming::Broken(broken) => {
+                Incoming::Malformed(broken) => {
                     put(What::Noise, 0, message, "");
                     if let Some(id) = broken.id {
                         let mut why = String::new();
@@ -122,7 +122,7 @@ impl Session {
                     }
                 }
                 // The peer could not read a request (JSON-RPC 2.0 §5): it must be the one that is out.
-                Incoming::Unaddressed { only: Some(id), .. } => {
+                Incoming::ErrorWithoutId { only: Some(id), .. } => {
                     answered = Some(id);
                     put(What::Error, id, message, "");
                 }

@@ -1,6 +1,6 @@
 //! `rigline mcp` and `rigline mcp-config`: a target as tools for agents.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
@@ -8,16 +8,21 @@ use clap::{Args, ValueHint};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
+use rigline_std::eval::Root;
+use rigline_std::eval::session::Hosts;
+use rigline_std::eval::tools::{Evals, Settings};
+use rigline_std::host::wire;
 use rigline_std::mcp::config::{Client, Edit, EditError, Server};
 use rigline_std::mcp::{Selected, Selection};
 use rigline_std::protocols;
 use rigline_std::relay::Relay;
 use rigline_std::stdio::Stdio;
 use rigline_std::target::{Exec, Target};
+use tokio::sync::watch;
 
 use super::shim::{program, this};
 use crate::connect::{self, Connection, Failure};
-use crate::serve;
+use crate::{jsonrpc, serve};
 
 /// Be an MCP server on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
@@ -25,10 +30,15 @@ use crate::serve;
 /// keep their types, and progress and logs come through; another one by Amplifier's protocol or gevals. A call that the client cancels is
 /// cancelled at the target.
 ///
+/// With --evals DIR there are two tools more: `list_evals`, and `run_eval`, which runs an eval of that folder on the target, reports each
+/// trial as progress, and returns the verdict and the results of all tasks. An eval may start any program, so --read-only does not
+/// offer `run_eval`, and with --allow it must be named. It calls what its file says, not only what --allow names. Calls that come in during
+/// a run wait until it has ended. When the client cancels, or input ends, the run is cancelled and its cleanup steps run.
+///
 /// `rigline mcp-config TARGET --client NAME` prints what makes a client start this.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure"
+    after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -46,6 +56,12 @@ pub(crate) struct Choice {
     /// Offer only these operations
     #[arg(long, value_name = "OP", num_args = 1..)]
     allow: Vec<String>,
+    /// Offer tools that list and run the evals in this folder, too
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    evals: Option<PathBuf>,
+    /// Where runs of evals are kept [default: the user's state folder]
+    #[arg(long, value_name = "DIR", requires = "evals", value_hint = ValueHint::DirPath)]
+    runs: Option<PathBuf>,
 }
 
 impl Choice {
@@ -56,25 +72,63 @@ impl Choice {
 
 impl Arguments {
     pub(crate) fn run(self) -> ExitCode {
+        match self.serve() {
+            Ok(code) => code,
+            Err(failure) => failure.tell(),
+        }
+    }
+
+    fn serve(mut self) -> Result<ExitCode, Failure> {
         let selection = self.selected.selection();
+        if let Some(folder) = &self.selected.evals {
+            self.connection.target = anywhere(&self.connection.target)?;
+            let (input_end, ended) = watch::channel(false);
+            let settings = self.evals(folder, ended)?;
+            let evals = Evals::new(self.relay()?, settings).map_err(|error| Failure::usage(error.to_string()))?;
+            let evals = Selected::new(evals, &selection).map_err(Failure::usage)?;
+            return Ok(Stdio::new().input_end(input_end).serve(evals));
+        }
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
             let clock = TokioClock::new();
             let stdio = Stdio::new().clock(clock.clone());
             let rig = Rig::new(SimBoard::new(clock, 1), stdio.limits());
-            return match Selected::new(rig, &selection) {
-                Ok(rig) => stdio.serve(rig),
-                Err(text) => Failure::usage(text).tell(),
-            };
+            return Ok(stdio.serve(Selected::new(rig, &selection).map_err(Failure::usage)?));
         }
-        let relay = Relay::connect_by(&self.connection.target, self.connection.options(), protocols::named("mcp"));
-        match relay {
-            Ok(relay) => match Selected::new(relay, &selection) {
-                Ok(relay) => Stdio::new().serve(relay),
-                Err(text) => Failure::usage(text).tell(),
-            },
-            Err(error) => serve::relay_failure(error).tell(),
-        }
+        Ok(Stdio::new().serve(Selected::new(self.relay()?, &selection).map_err(Failure::usage)?))
     }
+
+    fn relay(&self) -> Result<Relay, Failure> {
+        Relay::connect_by(&self.connection.target, self.connection.options(), protocols::named("mcp"))
+            .map_err(serve::relay_failure)
+    }
+
+    fn evals(&self, folder: &Path, ended: watch::Receiver<bool>) -> Result<Settings, Failure> {
+        let root = Root::new(folder);
+        let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
+        let store = jsonrpc::store(self.selected.runs.clone()).map_err(Failure::usage)?;
+        // Of a target that steps cannot be sent to, the user learns at once.
+        wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
+        let hosts = Hosts { wait: self.connection.wait, ..Hosts::default() };
+        let (target, config) = (self.connection.target.to_string(), self.connection.config.clone());
+        Ok(Settings { root, store, target, hosts, config, ended })
+    }
+}
+
+/// The target, as it is called in any folder: an eval's steps run in the eval's.
+fn anywhere(target: &Target) -> Result<Target, Failure> {
+    Ok(match target {
+        Target::Exec(exec) => {
+            let mut words = program(exec)?.into_iter();
+            let program = words.next().unwrap_or_default();
+            Target::Exec(Exec { program, args: words.collect() })
+        }
+        Target::Replay(replay) => {
+            let mut replay = replay.clone();
+            replay.path = std::path::absolute(&replay.path).unwrap_or(replay.path);
+            Target::Replay(replay)
+        }
+        target => target.clone(),
+    })
 }
 
 /// Print what makes an MCP client find TARGET, or write it into the client's file
@@ -146,16 +200,14 @@ impl ConfigArguments {
     }
 
     fn server(&self) -> Result<Server, Failure> {
-        let target = match &self.target {
-            Target::Http(url) => return Ok(Server::Url(url.clone())),
-            // A client starts it in another folder, perhaps.
-            Target::Exec(exec) => {
-                let mut words = program(exec)?.into_iter();
-                let program = words.next().unwrap_or_default();
-                Target::Exec(Exec { program, args: words.collect() })
-            }
-            target => target.clone(),
-        };
+        if let Target::Http(url) = &self.target {
+            return match &self.selected.evals {
+                Some(_) => Err(Failure::usage("--evals: a server that runs already offers what it was started with")),
+                None => Ok(Server::Url(url.clone())),
+            };
+        }
+        // A client starts it in another folder, perhaps.
+        let target = anywhere(&self.target)?;
         let mut args = vec!["mcp".to_owned(), target.to_string()];
         if self.selected.read_only {
             args.push("--read-only".to_owned());
@@ -163,6 +215,12 @@ impl ConfigArguments {
         if !self.selected.allow.is_empty() {
             args.push("--allow".to_owned());
             args.extend(self.selected.allow.iter().cloned());
+        }
+        for (option, folder) in [("--evals", &self.selected.evals), ("--runs", &self.selected.runs)] {
+            let Some(folder) = folder else { continue };
+            let path = std::path::absolute(folder);
+            let path = path.map_err(|error| Failure::usage(format!("{option} {}: {error}", folder.display())))?;
+            args.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
         }
         Ok(Server::Program { command: this()?, args })
     }

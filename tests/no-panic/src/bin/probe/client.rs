@@ -3,7 +3,7 @@
 use core::hint::black_box;
 
 use rigline::client::{
-    Body, Client, ExecuteResult, Incoming, Log, Oddities, Plain, Request, RequestContext, RpcError, member,
+    Anomalies, Body, Client, ExecuteResult, Incoming, Log, Plain, Request, RequestContext, RpcError, member,
     write_refusal,
 };
 use rigline::json::write::Writer;
@@ -45,8 +45,8 @@ pub(crate) fn all() {
     while !line.is_empty() {
         let received = client.receive(line);
         keep(received.before);
-        keep(received.oddities.and(Oddities::GLUED).contains(black_box(Oddities::NONE)));
-        received.oddities.texts().for_each(keep);
+        keep(received.anomalies.and(Anomalies::EXTRA_TEXT).contains(black_box(Anomalies::NONE)));
+        received.anomalies.texts().for_each(keep);
         incoming(received.incoming);
         line = received.rest;
     }
@@ -60,15 +60,15 @@ fn incoming(incoming: Incoming<'_>) {
             keep(reply.id);
             body(reply.body);
         }
-        Incoming::Broken(broken) => {
+        Incoming::Malformed(broken) => {
             keep((broken.id, broken.fault, broken.text, broken.token()));
             show(&broken);
         }
-        Incoming::Stray(stray) => {
+        Incoming::UnknownId(stray) => {
             keep((stray.late, stray.id));
             body(stray.body);
         }
-        Incoming::Unaddressed { error, only } => {
+        Incoming::ErrorWithoutId { error, only } => {
             keep(only);
             rpc_error(error);
         }
@@ -81,7 +81,7 @@ fn incoming(incoming: Incoming<'_>) {
             keep((request.method, request.params));
             write_refusal(&request, &mut Writer::new(&mut bytes::<64>()));
         }
-        Incoming::Noise(noise) => {
+        Incoming::NonProtocol(noise) => {
             keep(noise.text);
             show(&noise.why);
         }
@@ -100,7 +100,7 @@ fn body(body: Body<'_>) {
 
 fn execute_result(result: Json<'_>) {
     let result = ExecuteResult::new(result);
-    keep((result.success(), result.outputs_fault()));
+    keep((result.success(), result.outputs_error()));
     [result.message(), result.error()].into_iter().flatten().for_each(plain);
     for (name, value) in result.outputs() {
         show(&name);

@@ -7,7 +7,7 @@ use core::task::{self, Poll, Waker};
 
 use rigline::Extension;
 use rigline::context::{Context, LogSink};
-use rigline::engine::{Background, Engine, Gate, Memory, Run, Step, Work};
+use rigline::engine::{Background, Engine, Memory, Run, SessionPolicy, Step, Work};
 use rigline::frame::LineEnds;
 use rigline::protocol::GEVALS;
 use rigline::{Failure, Outcome};
@@ -29,7 +29,7 @@ pub(crate) fn all() {
             }
             #[cfg(feature = "protocols")]
             let engine = engine.with_service(&evals);
-            drive(engine.with_gate(&Door));
+            drive(engine.with_session_policy(&Door));
         }
         Err(error) => show(&error),
     }
@@ -50,7 +50,7 @@ fn drive(mut engine: Engine<'_>) {
             Step::Write(line) => keep(line),
             Step::Run(step) => {
                 let result = run(step);
-                engine.complete(result);
+                engine.complete(&result);
             }
             Step::Shutdown => keep(engine.disconnect()),
             _ => break,
@@ -102,7 +102,7 @@ fn behind(mut background: Background<'_>) {
 #[derive(Debug)]
 struct Door;
 
-impl Gate for Door {
+impl SessionPolicy for Door {
     fn open(&self) -> Result<(), Failure> {
         if black_box(true) { Ok(()) } else { Err(black_box(Failure::UNKNOWN_OPERATION)) }
     }

@@ -22,7 +22,7 @@ pub(crate) fn all() {
     {
         engine = engine.with_service(&evals);
     }
-    let kind = if black_box(true) { Transport::Process } else { Transport::Wire };
+    let kind = if black_box(true) { Transport::Stdio } else { Transport::Stream };
     let mut halves = Halves { reader: Wire, writer: Wire };
     ended(blocking::serve(&mut Probe, &mut engine, &mut halves, kind, &mut log, &Ticks));
     ended(blocking::serve(&mut Written, &mut engine, &mut halves, kind, &mut log, &Ticks));

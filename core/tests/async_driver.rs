@@ -25,7 +25,7 @@ fn expected(replies: &[(u64, &str, i64)]) -> Vec<(u64, String, i64)> {
 }
 
 fn wire(script: Vec<In>) -> Session {
-    Session { setup: Setup { kind: Transport::Wire, ..PLAIN }, ..Session::new(script) }
+    Session { setup: Setup { kind: Transport::Stream, ..PLAIN }, ..Session::new(script) }
 }
 
 const WORK_100: &str = r#"{"ms":100}"#;
@@ -150,7 +150,7 @@ fn end_of_input_during_a_call() {
 
 #[test]
 fn a_connection_lost_during_a_call() {
-    for kind in [Transport::Process, Transport::Wire] {
+    for kind in [Transport::Stdio, Transport::Stream] {
         let script = vec![line(INITIALIZE), line(execute("1", "work", WORK_100)), In::At(30), In::Fail];
         let served = Session { setup: Setup { kind, ..PLAIN }, ..Session::new(script) }.serve();
         assert_eq!(served.result, Err(ServeError::Read(ErrorKind::ConnectionReset)));
@@ -268,7 +268,7 @@ fn g_16_a_loss_is_noticed_while_the_request_region_is_full() {
         In::At(50),
         In::Fail,
     ];
-    let served = Session { setup: Setup { kind: Transport::Wire, request, ..PLAIN }, ..Session::new(script) }.serve();
+    let served = Session { setup: Setup { kind: Transport::Stream, request, ..PLAIN }, ..Session::new(script) }.serve();
     assert!(matches!(served.result, Err(ServeError::Read(_))), "{:?}", served.result);
     assert!(served.events.iter().any(|event| event.contains("safe")), "{:?}", served.events);
     assert!(!served.events.iter().any(|event| event.contains("ended")), "{:?}", served.events);

@@ -2,14 +2,14 @@
 
 use std::cell::Cell;
 
-use rigline::engine::{Engine, Gate, Memory, Step};
+use rigline::engine::{Engine, Memory, SessionPolicy, Step};
 use rigline::{Failure, FailureKind, Manifest, Operation, Schema};
 
 /// Counts those who hold it: at most one may.
 #[derive(Debug, Default)]
 struct Turnstile(Cell<i32>);
 
-impl Gate for Turnstile {
+impl SessionPolicy for Turnstile {
     fn open(&self) -> Result<(), Failure> {
         self.0.set(1);
         Ok(())
@@ -21,27 +21,28 @@ impl Gate for Turnstile {
 }
 
 /// Lets `lines` through an engine with a reply region of `room` bytes, failing each configuration that is 0; tells whether the
-/// gate is held and a session open at the end.
+/// policy is held and a session open at the end.
 fn after(lines: &[&str], room: usize) -> (bool, bool) {
     const OPERATION: Operation =
         Operation::new("measure", Schema::OBJECT).description("Measures a rail, and tells it in volts");
     const MANIFEST: Manifest = Manifest::new("rig", "1.0.0").operations(&[OPERATION; 10]);
-    let gate = Turnstile::default();
+    let policy = Turnstile::default();
     let (mut request, mut reply) = (vec![0; 1024], vec![0; room]);
-    let mut engine =
-        Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply }).unwrap().with_gate(&gate);
+    let mut engine = Engine::new(&MANIFEST, Memory { request: &mut request, reply: &mut reply })
+        .unwrap()
+        .with_session_policy(&policy);
     for line in lines {
         engine.space()[..line.len()].copy_from_slice(line.as_bytes());
         engine.commit(line.len());
         loop {
             match engine.step() {
                 Step::Read => break,
-                Step::Run(_) => engine.complete(Err(Failure::new(FailureKind::BadArguments, "no"))),
+                Step::Run(_) => engine.complete(&Err(Failure::new(FailureKind::BadArguments, "no"))),
                 _ => {}
             }
         }
     }
-    (gate.0.get() == 1, engine.is_session_open())
+    (policy.0.get() == 1, engine.is_session_open())
 }
 
 #[test]

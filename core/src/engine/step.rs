@@ -1,0 +1,71 @@
+//! What an engine asks its caller to do.
+
+use super::background::Background;
+use crate::call::{Call, Config};
+use crate::context::ReplyBuffer;
+use crate::event::Event;
+use crate::service::JobRun;
+
+/// What is to be done next.
+#[derive(Debug)]
+#[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
+pub enum Step<'s> {
+    /// Read into [`Engine::space`] and [`Engine::commit`], or [`Engine::finish`] at end of input.
+    Read,
+    /// Send these bytes, one whole line, then go on.
+    Write(&'s [u8]),
+    /// Run this, then [`Engine::complete`].
+    Run(Run<'s>),
+    /// The session was shut down, and the acknowledgement, where there is one to give, is out. A program on stdio exits now; on a wire, go on.
+    Shutdown,
+    /// End of input was reached, and all that came before it is answered.
+    End,
+}
+
+/// A [`Step`] without what is in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Next {
+    Read,
+    /// The reply region, up to here.
+    Write(usize),
+    Run,
+    Shutdown,
+    End,
+}
+
+/// Something to run, in parts that can be used side by side.
+#[derive(Debug)]
+pub struct Run<'s> {
+    /// What is to be run.
+    pub work: Work<'s>,
+    /// The reply's memory, for [`Context::new`](crate::Context::new).
+    pub reply: ReplyBuffer<'s>,
+    /// The rest of the connection: what comes in while this runs.
+    pub background: Background<'s>,
+}
+
+/// What is to be run.
+#[derive(Debug)]
+#[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
+pub enum Work<'s> {
+    /// [`Extension::call`](crate::Extension::call).
+    Call(Call<'s>),
+    /// [`Extension::configure`](crate::Extension::configure).
+    Configure(Config<'s>),
+    /// [`Extension::on_event`](crate::Extension::on_event).
+    Event(Event<'s>),
+    /// [`Extension::run_job`](crate::Extension::run_job).
+    Job(JobRun<'s>),
+}
+
+impl Work<'_> {
+    /// The limit on the work's time, in nanoseconds, if the host sets one.
+    pub fn timeout_nanos(&self) -> Option<u64> {
+        match self {
+            Self::Call(call) => call.context.timeout_nanos,
+            Self::Configure(_) | Self::Event(_) | Self::Job(_) => None,
+        }
+    }
+}

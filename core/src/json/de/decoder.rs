@@ -1,0 +1,660 @@
+//! The decoder: tokens of checked text, as serde asks for them.
+
+use core::mem;
+
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
+
+use super::error::{DecodeError, Fault, Found, Segment, push_segment};
+use super::key::{Name, ONE_MEMBER};
+use super::scalar::{ONE_CHARACTER, is_white_space, one_char, read_f32, read_f64, unescape};
+use super::{MAX_DEPTH, MAX_PATH};
+use crate::json::number;
+use crate::json::text::{
+    NUMBER_TOKEN, RAW_TOKEN, drop_line_breaks, is_delimiter, plain_length, scalar_length, string_length, value_length,
+};
+
+/// What is left of the text, and where an error on its way up has come by.
+///
+/// Tokens are split off the front, so that each string is the only owner of its bytes and can be decoded in place.
+pub(super) struct Decoder<'de> {
+    rest: &'de mut [u8],
+    numeric_strings: bool,
+    depth: u8,
+    path: [Segment; MAX_PATH],
+    segments: u8,
+    cut: bool,
+    last: Last<'de>,
+}
+
+/// The value that was read last, should it break a rule.
+#[derive(Clone, Copy)]
+enum Last<'de> {
+    None,
+    /// A number's text, or a member's name.
+    Text(&'de [u8]),
+    String(&'de str),
+    /// An array or an object of so many elements.
+    Count(u32),
+}
+
+impl Last<'_> {
+    #[cold]
+    fn found(self) -> Found {
+        match self {
+            Self::None => Found::NONE,
+            Self::Text(text) => Found::new(text),
+            // Characters, counted by the bytes that begin one: `chars().count()` is made for long texts.
+            Self::String(text) => Found::length(text.bytes().filter(|byte| byte & 0xC0 != 0x80).count()),
+            Self::Count(count) => Found::length(count as usize),
+        }
+    }
+}
+
+impl<'de> Decoder<'de> {
+    pub(super) fn new(text: &'de mut [u8], numeric_strings: bool) -> Self {
+        let path = [Segment::ANY_KEY; MAX_PATH];
+        Self { rest: text, numeric_strings, depth: MAX_DEPTH, path, segments: 0, cut: false, last: Last::None }
+    }
+
+    /// The next byte that is not white space; it is not consumed.
+    #[inline]
+    fn peek(&mut self) -> Option<u8> {
+        match self.rest.first() {
+            Some(&byte) if byte > b' ' => Some(byte),
+            _ => self.skip_white_space(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn skip_white_space(&mut self) -> Option<u8> {
+        let blank = self.rest.iter().take_while(|byte| is_white_space(**byte)).count();
+        self.take(blank)?;
+        self.rest.first().copied()
+    }
+
+    /// What went wrong, and where.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn error(&self, fault: Fault) -> DecodeError {
+        DecodeError {
+            fault,
+            path: self.path,
+            segments: self.segments,
+            cut: self.cut,
+            found: match fault {
+                Fault::Rule(_) | Fault::UnknownField(_) => self.last.found(),
+                Fault::Length(length @ 1..) => Found::length(length as usize),
+                _ => Found::NONE,
+            },
+        }
+    }
+
+    /// Nothing but white space may be left.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(super) fn end(&mut self) -> Result<(), Fault> {
+        if self.rest.iter().all(|byte| is_white_space(*byte)) { Ok(()) } else { Err(Fault::NotJson) }
+    }
+
+    /// Splits off the first `length` bytes.
+    #[inline]
+    fn take(&mut self, length: usize) -> Option<&'de mut [u8]> {
+        let (head, tail) = mem::take(&mut self.rest).split_at_mut_checked(length)?;
+        self.rest = tail;
+        Some(head)
+    }
+
+    /// Consumes the byte that `peek` has shown.
+    #[inline]
+    fn bump(&mut self) {
+        if let Some((_, tail)) = mem::take(&mut self.rest).split_first_mut() {
+            self.rest = tail;
+        }
+    }
+
+    #[inline]
+    fn consume(&mut self, byte: u8) -> bool {
+        let is_there = self.peek() == Some(byte);
+        if is_there {
+            self.bump();
+        }
+        is_there
+    }
+
+    /// A number or a literal: all up to the next delimiter.
+    fn scalar(&mut self) -> Option<&'de [u8]> {
+        let length = scalar_length(self.rest);
+        Some(self.take(length)?)
+    }
+
+    /// What follows the literal is the next token's affair.
+    fn literal(&mut self, literal: &[u8]) -> Result<(), Fault> {
+        if self.take(literal.len()).is_some_and(|text| text == literal) { Ok(()) } else { Err(Fault::NotJson) }
+    }
+
+    /// The decoded bytes of the string at hand.
+    fn string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
+        if self.peek() != Some(b'"') {
+            return Err(Fault::Expected(what));
+        }
+        let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
+        let length = plain_length(text);
+        if text.get(length) != Some(&b'"') {
+            return self.string_with_escapes(text, length);
+        }
+        let (body, rest) = text.split_at_mut_checked(length).unwrap_or_default();
+        self.rest = rest.get_mut(1..).unwrap_or_default();
+        Ok(body)
+    }
+
+    #[cold]
+    fn string_with_escapes(&mut self, text: &'de mut [u8], plain: usize) -> Result<&'de [u8], Fault> {
+        let length = string_length(text, plain).ok_or(Fault::NotJson)?;
+        let (body, rest) = text.split_at_mut_checked(length).ok_or(Fault::NotJson)?;
+        self.rest = rest.get_mut(1..).unwrap_or_default();
+        unescape(body, plain)
+    }
+
+    fn str(&mut self, what: &'static str) -> Result<&'de str, Fault> {
+        str::from_utf8(self.string(what)?).map_err(|_| Fault::NotJson)
+    }
+
+    /// The name of a member and the colon behind it.
+    fn key(&mut self) -> Result<&'de [u8], Fault> {
+        let key = self.string(MEMBER_NAME)?;
+        if self.consume(b':') { Ok(key) } else { Err(Fault::NotJson) }
+    }
+
+    /// [`key`](Self::key) of a struct. Half of a surrogate pair is in no field's name: it is as any other name that is not known.
+    fn field(&mut self) -> Result<&'de [u8], Fault> {
+        match self.key() {
+            Err(Fault::LoneSurrogate) if self.consume(b':') => Ok(NO_NAME),
+            key => key,
+        }
+    }
+
+    fn number(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b'-' | b'0'..=b'9' => {
+                let text = self.scalar().ok_or(Fault::NotJson)?;
+                self.last = Last::Text(text);
+                Ok(text)
+            }
+            b'"' if self.numeric_strings => self.number_in_string(what),
+            _ => Err(Fault::Expected(what)),
+        }
+    }
+
+    /// The number that is the text of the string at hand.
+    #[cold]
+    #[inline(never)]
+    fn number_in_string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
+        let inside = self.rest.get(1..).unwrap_or_default();
+        let length = inside.iter().position(|byte| *byte == b'"').ok_or(Fault::NotJson)?;
+        if number::Digits::new(inside.get(..length).unwrap_or_default()).is_none() {
+            return Err(Fault::Expected(what));
+        }
+        let text = self.take(length.wrapping_add(2)).and_then(|text| text.get(1..=length)).ok_or(Fault::NotJson)?;
+        self.last = Last::Text(text);
+        Ok(text)
+    }
+
+    fn digits(&mut self, what: &'static str) -> Result<number::Digits<'de>, Fault> {
+        number::Digits::new(self.number(what)?).ok_or(Fault::NotJson)
+    }
+
+    /// An integer of up to 32 bits, in two's complement: one copy of the code for all of them.
+    ///
+    /// Up to nine plain digits, which is nearly every integer there is, are read in one pass.
+    fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Fault> {
+        let first = self.peek().ok_or(Fault::NotJson)?;
+        let mut value = 0u32;
+        for (length, &byte) in self.rest.iter().take(10).enumerate() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
+                    break;
+                }
+                self.last = Last::Text(self.take(length).ok_or(Fault::NotJson)?);
+                return if value <= above { Ok(value) } else { Err(Fault::Expected(what)) };
+            }
+            value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
+        }
+        self.digits(what)?.within(below, above).map_err(|_| Fault::Expected(what))
+    }
+
+    /// Steps over a value of any depth, without recursion, and returns its text.
+    #[inline(never)]
+    fn raw(&mut self) -> Option<&'de mut [u8]> {
+        self.peek()?;
+        let length = value_length(self.rest)?;
+        self.take(length)
+    }
+
+    /// Whether another element or member follows, and the comma before it; at the container's end, which stays, it keeps how
+    /// many there were.
+    #[inline(always)]
+    fn next(&mut self, close: u8, count: &mut u32) -> Option<bool> {
+        match self.peek()? {
+            byte if byte == close => {
+                self.last = Last::Count(*count);
+                return Some(false);
+            }
+            b',' if *count > 0 => self.bump(),
+            _ if *count > 0 => return None,
+            _ => {}
+        }
+        *count = count.saturating_add(1);
+        Some(true)
+    }
+
+    /// Opens a container.
+    fn enter(&mut self) -> Result<(), Fault> {
+        self.bump();
+        self.depth = self.depth.checked_sub(1).ok_or(Fault::Depth)?;
+        Ok(())
+    }
+
+    fn leave(&mut self, close: u8, otherwise: Fault) -> Result<(), Fault> {
+        self.depth = self.depth.saturating_add(1);
+        if self.consume(close) { Ok(()) } else { Err(otherwise) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn came_by_member(&mut self, fields: &'static [&'static str], key: &[u8]) {
+        self.came_by(static_name(fields, key).map_or(Segment::ANY_KEY, Segment::Field));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn came_by(&mut self, segment: Segment) {
+        push_segment(&mut self.path, &mut self.segments, &mut self.cut, segment);
+    }
+
+    fn sequence<V: Visitor<'de>>(&mut self, visitor: V, wrong_length: Fault) -> Result<V::Value, Fault> {
+        self.enter()?;
+        let segments = self.segments;
+        match visitor.visit_seq(Elements { decoder: self, count: 0 }) {
+            // A length of this array, not of something inside it.
+            Err(Fault::Length(_)) if self.segments == segments && !matches!(wrong_length, Fault::Length(_)) => {
+                Err(wrong_length)
+            }
+            Err(fault) => Err(fault),
+            Ok(value) => {
+                self.leave(b']', wrong_length)?;
+                Ok(value)
+            }
+        }
+    }
+
+    fn members<V: Visitor<'de>>(
+        &mut self,
+        visitor: V,
+        fields: Option<&'static [&'static str]>,
+    ) -> Result<V::Value, Fault> {
+        self.enter()?;
+        let value = visitor.visit_map(Members { decoder: self, key: &[], fields, count: 0 })?;
+        self.leave(b'}', Fault::Length(0))?;
+        Ok(value)
+    }
+
+    fn structure<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b'{' => self.members(visitor, Some(fields)),
+            b'[' => self.sequence(visitor, elements(fields.len())),
+            _ => Err(Fault::Expected("an object")),
+        }
+    }
+
+    fn tuple<V: Visitor<'de>>(&mut self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b'[' => self.sequence(visitor, elements(length)),
+            _ => Err(elements(length)),
+        }
+    }
+}
+
+fn elements(count: usize) -> Fault {
+    Fault::Elements(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// The integers of up to 32 bits, which share [`Decoder::small`].
+macro_rules! small_integers {
+    ($($method:ident $visit:ident $int:ident $below:expr, $above:expr, $what:literal;)*) => {$(
+        #[inline]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_lossless)]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            visitor.$visit(self.small($below, $above, $what)? as $int)
+        }
+    )*};
+}
+
+macro_rules! large_integers {
+    ($($method:ident $visit:ident $to:ident $what:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            visitor.$visit(self.digits($what)?.$to().map_err(|_| Fault::Expected($what))?)
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($method:ident $visit:ident $read:ident $what:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            visitor.$visit($read(self.number($what)?).ok_or(Fault::Expected($what))?)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for &mut Decoder<'de> {
+    type Error = Fault;
+
+    small_integers! {
+        deserialize_u8 visit_u8 u8 0, 0xff, "an integer from 0 to 255";
+        deserialize_u16 visit_u16 u16 0, 0xffff, "an integer from 0 to 65535";
+        deserialize_u32 visit_u32 u32 0, u32::MAX, "an integer from 0 to 4294967295";
+        deserialize_i8 visit_i8 i8 0x80, 0x7f, "an integer from -128 to 127";
+        deserialize_i16 visit_i16 i16 0x8000, 0x7fff, "an integer from -32768 to 32767";
+        deserialize_i32 visit_i32 i32 1 << 31, u32::MAX >> 1, "an integer from -2147483648 to 2147483647";
+    }
+
+    large_integers! {
+        deserialize_u64 visit_u64 to_u64 "an integer from 0 to 18446744073709551615";
+        deserialize_i64 visit_i64 to_i64 "an integer from -9223372036854775808 to 9223372036854775807";
+        deserialize_u128 visit_u128 to_u128 "an integer from 0 to 340282366920938463463374607431768211455";
+        deserialize_i128 visit_i128 to_i128 "an integer from -170141183460469231731687303715884105728 to 170141183460469231731687303715884105727";
+    }
+
+    floats! {
+        deserialize_f32 visit_f32 read_f32 "a number from -3.4028235e38 to 3.4028235e38";
+        deserialize_f64 visit_f64 read_f64 "a number from -1.7976931348623157e308 to 1.7976931348623157e308";
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b'{' => self.members(visitor, None),
+            b'[' => self.sequence(visitor, Fault::Length(0)),
+            b'"' => self.deserialize_str(visitor),
+            b't' | b'f' => self.deserialize_bool(visitor),
+            b'n' => self.deserialize_unit(visitor),
+            b'-' | b'0'..=b'9' => {
+                let text = self.rest.get(..scalar_length(self.rest)).unwrap_or_default();
+                let digits = number::Digits::new(text).ok_or(Fault::NotJson)?;
+                // As in `serde_json`: what is written as an integer is one, but `-0`, whose sign an integer would lose.
+                if digits.is_plain() && text != b"-0" {
+                    if let Ok(value) = digits.to_u64() {
+                        self.scalar().ok_or(Fault::NotJson)?;
+                        return visitor.visit_u64(value);
+                    }
+                    if let Ok(value) = digits.to_i64() {
+                        self.scalar().ok_or(Fault::NotJson)?;
+                        return visitor.visit_i64(value);
+                    }
+                }
+                self.deserialize_f64(visitor)
+            }
+            _ => Err(Fault::NotJson),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b't' => {
+                self.literal(b"true")?;
+                visitor.visit_bool(true)
+            }
+            b'f' => {
+                self.literal(b"false")?;
+                visitor.visit_bool(false)
+            }
+            _ => Err(Fault::Expected("true or false")),
+        }
+    }
+
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_char(one_char(self.string(ONE_CHARACTER)?)?)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let text = self.str("a string")?;
+        self.last = Last::String(text);
+        visitor.visit_borrowed_str(text)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b'[' => self.sequence(visitor, Fault::Length(0)),
+            _ => visitor.visit_borrowed_bytes(self.string("a string")?),
+        }
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_bytes(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.peek() == Some(b'n') {
+            self.literal(b"null")?;
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.peek() != Some(b'n') {
+            return Err(Fault::Expected("null"));
+        }
+        self.literal(b"null")?;
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_unit(visitor)
+    }
+
+    // The name is a constant at the call: only one of the two ways is compiled into it.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        if name == RAW_TOKEN {
+            let text = drop_line_breaks(self.raw().ok_or(Fault::NotJson)?);
+            self.last = Last::Text(text);
+            visitor.visit_borrowed_bytes(text)
+        } else if name == NUMBER_TOKEN {
+            let text = if self.peek() == Some(b'"') && self.numeric_strings {
+                self.number("a number")?
+            } else {
+                self.raw().ok_or(Fault::NotJson)?
+            };
+            self.last = Last::Text(text);
+            visitor.visit_borrowed_bytes(text)
+        } else {
+            visitor.visit_newtype_struct(self)
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b'[' => self.sequence(visitor, Fault::Length(0)),
+            _ => Err(Fault::Expected("an array")),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+        self.tuple(length, visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.tuple(length, visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b'{' => self.members(visitor, None),
+            _ => Err(Fault::Expected("an object")),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.structure(fields, visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self.peek().ok_or(Fault::NotJson)? {
+            b'"' => visitor.visit_enum(Name { text: self.string("a string")?, as_bytes: true }),
+            b'{' => {
+                self.enter()?;
+                if self.peek() != Some(b'"') {
+                    return Err(Fault::Expected(ONE_MEMBER));
+                }
+                let name = self.key()?;
+                let value = visitor.visit_enum(Tagged { decoder: self, name });
+                if value.is_err()
+                    && let Some(variant) = static_name(variants, name)
+                {
+                    self.came_by(Segment::Field(variant));
+                }
+                let value = value?;
+                self.leave(b'}', Fault::Expected(ONE_MEMBER))?;
+                Ok(value)
+            }
+            _ => Err(Fault::Expected("a string, or an object of one member")),
+        }
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_borrowed_bytes(self.string("a string")?)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.raw().ok_or(Fault::NotJson)?;
+        visitor.visit_unit()
+    }
+}
+
+const MEMBER_NAME: &str = "a member name";
+/// Not UTF-8, which the names of fields are.
+const NO_NAME: &[u8] = b"\xff";
+
+/// The elements of an array.
+struct Elements<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    /// How many there were so far.
+    count: u32,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        if !self.decoder.next(b']', &mut self.count).ok_or(Fault::NotJson)? {
+            return Ok(None);
+        }
+        let value = seed.deserialize(&mut *self.decoder);
+        if value.is_err() {
+            self.decoder.came_by(Segment::Index(self.count.wrapping_sub(1)));
+        }
+        value.map(Some)
+    }
+}
+
+/// The members of an object.
+struct Members<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    key: &'de [u8],
+    /// A struct's names; a map has none.
+    fields: Option<&'static [&'static str]>,
+    /// How many there were so far.
+    count: u32,
+}
+
+impl<'de> MapAccess<'de> for Members<'_, 'de> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        if !self.decoder.next(b'}', &mut self.count).ok_or(Fault::NotJson)? {
+            return Ok(None);
+        }
+        self.key = if self.fields.is_some() { self.decoder.field()? } else { self.decoder.key()? };
+        let key = seed.deserialize(Name { text: self.key, as_bytes: self.fields.is_some() });
+        if key.is_err() {
+            self.decoder.last = Last::Text(self.key);
+            if self.fields.is_none() {
+                self.decoder.came_by(Segment::ANY_KEY);
+            }
+        }
+        key.map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let value = seed.deserialize(&mut *self.decoder);
+        if value.is_err() {
+            self.decoder.came_by_member(self.fields.unwrap_or_default(), self.key);
+        }
+        value
+    }
+}
+
+/// The `'static` twin of a name in the text.
+#[cold]
+fn static_name(names: &'static [&'static str], name: &[u8]) -> Option<&'static str> {
+    names.iter().copied().find(|known| known.as_bytes() == name)
+}
+
+/// `{"Variant": content}`, from the content on.
+struct Tagged<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    name: &'de [u8],
+}
+
+impl<'de> EnumAccess<'de> for Tagged<'_, 'de> {
+    type Error = Fault;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
+        Ok((seed.deserialize(Name { text: self.name, as_bytes: true })?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
+    type Error = Fault;
+
+    fn unit_variant(self) -> Result<(), Fault> {
+        if self.decoder.peek() != Some(b'n') {
+            return Err(Fault::Expected("null"));
+        }
+        self.decoder.literal(b"null")
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
+        seed.deserialize(self.decoder)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+        self.decoder.tuple(length, visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
+        self.decoder.structure(fields, visitor)
+    }
+}

@@ -1,0 +1,537 @@
+use super::*;
+use proptest::prelude::*;
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use std::{
+    borrow::{Cow, ToOwned},
+    boxed::Box,
+    collections::BTreeMap,
+    fmt::Debug,
+    format,
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
+
+fn decode<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
+    from_checked(&mut Vec::from(text))
+}
+
+/// Both this decoder and `serde_json` take the text, for the same value.
+#[track_caller]
+fn same<T: DeserializeOwned + PartialEq + Debug>(texts: &[&str]) {
+    for text in texts {
+        let expected: T = serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(decode::<T>(text), Ok(expected), "{text}");
+    }
+}
+
+/// Both refuse it.
+#[track_caller]
+fn refused<T: DeserializeOwned + Debug>(texts: &[&str]) {
+    for text in texts {
+        serde_json::from_str::<T>(text).expect_err(text);
+        decode::<T>(text).expect_err(text);
+    }
+}
+
+#[derive(Deserialize, Debug, PartialEq)]
+struct Unit;
+#[derive(Deserialize, Debug, PartialEq)]
+struct Newtype(u16);
+#[derive(Deserialize, Debug, PartialEq)]
+struct Pair(u8, String);
+#[derive(Deserialize, Debug, PartialEq)]
+struct Inner {
+    b: i8,
+    #[serde(default)]
+    name: String,
+}
+#[derive(Deserialize, Debug, PartialEq)]
+struct Outer {
+    a: Vec<Inner>,
+    o: Option<Box<Outer>>,
+    #[serde(rename = "sch\u{f6}n \"quoted\"", default)]
+    odd: Option<f64>,
+}
+#[derive(Deserialize, Debug, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Mode {
+    Off,
+    VeryFast,
+    Level(u8),
+    Range(u8, u8),
+    Custom { speed: u16, label: String },
+    Nested(Box<Mode>),
+}
+#[derive(Deserialize, Debug, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Strict {
+    x: u8,
+}
+#[derive(Deserialize, Debug, PartialEq)]
+#[serde(tag = "type")]
+enum Internal {
+    Point { x: f32, y: i64 },
+    Name { name: String },
+}
+#[derive(Deserialize, Debug, PartialEq)]
+#[serde(tag = "t", content = "c")]
+enum Adjacent {
+    One(u8),
+    Two { a: String },
+    Unit,
+}
+#[derive(Deserialize, Debug, PartialEq)]
+#[serde(untagged)]
+enum Untagged {
+    Integer(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Untagged>),
+    Object { k: Box<Untagged> },
+    Nothing,
+}
+#[derive(Deserialize, Debug, PartialEq)]
+struct Flat {
+    id: u32,
+    #[serde(flatten)]
+    inner: Inner,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+#[test]
+fn values_are_those_of_serde_json() {
+    same::<bool>(&["true", " false\n"]);
+    same::<()>(&["null"]);
+    same::<Unit>(&["null"]);
+    same::<Newtype>(&["7"]);
+    same::<Pair>(&["[1,\"x\"]", " [ 1 , \"\\n\" ] "]);
+    same::<(u8, (), [bool; 2])>(&["[255,null,[true,false]]"]);
+    same::<Option<Option<u8>>>(&["null", "3"]);
+    same::<char>(&["\"x\"", "\"\\u20ac\"", "\"\\ud83d\\ude00\"", "\"\u{1f600}\""]);
+    same::<f32>(&["0", "-0.0", "1.5", "3.4e38", "1e-46", "16777217"]);
+    same::<f64>(&["0", "-0", "1.5E+3", "1e-400", "0.1", "123456789012345678901234567890", "1.7976931348623157e308"]);
+    same::<Vec<i16>>(&["[]", "[ ]", "[1]", "[ 1 , -2,\t3 ]"]);
+    same::<Outer>(&[
+        r#"{"a":[],"o":null}"#,
+        r#" { "o" : { "a" : [ ] } , "a" : [ { "b" : -1 , "name" : "\u003c\"\\\/\b\f\n\r\t" } ] } "#,
+        r#"{"sch\u00f6n \"quoted\"":1.25,"\u0061":[{"b":1,"x":[{"y":"]}"},[[]],"\\",null,-1e5]}]}"#,
+        "[[],null,2.5]",
+    ]);
+    same::<Mode>(&[
+        r#""off""#,
+        r#""very-f\u0061st""#,
+        r#"{"off":null}"#,
+        r#"{"level":3}"#,
+        r#"{ "range" : [1,2] }"#,
+        r#"{"custom":{"label":"\"","speed":9,"ignored":{}}}"#,
+        r#"{"custom":[9,"x"]}"#,
+        r#"{"nested":{"nested":"off"}}"#,
+    ]);
+    same::<BTreeMap<i8, Mode>>(&[r#"{"-128":"off","127":{"level":1}}"#, "{}"]);
+    same::<BTreeMap<u64, bool>>(&[r#"{"18446744073709551615":true,"0":false}"#]);
+    same::<BTreeMap<i128, Newtype>>(&[r#"{"-170141183460469231731687303715884105728":1}"#]);
+    same::<BTreeMap<bool, u8>>(&[r#"{"true":1,"false":2}"#]);
+    same::<BTreeMap<char, u8>>(&[r#"{"\n":1}"#]);
+    same::<BTreeMap<String, u8>>(&[r#"{"a\tb":1,"":2,"a\u0009b":3}"#]);
+    same::<Result<u8, String>>(&[r#"{"Ok":1}"#, r#"{"Err":"e"}"#]);
+    same::<core::time::Duration>(&[r#"{"secs":1,"nanos":2}"#]);
+    same::<core::ops::Range<u8>>(&[r#"{"start":1,"end":2}"#]);
+    same::<core::net::IpAddr>(&[r#""::1""#]);
+    same::<Cow<'static, str>>(&[r#""\u0000""#]);
+    same::<serde::de::IgnoredAny>(&["[[[{\"a\":[1,\"]\"]}]]]"]);
+}
+
+#[test]
+fn serdes_other_tags_work_with_an_allocator() {
+    same::<Internal>(&[
+        r#"{"type":"Point","x":1.5,"y":-3}"#,
+        r#"{"y":2,"x":1,"type":"Point"}"#,
+        r#"{"name":"\n","t\u0079pe":"Name"}"#,
+    ]);
+    same::<Adjacent>(&[r#"{"t":"One","c":3}"#, r#"{"c":{"a":"\""},"t":"Two"}"#, r#"{"t":"Unit"}"#]);
+    same::<Untagged>(&["1", "-1", "1.0", "1e2", "\"\\n\"", "[1,[\"x\"]]", r#"{"k":{"k":2.5}}"#, "null"]);
+    same::<Flat>(&[r#"{"more":[1,{"x":null}],"id":7,"name":"a\\b","b":2,"z":-0}"#]);
+}
+
+#[test]
+fn what_serde_json_refuses_is_refused() {
+    refused::<bool>(&["1", "null", "\"true\"", "tru", "truex", ""]);
+    refused::<()>(&["0", "[]", "nul", "{}"]);
+    refused::<char>(&["\"\"", "\"ab\"", "1"]);
+    refused::<f64>(&["1e400", "-1e400", "\"1\"", "null", "[]"]);
+    refused::<u8>(&["\"1\"", "null", "true", "[1]", "{}", "-1", "256"]);
+    refused::<Pair>(&["[1]", "[1,\"x\",2]", "{}", "[]", "1"]);
+    refused::<Vec<u8>>(&["{}", "1", "\"\"", "[1,]", "[,1]", "[1 2]", "[1", "["]);
+    refused::<Mode>(&["{}", "\"level\"", "\"none\"", r#"{"off":1}"#, r#"{"off":null,"level":1}"#, "1", "null", "[]"]);
+    refused::<BTreeMap<u8, bool>>(&[
+        r#"{"256":true}"#,
+        r#"{"1.0":true}"#,
+        r#"{"":true}"#,
+        r#"{"-":true}"#,
+        r#"{"01":true}"#,
+    ]);
+    refused::<Strict>(&[r#"{"x":1,"y":2}"#, r#"{"x":1,"x":2}"#, "{}", r#"{"x":1 "y":2}"#, r#"{"x":1"#, r#"{"x" 1}"#]);
+    refused::<String>(&["\"", "\"\\\"", "\"\\x\"", "\"\\u12\"", "\"\\u123g\"", "1", "\"a\" 1"]);
+}
+
+#[test]
+fn a_borrowed_str_is_decoded_where_it_stood() {
+    #[derive(Deserialize)]
+    struct Borrowed<'a> {
+        s: &'a str,
+        #[serde(with = "bytes")]
+        b: &'a [u8],
+        o: Option<&'a str>,
+        #[serde(borrow)]
+        c: Cow<'a, str>,
+        #[serde(borrow)]
+        m: BTreeMap<&'a str, &'a str>,
+    }
+    mod bytes {
+        pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<&'de [u8], D::Error> {
+            serde::Deserialize::deserialize(deserializer)
+        }
+    }
+    let mut text =
+        r#"{"s":"a\n\u003c\ud83d\ude00\u20ac\u00e9z","b":"\"\u0000","o":"pl\u0061in","c":"\t","m":{"\\":"\/","k":""}}"#
+            .to_owned()
+            .into_bytes();
+    let within = text.as_ptr_range();
+    let value: Borrowed<'_> = from_checked(&mut text).unwrap();
+    assert_eq!(value.s, "a\n<\u{1f600}\u{20ac}\u{e9}z");
+    assert_eq!(value.b, b"\"\0");
+    assert_eq!(value.o, Some("plain"));
+    assert!(matches!(value.c, Cow::Borrowed("\t")));
+    assert_eq!(value.m, BTreeMap::from([("\\", "/"), ("k", "")]));
+    assert!(within.contains(&value.s.as_ptr()) && within.contains(&value.b.as_ptr()));
+}
+
+#[test]
+fn a_lone_surrogate_is_no_text() {
+    for text in [
+        r#""\ud800""#,
+        r#""\udc00""#,
+        r#""x\ud800\n""#,
+        r#""\ud800\ud800""#,
+        r#""\udc00\ud800""#,
+        r#""\uD800x""#,
+        r#""\ud800\u0041""#,
+    ] {
+        assert_eq!(decode::<String>(text).map_err(|error| error.kind()), Err(Kind::LoneSurrogate), "{text}");
+    }
+    // Ignored, it harms nobody.
+    assert_eq!(decode::<Inner>(r#"{"b":1,"x":"\ud800"}"#).unwrap().b, 1);
+    // Nor does a name, which is no field's; where there are no others than the known ones, it is one too many.
+    for text in [r#"{"\ud800":2,"b":1}"#, r#"{"b":1,"b\udc00":{"\ud800":[]}}"#, r#"{"\ud800" : 0, "\ud800":0,"b":1}"#] {
+        assert_eq!(decode::<Inner>(text).unwrap().b, 1, "{text}");
+    }
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        #[allow(dead_code, reason = "what counts is what is refused")]
+        b: Option<u8>,
+    }
+    let error = decode::<Strict>(r#"{"\ud800":2}"#).unwrap_err();
+    assert_eq!(error.to_string(), "unknown member; known: b");
+    assert_eq!(
+        decode::<BTreeMap<String, u8>>(r#"{"\ud800":2}"#).map_err(|error| error.kind()),
+        Err(Kind::LoneSurrogate),
+        "a map has to keep it"
+    );
+}
+
+macro_rules! width {
+    ($($int:ident)*) => {$(
+        for value in [$int::MIN, $int::MAX, 0, 1, 100] {
+            // `-0` is checked elsewhere; `value / 10` with a digit behind the point spells the same number.
+            let mut spellings = vec![format!("{value}"), format!("{value}.0"), format!("{value}.000e+0"), format!("{value}E0")];
+            if value % 10 == 0 {
+                spellings.push(format!("{}e1", value / 10));
+            }
+            for text in spellings {
+                assert_eq!(decode::<$int>(&text), Ok(value), "{text}");
+            }
+        }
+        assert_eq!(decode::<$int>("1000e-3"), Ok(1));
+        assert_eq!(decode::<$int>("-0"), Ok(0));
+        let named = format!("expected an integer from {} to {}", $int::MIN, $int::MAX);
+        // No bound of a type ends in 9.
+        let beyond = |text: String| format!("{}{}", &text[..text.len() - 1], text[text.len() - 1..].parse::<u8>().unwrap() + 1);
+        let low = if $int::MIN == 0 { "-1".to_owned() } else { beyond($int::MIN.to_string()) };
+        for text in [low, beyond($int::MAX.to_string()), "1e999999999999".into(), "1.5".into(), "\"1\"".into(), "null".into(), "true".into()] {
+            assert_eq!(decode::<$int>(&text).unwrap_err().to_string(), named, "{text}");
+        }
+    )*};
+}
+
+#[test]
+fn every_integer_width_is_exact_and_names_its_bounds() {
+    width!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 usize isize);
+}
+
+#[test]
+fn errors_name_the_place_and_what_is_expected_there() {
+    #[derive(Deserialize, Debug)]
+    #[allow(dead_code)]
+    struct Args {
+        #[serde(default)]
+        samples: Option<core::num::NonZeroU16>,
+        #[serde(default)]
+        a: Vec<Inner>,
+        #[serde(default)]
+        m: BTreeMap<String, Vec<u8>>,
+        #[serde(default)]
+        k: BTreeMap<u8, u8>,
+        #[serde(default)]
+        mode: Option<Mode>,
+        #[serde(default)]
+        three: Option<[u8; 3]>,
+        #[serde(default)]
+        strict: Option<Strict>,
+        #[serde(default)]
+        flag: bool,
+        #[serde(default)]
+        unit: (),
+        #[serde(default)]
+        letter: char,
+        #[serde(default)]
+        small: f32,
+    }
+    for (text, error) in [
+        (r#"{"samples":65536}"#, "args.samples: expected an integer from 0 to 65535"),
+        (r#"{"samples":0}"#, "args.samples: this value is not accepted here"),
+        (r#"{"\u0073amples":"1"}"#, "args.samples: expected an integer from 0 to 65535"),
+        (r#"{"a":[{"b":1},{"b":2},{"b":200}]}"#, "args.a[2].b: expected an integer from -128 to 127"),
+        (r#"{"a":[{"b":1,"name":null}]}"#, "args.a[0].name: expected a string"),
+        (r#"{"a":[{}]}"#, "args.a[0].b: required, but missing"),
+        (r#"{"a":[3]}"#, "args.a[0]: expected an object"),
+        (r#"{"a":{}}"#, "args.a: expected an array"),
+        (r#"{"a":[],"a":[]}"#, "args.a: given more than once"),
+        (r#"{"a":[[1,"x",3]]}"#, "args.a[0]: expected an array of 2 elements"),
+        (r#"{"m":{"x":[1,256]}}"#, "args.m.*[1]: expected an integer from 0 to 255"),
+        (r#"{"k":{"x":1}}"#, "args.k.*: expected an integer from 0 to 255 as the member name"),
+        (r#"{"mode":"fast"}"#, "args.mode: expected one of: off, very-fast, level, range, custom, nested"),
+        (r#"{"mode":{"custom":{"speed":-1}}}"#, "args.mode.custom.speed: expected an integer from 0 to 65535"),
+        (r#"{"mode":{"range":[1]}}"#, "args.mode.range: expected an array of 2 elements"),
+        (r#"{"mode":{"range":[1,-1]}}"#, "args.mode.range[1]: expected an integer from 0 to 255"),
+        (r#"{"mode":"level"}"#, "args.mode: expected an object of one member"),
+        (r#"{"mode":{}}"#, "args.mode: expected an object of one member"),
+        (r#"{"three":[1,2]}"#, "args.three: expected an array of 3 elements"),
+        (r#"{"three":[1,2,3,4]}"#, "args.three: expected an array of 3 elements"),
+        (r#"{"three":[1,2,[]]}"#, "args.three[2]: expected an integer from 0 to 255"),
+        (r#"{"strict":{"x":1,"y":1}}"#, "args.strict: y is an unknown member; known: x"),
+        (r#"{"flag":1}"#, "args.flag: expected true or false"),
+        (r#"{"unit":1}"#, "args.unit: expected null"),
+        (r#"{"letter":"ab"}"#, "args.letter: expected a string of one character"),
+        (r#"{"small":1e39}"#, "args.small: expected a number from -3.4028235e38 to 3.4028235e38"),
+        (r#"{"a":[{"b":1,"name":"\ud800"}]}"#, "args.a[0].name: a lone surrogate"),
+        ("3", "args: expected an object"),
+        ("null", "args: expected an object"),
+        (r#"{"flag":tru}"#, "args.flag: the text is not JSON"),
+    ] {
+        assert_eq!(decode::<Args>(text).unwrap_err().display_in("args").to_string(), error, "{text}");
+    }
+    assert_eq!(decode::<Args>("3").unwrap_err().to_string(), "expected an object");
+    assert_eq!(decode::<Args>(r#"{"a":[7]}"#).unwrap_err().to_string(), "a[0]: expected an object");
+    assert_eq!(decode::<Internal>(r#"{"type":"X"}"#).unwrap_err().to_string(), "*: expected one of: Point, Name");
+    assert_eq!(decode::<Internal>(r#"{"x":1}"#).unwrap_err().to_string(), "type: required, but missing");
+    assert_eq!(decode::<Untagged>("true").unwrap_err().kind(), Kind::Refused);
+}
+
+#[test]
+fn what_was_not_given_is_empty() {
+    assert_eq!(from_empty(), Ok(()));
+    assert_eq!(from_empty(), Ok(Unit));
+    assert_eq!(from_empty(), Ok(None::<Strict>));
+    assert_eq!(from_empty(), Ok(BTreeMap::<String, u8>::new()));
+    assert_eq!(from_empty(), Ok(json!({})));
+    assert_eq!(from_empty::<super::super::raw::RawJson<'_>>().map(|raw| raw.as_str()), Ok("{}"));
+    let missing = from_empty::<Strict>().unwrap_err();
+    assert_eq!(missing.display_in("args").to_string(), "args.x: required, but missing");
+    assert!(from_empty::<u8>().is_err() && from_empty::<String>().is_err() && from_empty::<Mode>().is_err());
+}
+
+#[test]
+fn a_long_path_keeps_its_inner_end() {
+    let error = decode::<Vec<Vec<Vec<Vec<Vec<Vec<Vec<u8>>>>>>>>("[[],[[[[[[0,\"\"]]]]]]]").unwrap_err();
+    assert_eq!(error.display_in("args").to_string(), "args...[0][0][1]: expected an integer from 0 to 255");
+    assert_eq!(error.path().count(), MAX_PATH);
+}
+
+#[test]
+fn rules_name_the_value_and_the_bound() {
+    struct Ruled<T>(T);
+    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ruled<T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            T::deserialize(deserializer).map(Self).and_then(|_| Err(rule(const { &["is wrong"] })))
+        }
+    }
+    fn broken<T: DeserializeOwned>(value: &str) -> String {
+        decode::<BTreeMap<String, Ruled<T>>>(&format!("{{\"\":{value}}}")).err().unwrap().to_string()
+    }
+    for (error, text) in [
+        (broken::<u8>("0"), "*: 0 is wrong"),
+        (broken::<u8>(" 1e2 "), "*: 1e2 is wrong"),
+        (broken::<i16>("-0"), "*: -0 is wrong"),
+        (broken::<u64>("18446744073709551615"), "*: 18446744073709551615 is wrong"),
+        (broken::<i64>("-9223372036854775808"), "*: -9223372036854775808 is wrong"),
+        (broken::<u128>("340282366920938463463374607431768211455"), "*: the value is wrong"),
+        (broken::<f64>("0.10"), "*: 0.10 is wrong"),
+        (broken::<super::super::decimal::Decimal<3>>("3.3"), "*: 3.3 is wrong"),
+        (broken::<String>("\"\\u00e9x\""), "*: length 2 is wrong"),
+        (broken::<String>("\"\""), "*: length 0 is wrong"),
+        (broken::<Vec<u8>>("[1,2,3]"), "*: length 3 is wrong"),
+        (broken::<Vec<Vec<u8>>>("[[1,2,3]]"), "*: length 1 is wrong"),
+        (broken::<BTreeMap<String, u8>>("{\"a\":1,\"b\":2}"), "*: length 2 is wrong"),
+    ] {
+        assert_eq!(error, text);
+    }
+    let by_hand = DecodeError::rule("is below the minimum 1", "0").within(Segment::Field("samples"));
+    assert_eq!(by_hand.display_in("args").to_string(), "args.samples: 0 is below the minimum 1");
+    assert_eq!((by_hand.kind(), by_hand.found()), (Kind::Rule("is below the minimum 1"), "0"));
+    assert!(size_of::<DecodeError>() < 120);
+}
+
+#[test]
+fn a_text_of_ones_own_goes_through_serde() {
+    #[derive(Debug)]
+    struct Picky;
+    impl<'de> Deserialize<'de> for Picky {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            <&str>::deserialize(deserializer)?;
+            Err(expected(const { &["a duration like 1m30s"] }))
+        }
+    }
+    assert_eq!(decode::<[Picky; 1]>("[\"x\"]").unwrap_err().to_string(), "[0]: expected a duration like 1m30s");
+}
+
+#[test]
+fn depth_is_limited_exactly_and_skipping_is_not() {
+    #[derive(Deserialize, Debug)]
+    #[allow(dead_code)]
+    struct Nest(Vec<Nest>);
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    for depth in [1, 127, 128] {
+        assert!(decode::<Nest>(&nested(depth)).is_ok(), "{depth}");
+        assert!(decode::<Value>(&nested(depth)).is_ok(), "{depth}");
+    }
+    for depth in [129, 200_000] {
+        assert_eq!(decode::<Nest>(&nested(depth)).unwrap_err().kind(), Kind::Depth, "{depth}");
+        assert_eq!(decode::<Value>(&nested(depth)).unwrap_err().kind(), Kind::Depth, "{depth}");
+    }
+    // Containers that are closed again do not count.
+    assert!(decode::<Value>(&format!("[{}[]]", "[],{},".repeat(300))).is_ok());
+    let text = format!("{{\"x\":{},\"b\":1}}", nested(200_000));
+    assert_eq!(decode::<Inner>(&text).unwrap().b, 1);
+}
+
+#[test]
+fn strings_end_where_they_end_at_any_length() {
+    for length in 0..40 {
+        for (written, read) in [("", ""), ("\\\"", "\""), ("\\\\", "\\"), ("\\u00e9", "\u{e9}"), ("\u{e9}", "\u{e9}")] {
+            let text = format!("[\"{0}{written}{0}\",1]", "x".repeat(length));
+            let expected = format!("{0}{read}{0}", "x".repeat(length));
+            assert_eq!(decode::<(String, u8)>(&text), Ok((expected, 1)), "{text}");
+        }
+    }
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_filter("finite", |float| float.is_finite()).prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 64, 8, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..8).prop_map(Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..8)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// Writes every UTF-16 unit as `\uXXXX`, in either case.
+fn escaped(text: &str) -> String {
+    let unit = |(at, unit)| if at % 2 == 0 { format!("\\u{unit:04x}") } else { format!("\\u{unit:04X}") };
+    format!("\"{}\"", text.encode_utf16().enumerate().map(unit).collect::<String>())
+}
+
+proptest! {
+    #[test]
+    fn any_value_survives(value in value()) {
+        for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+            // As serde_json reads it: it may round the last digit of a float.
+            let expected: Value = serde_json::from_str(&text).unwrap();
+            assert_floats_close(&decode::<Value>(&text).unwrap(), &expected);
+        }
+    }
+
+    #[test]
+    fn any_string_survives(text in any::<String>()) {
+        prop_assert_eq!(decode::<String>(&serde_json::to_string(&text).unwrap()), Ok(text.clone()));
+        prop_assert_eq!(decode::<String>(&escaped(&text)), Ok(text.clone()));
+        let object = format!("{{{}:{}}}", escaped(&text), json!(text));
+        prop_assert_eq!(decode::<BTreeMap<String, String>>(&object), Ok(BTreeMap::from([(text.clone(), text)])));
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..64),
+        "[\\[\\]{}\",:0-9eE.+\\-ntfabox\\\\u ]{0,48}".prop_map(String::into_bytes),
+    ]) {
+        anything_goes(&bytes);
+    }
+
+    #[test]
+    fn no_damage_panics(value in value(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
+        let mut bytes = value.to_string().into_bytes();
+        let at = at.index(bytes.len());
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
+        anything_goes(&bytes);
+    }
+}
+
+fn anything_goes(bytes: &[u8]) {
+    fn attempt<T: DeserializeOwned>(bytes: &[u8]) {
+        let _ = from_checked::<T>(&mut bytes.to_vec()).map_err(|error| error.to_string());
+    }
+    attempt::<Value>(bytes);
+    attempt::<Outer>(bytes);
+    attempt::<Mode>(bytes);
+    attempt::<Flat>(bytes);
+    attempt::<(u8, i64, u128, f32, char)>(bytes);
+    attempt::<BTreeMap<u8, String>>(bytes);
+    attempt::<Vec<Untagged>>(bytes);
+    attempt::<de::IgnoredAny>(bytes);
+    attempt::<super::super::decimal::Decimal<3>>(bytes);
+    let _ = from_checked::<Vec<super::super::raw::RawJson<'_>>>(&mut bytes.to_vec());
+    // What serde_json takes, this decoder takes too.
+    if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
+        assert_floats_close(&from_checked::<Value>(&mut bytes.to_vec()).unwrap(), &value);
+    }
+}
+
+/// Equal, but for the last digit of a float: `serde_json` is exact only with its feature `float_roundtrip`.
+fn assert_floats_close(ours: &Value, theirs: &Value) {
+    match (ours, theirs) {
+        (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {
+            ours.iter().zip(theirs).for_each(|(ours, theirs)| assert_floats_close(ours, theirs));
+        }
+        (Value::Object(ours), Value::Object(theirs)) if ours.keys().eq(theirs.keys()) => {
+            ours.values().zip(theirs.values()).for_each(|(ours, theirs)| assert_floats_close(ours, theirs));
+        }
+        (Value::Number(ours), Value::Number(theirs)) if ours.is_f64() && theirs.is_f64() => {
+            let (ours, theirs) = (ours.as_f64().unwrap(), theirs.as_f64().unwrap());
+            assert!((ours - theirs).abs() <= ours.abs() * 1e-15 || (ours - theirs).abs() < 1e-300, "{ours} {theirs}");
+        }
+        _ => assert_eq!(ours, theirs),
+    }
+}
