@@ -21,7 +21,7 @@ if [ "${1:-}" = --self-test ]; then
         echo "self-test: $1 is found"
     }
     fresh && "$copy/.ci/layers.sh" >/dev/null
-    fresh && sed -i '1i use crate::engine::Engine;' "$copy/core/src/frame.rs"
+    fresh && sed -i '1i use crate::engine::Engine;' "$copy/core/src/frame/mod.rs"
     caught "an upward import" "frame imports engine, which is above it"
     fresh && printf 'fn f() { let _ = super::super::serve::blocking::serve; }\n' >>"$copy/core/src/json/number.rs"
     caught "an upward path" "json imports serve, which is above it"
@@ -29,8 +29,8 @@ if [ "${1:-}" = --self-test ]; then
     caught "an upward import in braces" "event imports engine, which is above it"
     fresh && printf 'use super::stop;\n' >>"$copy/std-adapter/src/stdio/other.rs" && printf 'use super::other;\n' >>"$copy/std-adapter/src/stdio/stop.rs"
     caught "a circle in a folder" "a circle in stdio"
-    fresh && printf 'const WORD: &str = "namel3ss";\n' >>"$copy/core/src/frame.rs"
-    caught "a protocol's name" "core/src/frame.rs names protocols"
+    fresh && printf 'const WORD: &str = "namel3ss";\n' >>"$copy/core/src/frame/mod.rs"
+    caught "a protocol's name" "core/src/frame/mod.rs names protocols"
     fresh && printf '//! New.\n' >"$copy/core/src/newcomer.rs"
     caught "a module without a layer" "core: newcomer has no layer"
     fresh && echo 'core: frame imports engine: not true' >>"$copy/.ci/layers.known"
@@ -102,8 +102,8 @@ class Crate:
             parts = ["bin", *parts[2:]]
         if parts[-1] in ("mod", "lib", "main"):
             parts = parts[:-1]
-        if parts == ["private"]:
-            parts = ["__private"]
+        if parts[:1] == ["macro_support"]:
+            parts[0] = "__private"
         return tuple(parts)
 
     def imports(self):

@@ -10,7 +10,7 @@ use crate::content::Content;
 use crate::failure::{Failure, FailureKind};
 use crate::json::ser::{self, SerError};
 use crate::json::write::{Message, Writer};
-pub use crate::level::Level;
+use crate::level::Level;
 use crate::phrases::{Log, Logs, Progress};
 use crate::received::Received;
 use crate::reply::Reply;

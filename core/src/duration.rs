@@ -3,7 +3,7 @@
 //! The gevals host is a Go program, and its texts (`context.timeout`) are Go's:
 //!
 //! ```
-//! use rigline::duration::{GoDuration, ParseDurationError};
+//! use rigline::{GoDuration, ParseDurationError};
 //!
 //! let timeout: GoDuration = "1m30.5s".parse()?;
 //! assert_eq!(timeout.as_nanos(), 90_500_000_000);
@@ -317,7 +317,15 @@ struct Digits<'t> {
 
 impl<'t> Digits<'t> {
     fn read(text: &'t [u8]) -> Self {
-        let mut this = Self { value: 0, count: 0, overflow: false, rest: text };
+        // Nearly every number has few digits, for which 32 bits do: a small processor multiplies 64 by a call.
+        let (mut few, mut count, mut rest) = (0_u32, 0_usize, text);
+        while let [digit @ b'0'..=b'9', behind @ ..] = rest
+            && count < 9
+        {
+            (few, count, rest) =
+                (few.wrapping_mul(10).wrapping_add(u32::from(digit & 0xF)), count.wrapping_add(1), behind);
+        }
+        let mut this = Self { value: u64::from(few), count, overflow: false, rest };
         while let [digit @ b'0'..=b'9', rest @ ..] = this.rest {
             this.rest = rest;
             let next = this.value.wrapping_mul(10).wrapping_add(u64::from(digit & 0xF));

@@ -16,7 +16,7 @@ use crate::call::Outcome;
 use crate::definition::{Facts, Protocol};
 use crate::failure::Failure;
 use crate::frame::{Framer, LineEnds, Taken, TooLong};
-use crate::json::check::{NO_SPANS, Spans, SyntaxError};
+use crate::json::check::{self, NO_SPANS, Spans, SyntaxError};
 use crate::json::write::Writer;
 use crate::level::Level;
 use crate::manifest::Manifest;
@@ -62,6 +62,8 @@ pub struct Engine<'m> {
     memory: &'m mut [u8],
     reply: Reply,
     state: State,
+    /// What runs, or ran last: it stays where it is.
+    running: Running,
     session: Session,
     batch: Option<Batch>,
     finished: bool,
@@ -72,8 +74,8 @@ pub struct Engine<'m> {
     policy: Option<&'m dyn SessionPolicy>,
     /// The least level of logs that the connection's peer wants.
     least_log: Level,
-    /// What runs once its acknowledgement is out.
-    deferred: Option<Running>,
+    /// What is to run has an acknowledgement, which goes first.
+    is_deferred: bool,
     /// Where the members of the message in hand are.
     spans: Spans,
 }
@@ -96,7 +98,8 @@ enum State {
     Idle,
     /// [`Step::Write`] was handed out.
     Writing,
-    Running(Running),
+    /// [`Engine::running`] runs.
+    Running,
     /// A job has its turn.
     Job,
     /// What ran has ended, with this.
@@ -152,6 +155,7 @@ impl<'m> Engine<'m> {
             memory: memory.reply,
             reply: Reply::new(protocol),
             state: State::Idle,
+            running: Running::NOTHING,
             session: Session::Fresh,
             batch: None,
             finished: false,
@@ -160,7 +164,7 @@ impl<'m> Engine<'m> {
             policy: None,
             least_log: Level::Debug,
             spans: NO_SPANS,
-            deferred: None,
+            is_deferred: false,
         })
     }
 
@@ -215,7 +219,7 @@ impl<'m> Engine<'m> {
 
     /// Whether the line in hand is needed again: a batch's until its last member, an acknowledged event's until it runs.
     fn holds_line(&self) -> bool {
-        self.deferred.is_some() || self.batch.is_some()
+        self.is_deferred || self.batch.is_some()
     }
 
     /// End of input: a last line without a newline counts, and [`Step::End`] will come.
@@ -239,7 +243,7 @@ impl<'m> Engine<'m> {
             self.protocol = self.settings.protocols.first().copied().unwrap_or(self.protocol);
             self.lookahead.protocol = self.protocol;
         }
-        self.deferred = None;
+        self.is_deferred = false;
         self.least_log = Level::Debug;
         self.lookahead.cancelled = false;
         if let Some(service) = self.settings.service {
@@ -272,13 +276,13 @@ impl<'m> Engine<'m> {
     /// [`step`](Self::step) for the drivers in this crate: only the kind of the step. What a [`Run`] is made of is large, and made by
     /// [`run`](Self::run) where it stays.
     pub(crate) fn next(&mut self) -> Next {
-        if let State::Running(_) = self.state {
+        if let State::Running = self.state {
             self.complete(&Err(Failure::CANCELLED));
         }
         let mut done = match core::mem::replace(&mut self.state, State::Idle) {
             State::Completed(done) => Some(done),
-            State::Writing if self.deferred.is_some() => {
-                self.state = self.deferred.take().map_or(State::Idle, State::Running);
+            State::Writing if core::mem::take(&mut self.is_deferred) => {
+                self.state = State::Running;
                 self.reply.silent(0, self.protocol);
                 Some(Done::Run)
             }
@@ -332,7 +336,8 @@ impl<'m> Engine<'m> {
 
     /// Accepts the result of [`Step::Run`].
     pub fn complete(&mut self, result: &Result<Outcome, Failure>) {
-        let State::Running(Running { kind, message, .. }) = self.state else { return };
+        let State::Running = self.state else { return };
+        let Running { kind, message, .. } = self.running;
         if core::mem::take(&mut self.lookahead.cancelled) {
             self.reply.silent(0, self.protocol);
         }
@@ -372,6 +377,14 @@ impl<'m> Engine<'m> {
     }
 
     fn take_line(&mut self) -> Option<Done> {
+        // Most lines are one object and were read to their end: its check finds that end too.
+        if let Some(lines) = self.framer.unframed() {
+            self.spans = NO_SPANS;
+            if let Some((whole, length)) = check::scan_line(lines, &self.protocol.members, &mut self.spans) {
+                self.framer.take_first(length, whole);
+                return Some(self.message(0, length, true));
+            }
+        }
         match self.framer.take()? {
             Taken::TooLong(fault) => {
                 let protocol = self.protocol;
@@ -384,7 +397,7 @@ impl<'m> Engine<'m> {
                     return Some(Done::Nothing);
                 };
                 let is_batch = line.get(bracket) == Some(&b'[') && (!self.settings.pinned || self.protocol.is_json_rpc);
-                Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length) })
+                Some(if is_batch { self.begin_batch(bracket) } else { self.message(0, length, false) })
             }
         }
     }

@@ -4,10 +4,10 @@ use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::{self, Poll};
 
-pub use crate::call::{Call, CallContext, Config, Outcome};
+use crate::call::{Call, Config, Outcome};
 use crate::context::Context;
 use crate::event::Event;
-pub use crate::failure::{Failure, FailureKind, MAX_ERROR_TEXT};
+use crate::failure::{Failure, FailureKind};
 use crate::level::Level;
 use crate::manifest::Manifest;
 use crate::service::{JobRun, Step, TaskEnd};

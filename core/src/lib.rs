@@ -40,11 +40,11 @@
 //! | [`frame`] | incremental newline framing, in place |
 //! | [`json`] | RFC 8259: checked once, viewed, decoded in place by serde, written into bounded memory |
 //! | [`rpc`], [`protocol`] | JSON-RPC 2.0; gevals, Amplifier, namel3ss, waza |
-//! | [`extension`](mod@extension), [`manifest`], [`context`] | what an extension implements, says about itself, and talks to while it runs |
+//! | [`Extension`], [`manifest`], [`Context`] | what an extension implements, says about itself, and talks to while it runs |
 //! | [`params`] | the types that arguments and outputs are made of, and their JSON Schemas |
 //! | [`engine`] | bytes in, bytes out, calls to run; no I/O |
 //! | [`serve`] | the drivers around it, blocking and async |
-//! | [`client`] | the host's half, without I/O |
+//! | [`client`] | the host's half of gevals, without I/O |
 //!
 //! An extension is an `impl` block under [`macro@extension`], or the trait [`Extension`] by hand.
 //!
@@ -82,19 +82,19 @@ extern crate alloc;
 extern crate std;
 
 #[doc(hidden)]
-#[path = "private.rs"]
+#[path = "macro_support/mod.rs"]
 pub mod __private;
 #[cfg(any(test, not(target_pointer_width = "64")))]
 mod bytes;
 mod call;
-pub mod clock;
+mod clock;
 mod content;
-pub mod context;
+mod context;
 mod definition;
-pub mod duration;
+mod duration;
 pub mod engine;
 pub mod event;
-pub mod extension;
+mod extension;
 mod failure;
 pub mod frame;
 pub mod json;
@@ -112,13 +112,16 @@ mod schema;
 pub mod serve;
 pub mod service;
 
-pub use clock::{Clock, Instant};
+pub use call::{Call, CallContext, Config, Outcome};
+pub use clock::{Clock, Instant, Sleep};
 pub use content::Content;
-pub use context::{Context, Level};
-pub use duration::GoDuration;
+pub use context::{Context, LogSink, ReplyBuffer};
+pub use duration::{ConvertDurationError, GoDuration, ParseDurationError};
 pub use event::Event;
-pub use extension::{Call, CallContext, Config, Extension, Failure, FailureKind, Outcome};
-pub use manifest::{Manifest, Operation, Schema};
+pub use extension::Extension;
+pub use failure::{Failure, FailureKind, MAX_ERROR_TEXT};
+pub use level::Level;
+pub use manifest::{Manifest, Operation};
 pub use params::{Outputs, Params};
 pub use protocol::gevals::{Phase, client};
 #[cfg(feature = "macros")]
@@ -126,3 +129,4 @@ pub use rigline_macros::{Outputs, Params, extension};
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub use rigline_macros::{configure, on_event, operation, run_task, safe_state};
+pub use schema::Schema;

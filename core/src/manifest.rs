@@ -2,11 +2,7 @@
 
 use core::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use serde::ser::{Serialize, Serializer};
-
-pub use crate::schema::Schema;
-use crate::schema::numeric;
+use crate::schema::{Schema, numeric};
 
 /// An extension's name, version and operations.
 ///
@@ -206,42 +202,6 @@ impl Kind {
     /// The kind that has this name on the wire.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-/// Its name.
-impl Serialize for Kind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-/// From its name.
-impl<'de> Deserialize<'de> for Kind {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-
-        impl Visitor<'_> for NameVisitor {
-            type Value = Kind;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a kind of module")
-            }
-
-            fn visit_str<E: Error>(self, name: &str) -> Result<Kind, E> {
-                const NAMES: [&str; 6] = [
-                    Kind::Provider.name(),
-                    Kind::Tool.name(),
-                    Kind::Agent.name(),
-                    Kind::Hook.name(),
-                    Kind::Orchestrator.name(),
-                    Kind::Context.name(),
-                ];
-                Kind::from_name(name).ok_or_else(|| E::unknown_variant(name, &NAMES))
-            }
-        }
-
-        deserializer.deserialize_str(NameVisitor)
     }
 }
 

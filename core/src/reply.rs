@@ -13,6 +13,7 @@ use crate::json::write::{Message, Writer};
 use crate::manifest::Manifest;
 use crate::phrases::{Closing, Phrases};
 use crate::received::Received;
+use crate::rpc::writer;
 
 /// The state of one reply; its memory is passed beside it.
 #[derive(Debug)]
@@ -444,12 +445,6 @@ fn end_of(start: usize, write: impl FnOnce(&mut Writer<'_>)) -> usize {
     let mut out = Writer::at(&mut [], start);
     write(&mut out);
     out.len()
-}
-
-/// A writer on `memory` before `limit`, at `start`.
-pub(crate) fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_> {
-    let limit = limit.min(memory.len());
-    Writer::at(memory.get_mut(..limit).unwrap_or_default(), start)
 }
 
 /// Makes a string of the JSON text at `start..end`: what is a string stays, anything else is quoted. Returns the new end;

@@ -11,7 +11,7 @@ use std::task::{self, Waker};
 
 use common::{FakeClock, LIMITS, SimRig, call, call_within, sim};
 use embedded_hal::digital::{Error, ErrorKind, ErrorType, InputPin, OutputPin, StatefulOutputPin};
-use rigline::context::LogSink;
+use rigline::LogSink;
 use rigline::engine::{Engine, Memory, Step, Work};
 use rigline::{Context, Extension};
 use rigline_rig::board::{Adc, Identity, Wired};

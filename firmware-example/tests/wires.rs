@@ -6,7 +6,7 @@ use std::task::{Context as Task, Poll, Waker};
 
 use common::{FakeClock, LIMITS};
 use rigline::engine::{Engine, Memory, SessionPolicy, Step, Work};
-use rigline::{Context, Extension, context::LogSink};
+use rigline::{Context, Extension, LogSink};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_rig::wires::{OnWire, Wire, Wires};

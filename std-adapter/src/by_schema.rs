@@ -5,7 +5,7 @@
 //! schema (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
 //!
 //! ```
-//! use rigline_std::by_schema::{Draft, settle};
+//! use rigline_std::cli::by_schema::{Draft, settle};
 //! let schema = serde_json::json!({ "properties": {
 //!     "serial": { "type": "string" }, "count": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
 //! } });
@@ -141,14 +141,9 @@ pub fn settle(draft: &Draft, schema: &Value) -> Settled {
     Settled { json, checked }
 }
 
-/// Checks a JSON text against a schema.
-pub fn check(json: &str, schema: &Value) -> Checked {
-    Validator::of(schema).check(json)
-}
-
 /// Has strings that are numbers become numbers where the schema wants those and takes no string, digit by digit: the namel3ss engine
 /// writes the decimals of a flow as strings. A text that is not JSON stays as it is.
-pub fn read_numeric_strings(json: &str, schema: &Value) -> String {
+pub(crate) fn read_numeric_strings(json: &str, schema: &Value) -> String {
     match Json::parse(json.as_bytes()) {
         Ok(value) => settle(&with_numeric_strings(value), schema).json,
         Err(_) => json.to_owned(),
@@ -568,10 +563,10 @@ mod tests {
             "s": { "type": "string", "pattern": "^(?=a)(a|aa)+\\1$" }, "n": { "type": "integer" },
         } });
         let text = "a".repeat(40) + "b";
-        let checked = check(&json!({ "s": text }).to_string(), &schema);
+        let checked = Validator::of(&schema).check(&json!({ "s": text }).to_string());
         assert!(checked.misfits.is_empty(), "{checked:?}");
         assert!(checked.unchecked.is_some_and(|why| why.contains("cannot be checked here: s: ")));
-        let checked = check(&json!({ "s": text, "n": "x" }).to_string(), &schema);
+        let checked = Validator::of(&schema).check(&json!({ "s": text, "n": "x" }).to_string());
         assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n"]);
     }
 
@@ -668,8 +663,8 @@ mod tests {
         }
         let circular = json!({"properties": {"n": {"$ref": "#/properties/n"}}});
         assert_eq!(settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &circular).json, r#"{"n":"5"}"#);
-        let checked =
-            check(r#"{"n":"x","m":[1,"y"]}"#, &json!({"properties": {"n": integer, "m": {"items": integer}}}));
+        let checked = Validator::of(&json!({"properties": {"n": integer, "m": {"items": integer}}}))
+            .check(r#"{"n":"x","m":[1,"y"]}"#);
         assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n", "m.1"]);
     }
 

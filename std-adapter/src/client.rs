@@ -9,7 +9,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io::{self, Write};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rigline::FailureKind;
@@ -18,13 +18,15 @@ use serde_json::Value;
 
 use crate::files;
 use crate::host::{HostError, Manifest, Options};
+use crate::sync::lock;
 use crate::target::Target;
 
 /// Makes a client for a target.
-pub type ClientFactory = for<'a> fn(&'a Target, ClientOptions) -> Pending<'a, Result<Box<dyn Client>, ClientError>>;
+pub(crate) type ClientFactory =
+    for<'a> fn(&'a Target, ClientOptions) -> Pending<'a, Result<Box<dyn Client>, ClientError>>;
 
 /// A future on the thread that it was made on.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A connection to an extension.
 pub trait Client {
@@ -260,7 +262,7 @@ impl Record {
 
     /// Why not everything was written, if it was not.
     pub(crate) fn fault(&self) -> Option<String> {
-        let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let fault = lock(&self.fault).take();
         fault.map(|error| format!("--{}: cannot be written: {error}", self.option))
     }
 }
@@ -268,7 +270,7 @@ impl Record {
 impl Write for Record {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Err(error) = (&*self.file).write_all(bytes) {
-            self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            lock(&self.fault).get_or_insert(error);
         }
         Ok(bytes.len())
     }

@@ -29,7 +29,7 @@ use tokio::time;
 /// runtime.block_on(async {
 ///     let clock = TokioClock::new();
 ///     let until = clock.now().after(Duration::from_millis(5));
-///     clock.drive(rigline::clock::Sleep::until(&clock, until)).await;
+///     clock.drive(rigline::Sleep::until(&clock, until)).await;
 ///     assert!(clock.now() >= until);
 /// });
 /// # Ok::<(), std::io::Error>(())
@@ -175,7 +175,7 @@ impl fmt::Debug for TokioClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rigline::clock::Sleep;
+    use rigline::Sleep;
 
     #[test]
     fn timers_end_in_order_and_far_ones_cost_nothing() {

@@ -43,7 +43,7 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// It cannot be read, is not a regular file, or has more bytes.
-pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("over {limit} bytes"));
     let length = file.metadata()?.len();
@@ -55,10 +55,10 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// As [`read`], for UTF-8.
+/// As `read`, for UTF-8.
 ///
 /// # Errors
-/// As [`read`], or it is not UTF-8.
+/// As `read`, or it is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
@@ -86,7 +86,7 @@ pub fn write_executable(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// The file cannot be opened, or is not such a log. The text names the file.
-pub fn append_json_lines(path: &Path) -> io::Result<File> {
+pub(crate) fn append_json_lines(path: &Path) -> io::Result<File> {
     let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     match first_line(path)? {
         Some(first) if !Json::parse(first.as_bytes()).is_ok_and(|json| json.kind() == Kind::Object) => {
@@ -103,7 +103,7 @@ pub fn append_json_lines(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// The file cannot be read, or is a link. The text names the file.
-pub fn first_line(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn first_line(path: &Path) -> io::Result<Option<String>> {
     let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     match fs::symlink_metadata(path) {
         Err(_) => return Ok(None),

@@ -43,32 +43,32 @@
 //! - `cli`, on by default: the command `rigline`. An extension turns it off, since it needs the library only:
 //!   `rigline-std = { version = "0.1", default-features = false }`.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "cli"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "what is used of the shared parts depends on the features"
+    )
+)]
 
 #[cfg(any(feature = "amplifier", feature = "http"))]
 pub mod amplifier;
 #[cfg(feature = "schemas")]
-#[cfg_attr(
-    not(feature = "cli"),
-    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
-)]
-pub mod by_schema;
+mod by_schema;
 #[cfg(feature = "check")]
-#[cfg_attr(
-    not(feature = "cli"),
-    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
-)]
 pub mod check;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 #[cfg(feature = "host")]
-#[cfg_attr(
-    not(feature = "cli"),
-    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
-)]
-pub mod client;
-pub mod clock;
+mod client;
+mod clock;
 #[cfg(feature = "eval")]
 pub mod eval;
 #[cfg(feature = "host")]
-pub mod files;
+mod files;
 pub mod gevals;
 pub mod guide;
 #[cfg(feature = "host")]
@@ -88,38 +88,33 @@ pub mod net;
 #[cfg(feature = "host")]
 mod not_http;
 #[cfg(feature = "host")]
-pub mod number;
+mod number;
 mod panics;
 #[cfg(feature = "host")]
-pub mod process;
+mod process;
 #[cfg(feature = "host")]
-pub mod protocol;
+mod protocol;
 #[cfg(feature = "host")]
-pub mod protocols;
+mod protocols;
 #[cfg(feature = "host")]
 pub mod record;
 #[cfg(feature = "amplifier")]
 pub mod relay;
-pub mod requires;
+mod requires;
 pub mod server;
-pub mod signals;
+mod signals;
 mod stderr;
 pub mod stdio;
-#[cfg(feature = "host")]
 mod sync;
 #[cfg(feature = "host")]
 pub mod target;
 #[cfg(feature = "host")]
 pub mod tcp;
-pub mod terminal;
+mod terminal;
 #[cfg(feature = "host")]
-#[cfg_attr(
-    not(feature = "cli"),
-    allow(dead_code, unused_imports, reason = "which protocols use it depends on the features")
-)]
-pub mod traffic;
+mod traffic;
 #[cfg(feature = "host")]
-pub mod waza;
+mod waza;
 #[cfg(feature = "web")]
 pub mod web;
 

@@ -5,11 +5,11 @@ use std::str::FromStr as _;
 use bigdecimal::BigDecimal;
 
 /// The longest number that is compared as one, in bytes.
-pub const DIGIT_LIMIT: usize = 10_000;
+pub(crate) const DIGIT_LIMIT: usize = 10_000;
 
 /// Reads a decimal number: JSON's, and also `+1`, `.5`, `5.` and `007`. `None` is given for what is no number, and for one that has over
 /// [`DIGIT_LIMIT`] bytes or an exponent of more than 18 digits.
-pub fn decimal(text: &str) -> Option<BigDecimal> {
+pub(crate) fn decimal(text: &str) -> Option<BigDecimal> {
     let text = text.trim();
     if text.len() > DIGIT_LIMIT {
         return None;
@@ -36,7 +36,7 @@ pub fn decimal(text: &str) -> Option<BigDecimal> {
 }
 
 /// A whole number without its exponent and fraction, `1e3` as `1000`, if it has at most 40 digits then.
-pub fn whole(text: &str) -> Option<String> {
+pub(crate) fn whole(text: &str) -> Option<String> {
     let number = decimal(text)?;
     let (digits, scale) = number.as_bigint_and_exponent();
     // Normalized: a fraction has a scale above zero.

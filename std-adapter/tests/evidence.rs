@@ -430,7 +430,7 @@ fn l_05_no_file_has_a_character_that_drives_a_terminal() {
     assert_eq!(files.len(), 15, "{files:?}");
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
-        let bad = |char: &char| !matches!(char, '\n' | '\t') && rigline_std::terminal::is_control(*char);
+        let bad = |char: &char| !matches!(char, '\n' | '\t') && rigline_std::cli::terminal::is_control(*char);
         assert_eq!(text.chars().find(bad), None, "{}: {text}", path.display());
     }
 }

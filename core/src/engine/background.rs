@@ -22,7 +22,7 @@ pub(super) struct Lookahead {
     pub(super) cancelled: bool,
 }
 
-/// What goes on behind the line of a [`Run`]: later lines come in, and faults among them are answered at once. All else
+/// What goes on behind the line of a [`Run`](super::Run): later lines come in, and faults among them are answered at once. All else
 /// waits its turn.
 pub struct Background<'s> {
     pub(super) tail: Tail<'s>,

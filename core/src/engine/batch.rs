@@ -34,25 +34,16 @@ impl Engine<'_> {
         if !protocol.is_json_rpc {
             match self.json_rpc().filter(|_| is_json_rpc(line)) {
                 Some(json_rpc) => self.protocol = json_rpc,
-                None => return self.message(0, length),
+                None => return self.message(0, length, false),
             }
         }
-        let line = self.framer.line();
-        let (mut members, mut reserve) = (0, 0);
-        for member in Json::of_checked(line).elements() {
-            members += 1;
-            reserve += rpc::reserve_for(member.as_bytes(), &mut self.spans);
-        }
-        let refusal = match members {
-            0 => "an empty batch",
-            1..=rpc::MAX_BATCH if reserve + 2 <= self.limits().1 => {
+        match rpc::reserve_for_batch(self.framer.line(), self.limits().1, &mut self.spans) {
+            Ok(reserve) => {
                 self.batch = Some(Batch { next: bracket + 1, end: 0, reserve });
-                return Done::Nothing;
+                Done::Nothing
             }
-            1..=rpc::MAX_BATCH => "a batch whose replies may not fit the reply buffer",
-            _ => "a batch of more than 64 members",
-        };
-        Done::Reply(rpc::invalid_request(&mut self.writer_for_line(), b"", refusal))
+            Err(fault) => Done::Reply(rpc::invalid_request(&mut self.writer_for_line(), b"", fault)),
+        }
     }
 
     pub(super) fn next_member(&mut self) -> Done {
@@ -73,7 +64,7 @@ impl Engine<'_> {
         let text = line.get(start..end).unwrap_or_default();
         batch.reserve = batch.reserve.saturating_sub(rpc::reserve_for(text, &mut self.spans));
         self.batch = Some(batch);
-        match self.message(start, end) {
+        match self.message(start, end, false) {
             Done::Run => Done::Run,
             done => self.end_member(done),
         }

@@ -27,6 +27,18 @@ pub(super) fn detect(
     in_batch: bool,
 ) -> Result<Detected, SyntaxError> {
     scan(text, current, spans)?;
+    classify(text, spans, current, protocols, is_pinned, in_batch)
+}
+
+/// Finds the protocol of a message whose members were found by the table of `current`.
+pub(super) fn classify(
+    text: &[u8],
+    spans: &mut Spans,
+    current: &'static Protocol,
+    protocols: &[&'static Protocol],
+    is_pinned: bool,
+    in_batch: bool,
+) -> Result<Detected, SyntaxError> {
     let mut found = current;
     if !in_batch {
         let has = |slot: usize| spans.get(slot).is_some_and(|span| !span.is_absent());

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::background::Background;
-use super::detect::{Detected, detect};
+use super::detect::{Detected, classify, scan};
 use super::session::Session;
 use super::step::{Run, Work};
 use super::{Done, Engine, State, parse_error};
@@ -13,7 +13,6 @@ use crate::event::Event;
 use crate::json::check::{Parts, Span};
 use crate::json::view::Json;
 use crate::received::{Envelope, Received, Refusal};
-use crate::reply;
 use crate::rpc;
 use crate::service::JobRun;
 
@@ -26,6 +25,16 @@ pub(super) struct Running {
     pub(super) message: Span,
     pub(super) id: Span,
     pub(super) timeout: Option<Nanos>,
+}
+
+impl Running {
+    pub(super) const NOTHING: Self = Self {
+        kind: Kind::Call { index: 0, has_args: false },
+        value: Span { start: 0, end: 0 },
+        message: Span { start: 0, end: 0 },
+        id: Span { start: 0, end: 0 },
+        timeout: None,
+    };
 }
 
 /// What runs, and how it is answered.
@@ -45,14 +54,17 @@ pub(super) enum Kind {
 }
 
 impl Engine<'_> {
-    /// Takes the message at `start..end` of the line that is held.
+    /// Takes the message at `start..end` of the line that is held. `is_scanned` says that its members were found already, by the
+    /// table of the protocol of the message before.
     #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
     #[allow(clippy::too_many_lines, reason = "an arm for each kind of action")]
-    pub(super) fn message(&mut self, start: usize, end: usize) -> Done {
+    pub(super) fn message(&mut self, start: usize, end: usize, is_scanned: bool) -> Done {
         let message = Span { start: start as u32, end: end as u32 };
         let in_batch = self.batch.is_some();
         let text = self.framer.line().get(start..end).unwrap_or_default();
-        match detect(text, &mut self.spans, self.protocol, self.settings.protocols, self.settings.pinned, in_batch) {
+        let (protocols, pinned) = (self.settings.protocols, self.settings.pinned);
+        let scanned = if is_scanned { Ok(()) } else { scan(text, self.protocol, &mut self.spans) };
+        match scanned.and_then(|()| classify(text, &mut self.spans, self.protocol, protocols, pinned, in_batch)) {
             Err(error) => {
                 let protocol = self.protocol;
                 return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
@@ -84,7 +96,7 @@ impl Engine<'_> {
                 Span::default()
             }
             Envelope::Invalid { text, id } => {
-                let mut out = reply::writer(self.memory, reply_start, limit);
+                let mut out = rpc::writer(self.memory, reply_start, limit);
                 return Done::Reply(rpc::invalid_request(&mut out, received.of(id), text));
             }
         };
@@ -111,17 +123,17 @@ impl Engine<'_> {
                 return self.replied(end);
             }
         };
-        let running = Running { kind, value, message, id, timeout };
+        self.running = Running { kind, value, message, id, timeout };
         if let Kind::Event { answer } = kind
             && !in_batch
             && !self.reply.is_silent()
         {
             // The line with its acknowledgement goes first.
-            self.deferred = Some(running);
+            self.is_deferred = true;
             let end = self.answer(message, Answer::Respond(answer));
             return self.replied(end);
         }
-        self.state = State::Running(running);
+        self.state = State::Running;
         Done::Run
     }
 
@@ -158,7 +170,8 @@ impl Engine<'_> {
         if let State::Job = self.state {
             return self.run_job();
         }
-        let State::Running(Running { kind, value, message, id, timeout }) = self.state else { return None };
+        let State::Running = self.state else { return None };
+        let Running { kind, value, message, id, timeout } = self.running;
         let protocol = self.protocol;
         let (line, tail) = self.framer.held();
         let text = line.get_mut(message.start as usize..message.end as usize)?;

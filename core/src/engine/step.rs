@@ -11,11 +11,11 @@ use crate::service::JobRun;
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, and no heap to put it on")]
 pub enum Step<'s> {
-    /// Read into [`Engine::space`] and [`Engine::commit`], or [`Engine::finish`] at end of input.
+    /// Read into [`Engine::space`](super::Engine::space) and [`commit`](super::Engine::commit), or [`finish`](super::Engine::finish) at end of input.
     Read,
     /// Send these bytes, one whole line, then go on.
     Write(&'s [u8]),
-    /// Run this, then [`Engine::complete`].
+    /// Run this, then [`Engine::complete`](super::Engine::complete).
     Run(Run<'s>),
     /// The session was shut down, and the acknowledgement, where there is one to give, is out. A program on stdio exits now; on a wire, go on.
     Shutdown,

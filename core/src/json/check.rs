@@ -344,11 +344,27 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut stack = [0; DEPTH_WORDS];
     let mut scanner = Scanner::new(text, &mut stack);
-    let end = match space(text) {
+    let end = match scanner.space(text) {
         [b'{', rest @ ..] => scanner.object(rest, 1, level, slots),
         rest => scanner.value(rest, 0),
     };
     scanner.end(end)
+}
+
+/// [`scan`] of the line that `text` starts with, whose end is not known yet: each byte is looked at once. It stops at the
+/// line's end at the latest. Returns the line's length with and without its end, if it is one object from its first byte to
+/// LF or CR LF; all else is for the framer and [`scan`].
+pub(crate) fn scan_line(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Option<(usize, usize)> {
+    let [b'{', members @ ..] = text else { return None };
+    let mut stack = [0; DEPTH_WORDS];
+    let mut scanner = Scanner { in_line: true, ..Scanner::new(text, &mut stack) };
+    let rest = scanner.object(members, 1, level, slots)?;
+    let length = scanner.offset(rest);
+    match rest {
+        [b'\n', ..] => Some((length.wrapping_add(1), length)),
+        [b'\r', b'\n', ..] => Some((length.wrapping_add(2), length)),
+        _ => None,
+    }
 }
 
 /// Walks a text. What is left of it is passed and returned in two registers; `None` says that [`Scanner::fault`] is set.
@@ -356,12 +372,14 @@ struct Scanner<'t> {
     text: &'t [u8],
     /// One bit for each open container: whether the one around it is an object.
     stack: &'t mut [u32],
+    /// CR and LF are no white space.
+    in_line: bool,
     fault: SyntaxError,
 }
 
 impl<'t> Scanner<'t> {
     fn new(text: &'t [u8], stack: &'t mut [u32]) -> Self {
-        Self { text, stack, fault: SyntaxError { kind: SyntaxErrorKind::Empty, offset: 0 } }
+        Self { text, stack, in_line: false, fault: SyntaxError { kind: SyntaxErrorKind::Empty, offset: 0 } }
     }
 
     /// Where `rest` starts in the text.
@@ -381,7 +399,7 @@ impl<'t> Scanner<'t> {
     ) -> Option<&'t [u8]> {
         // The wanted members from the one on that is likely to come next.
         let mut expected = level.keys;
-        let mut name = match space(rest) {
+        let mut name = match self.space(rest) {
             [b'"', name @ ..] => name,
             [b'}', rest @ ..] => return Some(rest),
             rest => return self.unexpected(rest),
@@ -392,7 +410,7 @@ impl<'t> Scanner<'t> {
                 Some(rest) => (expected, rest),
                 None => self.other_key(name, level)?,
             };
-            let value = space(rest);
+            let value = self.space(rest);
             let (slot, child) = match found {
                 [key, others @ ..] => {
                     expected = others;
@@ -423,8 +441,8 @@ impl<'t> Scanner<'t> {
                 name = next;
                 continue;
             }
-            rest = match space(rest) {
-                [b',', rest @ ..] => space(rest),
+            rest = match self.space(rest) {
+                [b',', rest @ ..] => self.space(rest),
                 [b'}', rest @ ..] => return Some(rest),
                 rest => return self.unexpected(rest),
             };
@@ -479,7 +497,7 @@ impl<'t> Scanner<'t> {
         // What the innermost open container is, and those around it: the last 32 of them, one bit each. Never true outside.
         let mut in_object = false;
         let mut around = 0;
-        rest = space(rest);
+        rest = self.space(rest);
         loop {
             let ended = 'value: {
                 if in_object {
@@ -509,7 +527,7 @@ impl<'t> Scanner<'t> {
                         around = around << 1 | u32::from(in_object);
                         depth = depth.wrapping_add(1);
                         in_object = *open == b'{';
-                        rest = space(inside);
+                        rest = self.space(inside);
                         break 'value matches!((rest, in_object), ([b'}', ..], true) | ([b']', ..], false));
                     }
                     [b'-' | b'0'..=b'9', ..] => self.number(rest)?,
@@ -529,10 +547,10 @@ impl<'t> Scanner<'t> {
                 if depth == outside {
                     return Some(rest);
                 }
-                rest = space(rest);
+                rest = self.space(rest);
                 match (rest, in_object) {
                     ([b',', after @ ..], _) => {
-                        rest = space(after);
+                        rest = self.space(after);
                         break;
                     }
                     ([b'}', after @ ..], true) | ([b']', after @ ..], false) => {
@@ -564,10 +582,10 @@ impl<'t> Scanner<'t> {
     #[inline(always)]
     fn colon(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
         if !matches!(rest, [b':', ..]) {
-            rest = space(rest);
+            rest = self.space(rest);
         }
         match rest {
-            [b':', rest @ ..] => Some(space(rest)),
+            [b':', rest @ ..] => Some(self.space(rest)),
             _ => self.unexpected(rest),
         }
     }
@@ -676,7 +694,7 @@ impl<'t> Scanner<'t> {
     }
 
     fn end(&mut self, rest: Option<&'t [u8]>) -> Result<(), SyntaxError> {
-        match rest.map(space) {
+        match rest.map(|rest| self.space(rest)) {
             Some([]) => return Ok(()),
             Some(rest @ [0x80..=0xFF, ..]) => self.unexpected(rest).map(|_| ()),
             Some(rest) => self.fault(SyntaxErrorKind::TrailingData, rest),
@@ -697,6 +715,25 @@ impl<'t> Scanner<'t> {
             [] => SyntaxErrorKind::UnexpectedEnd,
         };
         self.fault(kind, rest)
+    }
+
+    /// Skips white space (RFC 8259 §2). Hosts send none, so that a look at the first byte is what it costs.
+    #[inline(always)]
+    fn space(&self, rest: &'t [u8]) -> &'t [u8] {
+        match rest {
+            [0..=b' ', ..] => self.some_space(rest),
+            _ => rest,
+        }
+    }
+
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn some_space(&self, mut rest: &'t [u8]) -> &'t [u8] {
+        while let [byte @ (b' ' | b'\t' | b'\n' | b'\r'), after @ ..] = rest
+            && !(self.in_line && matches!(byte, b'\n' | b'\r'))
+        {
+            rest = after;
+        }
+        rest
     }
 
     #[cold]
@@ -729,23 +766,6 @@ fn clear(level: &'static Members, slots: &mut [Span]) {
     }
 }
 
-/// Skips white space (RFC 8259 §2). Hosts send none, so that a look at the first byte is what it costs.
-#[inline(always)]
-fn space(rest: &[u8]) -> &[u8] {
-    match rest {
-        [0..=b' ', ..] => some_space(rest),
-        _ => rest,
-    }
-}
-
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-fn some_space(mut rest: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t' | b'\n' | b'\r', after @ ..] = rest {
-        rest = after;
-    }
-    rest
-}
-
 /// What follows the bytes beyond ASCII that `text` starts with, if they are UTF-8 (Unicode 15, table 3-7); else what begins
 /// with the first sequence that is none.
 fn foreign(text: &[u8]) -> Result<&[u8], &[u8]> {
@@ -755,3 +775,6 @@ fn foreign(text: &[u8]) -> Result<&[u8], &[u8]> {
         Err(error) => Err(text.get(error.valid_up_to()..).unwrap_or_default()),
     }
 }
+
+#[cfg(test)]
+mod tests;

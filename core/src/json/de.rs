@@ -28,7 +28,7 @@
 //! | Rust | JSON |
 //! |---|---|
 //! | `bool`, `()`, `Option` | `true`/`false`, `null`, `null` or the value |
-//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`number`] |
+//! | `u8` … `i128` | an integer in any spelling: `1000`, `1e3`, `1000.0`; see [`number`](super::number) |
 //! | `f32`, `f64` | a number that is finite in that type, rounded to the nearest (on a microcontroller see [`Decimal`](super::decimal::Decimal)) |
 //! | `char`, `&str` | a string; `char` takes exactly one character |
 //! | `&[u8]` | a string, as UTF-8 |
@@ -93,7 +93,7 @@ pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
 ) -> Result<T, E> {
     let mut decoder = Decoder::new(text, numeric_strings);
     let value = T::deserialize(&mut decoder).and_then(|value| decoder.end().map(|()| value));
-    value.map_err(|fault| otherwise(decoder.error(fault)))
+    value.map_err(|kind| otherwise(decoder.error(kind)))
 }
 
 /// Decodes a value that was not given: a struct or a map as from `{}`, an `Option` as `None`, `()` as itself.
@@ -108,5 +108,5 @@ pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
 /// # Ok::<(), rigline::json::de::DecodeError>(())
 /// ```
 pub fn from_empty<'de, T: Deserialize<'de>>() -> Result<T, DecodeError> {
-    T::deserialize(Nothing).map_err(DecodeError::of)
+    T::deserialize(Nothing).map_err(DecodeError::new)
 }

@@ -25,7 +25,7 @@ use serde::{
     de::{self, Visitor},
 };
 
-pub use super::text::RAW_TOKEN;
+pub(crate) use super::text::RAW_TOKEN;
 use super::text::{drop_line_breaks, is_line_break};
 
 /// One JSON value as text, on one line.

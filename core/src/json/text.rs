@@ -369,7 +369,7 @@ static PLAIN: [bool; 256] = {
 };
 
 /// The name of the newtype by which this crate's serializer and deserializer know JSON text that is meant as it is.
-pub const RAW_TOKEN: &str = "$rigline::Raw";
+pub(crate) const RAW_TOKEN: &str = "$rigline::Raw";
 
 /// The same for the text of a number.
 pub(super) const NUMBER_TOKEN: &str = "$rigline::Number";

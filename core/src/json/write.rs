@@ -57,7 +57,7 @@ impl<'b> Writer<'b> {
     pub fn raw(&mut self, bytes: &[u8]) {
         match self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..bytes.len())) {
             Some(to) => {
-                to.copy_from_slice(bytes);
+                copy(to, bytes);
                 self.len = self.len.wrapping_add(bytes.len());
             }
             None => self.count(bytes.len()),
@@ -555,7 +555,7 @@ fn escaped_len(text: &[u8]) -> usize {
 /// the end of `to`; returns how many.
 /// What `to` holds after those is not said.
 #[cfg(any(target_pointer_width = "64", target_arch = "wasm32"))]
-#[inline]
+#[inline(always)]
 fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
     match to.get_mut(..from.len()) {
         Some(to) => words::copy_plain(to, from),
@@ -582,6 +582,34 @@ fn copy_plain_bytes(to: &mut [u8], from: &[u8]) -> usize {
     done
 }
 
+/// Copies `from` to `to`, which is of the same length.
+#[cfg(target_pointer_width = "64")]
+#[inline]
+fn copy(to: &mut [u8], from: &[u8]) {
+    to.copy_from_slice(from);
+}
+
+/// Copies `from` to `to`, which is of the same length. A reply is made of short pieces, and `memcpy` takes longer to begin than to copy
+/// one. Each byte is written out, since a loop would become a call of it.
+#[cfg(not(target_pointer_width = "64"))]
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    let (slots, slots_tail) = to.as_chunks_mut::<4>();
+    let (words, tail) = from.as_chunks::<4>();
+    for ([to_a, to_b, to_c, to_d], [a, b, c, d]) in slots.iter_mut().zip(words) {
+        *to_a = *a;
+        *to_b = *b;
+        *to_c = *c;
+        *to_d = *d;
+    }
+    match (slots_tail, tail) {
+        ([to_a], [a]) => *to_a = *a,
+        ([to_a, to_b], [a, b]) => (*to_a, *to_b) = (*a, *b),
+        ([to_a, to_b, to_c], [a, b, c]) => (*to_a, *to_b, *to_c) = (*a, *b, *c),
+        _ => {}
+    }
+}
+
 /// Eight bytes at a time, in a general register.
 #[cfg(any(target_pointer_width = "64", target_arch = "wasm32"))]
 mod words {
@@ -589,8 +617,13 @@ mod words {
     const HIGH: u64 = ONES << 7;
 
     /// `to` and `from` are of the same length.
-    #[inline]
+    #[inline(always)]
     pub(super) fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
+        if copy_short(to, from) { from.len() } else { copy_words(to, from) }
+    }
+
+    #[inline(never)]
+    fn copy_words(to: &mut [u8], from: &[u8]) -> usize {
         let (slots, _) = to.as_chunks_mut::<8>();
         let (words, from_tail) = from.as_chunks::<8>();
         let mut done = 0usize;
@@ -613,6 +646,41 @@ mod words {
             return from.len().wrapping_sub(8).wrapping_add(plain);
         }
         super::copy_plain_bytes(to, from)
+    }
+
+    /// Copies a plain text of 4 to 16 bytes, as most are: two words, which may overlap, hold it whole. Returns false for any other.
+    #[inline(always)]
+    fn copy_short(to: &mut [u8], from: &[u8]) -> bool {
+        match from.len() {
+            8..=16 => {
+                if let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
+                    && specials(u64::from_le_bytes(*first)) | specials(u64::from_le_bytes(*last)) == 0
+                {
+                    if let Some(slot) = to.first_chunk_mut() {
+                        *slot = *first;
+                    }
+                    if let Some(slot) = to.last_chunk_mut() {
+                        *slot = *last;
+                    }
+                    return true;
+                }
+            }
+            4..=7 => {
+                if let (Some(first), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>())
+                    && specials(u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32) == 0
+                {
+                    if let Some(slot) = to.first_chunk_mut() {
+                        *slot = *first;
+                    }
+                    if let Some(slot) = to.last_chunk_mut() {
+                        *slot = *last;
+                    }
+                    return true;
+                }
+            }
+            _ => {}
+        }
+        false
     }
 
     /// The high bit of the first byte that needs a second look is set, if there is one; those of later bytes may be wrong.

@@ -25,10 +25,11 @@ use crate::json::check::{Member, Members, Span};
 use crate::json::view::{Json, Kind, Text};
 use crate::json::write::Writer;
 use crate::level::Level;
-use crate::manifest::{Manifest, Operation, Schema};
+use crate::manifest::{Manifest, Operation};
 use crate::phrases::{Closing, ContentPlace, Failed, Log, Logs, MessagePlace, Outputs, Phrases, Progress};
 use crate::received::{Code, Envelope, Quoted, Received, Refusal};
 use crate::rpc;
+use crate::schema::Schema;
 
 /// Model Context Protocol, both eras.
 pub const MCP: &Protocol = &PROTOCOL;
@@ -112,7 +113,7 @@ fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
     let is_initialize = raw == b"initialize" || has(b'\\') && received.is(rpc::METHOD, "initialize");
     if !is_initialize {
         // What is not known is answered by the protocol of the session.
-        return is_method(method) || has(b'/') && (was_mine || has_meta(received));
+        return if has(b'/') { was_mine || is_method(method) || has_meta(received) } else { raw == b"ping" };
     }
     // Another protocol has an `initialize` too.
     let Some(params) = received.json(rpc::PARAMS) else { return false };

@@ -5,7 +5,7 @@ use crate::json::check::{NO_SPANS, SyntaxError, check};
 use crate::json::view::{Json, Text};
 use crate::json::write::Writer;
 use crate::received::{Envelope, Received};
-use crate::rpc::{self, end_line, invalid_request, reserve_for};
+use crate::rpc::{self, end_line, invalid_request, reserve_for, writer};
 
 /// A request or a notification whose envelope is sound (JSON-RPC 2.0 §4).
 #[derive(Debug, Clone, Copy)]
@@ -76,24 +76,13 @@ fn batch(
     if let Err(error) = check(line) {
         return Some(parse_error(&mut writer(memory, 0, limit), error));
     }
-    let members = Json::of_checked(line).elements();
     let mut spans = NO_SPANS;
-    let (count, mut reserve) = members.clone().fold((0usize, 0), |(count, reserve), member| {
-        (count.wrapping_add(1), reserve + reserve_for(member.as_bytes(), &mut spans))
-    });
-    let fault = match count {
-        0 => Some("an empty batch"),
-        1..=rpc::MAX_BATCH if reserve.saturating_add(2) > limit => {
-            Some("a batch whose replies may not fit the reply buffer")
-        }
-        1..=rpc::MAX_BATCH => None,
-        _ => Some("a batch of more than 64 members"),
+    let mut reserve = match rpc::reserve_for_batch(line, limit, &mut spans) {
+        Ok(reserve) => reserve,
+        Err(fault) => return Some(invalid_request(&mut writer(memory, 0, limit), b"", fault)),
     };
-    if let Some(fault) = fault {
-        return Some(invalid_request(&mut writer(memory, 0, limit), b"", fault));
-    }
     let mut end = 0;
-    for text in members {
+    for text in Json::of_checked(line).elements() {
         reserve = reserve.saturating_sub(reserve_for(text.as_bytes(), &mut spans));
         let start = end + 1;
         // The closing bracket goes behind the last.
@@ -165,12 +154,6 @@ fn begin_parse_error(out: &mut Writer<'_>) {
 fn parse_error(out: &mut Writer<'_>, error: SyntaxError) -> usize {
     begin_parse_error(out);
     rpc::end_parse_error(out, error)
-}
-
-/// A writer on `memory` before `limit`, at `start`.
-fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_> {
-    let limit = limit.min(memory.len());
-    Writer::at(memory.get_mut(..limit).unwrap_or_default(), start)
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ pub const ID: usize = 1;
 pub const METHOD: usize = 2;
 /// The slot of the member `params`.
 pub const PARAMS: usize = 3;
-const RESULT: usize = 4;
-const ERROR: usize = 5;
+pub(crate) const RESULT: usize = 4;
+pub(crate) const ERROR: usize = 5;
 /// Slots from here on are for the members of `params`, and for those of a protocol's own.
 pub const FIRST_FREE: usize = 6;
 
@@ -93,7 +93,7 @@ impl Protocol {
 }
 
 /// Writes a refusal behind the head of its reply.
-pub fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
+pub(crate) fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &Facts<'_>) {
     begin_error(out, if let Code::Number(code) = refusal.code { code } else { INTERNAL_ERROR });
     refusal.write_text(out, received);
     end_error(out);
@@ -110,7 +110,7 @@ pub(crate) fn invalid_request(out: &mut Writer<'_>, id: &[u8], fault: &str) -> u
 }
 
 /// Inspects the members that JSON-RPC itself defines (§4).
-pub fn envelope(received: &Received<'_>) -> Envelope {
+pub(crate) fn envelope(received: &Received<'_>) -> Envelope {
     let (method, id_span) = (received.span(METHOD), received.span(ID));
     let id = received.member(ID);
     let id_is_usable = match id {
@@ -154,7 +154,8 @@ pub fn is_log_line(line: &[u8]) -> bool {
 }
 
 /// Whether a line that an engine or its driver wrote is a notification, and answers no request.
-pub fn is_notification_line(line: &[u8]) -> bool {
+#[cfg(all(feature = "postcard", feature = "async"))]
+pub(crate) fn is_notification_line(line: &[u8]) -> bool {
     line.starts_with(b"{\"jsonrpc\":\"2.0\",\"method\":")
 }
 
@@ -195,6 +196,27 @@ pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
         Envelope::Request { id } | Envelope::Invalid { id, .. } => ERROR_ROOM + 1 + received.of(id).len(),
         Envelope::Notification | Envelope::Reply => 0,
     }
+}
+
+/// Room to keep for the replies to a batch that was checked, or why it is refused.
+pub(crate) fn reserve_for_batch(batch: &[u8], limit: usize, spans: &mut Spans) -> Result<usize, &'static str> {
+    let (mut members, mut reserve) = (0, 0);
+    for member in Json::of_checked(batch).elements() {
+        members += 1;
+        reserve += reserve_for(member.as_bytes(), spans);
+    }
+    match members {
+        0 => Err("an empty batch"),
+        1..=MAX_BATCH if reserve + 2 <= limit => Ok(reserve),
+        1..=MAX_BATCH => Err("a batch whose replies may not fit the reply buffer"),
+        _ => Err("a batch of more than 64 members"),
+    }
+}
+
+/// A writer on `memory` before `limit`, at `start`.
+pub(crate) fn writer(memory: &mut [u8], start: usize, limit: usize) -> Writer<'_> {
+    let limit = limit.min(memory.len());
+    Writer::at(memory.get_mut(..limit).unwrap_or_default(), start)
 }
 
 /// Writes the text of the error reply to a line that is too long, and ends the reply.

@@ -239,7 +239,7 @@ impl Session {
         let mut writer = Writer { world: &world, output: Vec::new(), lines: Vec::new(), fails };
         let stop = async {
             match stop {
-                Some(at) => rigline::clock::Sleep::until(&*clock, Instant::from_nanos(at * MS)).await,
+                Some(at) => rigline::Sleep::until(&*clock, Instant::from_nanos(at * MS)).await,
                 None => pending().await,
             }
         };

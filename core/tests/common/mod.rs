@@ -14,7 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use embedded_io::{ErrorType, Read, Write};
-use rigline::context::Level;
+use rigline::Level;
 use rigline::engine::{Engine, Memory};
 use rigline::frame::LineEnds;
 use rigline::json::RawJson;

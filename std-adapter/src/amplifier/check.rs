@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{CallError, HEALTH_TIMEOUT, Host, HttpError, Place, RESERVED_CODES};
+use super::host::HEALTH_TIMEOUT;
+use super::{CallError, Host, HttpError, Place, RESERVED_CODES};
 use crate::check::{
     Case, CaseFailure, CaseResult, Recorded, Report, Sample, Settings, Suite, Unreached, Verdict, cases, fail,
     is_success, json, names, run, start,

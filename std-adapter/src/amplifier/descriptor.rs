@@ -35,6 +35,7 @@ pub struct Descriptor {
     /// The module's name.
     pub name: String,
     /// What it is.
+    #[serde(with = "KindName")]
     pub kind: ModuleKind,
     /// How it is reached.
     pub transport: Transport,
@@ -46,6 +47,18 @@ pub struct Descriptor {
     /// Members that the schema does not name.
     #[serde(flatten)]
     pub more: Map<String, Value>,
+}
+
+/// How a [`ModuleKind`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ModuleKind", rename_all = "lowercase")]
+pub(super) enum KindName {
+    Provider,
+    Tool,
+    Agent,
+    Hook,
+    Orchestrator,
+    Context,
 }
 
 /// How a module is reached. The text requires neither a command nor an address; who wants to start it needs one.

@@ -39,7 +39,7 @@ impl ModuleError {
     }
 
     /// Whether the code is one of [`RESERVED_CODES`].
-    pub fn is_reserved(&self) -> bool {
+    pub(crate) fn is_reserved(&self) -> bool {
         RESERVED_CODES.contains(&self.code.as_str())
     }
 }

@@ -1,9 +1,10 @@
 //! §3 Event Schema (v1): writing events, and reading logs of them.
 
 use std::io::{self, BufRead, Read as _, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
+use crate::sync::lock;
 use rigline::event::{Event, EventError, Member};
 use rigline::json::Kind;
 use serde::Serialize;
@@ -76,7 +77,7 @@ impl EventLog {
 
     /// Writes an event, as one write.
     pub fn write(&self, event: &EventRecord) -> io::Result<()> {
-        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = lock(&self.0);
         out.write_all(event.to_line().as_bytes())?;
         out.flush()
     }

@@ -8,6 +8,7 @@ use rigline::json::{Json, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::descriptor::KindName;
 use super::error::{CallError, bad};
 use super::lines::{Lines, Request};
 use super::{EventLog, EventRecord, ModuleError, ModuleKind};
@@ -17,7 +18,7 @@ use crate::http_client::{self, Bounds, HttpError};
 use crate::target::Target;
 
 /// How soon `health` must be answered: 2 s.
-pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
@@ -64,6 +65,7 @@ pub struct Description {
     /// Its version.
     pub version: String,
     /// What it is.
+    #[serde(with = "KindName")]
     pub kind: ModuleKind,
     /// The names of its operations.
     pub capabilities: Vec<String>,
@@ -112,7 +114,7 @@ impl Host {
     }
 
     /// Whether at the other end is a device, most likely, which has memory for messages of so many bytes and no more.
-    pub fn is_device(&self) -> bool {
+    pub(crate) fn is_device(&self) -> bool {
         self.is_device
     }
 
@@ -141,7 +143,7 @@ impl Host {
     }
 
     /// As [`describe`](Self::describe), with the JSON text of the answer, in which numbers have all their digits.
-    pub async fn describe_as_text(&mut self) -> Result<(Description, String), CallError> {
+    pub(crate) async fn describe_as_text(&mut self) -> Result<(Description, String), CallError> {
         let answer = self.ask("describe", None, self.timeout).await?;
         let description: Description =
             serde_json::from_str(&answer).map_err(|error| bad(error.to_string(), &answer))?;

@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::error::{CallError, bad};
 use crate::host::wire::{self, Connect, Control, Reader, Writer};
 use crate::host::{Child, DTR_LOW, Options, also_open, deadline, random};
+use crate::sync::lock;
 
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
@@ -557,7 +558,7 @@ impl Open {
     }
 
     fn stderr(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let said = lock(&self.said);
         String::from_utf8_lossy(&said).into_owned()
     }
 }
@@ -570,7 +571,7 @@ async fn keep_tail(mut stderr: Reader, said: Arc<std::sync::Mutex<Vec<u8>>>) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             _ => return,
         };
-        let mut said = said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut said = lock(&said);
         said.extend_from_slice(piece.get(..count).unwrap_or_default());
         let over = said.len().saturating_sub(STDERR_KEPT);
         said.drain(..over);

@@ -30,7 +30,7 @@ pub use error::{CallError, ModuleError, RESERVED_CODES};
 #[cfg(feature = "amplifier")]
 pub use events::{Entry, EventLog, EventRecord, Fault, LogReader, check_taxonomy};
 #[cfg(feature = "amplifier")]
-pub use host::{Description, HEALTH_TIMEOUT, Host, Invocation, Place};
+pub use host::{Description, Host, Invocation, Place};
 #[cfg(feature = "amplifier")]
 pub use lines::Lines;
 #[cfg(feature = "amplifier")]

@@ -1,7 +1,7 @@
 //! Conformance: whether an extension does what the specification of its protocol and the real hosts require.
 //!
-//! A [`Case`] is one fact about an extension, and [`run`] runs a table of them. Each protocol has its table in its own folder, and a
-//! [`Suite`] in its entry in the registry. There are two fixtures for cases: a [`Bench`] has a connection for each case and sends raw
+//! A [`Case`] is one fact about an extension, and [`run`] runs a table of them. Each protocol has its table in its own folder, and the
+//! command `rigline check` runs it. There are two fixtures for cases: a [`Bench`] has a connection for each case and sends raw
 //! bytes, also such as no host sends, so that what one case breaks does not fail the next; a [`Recorded`] host calls over lines, over
 //! HTTP and in processes alike, and can write a transcript of each case.
 //!
@@ -33,7 +33,8 @@
 //! (serial, TCP); in a program it may run an operation with arguments that its own schema refuses.
 
 mod bench;
-mod recorded;
+pub(crate) mod recorded;
+pub(crate) mod suite;
 
 use std::fmt;
 use std::future::Future;
@@ -47,12 +48,11 @@ use serde_json::{Value, json};
 
 pub(crate) use bench::cut;
 pub use bench::{Bench, Peer, Reply};
-pub use recorded::{Plan, Recorded, Sample, ensure_transcripts};
+pub use recorded::{Plan, Recorded, Sample};
 pub(crate) use recorded::{Unreached, fail, is_success, json, start};
+pub(crate) use suite::{Settings, Suite, names, run_on_bench};
 
-use crate::client::{ClientError, OptionValues};
-use crate::host::{Direction, HostError, Options};
-use crate::target::Target;
+use crate::host::{Direction, HostError};
 
 /// How the text of a case begins that was skipped because no session can be had.
 pub const NO_SESSION: &str = "there is no session";
@@ -117,60 +117,6 @@ macro_rules! cases {
     };
 }
 pub(crate) use cases;
-
-/// The conformance cases of a protocol, as the registry of protocols has them.
-#[derive(Debug)]
-pub struct Suite {
-    /// The names of all cases, in the order in which they run.
-    pub names: fn() -> Vec<&'static str>,
-    /// Whether transcripts can be written.
-    pub has_transcripts: bool,
-    /// Runs those that are chosen. The function gets each result as soon as it is there.
-    pub run: RunSuite,
-}
-
-/// Runs the cases of a suite.
-pub type RunSuite = for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) -> Checking<'a>;
-
-/// A suite that runs.
-pub type Checking<'a> = Pin<Box<dyn Future<Output = Result<Report, ClientError>> + 'a>>;
-
-/// What a [`Suite`] checks, and what it may do.
-#[derive(Debug)]
-pub struct Settings {
-    /// What is checked.
-    pub target: Target,
-    /// How it is reached.
-    pub options: Options,
-    /// The bearer token, over HTTP.
-    pub token: Option<String>,
-    /// How long each answer may take.
-    pub timeout: Duration,
-    /// The operations that may run, and where transcripts go.
-    pub plan: Plan,
-    /// Options of the protocol's own.
-    pub own: OptionValues,
-    /// How the names of the chosen cases begin; if there are none, all cases are chosen.
-    pub prefixes: Vec<String>,
-}
-
-impl Settings {
-    /// The chosen ones among `all` cases.
-    ///
-    /// # Errors
-    /// No case is.
-    pub fn chosen<F>(&self, all: &'static [Case<F>]) -> Result<Vec<&'static Case<F>>, ClientError> {
-        let is_chosen = |case: &&Case<F>| {
-            self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| case.name.starts_with(prefix.as_str()))
-        };
-        let cases: Vec<_> = all.iter().filter(is_chosen).collect();
-        if cases.is_empty() {
-            let names: Vec<&str> = all.iter().map(|case| case.name).collect();
-            return Err(ClientError::usage(format!("unknown case; expected one of: {}", names.join(", "))));
-        }
-        Ok(cases)
-    }
-}
 
 /// Who needs an extension to be so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,26 +267,6 @@ impl Report {
             "cases": cases,
         })
     }
-}
-
-/// The names of cases.
-pub(crate) fn names<F>(cases: &[Case<F>]) -> Vec<&'static str> {
-    cases.iter().map(|case| case.name).collect()
-}
-
-/// Runs the chosen cases of a table on a [`Bench`].
-pub(crate) async fn run_on_bench(
-    all: &'static [Case],
-    settings: Settings,
-    report: &mut dyn FnMut(&CaseResult),
-) -> Result<Report, ClientError> {
-    let cases = settings.chosen(all)?;
-    let bench = Bench::new(&settings.target, &settings.options);
-    let mut bench = bench.map_err(|error| ClientError::usage(error.to_string()))?;
-    bench.timeout = settings.timeout;
-    let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
-    bench.calls = settings.plan.samples.into_iter().map(sample).collect();
-    run(cases, bench, report).await.map_err(ClientError::transcripts)
 }
 
 /// Runs the cases, one after the other. `report` gets each result as soon as it is there.

@@ -53,7 +53,7 @@
 //! # Placeholders
 //! `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}` stand for what an earlier step said: in arguments, in the prompt, and in the texts that graders look for.
 //! Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
-//! wants one. What YAML takes for a number is the text that was written, where the schema wants a string ([`by_schema`](crate::by_schema)).
+//! wants one. What YAML takes for a number is the text that was written, where the schema wants a string.
 //!
 //! `matrix` of a task makes a case of each combination of its lists, and `for` one of each of its rows; those of the eval are for tasks that have
 //! none of their own. `{{matrix.NAME}}` and `{{for.NAME}}` stand

@@ -74,7 +74,7 @@ impl Child {
     }
 
     /// Waits until nothing is left of the process.
-    pub async fn reaped(&self) {
+    pub(crate) async fn reaped(&self) {
         let mut reaped = self.inner.reaped.clone();
         let _ = reaped.wait_for(|reaped| *reaped).await;
     }

@@ -24,7 +24,7 @@ pub struct Event {
 
 /// What an extension said or did.
 ///
-/// Texts of the peer's are cut at [`TEXT_LIMIT`](super::TEXT_LIMIT) bytes, but for logs. What is not UTF-8 in them is
+/// Texts of the peer's are cut at 1024 bytes, but for logs. What is not UTF-8 in them is
 /// shown as U+FFFD.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use rigline::json::Json;
@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::transport::{Connect, Connecting, Reader, TransportTraits, Writer};
+use crate::sync::lock;
 
 /// How long the device is silent before a hello, or a request, is sent again.
 const HELLO_AGAIN: Duration = Duration::from_millis(300);
@@ -43,7 +44,7 @@ impl Connect for LinkDialer {
 
     fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
-            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let last = lock(&self.last).take();
             if let Some(mut last) = last
                 && timeout(LETTING_GO, &mut last).await.is_err()
             {
@@ -64,7 +65,7 @@ impl Connect for LinkDialer {
                 waits: None,
             };
             let running = tokio::spawn(link.run(Box::new(lines)));
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+            *lock(&self.last) = Some(running);
             // The link repeats what is lost, and a new session number keeps old replies away.
             wire.traits = TransportTraits::CHILD;
             Ok(wire)

@@ -77,7 +77,7 @@ pub mod wire;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use rigline::client::{Request, RequestContext};
@@ -101,6 +101,7 @@ pub use result::{CallResult, Outcome};
 pub use crate::record::Direction;
 
 use crate::record::Recorder;
+use crate::sync::lock;
 use crate::target::Target;
 use connection::{Completion, Connection, End, RequestError};
 use ports::Roots;
@@ -108,7 +109,7 @@ use result::Answer;
 use wire::Connect;
 
 /// Texts of an extension's that are shown are cut at this many bytes.
-pub const TEXT_LIMIT: usize = 1024;
+pub(crate) const TEXT_LIMIT: usize = 1024;
 
 /// How long DTR stays low to end what a board does.
 pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
@@ -287,7 +288,7 @@ impl Host {
 
     /// What the extension says about itself.
     pub fn describe(&self) -> Arc<Manifest> {
-        Arc::clone(&self.manifest.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.manifest))
     }
 
     /// The process that the extension runs in, if it is one of ours.
@@ -474,8 +475,8 @@ impl Host {
         drop(old);
         let (connection, manifest) = open(&*self.dialer, &self.options, wait).await?;
         connection.tell(EventKind::Reconnected);
-        *self.manifest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(manifest);
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(connection);
+        *lock(&self.manifest) = Arc::new(manifest);
+        *lock(&self.current) = Arc::new(connection);
         Ok(())
     }
 
@@ -528,7 +529,7 @@ impl Host {
     }
 
     fn current(&self) -> Arc<Connection> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.current))
     }
 }
 

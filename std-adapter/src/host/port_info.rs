@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 /// The word in a device's USB manufacturer or product string by which it is known as ours.
-pub const USB_NAME: &str = "rigline";
+pub(crate) const USB_NAME: &str = "rigline";
 
 /// A serial port.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::HostError;
 use super::port_info::Holder;
-pub use super::port_info::{PortInfo, USB_NAME, UsbInfo};
+pub use super::port_info::{PortInfo, UsbInfo};
 use crate::target::Port;
 use crate::terminal;
 

@@ -1,13 +1,14 @@
 //! A recording in the place of an extension.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
 
 use super::error::HostError;
 use super::transport::{Connect, Connecting, RawConnection, TransportTraits};
 use crate::record::{Action, Player, Recording};
+use crate::sync::lock;
 use crate::target::{Replay, Target};
 
 /// What is on the way in each direction, in bytes.
@@ -43,7 +44,7 @@ impl Connect for ReplayDialer {
     fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
             let Shared { recording, player } = &*self.shared;
-            let greeting = player.lock().unwrap_or_else(PoisonError::into_inner).connect(recording);
+            let greeting = lock(player).connect(recording);
             let greeting =
                 greeting.map_err(|why| HostError::Open { what: self.name(), source: io::Error::other(why) })?;
             let (ours, theirs) = duplex(IN_FLIGHT);
@@ -79,7 +80,7 @@ async fn play(shared: Arc<Shared>, greeting: Vec<Action>, stream: DuplexStream) 
             Ok(1..) => {}
             _ => return,
         }
-        let mut player = shared.player.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut player = lock(&shared.player);
         actions = player.answer(&shared.recording, &line);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serial2_tokio::{SerialPort, Settings};
 
@@ -11,6 +11,7 @@ use super::port_info::Holder;
 use super::port_info::PortInfo;
 use super::ports::Roots;
 use super::transport::{Connect, Connecting, Control, RawConnection, TransportTraits};
+use crate::sync::lock;
 use crate::target::{Port, Serial, Target};
 
 pub(super) struct SerialDialer {
@@ -26,7 +27,7 @@ impl SerialDialer {
     }
 
     fn find(&self) -> Result<PortInfo, HostError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = lock(&self.known).clone();
         let Some(usb) = known.and_then(|port| port.usb).filter(|usb| !usb.serial_number.is_empty()) else {
             return self.roots.find(&self.serial.port);
         };
@@ -52,7 +53,7 @@ impl SerialDialer {
     fn open(&self) -> Result<RawConnection, HostError> {
         let info = self.find()?;
         let wire = open(&info.path, &self.serial, &self.roots)?;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
+        *lock(&self.known) = Some(info);
         Ok(wire)
     }
 }

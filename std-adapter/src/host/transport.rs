@@ -50,7 +50,7 @@ pub struct TransportTraits {
 
 impl TransportTraits {
     /// A new process: nothing on it is old.
-    pub const CHILD: Self = Self { resend: None, shared: false, ends: LineEnds::Lf };
+    pub(crate) const CHILD: Self = Self { resend: None, shared: false, ends: LineEnds::Lf };
     /// A TCP connection, which a board may be behind.
     pub const TCP: Self = Self { resend: Some(Duration::from_secs(3)), shared: false, ends: LineEnds::Lf };
     /// A serial port.

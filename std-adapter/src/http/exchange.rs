@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use embedded_io_async::{ErrorType, Read, Write};
 use tokio::sync::mpsc;
 
 use super::body;
+use crate::sync::lock;
 
 /// How a protocol of JSON-RPC writes what is not a reply.
 #[derive(Debug)]
@@ -92,7 +93,7 @@ impl Exchange {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Sends a request.

@@ -309,7 +309,7 @@ impl Options {
         route.path.unwrap_or(&self.path)
     }
 
-    /// Web pages of this origin, such as `https://bench.example.org`, may call.
+    /// Web pages of this origin, such as `https://bench.example.org`, may call, and read the answers.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.guard.origins.push(origin.into().to_ascii_lowercase());
         self
@@ -518,20 +518,7 @@ fn router(service: &Arc<Service>) -> Router {
 }
 
 async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    match service.options.guard.check(&request) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            let mut response = service.refuse(refusal.status, &refusal.text);
-            if refusal.status == StatusCode::UNAUTHORIZED {
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            // RFC 9112 §6.1: what follows such a message cannot be told apart from it.
-            if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
-    }
+    service.options.guard.answer(request, next, |status, text| service.refuse(status, text)).await
 }
 
 async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {

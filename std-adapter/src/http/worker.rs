@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use super::stream::Client;
 use crate::clock::TokioClock;
 use crate::requires::RequirePath;
 use crate::server::Server;
+use crate::sync::lock;
 
 /// How long [`Extension::safe_state`] may take after a panic.
 const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
@@ -104,11 +105,11 @@ struct Queue {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     fn replies(&self) -> MutexGuard<'_, Vec<(oneshot::Sender<Answer>, Answer)>> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.replies)
     }
 
     async fn carry_jobs(&self) {

@@ -186,12 +186,12 @@ impl Host {
     }
 
     /// Whether [`raw`](Self::raw) goes to a service.
-    pub fn is_service(&self) -> bool {
+    pub(crate) fn is_service(&self) -> bool {
         self.project.fallback.as_ref().is_some_and(|binding| binding.url.is_some())
     }
 
     /// [`raw`](Self::raw), for a service's handshake; none if it is no service.
-    pub async fn raw_handshake(&self, text: &str) -> Option<Result<String, RunError>> {
+    pub(crate) async fn raw_handshake(&self, text: &str) -> Option<Result<String, RunError>> {
         let url = self.project.fallback.as_ref()?.url.as_ref()?;
         let address = match redirects::with_path(url, "/capabilities/handshake") {
             Ok(address) => address,

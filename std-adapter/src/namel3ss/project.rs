@@ -151,7 +151,7 @@ impl Project {
     }
 
     /// A project of no files, in which every name stands for the same: the service at `url`, or a program.
-    pub fn of_one(url: Option<String>) -> Self {
+    pub(crate) fn of_one(url: Option<String>) -> Self {
         let binding = Binding {
             kind: "python".into(),
             entry: "rigline:run".into(),

@@ -103,7 +103,7 @@ impl Trace {
 
     /// The record as the real program 0.1.0a15 keeps it in `.namel3ss/run/last.json`, as a line with its newline: with the shape of what went in
     /// and came out (`input_summary`, `output_summary`), with its decision, and without identifiers. `payload` and `result` are JSON texts.
-    pub fn to_namel3ss_line(&self, payload: &str, result: Option<&str>) -> String {
+    pub(crate) fn to_namel3ss_line(&self, payload: &str, result: Option<&str>) -> String {
         let Ok(Value::Object(mut record)) = serde_json::to_value(self) else { return String::new() };
         for own in ["trace_id", "unsafe_override"] {
             record.remove(own);

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::stop::Stop;
 use super::{HOST_LINE_LIMIT, system};
 use crate::stderr::complain;
+use crate::sync::lock;
 
 /// When the process is to end, a reader that takes nothing for this long is waited for no more.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -217,7 +218,7 @@ impl Output {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 

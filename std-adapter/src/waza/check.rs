@@ -13,7 +13,7 @@ use crate::check::{Bench, Case, CaseFailure, Peer, Reply, Suite, Verdict, cases,
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
-pub const CASES: &[Case] = cases! {
+pub(crate) const CASES: &[Case] = cases! {
     "eval.list", "waza: eval.list", Host, eval_list;
     "eval.list.dir", "peers: directory and dir", Host, eval_list_dir;
     "eval.get", "waza: eval.get", Host, eval_get;

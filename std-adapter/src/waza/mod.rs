@@ -1,7 +1,7 @@
 //! waza: evals over JSON-RPC. Its files, its runner and its server are [`eval`](crate::eval).
 
 #[cfg(feature = "check")]
-pub mod check;
+pub(crate) mod check;
 
 use crate::protocol::Protocol;
 

@@ -164,7 +164,7 @@ fn rigline_serve(count: usize) -> usize {
 fn rigline_apart(count: usize) -> usize {
     use rigline::engine::{Step, Work};
     struct NoLog;
-    impl rigline::context::LogSink for NoLog {
+    impl rigline::LogSink for NoLog {
         fn room(&mut self) -> &mut [u8] {
             &mut []
         }
@@ -212,7 +212,7 @@ fn rigline_frame(count: usize) -> usize {
             return lines;
         }
         framer.commit(read);
-        while let Some(frame) = framer.next() {
+        while let Some(frame) = framer.next_frame() {
             black_box(frame);
             lines += 1;
         }
@@ -362,7 +362,7 @@ pub(crate) fn phase(name: Option<&str>) -> u8 {
 }
 
 /// A time limit, none if it is absent.
-pub(crate) fn timeout(text: Option<&str>) -> Result<Option<GoDuration>, rigline::duration::ParseDurationError> {
+pub(crate) fn timeout(text: Option<&str>) -> Result<Option<GoDuration>, rigline::ParseDurationError> {
     text.map(GoDuration::parse).transpose()
 }
 

@@ -4,7 +4,7 @@ use core::mem;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use super::error::{DecodeError, Fault, Found, Segment, push_segment};
+use super::error::{DecodeError, Found, Kind, Segment, push_segment};
 use super::key::{Name, ONE_MEMBER};
 use super::scalar::{ONE_CHARACTER, is_white_space, one_char, read_f32, read_f64, unescape};
 use super::{MAX_DEPTH, MAX_PATH};
@@ -76,15 +76,15 @@ impl<'de> Decoder<'de> {
     /// What went wrong, and where.
     #[cold]
     #[inline(never)]
-    pub(super) fn error(&self, fault: Fault) -> DecodeError {
+    pub(super) fn error(&self, kind: Kind) -> DecodeError {
         DecodeError {
-            fault,
+            kind,
             path: self.path,
             segments: self.segments,
             cut: self.cut,
-            found: match fault {
-                Fault::Rule(_) | Fault::UnknownField(_) => self.last.found(),
-                Fault::Length(length @ 1..) => Found::length(length as usize),
+            found: match kind {
+                Kind::Rule(_) | Kind::UnknownField { .. } => self.last.found(),
+                Kind::Length(length @ 1..) => Found::length(length as usize),
                 _ => Found::NONE,
             },
         }
@@ -92,8 +92,8 @@ impl<'de> Decoder<'de> {
 
     /// Nothing but white space may be left.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(super) fn end(&mut self) -> Result<(), Fault> {
-        if self.rest.iter().all(|byte| is_white_space(*byte)) { Ok(()) } else { Err(Fault::NotJson) }
+    pub(super) fn end(&mut self) -> Result<(), Kind> {
+        if self.rest.iter().all(|byte| is_white_space(*byte)) { Ok(()) } else { Err(Kind::NotJson) }
     }
 
     /// Splits off the first `length` bytes.
@@ -128,14 +128,14 @@ impl<'de> Decoder<'de> {
     }
 
     /// What follows the literal is the next token's affair.
-    fn literal(&mut self, literal: &[u8]) -> Result<(), Fault> {
-        if self.take(literal.len()).is_some_and(|text| text == literal) { Ok(()) } else { Err(Fault::NotJson) }
+    fn literal(&mut self, literal: &[u8]) -> Result<(), Kind> {
+        if self.take(literal.len()).is_some_and(|text| text == literal) { Ok(()) } else { Err(Kind::NotJson) }
     }
 
     /// The decoded bytes of the string at hand.
-    fn string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
+    fn string(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
         if self.peek() != Some(b'"') {
-            return Err(Fault::Expected(what));
+            return Err(Kind::Expected(what));
         }
         let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
         let length = plain_length(text);
@@ -148,66 +148,66 @@ impl<'de> Decoder<'de> {
     }
 
     #[cold]
-    fn string_with_escapes(&mut self, text: &'de mut [u8], plain: usize) -> Result<&'de [u8], Fault> {
-        let length = string_length(text, plain).ok_or(Fault::NotJson)?;
-        let (body, rest) = text.split_at_mut_checked(length).ok_or(Fault::NotJson)?;
+    fn string_with_escapes(&mut self, text: &'de mut [u8], plain: usize) -> Result<&'de [u8], Kind> {
+        let length = string_length(text, plain).ok_or(Kind::NotJson)?;
+        let (body, rest) = text.split_at_mut_checked(length).ok_or(Kind::NotJson)?;
         self.rest = rest.get_mut(1..).unwrap_or_default();
         unescape(body, plain)
     }
 
-    fn str(&mut self, what: &'static str) -> Result<&'de str, Fault> {
-        str::from_utf8(self.string(what)?).map_err(|_| Fault::NotJson)
+    fn str(&mut self, what: &'static str) -> Result<&'de str, Kind> {
+        str::from_utf8(self.string(what)?).map_err(|_| Kind::NotJson)
     }
 
     /// The name of a member and the colon behind it.
-    fn key(&mut self) -> Result<&'de [u8], Fault> {
+    fn key(&mut self) -> Result<&'de [u8], Kind> {
         let key = self.string(MEMBER_NAME)?;
-        if self.consume(b':') { Ok(key) } else { Err(Fault::NotJson) }
+        if self.consume(b':') { Ok(key) } else { Err(Kind::NotJson) }
     }
 
     /// [`key`](Self::key) of a struct. Half of a surrogate pair is in no field's name: it is as any other name that is not known.
-    fn field(&mut self) -> Result<&'de [u8], Fault> {
+    fn field(&mut self) -> Result<&'de [u8], Kind> {
         match self.key() {
-            Err(Fault::LoneSurrogate) if self.consume(b':') => Ok(NO_NAME),
+            Err(Kind::LoneSurrogate) if self.consume(b':') => Ok(NO_NAME),
             key => key,
         }
     }
 
-    fn number(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
+    fn number(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
             b'-' | b'0'..=b'9' => {
-                let text = self.scalar().ok_or(Fault::NotJson)?;
+                let text = self.scalar().ok_or(Kind::NotJson)?;
                 self.last = Last::Text(text);
                 Ok(text)
             }
             b'"' if self.numeric_strings => self.number_in_string(what),
-            _ => Err(Fault::Expected(what)),
+            _ => Err(Kind::Expected(what)),
         }
     }
 
     /// The number that is the text of the string at hand.
     #[cold]
     #[inline(never)]
-    fn number_in_string(&mut self, what: &'static str) -> Result<&'de [u8], Fault> {
+    fn number_in_string(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
         let inside = self.rest.get(1..).unwrap_or_default();
-        let length = inside.iter().position(|byte| *byte == b'"').ok_or(Fault::NotJson)?;
+        let length = inside.iter().position(|byte| *byte == b'"').ok_or(Kind::NotJson)?;
         if number::Digits::new(inside.get(..length).unwrap_or_default()).is_none() {
-            return Err(Fault::Expected(what));
+            return Err(Kind::Expected(what));
         }
-        let text = self.take(length.wrapping_add(2)).and_then(|text| text.get(1..=length)).ok_or(Fault::NotJson)?;
+        let text = self.take(length.wrapping_add(2)).and_then(|text| text.get(1..=length)).ok_or(Kind::NotJson)?;
         self.last = Last::Text(text);
         Ok(text)
     }
 
-    fn digits(&mut self, what: &'static str) -> Result<number::Digits<'de>, Fault> {
-        number::Digits::new(self.number(what)?).ok_or(Fault::NotJson)
+    fn digits(&mut self, what: &'static str) -> Result<number::Digits<'de>, Kind> {
+        number::Digits::new(self.number(what)?).ok_or(Kind::NotJson)
     }
 
     /// An integer of up to 32 bits, in two's complement: one copy of the code for all of them.
     ///
     /// Up to nine plain digits, which is nearly every integer there is, are read in one pass.
-    fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Fault> {
-        let first = self.peek().ok_or(Fault::NotJson)?;
+    fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Kind> {
+        let first = self.peek().ok_or(Kind::NotJson)?;
         let mut value = 0u32;
         for (length, &byte) in self.rest.iter().take(10).enumerate() {
             let digit = byte.wrapping_sub(b'0');
@@ -215,12 +215,12 @@ impl<'de> Decoder<'de> {
                 if length == 0 || (first == b'0' && length > 1) || !is_delimiter(byte) {
                     break;
                 }
-                self.last = Last::Text(self.take(length).ok_or(Fault::NotJson)?);
-                return if value <= above { Ok(value) } else { Err(Fault::Expected(what)) };
+                self.last = Last::Text(self.take(length).ok_or(Kind::NotJson)?);
+                return if value <= above { Ok(value) } else { Err(Kind::Expected(what)) };
             }
             value = value.wrapping_mul(10).wrapping_add(u32::from(digit));
         }
-        self.digits(what)?.within(below, above).map_err(|_| Fault::Expected(what))
+        self.digits(what)?.within(below, above).map_err(|_| Kind::Expected(what))
     }
 
     /// Steps over a value of any depth, without recursion, and returns its text.
@@ -249,13 +249,13 @@ impl<'de> Decoder<'de> {
     }
 
     /// Opens a container.
-    fn enter(&mut self) -> Result<(), Fault> {
+    fn enter(&mut self) -> Result<(), Kind> {
         self.bump();
-        self.depth = self.depth.checked_sub(1).ok_or(Fault::Depth)?;
+        self.depth = self.depth.checked_sub(1).ok_or(Kind::Depth)?;
         Ok(())
     }
 
-    fn leave(&mut self, close: u8, otherwise: Fault) -> Result<(), Fault> {
+    fn leave(&mut self, close: u8, otherwise: Kind) -> Result<(), Kind> {
         self.depth = self.depth.saturating_add(1);
         if self.consume(close) { Ok(()) } else { Err(otherwise) }
     }
@@ -272,15 +272,15 @@ impl<'de> Decoder<'de> {
         push_segment(&mut self.path, &mut self.segments, &mut self.cut, segment);
     }
 
-    fn sequence<V: Visitor<'de>>(&mut self, visitor: V, wrong_length: Fault) -> Result<V::Value, Fault> {
+    fn sequence<V: Visitor<'de>>(&mut self, visitor: V, wrong_length: Kind) -> Result<V::Value, Kind> {
         self.enter()?;
         let segments = self.segments;
         match visitor.visit_seq(Elements { decoder: self, count: 0 }) {
             // A length of this array, not of something inside it.
-            Err(Fault::Length(_)) if self.segments == segments && !matches!(wrong_length, Fault::Length(_)) => {
+            Err(Kind::Length(_)) if self.segments == segments && !matches!(wrong_length, Kind::Length(_)) => {
                 Err(wrong_length)
             }
-            Err(fault) => Err(fault),
+            Err(kind) => Err(kind),
             Ok(value) => {
                 self.leave(b']', wrong_length)?;
                 Ok(value)
@@ -292,31 +292,31 @@ impl<'de> Decoder<'de> {
         &mut self,
         visitor: V,
         fields: Option<&'static [&'static str]>,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, Kind> {
         self.enter()?;
         let value = visitor.visit_map(Members { decoder: self, key: &[], fields, count: 0 })?;
-        self.leave(b'}', Fault::Length(0))?;
+        self.leave(b'}', Kind::Length(0))?;
         Ok(value)
     }
 
-    fn structure<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
+    fn structure<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
             b'{' => self.members(visitor, Some(fields)),
             b'[' => self.sequence(visitor, elements(fields.len())),
-            _ => Err(Fault::Expected("an object")),
+            _ => Err(Kind::Expected("an object")),
         }
     }
 
-    fn tuple<V: Visitor<'de>>(&mut self, length: usize, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
+    fn tuple<V: Visitor<'de>>(&mut self, length: usize, visitor: V) -> Result<V::Value, Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
             b'[' => self.sequence(visitor, elements(length)),
             _ => Err(elements(length)),
         }
     }
 }
 
-fn elements(count: usize) -> Fault {
-    Fault::Elements(u32::try_from(count).unwrap_or(u32::MAX))
+fn elements(count: usize) -> Kind {
+    Kind::Elements(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// The integers of up to 32 bits, which share [`Decoder::small`].
@@ -324,7 +324,7 @@ macro_rules! small_integers {
     ($($method:ident $visit:ident $int:ident $below:expr, $above:expr, $what:literal;)*) => {$(
         #[inline]
         #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_lossless)]
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
             visitor.$visit(self.small($below, $above, $what)? as $int)
         }
     )*};
@@ -332,22 +332,22 @@ macro_rules! small_integers {
 
 macro_rules! large_integers {
     ($($method:ident $visit:ident $to:ident $what:literal;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            visitor.$visit(self.digits($what)?.$to().map_err(|_| Fault::Expected($what))?)
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+            visitor.$visit(self.digits($what)?.$to().map_err(|_| Kind::Expected($what))?)
         }
     )*};
 }
 
 macro_rules! floats {
     ($($method:ident $visit:ident $read:ident $what:literal;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            visitor.$visit($read(self.number($what)?).ok_or(Fault::Expected($what))?)
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+            visitor.$visit($read(self.number($what)?).ok_or(Kind::Expected($what))?)
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for &mut Decoder<'de> {
-    type Error = Fault;
+    type Error = Kind;
 
     small_integers! {
         deserialize_u8 visit_u8 u8 0, 0xff, "an integer from 0 to 255";
@@ -370,35 +370,35 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         deserialize_f64 visit_f64 read_f64 "a number from -1.7976931348623157e308 to 1.7976931348623157e308";
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
             b'{' => self.members(visitor, None),
-            b'[' => self.sequence(visitor, Fault::Length(0)),
+            b'[' => self.sequence(visitor, Kind::Length(0)),
             b'"' => self.deserialize_str(visitor),
             b't' | b'f' => self.deserialize_bool(visitor),
             b'n' => self.deserialize_unit(visitor),
             b'-' | b'0'..=b'9' => {
                 let text = self.rest.get(..scalar_length(self.rest)).unwrap_or_default();
-                let digits = number::Digits::new(text).ok_or(Fault::NotJson)?;
+                let digits = number::Digits::new(text).ok_or(Kind::NotJson)?;
                 // As in `serde_json`: what is written as an integer is one, but `-0`, whose sign an integer would lose.
                 if digits.is_plain() && text != b"-0" {
                     if let Ok(value) = digits.to_u64() {
-                        self.scalar().ok_or(Fault::NotJson)?;
+                        self.scalar().ok_or(Kind::NotJson)?;
                         return visitor.visit_u64(value);
                     }
                     if let Ok(value) = digits.to_i64() {
-                        self.scalar().ok_or(Fault::NotJson)?;
+                        self.scalar().ok_or(Kind::NotJson)?;
                         return visitor.visit_i64(value);
                     }
                 }
                 self.deserialize_f64(visitor)
             }
-            _ => Err(Fault::NotJson),
+            _ => Err(Kind::NotJson),
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
             b't' => {
                 self.literal(b"true")?;
                 visitor.visit_bool(true)
@@ -407,36 +407,36 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
                 self.literal(b"false")?;
                 visitor.visit_bool(false)
             }
-            _ => Err(Fault::Expected("true or false")),
+            _ => Err(Kind::Expected("true or false")),
         }
     }
 
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         visitor.visit_char(one_char(self.string(ONE_CHARACTER)?)?)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         let text = self.str("a string")?;
         self.last = Last::String(text);
         visitor.visit_borrowed_str(text)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
-            b'[' => self.sequence(visitor, Fault::Length(0)),
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
+            b'[' => self.sequence(visitor, Kind::Length(0)),
             _ => visitor.visit_borrowed_bytes(self.string("a string")?),
         }
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         self.deserialize_bytes(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         if self.peek() == Some(b'n') {
             self.literal(b"null")?;
             visitor.visit_none()
@@ -445,31 +445,31 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         }
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         if self.peek() != Some(b'n') {
-            return Err(Fault::Expected("null"));
+            return Err(Kind::Expected("null"));
         }
         self.literal(b"null")?;
         visitor.visit_unit()
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Kind> {
         self.deserialize_unit(visitor)
     }
 
     // The name is a constant at the call: only one of the two ways is compiled into it.
     #[allow(clippy::inline_always)]
     #[inline(always)]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Kind> {
         if name == RAW_TOKEN {
-            let text = drop_line_breaks(self.raw().ok_or(Fault::NotJson)?);
+            let text = drop_line_breaks(self.raw().ok_or(Kind::NotJson)?);
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
         } else if name == NUMBER_TOKEN {
             let text = if self.peek() == Some(b'"') && self.numeric_strings {
                 self.number("a number")?
             } else {
-                self.raw().ok_or(Fault::NotJson)?
+                self.raw().ok_or(Kind::NotJson)?
             };
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
@@ -478,14 +478,14 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         }
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
-            b'[' => self.sequence(visitor, Fault::Length(0)),
-            _ => Err(Fault::Expected("an array")),
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
+            b'[' => self.sequence(visitor, Kind::Length(0)),
+            _ => Err(Kind::Expected("an array")),
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Kind> {
         self.tuple(length, visitor)
     }
 
@@ -494,14 +494,14 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         _: &'static str,
         length: usize,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, Kind> {
         self.tuple(length, visitor)
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
             b'{' => self.members(visitor, None),
-            _ => Err(Fault::Expected("an object")),
+            _ => Err(Kind::Expected("an object")),
         }
     }
 
@@ -510,7 +510,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, Kind> {
         self.structure(fields, visitor)
     }
 
@@ -519,13 +519,13 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
-        match self.peek().ok_or(Fault::NotJson)? {
+    ) -> Result<V::Value, Kind> {
+        match self.peek().ok_or(Kind::NotJson)? {
             b'"' => visitor.visit_enum(Name { text: self.string("a string")?, as_bytes: true }),
             b'{' => {
                 self.enter()?;
                 if self.peek() != Some(b'"') {
-                    return Err(Fault::Expected(ONE_MEMBER));
+                    return Err(Kind::Expected(ONE_MEMBER));
                 }
                 let name = self.key()?;
                 let value = visitor.visit_enum(Tagged { decoder: self, name });
@@ -535,19 +535,19 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
                     self.came_by(Segment::Field(variant));
                 }
                 let value = value?;
-                self.leave(b'}', Fault::Expected(ONE_MEMBER))?;
+                self.leave(b'}', Kind::Expected(ONE_MEMBER))?;
                 Ok(value)
             }
-            _ => Err(Fault::Expected("a string, or an object of one member")),
+            _ => Err(Kind::Expected("a string, or an object of one member")),
         }
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         visitor.visit_borrowed_bytes(self.string("a string")?)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        self.raw().ok_or(Fault::NotJson)?;
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
+        self.raw().ok_or(Kind::NotJson)?;
         visitor.visit_unit()
     }
 }
@@ -564,10 +564,10 @@ struct Elements<'a, 'de> {
 }
 
 impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
-    type Error = Fault;
+    type Error = Kind;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
-        if !self.decoder.next(b']', &mut self.count).ok_or(Fault::NotJson)? {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Kind> {
+        if !self.decoder.next(b']', &mut self.count).ok_or(Kind::NotJson)? {
             return Ok(None);
         }
         let value = seed.deserialize(&mut *self.decoder);
@@ -589,10 +589,10 @@ struct Members<'a, 'de> {
 }
 
 impl<'de> MapAccess<'de> for Members<'_, 'de> {
-    type Error = Fault;
+    type Error = Kind;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
-        if !self.decoder.next(b'}', &mut self.count).ok_or(Fault::NotJson)? {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Kind> {
+        if !self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? {
             return Ok(None);
         }
         self.key = if self.fields.is_some() { self.decoder.field()? } else { self.decoder.key()? };
@@ -606,7 +606,7 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
         key.map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Kind> {
         let value = seed.deserialize(&mut *self.decoder);
         if value.is_err() {
             self.decoder.came_by_member(self.fields.unwrap_or_default(), self.key);
@@ -628,33 +628,33 @@ struct Tagged<'a, 'de> {
 }
 
 impl<'de> EnumAccess<'de> for Tagged<'_, 'de> {
-    type Error = Fault;
+    type Error = Kind;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Kind> {
         Ok((seed.deserialize(Name { text: self.name, as_bytes: true })?, self))
     }
 }
 
 impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
-    type Error = Fault;
+    type Error = Kind;
 
-    fn unit_variant(self) -> Result<(), Fault> {
+    fn unit_variant(self) -> Result<(), Kind> {
         if self.decoder.peek() != Some(b'n') {
-            return Err(Fault::Expected("null"));
+            return Err(Kind::Expected("null"));
         }
         self.decoder.literal(b"null")
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Kind> {
         seed.deserialize(self.decoder)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Kind> {
         self.decoder.tuple(length, visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Kind> {
         self.decoder.structure(fields, visitor)
     }
 }

@@ -12,7 +12,7 @@ use crate::json::write::Writer;
 /// It is displayed as `a[2].b: expected a string`; [`display_in`](Self::display_in) puts the name of the whole in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    pub(super) fault: Fault,
+    pub(super) kind: Kind,
     /// The innermost segment first.
     pub(super) path: [Segment; MAX_PATH],
     pub(super) segments: u8,
@@ -60,7 +60,8 @@ impl Found {
     }
 }
 
-/// What is wrong with a value.
+/// What is wrong with a value. It is what goes up through serde: three words, since every `Result` of every visitor carries
+/// it. The path stays behind in the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -90,8 +91,9 @@ pub enum Kind {
     LoneSurrogate,
     /// The array does not have this number of elements.
     Elements(u32),
-    /// The value is too long or too short for its type. [`DecodeError::found`] has its length, as far as it was looked at.
-    Length,
+    /// The value is too long or too short for its type: its length, as far as it was counted, or 0 where that is not known.
+    /// [`DecodeError::found`] has it as text.
+    Length(u32),
     /// More than [`MAX_DEPTH`] containers are open at once.
     Depth,
     /// The value breaks a rule of its field, which is named: "is below the minimum 1". [`DecodeError::found`] has the value.
@@ -116,11 +118,7 @@ impl Segment {
 impl DecodeError {
     /// An error of the whole value; [`within`](Self::within) moves it to a part.
     pub const fn new(kind: Kind) -> Self {
-        Self::of(Fault::of(kind))
-    }
-
-    pub(super) const fn of(fault: Fault) -> Self {
-        Self { fault, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false, found: Found::NONE }
+        Self { kind, path: [Segment::ANY_KEY; MAX_PATH], segments: 0, cut: false, found: Found::NONE }
     }
 
     /// A value that breaks a rule of its field: `rule` goes on where the value ends, as "is below the minimum 1" does.
@@ -138,7 +136,7 @@ impl DecodeError {
 
     /// What is wrong.
     pub fn kind(&self) -> Kind {
-        self.fault.into()
+        self.kind
     }
 
     /// The value that breaks a rule, or the name of the unknown member; empty where it is longer than [`MAX_FOUND`] bytes.
@@ -197,9 +195,11 @@ impl fmt::Display for InRoot<'_> {
     }
 }
 
+impl core::error::Error for Kind {}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display(f, |put| Fault::of(*self).pieces(put))
+        display(f, |put| self.pieces(put))
     }
 }
 
@@ -213,8 +213,8 @@ impl DecodeError {
     /// Hands out the text that [`display_in`](Self::display_in) shows, in pieces: nothing of `core::fmt` is linked.
     pub(crate) fn pieces(&self, root: &str, put: &mut dyn FnMut(&str)) {
         // A field that is missing or given twice is the last step of the path itself.
-        let mut last = match self.fault {
-            Fault::MissingField(name) | Fault::DuplicateField(name) => Some(Segment::Field(name)),
+        let mut last = match self.kind {
+            Kind::MissingField(name) | Kind::DuplicateField(name) => Some(Segment::Field(name)),
             _ => None,
         };
         put(root);
@@ -251,27 +251,27 @@ impl DecodeError {
         if !start {
             put(": ");
         }
-        match (self.fault, self.found()) {
-            (Fault::Length(_), found) if !found.is_empty() => {
+        match (self.kind, self.found()) {
+            (Kind::Length(_), found) if !found.is_empty() => {
                 put(found);
                 return put(" does not fit");
             }
-            (Fault::Rule(_), "") => put("the value "),
-            (Fault::Rule(_), found) => {
+            (Kind::Rule(_), "") => put("the value "),
+            (Kind::Rule(_), found) => {
                 put(found);
                 put(" ");
             }
-            (Fault::UnknownField(_), found) if !found.is_empty() => {
+            (Kind::UnknownField { .. }, found) if !found.is_empty() => {
                 put(found);
                 put(" is an ");
             }
             _ => {}
         }
-        self.fault.pieces(put);
+        self.kind.pieces(put);
     }
 }
 
-impl Fault {
+impl Kind {
     fn pieces(&self, put: &mut dyn FnMut(&str)) {
         match *self {
             Self::NotJson => put("the text is not JSON"),
@@ -285,9 +285,9 @@ impl Fault {
             }
             Self::Refused => put("value refused"),
             Self::MissingField(_) => put("required, but missing"),
-            Self::UnknownField([]) => put("unknown member; none are expected here"),
-            Self::UnknownField(expected) => list(put, "unknown member; known: ", expected),
-            Self::UnknownVariant(expected) => list(put, "expected one of: ", expected),
+            Self::UnknownField { expected: [] } => put("unknown member; none are expected here"),
+            Self::UnknownField { expected } => list(put, "unknown member; known: ", expected),
+            Self::UnknownVariant { expected } => list(put, "expected one of: ", expected),
             Self::DuplicateField(_) => put("given more than once"),
             Self::LoneSurrogate => put("a lone surrogate"),
             Self::Elements(count) => {
@@ -331,75 +331,8 @@ pub(super) fn push_segment(path: &mut [Segment; MAX_PATH], segments: &mut u8, cu
     }
 }
 
-/// What goes up through serde: three words, since every `Result` of every visitor carries it. The path stays behind in
-/// the decoder. serde's texts are dropped unformatted: they would link float formatting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    NotJson,
-    Expected(&'static str),
-    Unexpected(&'static str),
-    Refused,
-    MissingField(&'static str),
-    UnknownField(&'static [&'static str]),
-    UnknownVariant(&'static [&'static str]),
-    DuplicateField(&'static str),
-    LoneSurrogate,
-    Elements(u32),
-    /// The length that a type refuses, or 0 where it is not said.
-    Length(u32),
-    Depth,
-    Rule(&'static str),
-}
-
-impl Fault {
-    const fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::NotJson => Self::NotJson,
-            Kind::Expected(what) => Self::Expected(what),
-            Kind::Unexpected(what) => Self::Unexpected(what),
-            Kind::Refused => Self::Refused,
-            Kind::MissingField(name) => Self::MissingField(name),
-            Kind::UnknownField { expected } => Self::UnknownField(expected),
-            Kind::UnknownVariant { expected } => Self::UnknownVariant(expected),
-            Kind::DuplicateField(name) => Self::DuplicateField(name),
-            Kind::LoneSurrogate => Self::LoneSurrogate,
-            Kind::Elements(count) => Self::Elements(count),
-            Kind::Length => Self::Length(0),
-            Kind::Depth => Self::Depth,
-            Kind::Rule(rule) => Self::Rule(rule),
-        }
-    }
-}
-
-impl From<Fault> for Kind {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::NotJson => Self::NotJson,
-            Fault::Expected(what) => Self::Expected(what),
-            Fault::Unexpected(what) => Self::Unexpected(what),
-            Fault::Refused => Self::Refused,
-            Fault::MissingField(name) => Self::MissingField(name),
-            Fault::UnknownField(expected) => Self::UnknownField { expected },
-            Fault::UnknownVariant(expected) => Self::UnknownVariant { expected },
-            Fault::DuplicateField(name) => Self::DuplicateField(name),
-            Fault::LoneSurrogate => Self::LoneSurrogate,
-            Fault::Elements(count) => Self::Elements(count),
-            Fault::Length(_) => Self::Length,
-            Fault::Depth => Self::Depth,
-            Fault::Rule(rule) => Self::Rule(rule),
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Kind::from(*self).fmt(f)
-    }
-}
-
-impl core::error::Error for Fault {}
-
-impl de::Error for Fault {
+/// serde's texts are dropped unformatted: they would link float formatting.
+impl de::Error for Kind {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self::Refused
     }
@@ -428,12 +361,12 @@ impl de::Error for Fault {
         match expected {
             [what] if name == THIS_VALUE => Self::Expected(what),
             [rule] if name == THIS_RULE => Self::Rule(rule),
-            _ => Self::UnknownVariant(expected),
+            _ => Self::UnknownVariant { expected },
         }
     }
 
     fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
-        Self::UnknownField(expected)
+        Self::UnknownField { expected }
     }
 
     fn missing_field(name: &'static str) -> Self {

@@ -2,7 +2,7 @@
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, VariantAccess, Visitor};
 
-use super::error::Fault;
+use super::error::Kind;
 use super::scalar::{one_char, read_f32, read_f64};
 use crate::json::number;
 use crate::json::text::{NUMBER_TOKEN, RAW_TOKEN};
@@ -17,36 +17,36 @@ pub(super) struct Name<'de> {
 }
 
 impl<'de> Name<'de> {
-    fn str(&self) -> Result<&'de str, Fault> {
-        str::from_utf8(self.text).map_err(|_| Fault::NotJson)
+    fn str(&self) -> Result<&'de str, Kind> {
+        str::from_utf8(self.text).map_err(|_| Kind::NotJson)
     }
 
     /// The digits of an integer in its plain form: `"1.0"` and `"1e0"` would be further names for the key `1`.
-    fn digits(&self, what: &'static str) -> Result<number::Digits<'de>, Fault> {
-        number::Digits::new(self.text).filter(number::Digits::is_plain).ok_or(Fault::Expected(what))
+    fn digits(&self, what: &'static str) -> Result<number::Digits<'de>, Kind> {
+        number::Digits::new(self.text).filter(number::Digits::is_plain).ok_or(Kind::Expected(what))
     }
 }
 
 macro_rules! integer_keys {
     ($($method:ident $visit:ident $int:ident $to:ident $what:literal;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
             let value = self.digits($what)?.$to().ok().and_then(|value| $int::try_from(value).ok());
-            visitor.$visit(value.ok_or(Fault::Expected($what))?)
+            visitor.$visit(value.ok_or(Kind::Expected($what))?)
         }
     )*};
 }
 
 macro_rules! float_keys {
     ($($method:ident $visit:ident $read:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
             let value = number::Digits::new(self.text).and_then(|_| $read(self.text));
-            visitor.$visit(value.ok_or(Fault::Expected("a number as the member name"))?)
+            visitor.$visit(value.ok_or(Kind::Expected("a number as the member name"))?)
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for Name<'de> {
-    type Error = Fault;
+    type Error = Kind;
 
     integer_keys! {
         deserialize_u8 visit_u8 u8 to_u32 "an integer from 0 to 255 as the member name";
@@ -63,39 +63,39 @@ impl<'de> Deserializer<'de> for Name<'de> {
 
     float_keys! { deserialize_f32 visit_f32 read_f32 deserialize_f64 visit_f64 read_f64 }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         visitor.visit_borrowed_str(self.str()?)
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         match self.text {
             b"true" => visitor.visit_bool(true),
             b"false" => visitor.visit_bool(false),
-            _ => Err(Fault::Expected("true or false as the member name")),
+            _ => Err(Kind::Expected("true or false as the member name")),
         }
     }
 
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         visitor.visit_char(one_char(self.text)?)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         visitor.visit_borrowed_bytes(self.text)
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         visitor.visit_borrowed_bytes(self.text)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         visitor.visit_some(self)
     }
 
     #[allow(clippy::inline_always)] // As above.
     #[inline(always)]
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Kind> {
         if name == RAW_TOKEN || name == NUMBER_TOKEN {
-            Err(Fault::Unexpected("a member name"))
+            Err(Kind::Unexpected("a member name"))
         } else {
             visitor.visit_newtype_struct(self)
         }
@@ -106,15 +106,15 @@ impl<'de> Deserializer<'de> for Name<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, Kind> {
         visitor.visit_enum(self)
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         if self.as_bytes { visitor.visit_borrowed_bytes(self.text) } else { self.deserialize_any(visitor) }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
         visitor.visit_unit()
     }
 
@@ -124,10 +124,10 @@ impl<'de> Deserializer<'de> for Name<'de> {
 }
 
 impl<'de> EnumAccess<'de> for Name<'de> {
-    type Error = Fault;
+    type Error = Kind;
     type Variant = NoContent;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, NoContent), Fault> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, NoContent), Kind> {
         Ok((seed.deserialize(Name { as_bytes: true, ..self })?, NoContent))
     }
 }
@@ -136,21 +136,21 @@ impl<'de> EnumAccess<'de> for Name<'de> {
 pub(super) struct NoContent;
 
 impl<'de> VariantAccess<'de> for NoContent {
-    type Error = Fault;
+    type Error = Kind;
 
-    fn unit_variant(self) -> Result<(), Fault> {
+    fn unit_variant(self) -> Result<(), Kind> {
         Ok(())
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Fault> {
-        Err(Fault::Expected(ONE_MEMBER))
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Kind> {
+        Err(Kind::Expected(ONE_MEMBER))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Fault> {
-        Err(Fault::Expected(ONE_MEMBER))
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Kind> {
+        Err(Kind::Expected(ONE_MEMBER))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Fault> {
-        Err(Fault::Expected(ONE_MEMBER))
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Kind> {
+        Err(Kind::Expected(ONE_MEMBER))
     }
 }

@@ -388,7 +388,7 @@ pub const HOST_LINE_LIMIT: usize = 65_535;
 
 /// How many bytes the reply to `initialize` takes at most, without its newline, for an id of `id_len` bytes. Each of the
 /// engine's limits, which are in it, is counted with ten digits.
-pub const fn manifest_reply_len(manifest: &Manifest, id_len: usize) -> usize {
+const fn manifest_reply_len(manifest: &Manifest, id_len: usize) -> usize {
     const fn quoted(text: &str) -> usize {
         escaped_len(text) + 2
     }
@@ -450,7 +450,8 @@ fn code(kind: FailureKind) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Operation, Schema};
+    use crate::manifest::Operation;
+    use crate::schema::Schema;
 
     #[test]
     fn a_phase_is_told_by_its_text_however_it_is_spelt() {

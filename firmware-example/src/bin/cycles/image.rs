@@ -5,7 +5,7 @@ use core::task::{self, Poll, Waker};
 
 use embassy_rp as _;
 use panic_halt as _;
-use rigline::context::LogSink;
+use rigline::LogSink;
 use rigline::engine::{Engine, Memory, Step, Work};
 use rigline::protocol::GEVALS;
 use rigline::{Clock, Context, Extension, Instant};

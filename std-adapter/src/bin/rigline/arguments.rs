@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rigline::json::{Json, Kind};
-use rigline_std::by_schema::{Draft, Misfit, Settled, settle};
+use rigline_std::cli::by_schema::{Draft, Misfit, Settled, settle};
 use serde_json::Value;
 
 use crate::connect::Failure;

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rigline_std::protocol::Protocol;
+use rigline_std::cli::protocol::Protocol;
 use rigline_std::proxy::{End, Limits, Proxy, Transport};
 use rigline_std::relay::Relay;
 use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};

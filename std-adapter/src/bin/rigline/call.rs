@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
-use rigline_std::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
+use rigline_std::cli::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
 use rigline_std::record::Recorder;
 use rigline_std::target::Target;
 use semver::{Version, VersionReq};

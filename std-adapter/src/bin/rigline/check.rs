@@ -2,12 +2,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use rigline_std::check::{self, CaseResult, Need, Outcome, Plan, Report, Sample, Settings};
-use rigline_std::client::Command;
+use rigline_std::check::{self, CaseResult, Need, Outcome, Plan, Report, Sample};
+use rigline_std::cli::check::{Settings, ensure_transcripts};
+use rigline_std::cli::client::Command;
+use rigline_std::cli::protocol::Protocol;
+use rigline_std::cli::terminal;
 use rigline_std::host::Direction;
-use rigline_std::protocol::Protocol;
 use rigline_std::target::Target;
-use rigline_std::terminal;
 use serde_json::{Map, Value};
 
 use crate::connect::{self, Connection, Failure};
@@ -62,7 +63,7 @@ pub(crate) struct Arguments {
     patience: std::time::Duration,
     #[command(flatten)]
     own: OwnOptions<OfCheck>,
-    /// Let cases that only a standard needs count for the exit code, too
+    /// Also count cases that only a standard needs for the exit code
     #[arg(long)]
     strict: bool,
     /// Run only the cases whose name begins with this; may be repeated
@@ -74,7 +75,7 @@ pub(crate) struct Arguments {
     /// Write the report as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Write the report as `JUnit` XML; `-` is standard output
+    /// Write the report as JUnit XML; `-` is standard output
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }
@@ -98,7 +99,7 @@ impl Arguments {
                 let names = protocol::names(|protocol| protocol.check.is_some_and(|suite| suite.has_transcripts));
                 return Err(Failure::usage(format!("--transcripts goes with --protocol {names}")));
             }
-            check::ensure_transcripts((suite.names)().into_iter(), folder)
+            ensure_transcripts((suite.names)().into_iter(), folder)
                 .map_err(|error| Failure::usage(format!("--transcripts {error}")))?;
         }
         let settings = Settings {

@@ -70,7 +70,7 @@ impl Completions {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  rigline man ~/.local/share/man/man1 && man rigline-call")]
 pub(crate) struct Man {
-    /// The folder. It is made if it does not exist; files of the same names in it are replaced
+    /// The folder, which is created if it does not exist. Files of the same names are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -94,7 +94,7 @@ impl Man {
         let path = self.folder.join(format!("{name}.1"));
         let failed = |error: std::io::Error| crate::files::failed(&path, &error);
         clap_mangen::Man::new(command.clone()).render(&mut page).map_err(failed)?;
-        rigline_std::files::write(&path, &page).map_err(failed)?;
+        rigline_std::cli::files::write(&path, &page).map_err(failed)?;
         let below = command.get_subcommands().filter(|below| !below.is_hide_set());
         below
             .map(|below| self.write(below, &format!("{name}-{}", below.get_name())))
@@ -124,9 +124,11 @@ impl Man {
 ///   tcp:HOST:PORT
 ///       a TCP server
 ///   http://…, https://…
-///       an HTTP server, with --protocol amplifier or namel3ss
+///       an HTTP server, with --protocol amplifier, namel3ss
+///       or mcp
 ///   replay:DIR
-///       what --record DIR of call or eval run has recorded
+///       a recording that --record DIR of call or
+///       eval run made
 ///   FOLDER
 ///       with --protocol namel3ss: a project
 ///

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rigline::{GoDuration, Level};
+use rigline_std::cli::signals::Signals;
 use rigline_std::host::{Event, EventKind, HostError, JsonObject, Options};
 use rigline_std::net::Token;
 use rigline_std::record::Recorder;
-use rigline_std::signals::Signals;
 use rigline_std::target::Target;
 use serde_json::Value;
 

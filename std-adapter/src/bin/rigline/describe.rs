@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use rigline::json::{Json, Kind};
-use rigline_std::client::{Command, Description, Page};
+use rigline_std::cli::client::{Command, Description, Page};
 use rigline_std::host::{HostError, Manifest, Operation};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};

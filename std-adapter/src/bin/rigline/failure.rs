@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use rigline_std::client::{Cause, ClientError};
+use rigline_std::cli::client::{Cause, ClientError};
 use rigline_std::host::HostError;
 
 use crate::exit::{FAILED, NO_ANSWER, TIMED_OUT, USAGE};

@@ -1,11 +1,11 @@
 //! Files that the command line names. `-` is a stream, and so is what a shell hands over as `<(…)`; everything else is read and
-//! written by [`rigline_std::files`]: nothing blocks, and nothing is written through a link or into what somebody else wrote.
+//! written by [`rigline_std::cli::files`]: nothing blocks, and nothing is written through a link or into what somebody else wrote.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use rigline_std::files;
+use rigline_std::cli::files;
 
 use crate::exit::{FAILED, USAGE};
 use crate::failure::Failure;

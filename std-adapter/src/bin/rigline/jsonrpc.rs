@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use clap::Args;
+use rigline_std::cli::signals::Signals;
 use rigline_std::eval::Root;
 use rigline_std::eval::runs::Runs;
 use rigline_std::eval::server;
 use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
 use rigline_std::net::{Access, ListenAddress, Token};
-use rigline_std::signals::Signals;
 use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +18,8 @@ use crate::connect::{self, Failure, complain};
 
 /// Serve evals to IDEs: JSON-RPC on standard input and output, or over TCP
 ///
-/// A client can list, read and run the evals below one folder (--root). An eval may start any program, so a client can run
-/// programs as you. Over TCP a client must therefore send a token as its first line, and belong to your own user:
+/// A client can list, read and run the evals below one folder (--root). An eval may start any program,
+/// so a client can run programs as you. Over TCP a client must therefore send a token as its first line, and belong to your own user:
 ///
 ///   {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
@@ -166,5 +166,5 @@ pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {
 /// Asks for as many open files as many runs and clients need; the usual limit is meant for less. What there is has to do, if the
 /// system does not give more.
 fn more_files() {
-    rigline_std::process::raise_open_files(4096);
+    rigline_std::cli::process::raise_open_files(4096);
 }

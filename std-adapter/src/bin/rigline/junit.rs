@@ -1,11 +1,11 @@
-//! What `JUnit` reports have in common: their texts, and the parts of an eval's cases.
+//! What JUnit reports have in common: their texts, and the parts of an eval's cases.
 
 use std::collections::HashMap;
 
 use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus, TestRerun, TestSuite};
+use rigline_std::cli::terminal;
 use rigline_std::eval::run::{Outcome, TaskRecord};
 use rigline_std::eval::verdict::Class;
-use rigline_std::terminal;
 
 /// Names that are given out once each.
 #[derive(Debug, Default)]

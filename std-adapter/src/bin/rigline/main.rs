@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use rigline_std::process;
+use rigline_std::cli::process;
 
 mod arguments;
 mod bridge;
@@ -120,7 +120,7 @@ fn run(words: Vec<OsString>) -> ExitCode {
         Ok(Arguments { command: None }) => return describe::the_only_one(),
         Err(error) => error,
     };
-    let is_plain = !words.iter().any(|word| word.to_string_lossy().contains(rigline_std::terminal::is_control));
+    let is_plain = !words.iter().any(|word| word.to_string_lossy().contains(rigline_std::cli::terminal::is_control));
     if error.kind() == ErrorKind::DisplayHelp
         && let Some(call) = call_with_help(words)
     {

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rigline_std::cli::protocols;
+use rigline_std::cli::traffic::Decoder;
 use rigline_std::host::{Direction, EventKind, Exit, wire};
-use rigline_std::protocols;
 use rigline_std::record::Recorder;
 use rigline_std::stdio;
 use rigline_std::target::Target;
-use rigline_std::traffic::Decoder;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::connect::{self, Connection, Failure};

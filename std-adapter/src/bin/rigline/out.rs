@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 use rigline::json::{Json, Kind};
-use rigline_std::terminal;
+use rigline_std::cli::terminal;
 use serde_json::json;
 use unicode_width::UnicodeWidthStr;
 

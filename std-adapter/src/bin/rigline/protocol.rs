@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches};
-use rigline_std::client::{Client, ClientError, ClientOptions, Command, Form, OptionValues, ProtocolOption};
+use rigline_std::cli::client::{Client, ClientError, ClientOptions, Command, Form, OptionValues, ProtocolOption};
+use rigline_std::cli::protocol::Protocol;
+use rigline_std::cli::protocols;
 use rigline_std::host::{HostError, Options};
 use rigline_std::http::Token;
-use rigline_std::protocol::Protocol;
-use rigline_std::protocols;
 use rigline_std::target::Target;
 
 use crate::connect::{self, Connection, Failure};

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rigline_std::client::{CallRequest, Client};
+use rigline_std::cli::client::{CallRequest, Client};
+use rigline_std::cli::files;
+use rigline_std::cli::process;
+use rigline_std::cli::terminal;
+use rigline_std::eval;
 use rigline_std::host::{Manifest, Operation};
-use rigline_std::process;
 use rigline_std::record::{FolderError, Recorder};
 use rigline_std::target::Target;
-use rigline_std::{eval, files, terminal};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

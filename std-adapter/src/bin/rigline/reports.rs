@@ -1,4 +1,4 @@
-//! The reports of `rigline eval run` beside JSON and `JUnit`: CTRF, TAP, a page, and what GitHub Actions shows.
+//! The reports of `rigline eval run` beside JSON and JUnit: CTRF, TAP, a page, and what GitHub Actions shows.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use rigline_std::cli::files;
 use rigline_std::eval::Spec;
 use rigline_std::eval::report::{self, Logs, Results, Task, earlier};
 use rigline_std::eval::run::Event;
 use rigline_std::eval::store::Store;
-use rigline_std::files;
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
+use rigline_std::cli::protocol::Protocol;
+use rigline_std::cli::protocols;
 use rigline_std::host::local::in_process;
 use rigline_std::net::{Access, ListenAddress};
-use rigline_std::protocol::Protocol;
-use rigline_std::protocols;
 use rigline_std::proxy::{Limits, Proxy};
 use rigline_std::relay::{Relay, RelayError};
 use rigline_std::target::Target;

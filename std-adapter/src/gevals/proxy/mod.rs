@@ -73,12 +73,12 @@ use tokio::task::JoinSet;
 
 pub use session::{End, Transport};
 
+#[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Connect};
 use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, Options};
 use crate::lines::{on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
-#[cfg(feature = "schemas")]
 use crate::sync::lock;
 use crate::target::Target;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use rigline_std::process;
+use rigline_std::cli::process;
 use rigline_std::target::Exec;
 
 use crate::connect::Failure;
@@ -31,7 +31,7 @@ pub(super) fn put(output: &Path, comment: &str, command: &str) -> Result<(), Fai
         out::print_file(&script);
         return Ok(());
     }
-    rigline_std::files::write_executable(output, script.as_bytes()).map_err(|error| files::failed(output, &error))
+    rigline_std::cli::files::write_executable(output, script.as_bytes()).map_err(|error| files::failed(output, &error))
 }
 
 pub(super) fn finish(result: Result<(), Failure>) -> ExitCode {

@@ -4,7 +4,7 @@ use core::hint::black_box;
 use core::task::Waker;
 use core::time::Duration;
 
-use rigline::clock::Sleep;
+use rigline::Sleep;
 use rigline::event::Event;
 use rigline::json::de;
 use rigline::json::write::Writer;

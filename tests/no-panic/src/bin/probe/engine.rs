@@ -6,10 +6,10 @@ use core::pin::pin;
 use core::task::{self, Poll, Waker};
 
 use rigline::Extension;
-use rigline::context::{Context, LogSink};
 use rigline::engine::{Background, Engine, Memory, Run, SessionPolicy, Step, Work};
 use rigline::frame::LineEnds;
 use rigline::protocol::GEVALS;
+use rigline::{Context, LogSink};
 use rigline::{Failure, Outcome};
 
 use crate::context::{MANIFEST, PROTOCOLS, Probe, Ticks, configure, handle};

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rigline_std::amplifier::{Descriptor, ModuleKind, Transport};
-use rigline_std::client::{ClientOptions, Described, Description};
+use rigline_std::cli::client::{ClientOptions, Described, Description};
+use rigline_std::cli::protocol::Protocol;
+use rigline_std::cli::protocols;
 use rigline_std::host::Options;
-use rigline_std::protocol::Protocol;
-use rigline_std::protocols;
 use rigline_std::target::Target;
 
 use crate::connect::{self, Failure};

@@ -9,7 +9,7 @@ use clap::Args;
 use rigline::Event;
 use rigline::event::Member;
 use rigline_std::amplifier::{Entry, LogReader, check_taxonomy};
-use rigline_std::terminal;
+use rigline_std::cli::terminal;
 use serde_json::{Value, json};
 
 use crate::connect::{self, Failure};
@@ -22,7 +22,7 @@ const FAULTS: usize = 10_000;
 
 /// Read, filter, check and print a log of Amplifier events, of any size
 ///
-/// It fails with 1 if a line is not an event, or, with --taxonomy, if an event lacks what its name requires.
+/// Exits with 1 if a line is not an event. With --taxonomy, it also exits with 1 if an event lacks a required member.
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(crate) struct Arguments {

@@ -1,0 +1,68 @@
+//! The search for the end of a line.
+
+use super::{CR, LF, LineEnds};
+
+/// Where the first line end is.
+#[cfg(target_pointer_width = "64")]
+pub(super) fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
+    match ends {
+        LineEnds::Lf => find_by_block::<false>(bytes),
+        LineEnds::Serial => find_by_block::<true>(bytes),
+    }
+}
+
+/// Where the first line end is.
+#[cfg(not(target_pointer_width = "64"))]
+pub(super) fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
+    find_by_byte(bytes, ends)
+}
+
+/// Whole blocks by a test that the compiler turns into vector instructions, then words, then bytes.
+#[cfg(target_pointer_width = "64")]
+fn find_by_block<const SERIAL: bool>(bytes: &[u8]) -> Option<usize> {
+    let is_end = |byte: u8| byte == LF || (SERIAL && byte == CR);
+    let (blocks, _) = bytes.as_chunks::<32>();
+    let clear = blocks.iter().take_while(|block| !block.iter().fold(false, |any, &byte| any | is_end(byte))).count();
+    let mut at = clear.saturating_mul(32);
+    let (words, rest) = bytes.get(at..).unwrap_or_default().as_chunks::<8>();
+    for word in words {
+        let word = u64::from_le_bytes(*word);
+        let mut ends = zero_bytes(word ^ (u64::from(LF) * EACH_BYTE));
+        if SERIAL {
+            ends |= zero_bytes(word ^ (u64::from(CR) * EACH_BYTE));
+        }
+        if ends != 0 {
+            return Some(at.saturating_add((ends.trailing_zeros() / 8) as usize));
+        }
+        at = at.saturating_add(8);
+    }
+    rest.iter().position(|&byte| is_end(byte)).map(|n| at.saturating_add(n))
+}
+
+#[cfg(target_pointer_width = "64")]
+const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+
+/// The top bit of the lowest byte that is zero; those above it may be wrong.
+#[cfg(target_pointer_width = "64")]
+const fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(EACH_BYTE) & !word & (EACH_BYTE << 7)
+}
+
+/// One comparison a byte: nearly all bytes are above CR. A microcontroller has no unaligned words.
+#[cfg(any(test, not(target_pointer_width = "64")))]
+pub(super) fn find_by_byte(bytes: &[u8], ends: LineEnds) -> Option<usize> {
+    let mut rest = bytes;
+    loop {
+        rest = rest.get(crate::bytes::count_while(rest, |byte| byte > CR)..).unwrap_or_default();
+        match rest {
+            [] => return None,
+            [byte, ..] if is_end(*byte, ends) => return Some(bytes.len().wrapping_sub(rest.len())),
+            [_, after @ ..] => rest = after,
+        }
+    }
+}
+
+#[cfg(any(test, not(target_pointer_width = "64")))]
+fn is_end(byte: u8, ends: LineEnds) -> bool {
+    byte == LF || (byte == CR && ends == LineEnds::Serial)
+}

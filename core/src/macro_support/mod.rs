@@ -1,0 +1,122 @@
+//! What the macros' output uses. It is not part of the public API, and changes without notice.
+#![allow(missing_docs)]
+
+mod decode;
+mod number;
+mod text;
+
+pub use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error as DeError, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+pub use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+pub use crate::event::Event;
+pub use crate::json::de::{expected, rule};
+pub use crate::manifest::{Effects, Guarantee, Kind as ModuleKind};
+pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Params};
+pub use crate::service::JobRun;
+pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
+
+pub use decode::{Checked, Names, Otherwise, Rule, checked, missing_field};
+pub use number::{Limit, Number, NumberKind};
+pub use text::{FromBool, FromText, Length, Takes};
+
+/// What an operation's arguments and a configuration are decoded into.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be decoded from a call's arguments or a configuration",
+    label = "has no decoder",
+    note = "a struct or an enum of yours gets one, and its schema, by `#[derive(rigline::Params)]`"
+)]
+pub trait Arguments<'de>: Deserialize<'de> {}
+
+#[diagnostic::do_not_recommend]
+impl<'de, T: Deserialize<'de>> Arguments<'de> for T {}
+
+/// [`Call::args`].
+#[inline]
+pub fn arguments<'a, T: Arguments<'a>>(call: &mut Call<'a>) -> Result<T, Failure> {
+    call.args()
+}
+
+/// [`Config::get`].
+#[inline]
+pub fn configuration<'a, T: Arguments<'a>>(config: &mut Config<'a>) -> Result<T, Failure> {
+    config.get()
+}
+
+/// The type that a `Result` holds when it is well, whatever it is called.
+#[diagnostic::on_unimplemented(
+    message = "an operation cannot return `{Self}`",
+    label = "not a `Result`",
+    note = "an operation returns `Result<Outcome, Failure>`, or a `Result` of a struct with `#[derive(rigline::Outputs)]`"
+)]
+pub trait Returned {
+    type Ok;
+    type Err;
+    fn result(self) -> Result<Self::Ok, Self::Err>;
+}
+
+impl<T, E> Returned for Result<T, E> {
+    type Ok = T;
+    type Err = E;
+
+    fn result(self) -> Self {
+        self
+    }
+}
+
+/// # Panics
+/// If arguments of this schema are no object: in a constant, where this stands, it does not compile.
+pub const fn arguments_are_an_object(schema: &Node) {
+    let object = match schema {
+        Node::Object { .. } | Node::Map { .. } | Node::Any | Node::Text(_) => true,
+        Node::Nullable(inner) => matches!(inner, Node::Object { .. } | Node::Map { .. } | Node::Any | Node::Text(_)),
+        _ => false,
+    };
+    assert!(object, "an operation's arguments are an object: a struct with #[derive(Params)]");
+}
+
+/// The schema of a value that is there.
+pub const fn present(schema: &'static Node) -> &'static Node {
+    match schema {
+        Node::Nullable(inner) => inner,
+        _ => schema,
+    }
+}
+
+/// The schema of what a method puts out that ends as `T` does. For generic types; see `__schema!` for the others.
+pub const fn outputs_of<T: Ending>() -> Option<Schema> {
+    T::RENDERED
+}
+
+/// The text of a schema that does not depend on generic types, of exactly its length.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __schema {
+    ($node:expr) => {{
+        const NODE: &$crate::__private::Node = $node;
+        const TEXT: &[::core::primitive::u8; NODE.len()] = &NODE.render(0);
+        $crate::Schema::rendered(TEXT)
+    }};
+}
+
+/// The same, if there is one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __optional_schema {
+    ($node:expr) => {{
+        const NODE: ::core::option::Option<&$crate::__private::Node> = $node;
+        const LENGTH: ::core::primitive::usize = match NODE {
+            ::core::option::Option::Some(node) => node.len(),
+            ::core::option::Option::None => 0,
+        };
+        const TEXT: &[::core::primitive::u8; LENGTH] = &match NODE {
+            ::core::option::Option::Some(node) => node.render(0),
+            ::core::option::Option::None => [0; LENGTH],
+        };
+        match NODE {
+            ::core::option::Option::Some(_) => ::core::option::Option::Some($crate::Schema::rendered(TEXT)),
+            ::core::option::Option::None => ::core::option::Option::None,
+        }
+    }};
+}

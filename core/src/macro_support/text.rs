@@ -1,0 +1,140 @@
+//! Lengths, and texts and booleans as defaults.
+
+use heapless::LenType;
+
+use crate::schema::has_name;
+
+/// A type with a length.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no length",
+    label = "no min_length or max_length here",
+    note = "strings, arrays, vectors and maps have one, and an `Option` of these"
+)]
+pub trait Length {
+    /// The length in characters, elements or members; `None` where there is no value.
+    fn length(&self) -> Option<usize>;
+}
+
+/// Characters: all bytes but those that continue one (RFC 3629 §3).
+fn characters(text: &str) -> usize {
+    text.bytes().filter(|byte| byte & 0xc0 != 0x80).count()
+}
+
+macro_rules! lengths {
+    ($([$($generics:tt)*] $type:ty, |$self:ident| $length:expr;)*) => {$(
+        impl<$($generics)*> Length for $type {
+            fn length(&$self) -> Option<usize> {
+                $length
+            }
+        }
+    )*};
+}
+
+lengths! {
+    [] &str, |self| Some(characters(self));
+    [L: LenType, const N: usize] heapless::String<N, L>, |self| Some(characters(self));
+    [T, L: LenType, const N: usize] heapless::Vec<T, N, L>, |self| Some(self.len());
+    [K: Eq, V, const N: usize] heapless::LinearMap<K, V, N>, |self| Some(self.len());
+    [T, const N: usize] [T; N], |self| Some(N);
+    [T: Length] Option<T>, |self| self.as_ref().and_then(Length::length);
+}
+
+#[cfg(feature = "alloc")]
+lengths! {
+    [] alloc::string::String, |self| Some(characters(self));
+    [] alloc::borrow::Cow<'_, str>, |self| Some(characters(self));
+    [T] alloc::vec::Vec<T>, |self| Some(self.len());
+    [K, V] alloc::collections::BTreeMap<K, V>, |self| Some(self.len());
+}
+
+/// A type with text as its default.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no text",
+    label = "no text as default here",
+    note = "texts are `&str`, `heapless::String`, `String`, enums with `#[derive(Params)]`, and an `Option` of these",
+    note = "the default of another type can be written as an expression: `default = Type::new(\"text\")`"
+)]
+pub trait FromText: Sized {
+    /// What it takes, for [`Takes::check`].
+    const TAKES: Takes;
+
+    fn from_text(text: &'static str) -> Option<Self>;
+}
+
+/// Which texts a type takes.
+pub enum Takes {
+    UpToBytes(usize),
+    OneOf(&'static [&'static str]),
+}
+
+impl Takes {
+    /// # Panics
+    /// If the type cannot hold the text: in a constant, where this stands, it does not compile.
+    pub const fn check(&self, text: &str) {
+        match self {
+            Self::UpToBytes(most) => assert!(text.len() <= *most, "the field's type cannot hold a text of this length"),
+            Self::OneOf(names) => assert!(has_name(names, text), "the field's type has no variant of this name"),
+        }
+    }
+}
+
+impl FromText for &str {
+    const TAKES: Takes = Takes::UpToBytes(usize::MAX);
+
+    fn from_text(text: &'static str) -> Option<Self> {
+        Some(text)
+    }
+}
+
+impl<L: LenType, const N: usize> FromText for heapless::String<N, L> {
+    const TAKES: Takes = Takes::UpToBytes(N);
+
+    fn from_text(text: &'static str) -> Option<Self> {
+        let mut string = Self::new();
+        string.push_str(text).ok().map(|()| string)
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl FromText for alloc::string::String {
+    const TAKES: Takes = Takes::UpToBytes(usize::MAX);
+
+    fn from_text(text: &'static str) -> Option<Self> {
+        Some(text.into())
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl FromText for alloc::borrow::Cow<'_, str> {
+    const TAKES: Takes = Takes::UpToBytes(usize::MAX);
+
+    fn from_text(text: &'static str) -> Option<Self> {
+        Some(Self::Borrowed(text))
+    }
+}
+
+impl<T: FromText> FromText for Option<T> {
+    const TAKES: Takes = T::TAKES;
+
+    fn from_text(text: &'static str) -> Option<Self> {
+        T::from_text(text).map(Some)
+    }
+}
+
+/// A type with `true` or `false` as its default.
+#[diagnostic::on_unimplemented(message = "`{Self}` is no `bool`", label = "neither true nor false is a default here")]
+pub trait FromBool: Sized {
+    fn from_bool(value: bool) -> Self;
+}
+
+impl FromBool for bool {
+    fn from_bool(value: bool) -> Self {
+        value
+    }
+}
+
+impl<T: FromBool> FromBool for Option<T> {
+    fn from_bool(value: bool) -> Self {
+        Some(T::from_bool(value))
+    }
+}

@@ -1,0 +1,204 @@
+//! What a line is.
+
+use core::fmt;
+
+use super::log::Log;
+use super::reply::{Body, Reply, RpcError};
+use crate::json::check::{SyntaxError, SyntaxErrorKind};
+use crate::json::view::{Json, Text};
+
+/// What [`Client::receive`](super::Client::receive) made of a line.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'t> {
+    /// The message, or what there is instead of one.
+    pub incoming: Incoming<'t>,
+    /// Text that stood on the line before the message: an escape sequence, a banner without newline.
+    pub before: &'t [u8],
+    /// What stands behind the message on the same line: to be given to [`Client::receive`](super::Client::receive) as the next line.
+    pub rest: &'t [u8],
+    /// In what the message was odd, and was understood all the same.
+    pub anomalies: Anomalies,
+}
+
+impl<'t> Received<'t> {
+    pub(super) fn of(incoming: Incoming<'t>) -> Self {
+        Self { incoming, before: &[], rest: &[], anomalies: Anomalies::NONE }
+    }
+}
+
+/// What a line is.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Incoming<'t> {
+    /// The reply to a request that was out. It no longer is.
+    Reply(Reply<'t>),
+    /// The reply to a request that is out came damaged, or a damaged message that is nobody's. A request that it names
+    /// is no longer out.
+    Malformed(Malformed<'t>),
+    /// A reply to no call that is out: too late, to an earlier session, or to an id of the peer's own making.
+    UnknownId(UnknownId<'t>),
+    /// An error with id null or without id: the peer could not read a request (JSON-RPC 2.0 §5).
+    ErrorWithoutId {
+        /// The error.
+        error: RpcError<'t>,
+        /// The request that it must be about, if exactly one is out. It stays out: [`Client::forget`](super::Client::forget) ends it.
+        only: Option<u32>,
+    },
+    /// gevals "Log".
+    Log(Log<'t>),
+    /// A notification that is no log: not to be answered (JSON-RPC 2.0 §4.1).
+    Notification {
+        /// Its method.
+        method: Text<'t>,
+        /// Its parameters; null if there are none.
+        params: Json<'t>,
+    },
+    /// A request to the host. [`write_refusal`](super::write_refusal) answers it.
+    Request(PeerRequest<'t>),
+    /// A request of our own came back: the line echoes. Not to be answered.
+    Echo,
+    /// No message of ours. Not to be answered.
+    NonProtocol(NonProtocol<'t>),
+}
+
+/// A reply to no call that is out.
+#[derive(Debug, Clone, Copy)]
+pub struct UnknownId<'t> {
+    /// Its id.
+    pub id: Json<'t>,
+    /// Whether the id is one of this session's: the reply is late, or the second one.
+    pub late: bool,
+    /// What it says.
+    pub body: Body<'t>,
+}
+
+/// A request from the peer.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerRequest<'t> {
+    /// Its id, to be echoed.
+    pub id: Json<'t>,
+    /// Its method.
+    pub method: Text<'t>,
+    /// Its parameters; null if there are none.
+    pub params: Json<'t>,
+}
+
+/// A reply that came damaged.
+#[derive(Debug, Clone, Copy)]
+pub struct Malformed<'t> {
+    /// The request it belongs to, as far as that can be read from it.
+    pub id: Option<u32>,
+    /// What is wrong.
+    pub fault: MalformedKind,
+    /// The line, or what there is of it. It may be anything but a message.
+    pub text: &'t [u8],
+}
+
+/// What is wrong with a damaged message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MalformedKind {
+    /// It is not JSON.
+    Syntax(SyntaxError),
+    /// It is spread over several lines (multi-line JSON): the peer prints it indented.
+    SeveralLines,
+}
+
+impl Malformed<'_> {
+    /// The word that stands where JSON allows none, such as `NaN`, if it is one.
+    pub fn token(&self) -> Option<&str> {
+        let MalformedKind::Syntax(error) = self.fault else { return None };
+        if !matches!(error.kind, SyntaxErrorKind::UnexpectedByte | SyntaxErrorKind::BadNumber) {
+            return None;
+        }
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_' | b'\'');
+        let (before, after) = self.text.split_at_checked(error.offset)?;
+        let start = before.len().wrapping_sub(before.iter().rev().take(16).take_while(|byte| is_word(byte)).count());
+        let end = before.len().wrapping_add(after.iter().take(16).take_while(|byte| is_word(byte)).count());
+        self.text.get(start..end).and_then(|word| str::from_utf8(word).ok()).filter(|word| !word.is_empty())
+    }
+}
+
+impl fmt::Display for Malformed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fault {
+            MalformedKind::SeveralLines => f.write_str("multi-line JSON: a message must be on one line"),
+            MalformedKind::Syntax(error) => {
+                write!(f, "not JSON: {error}")?;
+                match self.token() {
+                    Some(token) => write!(f, " ({token})"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// A line that is no message of ours.
+#[derive(Debug, Clone, Copy)]
+pub struct NonProtocol<'t> {
+    /// The line.
+    pub text: &'t [u8],
+    /// Why it is none.
+    pub why: NonProtocolKind,
+}
+
+/// Why a line is no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NonProtocolKind {
+    /// It is not JSON.
+    NotJson(SyntaxError),
+    /// It is JSON, and not an object.
+    NotAnObject,
+    /// It is an object without the members of a message.
+    NotAMessage,
+}
+
+impl fmt::Display for NonProtocolKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson(error) => write!(f, "not JSON: {error}"),
+            Self::NotAnObject => f.write_str("JSON, but not an object"),
+            Self::NotAMessage => f.write_str("JSON, but not a JSON-RPC message"),
+        }
+    }
+}
+
+/// In what a message was odd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Anomalies(u8);
+
+impl Anomalies {
+    /// In nothing.
+    pub const NONE: Self = Self(0);
+    /// It lacks `"jsonrpc":"2.0"` (JSON-RPC 2.0 §5).
+    pub const NO_JSONRPC: Self = Self(1);
+    /// Its id has the value of ours in another spelling: `"7"` or `7.0` for `7`.
+    pub const ID_REFORMATTED: Self = Self(2);
+    /// Something else stood on its line.
+    pub const EXTRA_TEXT: Self = Self(4);
+
+    /// Both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are in this set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// A sentence for each.
+    pub fn texts(self) -> impl Iterator<Item = &'static str> {
+        [
+            (Self::NO_JSONRPC, "the message lacks \"jsonrpc\":\"2.0\""),
+            (Self::ID_REFORMATTED, "the reply's id is not the JSON value that was sent"),
+            (Self::EXTRA_TEXT, "something else stands on the message's line"),
+        ]
+        .into_iter()
+        .filter(move |(anomaly, _)| self.contains(*anomaly))
+        .map(|(_, text)| text)
+    }
+}

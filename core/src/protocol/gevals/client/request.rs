@@ -1,0 +1,132 @@
+//! The requests that a host writes.
+
+use super::ID_END;
+use crate::duration::GoDuration;
+use crate::json::raw::RawJson;
+use crate::json::write::Writer;
+use crate::protocol::gevals::{self, Phase};
+
+/// A request to a gevals extension.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Request<'a> {
+    /// Opens a session: gevals "Initialize".
+    Initialize {
+        /// The extension's own settings, an object.
+        config: Option<RawJson<'a>>,
+    },
+    /// Runs an operation: gevals "Execute".
+    Execute {
+        /// The operation's name, as the manifest has it.
+        operation: &'a str,
+        /// The arguments, an object.
+        args: RawJson<'a>,
+        /// The call's context.
+        context: RequestContext<'a>,
+    },
+    /// Ends the session: gevals "Shutdown".
+    Shutdown,
+    /// Any other: to forward one as it came, or to see how a peer refuses one.
+    Other {
+        /// The method's name.
+        method: &'a str,
+        /// The parameters.
+        params: RawJson<'a>,
+    },
+}
+
+impl Request<'_> {
+    /// The most bytes that the line can take, newline included, whatever its id.
+    pub fn measure(&self) -> usize {
+        let mut out = Writer::new(&mut []);
+        self.write(ID_END, &mut out);
+        out.needed()
+    }
+
+    /// Writes the request as one line, newline included.
+    pub fn write(&self, id: u32, out: &mut Writer<'_>) {
+        out.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.u32(id);
+        out.raw(b",\"method\":");
+        match self {
+            Self::Initialize { config } => {
+                out.raw(b"\"initialize\",\"params\":{\"protocolVersion\":");
+                out.str(gevals::VERSION);
+                if let Some(config) = config {
+                    out.raw(b",\"config\":");
+                    out.raw(config.as_str().as_bytes());
+                }
+                out.byte(b'}');
+            }
+            Self::Execute { operation, args, context } => {
+                out.raw(b"\"execute\",\"params\":{\"operation\":");
+                out.str(operation);
+                out.raw(b",\"args\":");
+                out.raw(args.as_str().as_bytes());
+                out.raw(b",\"context\":");
+                context.write(out);
+                out.byte(b'}');
+            }
+            Self::Shutdown => out.raw(b"\"shutdown\",\"params\":{}"),
+            Self::Other { method, params } => {
+                out.str(method);
+                out.raw(b",\"params\":");
+                out.raw(params.as_str().as_bytes());
+            }
+        }
+        out.raw(b"}\n");
+    }
+}
+
+/// A call's context: gevals "Context Object".
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequestContext<'a> {
+    /// The task's directory.
+    pub workdir: &'a str,
+    /// The part of the task. [`Phase::Unknown`] is written as the empty string, as the real host does.
+    pub phase: Phase,
+    /// The task's environment variables; left out when there are none.
+    pub env: &'a [(&'a str, &'a str)],
+    /// The limit on the call's time.
+    pub timeout: Option<GoDuration>,
+    /// What the agent under test was asked, and what it answered.
+    pub agent: Option<(&'a str, &'a str)>,
+}
+
+impl RequestContext<'_> {
+    fn write(&self, out: &mut Writer<'_>) {
+        out.raw(b"{\"workdir\":");
+        out.str(self.workdir);
+        out.raw(b",\"phase\":");
+        out.str(match self.phase {
+            Phase::Unknown => "",
+            Phase::Setup => "setup",
+            Phase::Verify => "verify",
+            Phase::Cleanup => "cleanup",
+        });
+        if !self.env.is_empty() {
+            out.raw(b",\"env\":{");
+            for (place, (name, value)) in self.env.iter().enumerate() {
+                if place > 0 {
+                    out.byte(b',');
+                }
+                out.str(name);
+                out.byte(b':');
+                out.str(value);
+            }
+            out.byte(b'}');
+        }
+        if let Some(timeout) = self.timeout {
+            out.raw(b",\"timeout\":");
+            out.message(&format_args!("{timeout}"));
+        }
+        if let Some((prompt, output)) = self.agent {
+            out.raw(b",\"agent\":{\"prompt\":");
+            out.str(prompt);
+            out.raw(b",\"output\":");
+            out.str(output);
+            out.byte(b'}');
+        }
+        out.byte(b'}');
+    }
+}

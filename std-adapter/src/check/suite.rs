@@ -1,0 +1,84 @@
+//! The cases of a protocol, as the command runs them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::{Bench, Case, CaseResult, Plan, Report, Sample, run};
+use crate::client::{ClientError, OptionValues};
+use crate::host::Options;
+use crate::target::Target;
+
+/// The conformance cases of a protocol, as the registry of protocols has them.
+#[derive(Debug)]
+pub struct Suite {
+    /// The names of all cases, in the order in which they run.
+    pub names: fn() -> Vec<&'static str>,
+    /// Whether transcripts can be written.
+    pub has_transcripts: bool,
+    /// Runs those that are chosen. The function gets each result as soon as it is there.
+    pub run: RunSuite,
+}
+
+/// Runs the cases of a suite.
+pub(crate) type RunSuite = for<'a> fn(Settings, &'a mut dyn FnMut(&CaseResult)) -> Checking<'a>;
+
+/// A suite that runs.
+pub(crate) type Checking<'a> = Pin<Box<dyn Future<Output = Result<Report, ClientError>> + 'a>>;
+
+/// What a suite checks, and what it may do.
+#[derive(Debug)]
+pub struct Settings {
+    /// What is checked.
+    pub target: Target,
+    /// How it is reached.
+    pub options: Options,
+    /// The bearer token, over HTTP.
+    pub token: Option<String>,
+    /// How long each answer may take.
+    pub timeout: Duration,
+    /// The operations that may run, and where transcripts go.
+    pub plan: Plan,
+    /// Options of the protocol's own.
+    pub own: OptionValues,
+    /// How the names of the chosen cases begin; if there are none, all cases are chosen.
+    pub prefixes: Vec<String>,
+}
+
+impl Settings {
+    /// The chosen ones among `all` cases.
+    ///
+    /// # Errors
+    /// No case is.
+    pub fn chosen<F>(&self, all: &'static [Case<F>]) -> Result<Vec<&'static Case<F>>, ClientError> {
+        let is_chosen = |case: &&Case<F>| {
+            self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| case.name.starts_with(prefix.as_str()))
+        };
+        let cases: Vec<_> = all.iter().filter(is_chosen).collect();
+        if cases.is_empty() {
+            let names: Vec<&str> = all.iter().map(|case| case.name).collect();
+            return Err(ClientError::usage(format!("unknown case; expected one of: {}", names.join(", "))));
+        }
+        Ok(cases)
+    }
+}
+
+/// The names of cases.
+pub(crate) fn names<F>(cases: &[Case<F>]) -> Vec<&'static str> {
+    cases.iter().map(|case| case.name).collect()
+}
+
+/// Runs the chosen cases of a table on a [`Bench`].
+pub(crate) async fn run_on_bench(
+    all: &'static [Case],
+    settings: Settings,
+    report: &mut dyn FnMut(&CaseResult),
+) -> Result<Report, ClientError> {
+    let cases = settings.chosen(all)?;
+    let bench = Bench::new(&settings.target, &settings.options);
+    let mut bench = bench.map_err(|error| ClientError::usage(error.to_string()))?;
+    bench.timeout = settings.timeout;
+    let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
+    bench.calls = settings.plan.samples.into_iter().map(sample).collect();
+    run(cases, bench, report).await.map_err(ClientError::transcripts)
+}
