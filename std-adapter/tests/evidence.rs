@@ -446,7 +446,7 @@ fn l_06_a_recording_survives_what_ends_its_command() {
             command(root.path(), &["call", &target, "go", "--record", name]).stderr(Stdio::null()).spawn().unwrap();
         let session = root.path().join(name).join("session.jsonl");
         let began = Instant::now();
-        while !fs::read_to_string(&session).is_ok_and(|text| text.contains("\\\"go\\\"")) {
+        while !fs::read_to_string(&session).is_ok_and(|text| text.contains("\\\"execute\\\"")) {
             assert!(began.elapsed() < Duration::from_secs(30));
             sleep(Duration::from_millis(20));
         }
