@@ -245,7 +245,7 @@ fn discarded_lines_give_their_room_back() {
 
 #[test]
 fn every_line_end_is_found_wherever_it_stands() {
-    for len in 0..100 {
+    for len in 0..150 {
         for at in 0..len {
             for (byte, ends) in [(LF, LineEnds::Lf), (LF, LineEnds::Serial), (CR, LineEnds::Serial)] {
                 for other in [0_u8, 9, 11, 12, 14, 0x7F, 0x80, 0x8A, 0x8D, 0xFF] {
