@@ -454,7 +454,7 @@ fn validation_finds_everything_at_once_and_says_where() {
         "{{steps.c.outputs.v}}: step c does not run before step b (t/a.yaml:5)",
         "{{steps.zz.outputs.v}}: there is no step zz (t/a.yaml:5)",
         "{{steps.a.out}}: write {{steps.ID.outputs.KEY}} (t/a.yaml:5)",
-        "must_match: `(` is no regular expression: unclosed group (t/a.yaml:8)",
+        "must_match: `(` is not a regular expression: unclosed group (t/a.yaml:8)",
         "output_range: Missing required field: min or max (t/a.yaml:9)",
         "Grader output_range looks at step nope, which task same does not have (t/a.yaml:9)",
         "Unknown grader type: magic",

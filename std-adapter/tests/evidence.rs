@@ -320,8 +320,8 @@ fn l_06_a_recording_that_is_not_whole_says_so_and_hangs_nobody() {
     for (name, content, why) in [
         ("newer", text.replace("\"version\":2", "\"version\":3"), "version 3; versions 1 to 2 are read"),
         ("damaged", text.replacen("{\"ms\"", "{ms", 3), "line 2: "),
-        ("foreign", "hello\n".to_owned(), "no transcript"),
-        ("empty", String::new(), "no transcript"),
+        ("foreign", "hello\n".to_owned(), "not a transcript"),
+        ("empty", String::new(), "not a transcript"),
     ] {
         fs::create_dir(root.path().join(name)).unwrap();
         fs::write(root.path().join(name).join("session.jsonl"), content).unwrap();
@@ -446,7 +446,7 @@ fn l_06_a_recording_survives_what_ends_its_command() {
             command(root.path(), &["call", &target, "go", "--record", name]).stderr(Stdio::null()).spawn().unwrap();
         let session = root.path().join(name).join("session.jsonl");
         let began = Instant::now();
-        while !fs::read_to_string(&session).is_ok_and(|text| text.contains("\\\"go\\\"")) {
+        while !fs::read_to_string(&session).is_ok_and(|text| text.contains("\\\"execute\\\"")) {
             assert!(began.elapsed() < Duration::from_secs(30));
             sleep(Duration::from_millis(20));
         }

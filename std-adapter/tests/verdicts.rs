@@ -615,6 +615,32 @@ fn l_04_measurements_without_names_are_told_apart_by_their_steps() {
 }
 
 #[test]
+fn l_04_members_of_another_kind_are_refused_and_not_passed_over() {
+    let grader =
+        |more: &str| format!("tasks: [{{ id: t, graders: [{{ type: output_contains, value: x, {more} }}] }}]\n");
+    for (lines, why) in [
+        // The first of a list was taken, and of an empty list nothing: the grader looked at all steps.
+        (grader("step: [a, b]"), "step: expected a string, found a list"),
+        (grader("step: []"), "step: expected a string, found a list"),
+        (grader("metric: [m]"), "metric: expected a string, found a list"),
+        (grader("output: [v]"), "output: expected a string, found a list"),
+        ("inputs: [1]\ntasks: [{ id: t }]\n".into(), "inputs: expected a map, found a list"),
+        ("inputs: \"{{matrix.a}}\"\ntasks: [{ id: t }]\n".into(), "inputs: expected a map, found a string"),
+        ("tasks: [{ id: \"\", matrix: { a: [1, 2] } }]\n".into(), "id: must not be empty"),
+        ("tasks: [{ id: t, steps: [{ id: \" \", operation: o }] }]\n".into(), "id: must not be empty"),
+    ] {
+        let error = cases(&lines, &[]).unwrap_err();
+        assert!(error.contains(why), "{lines}: {error}");
+    }
+    let folder = folder(&[(
+        "eval.yaml",
+        "name: \"{{inputs.a}}\"\nconfig: { executor: mock }\ninputs: { a: 1 }\ntasks: [{ id: t }]\n",
+    )]);
+    let (_, _, run) = run(folder.path(), &[]);
+    assert!(run["warnings"][0].as_str().unwrap().contains("name: placeholders have no effect here"), "{run:#}");
+}
+
+#[test]
 fn l_04_limits_of_cases_are_told_at_once() {
     let tens = "matrix: { a: &l [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], b: *l, c: *l, d: *l }";
     let error =

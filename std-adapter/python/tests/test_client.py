@@ -208,7 +208,7 @@ reply(request)
         with pytest.raises(rigline.ConnectionLost, match="(?s)exit status 7.*panic: no clock"):
             rig.op(die=True)
         assert rig.op().operation == "op"
-    assert "connecting anew" in caplog.text
+    assert "connecting again" in caplog.text
 
 
 def test_a_program_that_does_not_answer_in_time_is_cut_off(script: Script) -> None:

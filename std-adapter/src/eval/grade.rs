@@ -21,9 +21,9 @@ pub struct Grader {
     pub metric: Option<String>,
     /// How much it counts for a metric, as against other graders.
     pub weight: f64,
-    /// The step whose output is looked at; all of them, or the agent's, if unsaid.
+    /// The step whose output is looked at [default: all steps and the agent].
     pub step: Option<String>,
-    /// The output of the step; the whole of what it says, if unsaid.
+    /// The output of the step [default: its message and all outputs].
     pub output: Option<String>,
     /// Its type, as the file has it.
     pub kind: String,

@@ -38,7 +38,7 @@
 //! A task whose graders are all of kinds that are not here is skipped: it is not judged, and has not passed.
 //!
 //! When a run is cancelled, or a trial's time is over, the operation in hand is stopped (a program's process group is ended, a board's
-//! DTR drops), a session begins anew, and cleanup steps run in it.
+//! DTR drops), a new session begins, and cleanup steps run in it.
 //!
 //! # Verdicts
 //! What does not pass has a [class](verdict::Class): *fail* is about the board under test, *rig error* about the rig: it could not be reached,

@@ -16,7 +16,7 @@ use super::mask::Mask;
 use super::measurement::Statistics;
 use super::session::{Connect, OnLog, Rig, Unreached};
 use super::spec::{Executor, Metric, Spec, Task};
-use super::trial::{EarlierAttempt, Surroundings, TrialRecord, Worker};
+use super::trial::{EarlierAttempt, RunContext, TrialRecord, Worker};
 use super::verdict::{self, Cause, Class, Reliability};
 use crate::target::Target;
 
@@ -77,7 +77,7 @@ pub struct Outcome {
     pub summary: Summary,
     /// Why it failed, or that it was cancelled.
     pub error: Option<String>,
-    /// How many tasks nobody could judge.
+    /// How many tasks could not be judged.
     pub skipped: u32,
     /// Why nothing was run, if the target could not be talked to, or failed the preflight.
     pub unreached: Option<Unreached>,
@@ -225,7 +225,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     progress(waza::Event::RunStart, None, None);
 
     let count = workers(&spec, executor, &log);
-    let around = Arc::new(Surroundings {
+    let context = Arc::new(RunContext {
         spec: spec.clone(),
         executor,
         workdir,
@@ -244,7 +244,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     });
     let (mut error, mut unreached) = (None, None);
     // The first worker finds out whether there is a target at all, and whether it is well.
-    let mut first = Worker::new(around.clone());
+    let mut first = Worker::new(context.clone());
     let opened = shared.open(&mut first).await;
     let health = match (&opened, &spec.health) {
         (Ok(()), Some(health)) => {
@@ -266,7 +266,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
             let mut joined = JoinSet::new();
             joined.spawn(shared.clone().work(first));
             for _ in 1..count {
-                joined.spawn(shared.clone().work(Worker::new(around.clone())));
+                joined.spawn(shared.clone().work(Worker::new(context.clone())));
             }
             while let Some(ended) = joined.join_next().await {
                 if let Err(panic) = ended {
@@ -287,7 +287,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     tasks.sort_by_key(|task| task.task);
     let mut outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
     outcome.unreached = unreached.filter(|_| outcome.state == RunState::Failed);
-    (outcome.health, outcome.rig) = (health, around.rig.get().cloned());
+    (outcome.health, outcome.rig) = (health, context.rig.get().cloned());
     let verdict = match outcome.state {
         RunState::Cancelled => Verdict::Cancelled,
         RunState::Failed => Verdict::Error,
@@ -300,7 +300,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     outcome
 }
 
-/// How many tasks may run at a time: several where each worker starts a process of its own, one on a board.
+/// How many tasks may run at a time: several if each worker starts its own process, one on a board.
 fn workers(spec: &Spec, executor: Executor, log: &OnLog) -> usize {
     let wanted = spec.config.workers.min(spec.tasks.len()).max(1);
     let has_steps = executor != Executor::Mock && spec.tasks.iter().any(|task| !task.steps.is_empty());

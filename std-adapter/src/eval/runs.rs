@@ -39,7 +39,7 @@ pub struct Request {
     pub overrides: Overrides,
     /// Whether debug logs are wanted.
     pub verbose: bool,
-    /// The directory that tasks run in; the eval's own if unsaid.
+    /// The directory that tasks run in; by default the eval's own.
     pub context_dir: Option<PathBuf>,
     /// Only tasks whose id, name or tag has this in it.
     pub filter: Option<String>,
@@ -61,7 +61,7 @@ pub enum StartError {
     /// The eval is invalid.
     #[error("Validation failed: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<Fault>),
-    /// Nobody knows an executor of that name.
+    /// There is no executor of that name.
     #[error("unknown executor {}; there are {}", .0, Executor::known().collect::<Vec<_>>().join(", "))]
     UnknownExecutor(String),
     /// The executor is one of another eval runner's.
@@ -150,7 +150,7 @@ impl Runs {
     /// Looks at an eval as a run would.
     ///
     /// # Errors
-    /// There is no such file, or it is no YAML.
+    /// There is no such file, or it is not YAML.
     pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {
         let mut overrides = overrides.clone();
         if overrides.target.is_none() {
@@ -363,7 +363,7 @@ fn device(target: &str) -> String {
             let path = match (roots.find(&serial.port), &serial.port) {
                 (Ok(port), _) => port.path,
                 (Err(_), Port::Path(path)) => path.clone(),
-                // It is not plugged in: whoever runs first will say so.
+                // It is not plugged in: the first run will say so.
                 (Err(_), _) => return target.to_owned(),
             };
             format!("serial:{}", path.canonicalize().unwrap_or(path).display())

@@ -61,7 +61,7 @@ pub trait Session: Send + Sync {
     fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>>;
     /// The JSON Schema of an operation's arguments, if it has one.
     fn schema(&self, operation: &str) -> Option<Value>;
-    /// Ends the call in hand at once, and opens a session anew.
+    /// Ends the call in hand at once, and opens a new session.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
     /// Who answers.
     fn rig(&self) -> Rig;

@@ -156,7 +156,7 @@ pub struct Config {
 pub struct Metrics {
     /// The least share of tasks that must pass, 0 to 1.
     pub pass_threshold: f64,
-    /// Metrics of their own, each held against its threshold.
+    /// A list of metrics, each held against its threshold.
     pub list: Vec<Metric>,
 }
 
@@ -276,7 +276,7 @@ pub enum LoadError {
     /// There is no such file.
     #[error("Eval not found: {}", .0.display())]
     NotFound(PathBuf),
-    /// It is no YAML, or no map, or cannot be read.
+    /// It is not YAML, is not a map, or cannot be read.
     #[error("{0}")]
     Unreadable(Fault),
 }
@@ -299,7 +299,7 @@ pub struct Overrides {
 /// `eval.yaml` in it.
 ///
 /// # Errors
-/// There is no such file, or it is no YAML, or no map.
+/// There is no such file, it is not YAML, or it is not a map.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), LoadError> {
     let path = if path.is_dir() { in_folder(path) } else { path.to_owned() };
     let folder = folder_of(&path).to_owned();
@@ -467,7 +467,10 @@ impl Reader<'_> {
     }
 
     fn text(&mut self, node: &Node, name: &str) -> Option<String> {
-        let member = node.get(name)?;
+        self.text_of(name, node.get(name)?)
+    }
+
+    fn text_of(&mut self, name: &str, member: &Node) -> Option<String> {
         let text = member.text();
         if text.is_none() {
             self.fault(member, format!("{name}: expected a string, found {}", member.what()));
@@ -505,6 +508,9 @@ impl Reader<'_> {
 
     /// Notes an id with characters that drive what shows it: it stands in lists, logs and reports.
     fn check_id(&mut self, node: &Node, id: &str) {
+        if id.trim().is_empty() && node.get("id").is_some() {
+            self.fault(node, "id: must not be empty");
+        }
         if id.chars().any(is_control) {
             let text = "id: must not have control characters or marks that reorder text";
             self.fault(node.get("id").unwrap_or(node), text);
@@ -619,6 +625,12 @@ fn eval(reader: &mut Reader<'_>, node: &Node, shown: &Node, folder: &Path, overr
     let skill = reader.text(node, "skill");
     let version = reader.text(node, "version");
     reader.check_members(node, &EVAL);
+    reader.map(node, "inputs");
+    for name in ["name", "description", "skill", "version", "tags", "metrics"] {
+        if let Some(member) = node.get(name).filter(|member| expand::has_variable(member)) {
+            reader.warn(member, format!("{name}: placeholders have no effect here"));
+        }
+    }
     let mut config = config(reader, node, folder, overrides);
     let metrics = metrics(reader, node);
     let file = reader.file.to_owned();
@@ -1229,12 +1241,12 @@ fn braces(text: &str) -> Option<(String, bool)> {
     }
 }
 
-/// Adds what tells a task from those of the other rows and cases to its id and name, unless they have that by a placeholder. `before` is the
+/// Adds the row and the case to the id and the name of a task, unless a placeholder did. `before` is the
 /// task as it was written, and `vars` has the row's columns.
 fn distinguish(node: &mut Node, before: &Node, suffix: Option<&str>, case: &expand::Case, vars: &[(String, String)]) {
     let text = |node: &Node, name: &str| node.get(name).and_then(Node::text);
     let columns: Vec<_> = vars.iter().filter(|(name, _)| name.starts_with("vars.")).cloned().collect();
-    if let (Some(id), Some(written)) = (text(node, "id"), text(before, "id")) {
+    if let (Some(id), Some(written)) = (text(node, "id"), text(before, "id").filter(|id| !id.trim().is_empty())) {
         let suffix = suffix.filter(|_| !expand::mentions(&written, &columns)).unwrap_or_default();
         let case = if case.is_empty() || expand::mentions(&written, case) {
             String::new()
@@ -1505,7 +1517,10 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
         return None;
     }
     reader.check_members(node, &TASK);
-    let id = reader.required(node, "id").unwrap_or_default();
+    if node.get("id").is_none() {
+        reader.fault(node, "Missing required field: id");
+    }
+    let id = reader.text(node, "id").unwrap_or_default();
     reader.check_id(node, &id);
     if !id.is_empty() && !ids.insert(id.clone()) {
         reader.fault(node.get("id").unwrap_or(node), format!("Two tasks have the id {id}"));
@@ -1642,10 +1657,7 @@ fn measurement(reader: &mut Reader<'_>, settings: &Settings<'_>) -> (Check, Opti
     if value(&min).zip(value(&max)).is_some_and(|(min, max)| min > max) {
         settings.fault(reader, "low is greater than high");
     }
-    let unit = match settings.get(&["unit"]) {
-        Some(member) => reader.texts("unit", member).into_iter().next(),
-        None => None,
-    };
+    let unit = settings.get(&["unit"]).and_then(|member| reader.text_of("unit", member));
     if let Some(unit) = &unit
         && (unit.chars().count() > UNIT_LIMIT || unit.chars().any(char::is_control))
     {
@@ -1878,7 +1890,7 @@ impl<'n> Settings<'n> {
                 Err(error) => {
                     let why = error.to_string();
                     let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                    reader.fault(at, format!("{name}: `{pattern}` is no regular expression: {why}"));
+                    reader.fault(at, format!("{name}: `{pattern}` is not a regular expression: {why}"));
                 }
             }
         }
@@ -2012,11 +2024,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             return None;
         }
     };
-    // In `output_contains` the text itself might stand here; everywhere else it is an output's name.
-    let one = |reader: &mut Reader<'_>, name: &str| match settings.get(&[name]) {
-        Some(member) => reader.texts(name, member).into_iter().next(),
-        None => None,
-    };
+    let one = |reader: &mut Reader<'_>, name: &str| reader.text_of(name, settings.get(&[name])?);
     Some(Grader {
         name: reader.text(node, "name"),
         metric: one(reader, "metric"),

@@ -20,11 +20,11 @@ use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
 use super::spec::{Executor, Spec, Step, Task};
 use crate::by_schema::settle;
 
-/// How long a cleanup step may take that sets no time of its own.
+/// The time limit of a cleanup step that sets none.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What trials of a run have in common.
-pub(super) struct Surroundings {
+pub(super) struct RunContext {
     pub(super) spec: Arc<Spec>,
     pub(super) executor: Executor,
     pub(super) workdir: String,
@@ -37,20 +37,20 @@ pub(super) struct Surroundings {
 
 /// Runs trials, one after the other, over one session.
 pub(super) struct Worker {
-    around: Arc<Surroundings>,
+    context: Arc<RunContext>,
     session: Option<Box<dyn Session>>,
 }
 
 /// Why a trial's main part ended early.
-struct Broken {
+struct EarlyEnd {
     verdict: Verdict,
     why: String,
     cause: Cause,
-    /// Nobody knows what the extension is at: it is told to stop.
+    /// The call may still run: the extension is told to stop.
     lost: bool,
 }
 
-impl Broken {
+impl EarlyEnd {
     fn new(verdict: Verdict, cause: Cause, why: impl Into<String>) -> Self {
         Self { verdict, why: why.into(), cause, lost: false }
     }
@@ -61,33 +61,33 @@ impl Broken {
 }
 
 impl Worker {
-    pub(super) fn new(around: Arc<Surroundings>) -> Self {
-        Self { around, session: None }
+    pub(super) fn new(context: Arc<RunContext>) -> Self {
+        Self { context, session: None }
     }
 
     /// Opens the session, if steps will need one.
     pub(super) async fn open(&mut self) -> Result<(), Unreached> {
-        let around = &self.around;
-        let needs = around.executor != Executor::Mock && around.spec.tasks.iter().any(|task| !task.steps.is_empty());
+        let context = &self.context;
+        let needs = context.executor != Executor::Mock && context.spec.tasks.iter().any(|task| !task.steps.is_empty());
         if !needs || self.session.is_some() {
             return Ok(());
         }
-        if around.cancel.is_cancelled() {
+        if context.cancel.is_cancelled() {
             // Perhaps before its turn: the board may be another run's.
             return Err(Unreached::new("cancelled"));
         }
-        let target = around.spec.config.target.as_deref().unwrap_or_default();
-        let connecting = around.connect.connect(
+        let target = context.spec.config.target.as_deref().unwrap_or_default();
+        let connecting = context.connect.connect(
             target,
-            around.spec.config.target_dir.as_deref(),
-            around.spec.config.settings.clone(),
-            around.log.clone(),
+            context.spec.config.target_dir.as_deref(),
+            context.spec.config.settings.clone(),
+            context.log.clone(),
         );
         let session = tokio::select! {
             session = connecting => session?,
-            () = around.cancel.cancelled() => return Err(Unreached::new("cancelled")),
+            () = context.cancel.cancelled() => return Err(Unreached::new("cancelled")),
         };
-        around.rig.get_or_init(|| session.rig());
+        context.rig.get_or_init(|| session.rig());
         self.session = Some(session);
         Ok(())
     }
@@ -100,9 +100,9 @@ impl Worker {
 
     /// Runs a trial. Its cleanup steps run whatever happens.
     pub(super) async fn run(&mut self, task: &Task, number: u32) -> TrialRecord {
-        let around = self.around.clone();
+        let context = self.context.clone();
         let started = Instant::now();
-        let limit = task.timeout.unwrap_or(around.spec.config.timeout);
+        let limit = task.timeout.unwrap_or(context.spec.config.timeout);
         let deadline = started + limit;
         let mut steps = Vec::new();
         let mut output = None;
@@ -110,12 +110,12 @@ impl Worker {
         let elapsed = started.elapsed();
         let cleanup = self.cleanup(task, &mut steps, output.as_deref()).await;
 
-        let cancelled = around.cancel.is_cancelled();
+        let cancelled = context.cancel.is_cancelled();
         let mut broken = main.err().or(cleanup);
         let mut grades = Vec::new();
         if !(cancelled && broken.is_some()) {
             let evidence =
-                Evidence { workdir: Path::new(&around.workdir), agent: output.as_deref(), steps: &steps, elapsed };
+                Evidence { workdir: Path::new(&context.workdir), agent: output.as_deref(), steps: &steps, elapsed };
             grades = task.graders.iter().map(|grader| grader.grade(&evidence)).collect();
         }
         if broken.is_none() {
@@ -125,17 +125,17 @@ impl Worker {
                 .map(|grade| format!("{}: {}", grade.grader, grade.message))
                 .collect();
             if !failed.is_empty() {
-                broken = Some(Broken::new(Verdict::Failed, Cause::Board, failed.join("; ")));
+                broken = Some(EarlyEnd::new(Verdict::Failed, Cause::Board, failed.join("; ")));
             }
         }
         let is_judged = |grade: &Grade| grade.judgement != Judgement::Unsupported;
         if broken.is_none() && !grades.is_empty() && !grades.iter().any(is_judged) {
             let why = grades.iter().map(|grade| format!("{}: {}", grade.grader, grade.message)).collect::<Vec<_>>();
-            broken = Some(Broken::new(Verdict::Skipped, Cause::Eval, format!("not judged: {}", why.join("; "))));
+            broken = Some(EarlyEnd::new(Verdict::Skipped, Cause::Eval, format!("not judged: {}", why.join("; "))));
         }
         let (verdict, cause, error) = match broken {
             None => (Verdict::Passed, Cause::default(), None),
-            Some(Broken { verdict, cause, why, .. }) => (verdict, cause, Some(why)),
+            Some(EarlyEnd { verdict, cause, why, .. }) => (verdict, cause, Some(why)),
         };
         let (duration, earlier) = (started.elapsed(), Vec::new());
         TrialRecord { number, verdict, error, steps, grades, output, duration, attempts: 1, cause, earlier }
@@ -149,14 +149,14 @@ impl Worker {
         limit: Duration,
         steps: &mut Vec<StepRecord>,
         output: &mut Option<String>,
-    ) -> Result<(), Broken> {
-        let around = self.around.clone();
-        if around.cancel.is_cancelled() {
-            return Err(Broken::cancelled());
+    ) -> Result<(), EarlyEnd> {
+        let context = self.context.clone();
+        if context.cancel.is_cancelled() {
+            return Err(EarlyEnd::cancelled());
         }
         self.open().await.map_err(|error| {
-            let verdict = if around.cancel.is_cancelled() { Verdict::Cancelled } else { Verdict::Error };
-            Broken::new(verdict, Cause::Rig, error.text)
+            let verdict = if context.cancel.is_cancelled() { Verdict::Cancelled } else { Verdict::Error };
+            EarlyEnd::new(verdict, Cause::Rig, error.text)
         })?;
         let mut agent_is_due = true;
         for step in task.steps.iter().filter(|step| step.phase != Phase::Cleanup) {
@@ -179,42 +179,42 @@ impl Worker {
         steps: &[StepRecord],
         deadline: Instant,
         limit: Duration,
-    ) -> Result<Option<String>, Broken> {
-        let around = &self.around;
+    ) -> Result<Option<String>, EarlyEnd> {
+        let context = &self.context;
         let prompt = match task.prompt.as_deref().map(|prompt| substitute(prompt, steps)) {
-            Some(Err(why)) => return Err(Broken::new(Verdict::Error, Cause::Eval, format!("prompt: {why}"))),
+            Some(Err(why)) => return Err(EarlyEnd::new(Verdict::Error, Cause::Eval, format!("prompt: {why}"))),
             Some(Ok(prompt)) => prompt,
             None => Cow::Borrowed(""),
         };
-        let cancelled = Broken::cancelled;
-        let late = || Broken::new(Verdict::Failed, Cause::Board, format!("timeout: not done within {limit:?}"));
-        match around.executor {
+        let cancelled = EarlyEnd::cancelled;
+        let late = || EarlyEnd::new(Verdict::Failed, Cause::Board, format!("timeout: not done within {limit:?}"));
+        match context.executor {
             Executor::Extension => Ok(None),
             Executor::Mock => {
                 tokio::select! {
                     () = sleep(task.mock.delay) => {}
-                    () = around.cancel.cancelled() => return Err(cancelled()),
+                    () = context.cancel.cancelled() => return Err(cancelled()),
                     () = sleep_until(deadline) => return Err(late()),
                 }
                 if task.mock.fail {
-                    return Err(Broken::new(Verdict::Failed, Cause::Board, "the mock was told to fail"));
+                    return Err(EarlyEnd::new(Verdict::Failed, Cause::Board, "the mock was told to fail"));
                 }
                 Ok(Some(task.mock.output.clone().unwrap_or_else(|| made_up(task, &prompt))))
             }
             Executor::Command => {
-                let config = &around.spec.config;
+                let config = &context.spec.config;
                 let running = command::run(
                     &config.command,
                     &config.env,
-                    &around.workdir,
+                    &context.workdir,
                     config.model.as_deref(),
                     &prompt,
-                    &around.log,
+                    &context.log,
                 );
                 // Dropping it ends the process group.
                 tokio::select! {
-                    done = running => done.map(Some).map_err(|error| Broken::new(error.verdict(), Cause::Board, error.to_string())),
-                    () = around.cancel.cancelled() => Err(cancelled()),
+                    done = running => done.map(Some).map_err(|error| EarlyEnd::new(error.verdict(), Cause::Board, error.to_string())),
+                    () = context.cancel.cancelled() => Err(cancelled()),
                     () = sleep_until(deadline) => Err(late()),
                 }
             }
@@ -229,19 +229,19 @@ impl Worker {
         output: Option<&str>,
         deadline: Instant,
         limit: Duration,
-    ) -> Result<(), Broken> {
-        let around = self.around.clone();
+    ) -> Result<(), EarlyEnd> {
+        let context = self.context.clone();
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started);
-        if around.cancel.is_cancelled() {
-            return Err(Broken::cancelled());
+        if context.cancel.is_cancelled() {
+            return Err(EarlyEnd::cancelled());
         }
         let calling =
             self.call(task, step, steps, output, step.timeout.unwrap_or(left).min(left.max(Duration::from_millis(1))));
-        let lost = |verdict, cause, why: String| Err(Broken { verdict, why, cause, lost: true });
+        let lost = |verdict, cause, why: String| Err(EarlyEnd { verdict, why, cause, lost: true });
         let answer = tokio::select! {
             answer = calling => answer,
-            () = around.cancel.cancelled() => lost(Verdict::Cancelled, Cause::Board, "cancelled".into()),
+            () = context.cancel.cancelled() => lost(Verdict::Cancelled, Cause::Board, "cancelled".into()),
             () = sleep_until(deadline) => {
                 lost(Verdict::Failed, Cause::Late, format!("timeout: the trial was not done within {limit:?}"))
             }
@@ -252,31 +252,31 @@ impl Worker {
             && let Some(session) = &self.session
             && let Err(error) = session.cancel().await
         {
-            (around.log)(
+            (context.log)(
                 Level::Warn,
-                &format!("{}: {error}", around.spec.config.target.as_deref().unwrap_or_default()),
+                &format!("{}: {error}", context.spec.config.target.as_deref().unwrap_or_default()),
             );
         }
         result
     }
 
     /// Runs the cleanup steps, each whatever became of the others.
-    async fn cleanup(&self, task: &Task, steps: &mut Vec<StepRecord>, output: Option<&str>) -> Option<Broken> {
+    async fn cleanup(&self, task: &Task, steps: &mut Vec<StepRecord>, output: Option<&str>) -> Option<EarlyEnd> {
         let mut broken = None;
         for step in task.steps.iter().filter(|step| step.phase == Phase::Cleanup) {
-            if self.session.is_none() && self.around.executor != Executor::Mock {
+            if self.session.is_none() && self.context.executor != Executor::Mock {
                 break;
             }
             let started = Instant::now();
             let limit = step.timeout.unwrap_or(CLEANUP_TIMEOUT);
             let calling = self.call(task, step, steps, output, limit);
-            // The host gives up by itself a little later; this is for a session that has to be opened anew first.
+            // The host gives up by itself a little later; this is for a session that has to be opened again first.
             let answer = match timeout(limit.saturating_add(CLEANUP_TIMEOUT), calling).await {
                 Ok(answer) => answer,
-                Err(_) => Err(Broken::new(Verdict::Error, Cause::Rig, "timeout")),
+                Err(_) => Err(EarlyEnd::new(Verdict::Error, Cause::Rig, "timeout")),
             };
             if let Err(error) = record(step, answer, started, steps) {
-                (self.around.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
+                (self.context.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
                 broken = broken.or(Some(error));
             }
         }
@@ -290,8 +290,8 @@ impl Worker {
         steps: &[StepRecord],
         output: Option<&str>,
         limit: Duration,
-    ) -> Result<Answer, Broken> {
-        if self.around.executor == Executor::Mock {
+    ) -> Result<Answer, EarlyEnd> {
+        if self.context.executor == Executor::Mock {
             return Ok(Answer {
                 failure: None,
                 cause: Cause::default(),
@@ -300,21 +300,21 @@ impl Worker {
             });
         }
         let Some(session) = &self.session else {
-            return Err(Broken::new(Verdict::Error, Cause::Rig, "there is no session"));
+            return Err(EarlyEnd::new(Verdict::Error, Cause::Rig, "there is no session"));
         };
         // The extension says what is wrong with an operation that it does not have.
         let schema = session.schema(&step.operation).unwrap_or(Value::Bool(true));
-        let draft = step.args.draft(steps).map_err(|why| Broken::new(Verdict::Error, Cause::Eval, why))?;
+        let draft = step.args.draft(steps).map_err(|why| EarlyEnd::new(Verdict::Error, Cause::Eval, why))?;
         let settled = settle(&draft, &schema);
         if let Some(why) = &settled.checked.unchecked {
-            (self.around.log)(
+            (self.context.log)(
                 Level::Warn,
                 &format!("step {} ({}): {why}; it is sent as it is", step.id, step.operation),
             );
         }
         if !settled.checked.misfits.is_empty() {
             let misfits = settled.checked.misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            return Err(Broken::new(
+            return Err(EarlyEnd::new(
                 Verdict::Error,
                 Cause::Eval,
                 format!("the arguments do not fit the operation's schema: {misfits}"),
@@ -324,22 +324,27 @@ impl Worker {
             operation: &step.operation,
             args: settled.json,
             phase: step.phase,
-            workdir: &self.around.workdir,
-            env: &self.around.spec.config.env,
+            workdir: &self.context.workdir,
+            env: &self.context.spec.config.env,
             timeout: Some(limit),
             agent: task.prompt.as_deref().map(|prompt| (prompt, output.unwrap_or_default())),
         };
-        session.call(&call).await.map_err(|why| Broken { verdict: Verdict::Error, why, cause: Cause::Rig, lost: true })
+        session.call(&call).await.map_err(|why| EarlyEnd {
+            verdict: Verdict::Error,
+            why,
+            cause: Cause::Rig,
+            lost: true,
+        })
     }
 }
 
 /// Notes what became of a step.
 fn record(
     step: &Step,
-    answer: Result<Answer, Broken>,
+    answer: Result<Answer, EarlyEnd>,
     started: Instant,
     steps: &mut Vec<StepRecord>,
-) -> Result<(), Broken> {
+) -> Result<(), EarlyEnd> {
     let (verdict, cause, message, outputs) = match answer {
         Ok(Answer { failure: None, message, outputs, cause }) => {
             (Verdict::Passed, cause, message.unwrap_or_default(), outputs)
@@ -348,7 +353,7 @@ fn record(
             (Verdict::Failed, Cause::Board, why, outputs)
         }
         Ok(Answer { failure: Some(why), cause, outputs, .. }) => (Verdict::Error, cause, why, outputs),
-        Err(Broken { verdict, why, cause, .. }) => (verdict, cause, why, Vec::new()),
+        Err(EarlyEnd { verdict, why, cause, .. }) => (verdict, cause, why, Vec::new()),
     };
     let why = (verdict != Verdict::Passed).then(|| format!("step {} ({}): {message}", step.id, step.operation));
     let record = StepRecord {
@@ -361,10 +366,10 @@ fn record(
         duration: started.elapsed(),
     };
     steps.push(record);
-    why.map_or(Ok(()), |why| Err(Broken::new(verdict, cause, why)))
+    why.map_or(Ok(()), |why| Err(EarlyEnd::new(verdict, cause, why)))
 }
 
-/// What a mock agent says: the prompt, and whatever the graders look for in it.
+/// What a mock agent says: the prompt, and what the graders look for in it.
 fn made_up(task: &Task, prompt: &str) -> String {
     let mut text = format!("Mock response for: {prompt}");
     for grader in task.graders.iter().filter(|grader| grader.step.is_none() && grader.output.is_none()) {

@@ -1,4 +1,4 @@
-//! What trials and tasks come to, for people and for CI: the board under test, the rig, or nobody is at fault.
+//! What trials and tasks come to, for people and for CI: whether the board under test or the rig is at fault.
 
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ pub(super) struct Offset {
     most: f64,
     readings: u32,
     last: f64,
-    /// How often the device began anew, which starts its clock again.
+    /// How often the device was reset, which starts its clock again.
     resets: u32,
 }
 

@@ -29,7 +29,7 @@ pub enum FolderError {
     #[error("{} is not empty, and holds no recording; nothing was changed", .0.display())]
     Foreign(PathBuf),
     /// In the place of one of our files is somebody else's.
-    #[error("{} exists, and is no part of the recording in that folder; nothing was changed", .0.display())]
+    #[error("{} exists, and is not part of the recording in that folder; nothing was changed", .0.display())]
     ForeignFile(PathBuf),
     /// Another process records there.
     #[error("{}: another process is recording to this folder", .0.display())]
@@ -143,7 +143,7 @@ impl Folder {
     /// Has [`RUN`] say that a file is ours, before it is there.
     fn claim(&self, name: &str) -> io::Result<()> {
         if !is_name(name) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no file of a recording")));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is not a file of a recording")));
         }
         let mut about = self.lock();
         let Some(written) = about.get_mut("written").and_then(Value::as_array_mut) else { return Ok(()) };

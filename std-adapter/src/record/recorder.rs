@@ -69,7 +69,7 @@ impl Recorder {
         let started_ms = now_ms();
         let is_ours = |first: String| serde_json::from_str(&first).is_ok_and(|first| transcript::is_header(&first));
         if files::first_line(path)?.is_some_and(|first| !is_ours(first)) {
-            let text = "there is a file that is no transcript; nothing was changed";
+            let text = "there is a file that is not a transcript; nothing was changed";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         files::write(path, transcript::header(target, started_ms).as_bytes())?;
@@ -191,7 +191,7 @@ impl Recorder {
         }
     }
 
-    /// Looks for what a line tells besides: gives the device's clock.
+    /// Keeps the UART's text that a line has, and gives the device's clock, if the line has it.
     fn received(&self, state: &mut State, connection: u32, line: &[u8], ms: f64) -> Option<f64> {
         let json = Some(line).filter(|line| line.len() <= SEARCHED).and_then(|line| Json::parse(line).ok())?;
         let data = json.get("params").and_then(|params| params.get("data"));

@@ -13,7 +13,7 @@
 //! | `"event":"closed"` | the host closed it |
 //!
 //! `"cut":true` marks text that no newline followed, and `"dropped":N` a line of which N further bytes were not kept. `"connection":N` is the number of the
-//! connection where there are several, and `"device_ms":N` the device's own clock, where the line tells it. Version 1 has `sent` and
+//! connection where there are several, and `"device_ms":N` the device's own clock, if the line has it. Version 1 has `sent` and
 //! `got` only, and is read as well.
 
 use std::fmt::Write as _;
@@ -63,7 +63,7 @@ pub enum What {
         cut: bool,
         /// How many further bytes were not kept.
         dropped: u64,
-        /// The device's clock, where the line tells it.
+        /// The device's clock, if the line has it.
         device_ms: Option<f64>,
     },
     /// A line of standard error.
@@ -194,7 +194,7 @@ impl Entry {
 /// Reads a transcript.
 ///
 /// # Errors
-/// What is wrong with it, and in which line. A last line that was cut off is no fault.
+/// What is wrong with it, and in which line. A last line that was cut off is not an error.
 pub fn read(mut source: impl BufRead) -> Result<Transcript, String> {
     let mut transcript = Transcript { target: String::new(), started_ms: 0, entries: Vec::new(), is_cut: false };
     let mut line = Vec::new();
@@ -214,7 +214,7 @@ pub fn read(mut source: impl BufRead) -> Result<Transcript, String> {
         let value: Value = match serde_json::from_slice(&line) {
             Ok(value) => value,
             Err(_) if number == 1 => return Err(NO_TRANSCRIPT.to_owned()),
-            // Whoever wrote it was ended in the middle of the line.
+            // The program that wrote it was ended in the middle of the line.
             Err(_) if !is_whole && (line.len() as u64) < LINE_LIMIT => {
                 transcript.is_cut = true;
                 break;
@@ -242,7 +242,8 @@ pub fn read(mut source: impl BufRead) -> Result<Transcript, String> {
     Ok(transcript)
 }
 
-const NO_TRANSCRIPT: &str = "this is no transcript: `--record` of `rigline monitor`, `call` and `eval run` writes them";
+const NO_TRANSCRIPT: &str =
+    "this is not a transcript: `--record` of `rigline monitor`, `call` and `eval run` writes them";
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
@@ -311,10 +312,10 @@ mod tests {
         assert_eq!(read(old.as_bytes()).unwrap().entries.len(), 1);
         let header = header("sim", 0);
         for (text, error) in [
-            ("", "no transcript"),
-            ("{}", "no transcript"),
-            ("{\"rigl", "no transcript"),
-            ("\n", "no transcript"),
+            ("", "not a transcript"),
+            ("{}", "not a transcript"),
+            ("{\"rigl", "not a transcript"),
+            ("\n", "not a transcript"),
             ("{\"rigline\":\"transcript\",\"version\":3}\n", "version 3; versions 1 to 2 are read"),
             ("{\"rigline\":\"transcript\"}\n", "version null"),
             (&format!("{header}{{\"ms\":1}}\n"), "line 2: neither"),

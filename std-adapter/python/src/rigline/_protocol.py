@@ -1,6 +1,6 @@
 """The host's half of a gevals session, without I/O: makes request lines, and says what each line that comes back is.
 
-Real peers print banners into the stream, leave members out and glue lines together. A line that is no message is noise, and
+Real peers print banners into the stream, leave members out and glue lines together. A line that is not a message is noise, and
 never an error. A reply that can be recognised although it is damaged ends its call with a reason.
 """
 
@@ -57,7 +57,7 @@ class Send:
 
 @dataclass
 class Noise:
-    """A line that is no message, or one that nobody waits for."""
+    """A line that is not a message, or a reply that nobody waits for."""
 
     text: str
     why: str

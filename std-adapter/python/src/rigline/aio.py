@@ -24,7 +24,7 @@ class AsyncRig:
     """A session with an extension, for asyncio: ``await rig.measure(channel="3V3")``.
 
     Calls take turns. Cancelling one (a task's ``cancel``, ``asyncio.wait_for``, Ctrl-C) cuts it off and switches outputs off;
-    the next call connects anew. :func:`connect_async` makes one.
+    the next call connects again. :func:`connect_async` makes one.
     """
 
     def __init__(self, rig: Rig, worker: _Worker) -> None:
@@ -52,7 +52,7 @@ class AsyncRig:
         return self._rig.closed
 
     def on_log(self, listener: Callable[[Log], None]) -> None:
-        """Calls a function with each log as it comes, in a thread of its own. Logs go to :mod:`logging` in any case."""
+        """Calls a function with each log as it comes, in a separate thread. Logs go to :mod:`logging` in any case."""
         self._rig.on_log(listener)
 
     async def call(

@@ -102,7 +102,7 @@ class Rig:
     Python. Use it as a context manager: at the end of the block, however it ends, outputs are switched off.
 
     A rig may be used by several threads; their calls take turns. It cannot be used in another process than the one that opened
-    it. After a loss the next call connects anew.
+    it. After a loss the next call connects again.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Rig:
             connection.interrupt(Cancelled("the call was cancelled"))
 
     def on_log(self, listener: Callable[[Log], None]) -> None:
-        """Calls a function with each log as it comes, in a thread of its own. Logs go to :mod:`logging` in any case."""
+        """Calls a function with each log as it comes, in a separate thread. Logs go to :mod:`logging` in any case."""
         self._listeners.append(listener)
 
     def __enter__(self: Self) -> Self:
@@ -332,7 +332,7 @@ class Rig:
 
     def _connected(self, operation: str) -> Connection:
         if self._pid != os.getpid():
-            raise RigClosed("the rig belongs to the process that opened it; connect anew in this one", operation=operation)
+            raise RigClosed("the rig belongs to the process that opened it; connect again in this one", operation=operation)
         if self._closed:
             raise RigClosed("the rig was closed", operation=operation)
         connection = self._box[0]
@@ -340,7 +340,7 @@ class Rig:
             return connection
         if connection is not None:
             self._drop(connection, None)
-        logger.warning("%s: connecting anew; what was set up before is gone", self._target)
+        logger.warning("%s: connecting again; what was set up before is gone", self._target)
         return self._open()
 
     def _drop(self, connection: Connection, error: Optional[RigError]) -> None:

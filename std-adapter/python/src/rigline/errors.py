@@ -9,7 +9,7 @@ BadArguments           arguments are missing, unknown or out of range           
 Unreachable            the operation could not be carried out                      -32000
 CallTimeout            the call did not end in time                                -32001
 RequirementNotMet      a program that the extension needs is missing               -32002
-InternalError          the extension has a fault of its own                        -32603
+InternalError          the extension has an internal fault                        -32603
 ProtocolError          an answer came that cannot be used                          others
 TargetError            the target's text is wrong
 ConnectFailed          there is no such device or program, or it did not answer
@@ -104,11 +104,11 @@ class ConnectFailed(RigError, ConnectionError):
 
 
 class ConnectionLost(RigError, ConnectionError):
-    """The device, the program or the server went away. The next call connects anew."""
+    """The device, the program or the server went away. The next call connects again."""
 
 
 class Cancelled(RigError):
-    """The call was cancelled by :meth:`Rig.cancel`. The rig is in its safe state, and the next call connects anew."""
+    """The call was cancelled by :meth:`Rig.cancel`. The rig is in its safe state, and the next call connects again."""
 
 
 class RigClosed(RigError):
@@ -136,7 +136,7 @@ class RequirementNotMet(RigError):
 
 
 class InternalError(RigError):
-    """The extension has a fault of its own, or its answer does not fit its memory."""
+    """The extension has an internal fault, or its answer does not fit its memory."""
 
 
 class ProtocolError(RigError):

@@ -221,7 +221,7 @@ pub struct Past {
     pub means: Vec<(String, f64)>,
 }
 
-/// What a verdict or a status of the results means. What is not known is no pass.
+/// What a verdict or a status of the results means. What is not known does not pass.
 pub(super) fn class_of(text: &str) -> Class {
     match text {
         "pass" | "passed" => Class::Pass,
