@@ -262,7 +262,9 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
         if is("logging/setLevel") {
             return match received.string(LEVEL).and_then(level) {
                 Some(least) => Ok(Action::LimitLogs { least, answer: |out, _, _| out.raw(b",\"result\":{}}") }),
-                None => Err(const { &invalid("level", LEVELS) }),
+                None => Err(const {
+                    &invalid("level", "expected one of debug, info, notice, warning, error, critical, alert, emergency")
+                }),
             };
         }
     }
@@ -557,19 +559,19 @@ fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, fact
     out.raw(b"}}}");
 }
 
-/// What it takes for a level, the least first.
-const LEVELS: &str = "expected one of debug, info, notice, warning, error, critical, alert, emergency";
-
 /// The level of this name, in syslog's order: what is between two of ours is the lower.
 fn level(name: Text<'_>) -> Option<Level> {
-    let names = LEVELS.split(' ').skip(3).map(|word| word.strip_suffix(',').unwrap_or(word));
-    let place = names.zip(0_u8..).find(|(known, _)| name == **known)?.1;
-    Some(match place {
-        0 => Level::Debug,
-        1 => Level::Info,
-        2 | 3 => Level::Warn,
-        _ => Level::Error,
-    })
+    const NAMES: [(&str, Level); 8] = [
+        ("debug", Level::Debug),
+        ("info", Level::Info),
+        ("notice", Level::Warn),
+        ("warning", Level::Warn),
+        ("error", Level::Error),
+        ("critical", Level::Error),
+        ("alert", Level::Error),
+        ("emergency", Level::Error),
+    ];
+    NAMES.into_iter().find(|(known, _)| name == *known).map(|(_, level)| level)
 }
 
 /// Writes a log, unless the request is of the modern era and does not ask for it.
