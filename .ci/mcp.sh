@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# MCP: four real clients drive the built-in rig over standard input and output and over HTTP, and the official conformance suite
-# runs in both eras against an extension that has its tools. With a target as argument, such as serial:/dev/ttyACM0 or
+# MCP: four real clients drive the built-in rig over standard input and output and over HTTP, and an emulated board by way of
+# `rigline mcp`; and the official conformance suite runs in both eras against an extension that has its tools. With `quick` as argument, two of
+# the clients do so over standard input and output, and one drives the board. With a target as argument, such as serial:/dev/ttyACM0 or
 # tcp:127.0.0.1:7000, the clients drive that one through `rigline mcp`, and nothing else runs.
 # Says "skipped:" and why where something that it needs cannot be had.
 set -euo pipefail
@@ -10,17 +11,20 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 work=$target/mcp
 mkdir -p "$work/npm"
 
-command -v npm >/dev/null 2>&1 || { echo "skipped: there is no npm"; exit 0; }
-cp tests/mcp/package.json tests/mcp/client.mjs "$work/npm"
-if ! (cd "$work/npm" && npm install --no-audit --no-fund --no-package-lock --silent); then
-  echo "skipped: the packages of tests/mcp/package.json cannot be installed"
-  exit 0
+what=${1:-all}
+if [ "$what" != quick ]; then
+  command -v npm >/dev/null 2>&1 || { echo "skipped: there is no npm"; exit 0; }
+  cp tests/mcp/package.json tests/mcp/client.mjs "$work/npm"
+  if ! (cd "$work/npm" && npm install --no-audit --no-fund --no-package-lock --silent); then
+    echo "skipped: the packages of tests/mcp/package.json cannot be installed"
+    exit 0
+  fi
+  # The suite and the Inspector need Node 22, which the package `node` brings.
+  if ! "$work/npm/node_modules/node/bin/node" --version >/dev/null 2>&1; then
+    (cd "$work/npm/node_modules/node" && node installArchSpecificPackage.js >/dev/null)
+  fi
+  export PATH=$work/npm/node_modules/node/bin:$PATH
 fi
-# The suite and the Inspector need Node 22, which the package `node` brings.
-if ! "$work/npm/node_modules/node/bin/node" --version >/dev/null 2>&1; then
-  (cd "$work/npm/node_modules/node" && node installArchSpecificPackage.js >/dev/null)
-fi
-export PATH=$work/npm/node_modules/node/bin:$PATH
 [ -x "$work/python/bin/python" ] || "${PYTHON:-python3}" -m venv "$work/python"
 if ! "$work/python/bin/pip" install -q --disable-pip-version-check -r tests/mcp/requirements.txt; then
   echo "skipped: the packages of tests/mcp/requirements.txt cannot be installed"
@@ -70,6 +74,27 @@ inspect() { # TARGET... --OPTION...
   echo "inspector: lists, calls, errors, goes away"
 }
 
+emulate() { # starts the rig's image in the emulator, and sets `board` to where it is
+  command -v node >/dev/null 2>&1 || { echo "skipped: the emulated board: there is no node" && return 1; }
+  if [ ! -d tests/emulator/node_modules ] && ! (cd tests/emulator && npm ci --no-audit --no-fund --silent); then
+    echo "skipped: the emulated board: the packages of tests/emulator cannot be installed" && return 1
+  fi
+  cargo build -q -p rigline-tests --bin emulator
+  "$target/debug/emulator" --quiet >"$work/emulator.log" 2>&1 &
+  started+=($!)
+  # It may build the image first.
+  for _ in $(seq 6000); do
+    board=$(grep -oE '^USB .* tcp:[0-9.:]+' "$work/emulator.log" | grep -oE 'tcp:.*') && [ -n "$board" ] && return
+    kill -0 "${started[-1]}" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "the emulator did not start:" && cat "$work/emulator.log" && exit 1
+}
+
+evals() { # TARGET: the tools for evals
+  "$work/python/bin/python" tests/mcp/client.py evals "$rigline" mcp "$1" --evals firmware-example/evals --runs "$work/runs"
+}
+
 clients() { # stdio COMMAND... | http URL
   "$work/python/bin/python" tests/mcp/client.py "$@"
   (cd "$work/npm" && node client.mjs "$@")
@@ -77,6 +102,17 @@ clients() { # stdio COMMAND... | http URL
   if [ "$1" = http ]; then inspect "$2" --transport http; else shift && inspect "$@"; fi
 }
 
+if [ "$what" = quick ]; then
+  echo "--- two clients on standard input and output"
+  "$work/python/bin/python" tests/mcp/client.py stdio "$rigline" mcp sim
+  "$work/debug/rmcp-client" stdio "$rigline" mcp sim
+  evals sim
+  if emulate; then
+    echo "--- a client of the emulated board"
+    "$work/debug/rmcp-client" stdio "$rigline" mcp "$board"
+  fi
+  exit
+fi
 if [ $# -gt 0 ]; then
   echo "--- clients of $1, on standard input and output"
   clients stdio "$rigline" mcp "$@"
@@ -86,9 +122,19 @@ fi
 echo "--- clients on standard input and output"
 clients stdio "$rigline" mcp sim
 if pgrep -f "^$rigline mcp sim" >/dev/null; then echo "a server was left behind" && exit 1; fi
+echo "--- evals as tools"
+evals sim
 echo "--- clients over HTTP"
 serve http "$rigline" serve sim --http 127.0.0.1:0 --protocol mcp
 clients http "$url"
+"$rigline" check "$url" --protocol mcp --call self_test --strict --quiet
+
+if emulate; then
+  echo "--- clients of the emulated board"
+  clients stdio "$rigline" mcp "$board"
+  evals "$board"
+  "$rigline" check "$board" --protocol mcp --call identify --strict --patience 20s --quiet
+fi
 
 serve everything "$target/debug/examples/mcp_everything" --http 127.0.0.1:0
 for revision in 2026-07-28 2025-11-25; do

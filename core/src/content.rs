@@ -60,10 +60,45 @@ impl Content<'_> {
             }
         }
     }
+
+    /// Writes it as an object with its `type`, for protocols that have lists of such blocks. Here, so that what has no content does not link it.
+    pub(crate) fn write_as_block(&self, out: &mut Writer<'_>) {
+        let (kind, uri, mime_type, text, data) = match *self {
+            Self::Text(text) => ("text", "", "", text, None),
+            Self::Image { mime_type, data } => ("image", "", mime_type, "", Some(data)),
+            Self::Audio { mime_type, data } => ("audio", "", mime_type, "", Some(data)),
+            Self::TextResource { uri, mime_type, text } => ("resource", uri, mime_type, text, None),
+            Self::BlobResource { uri, mime_type, data } => ("resource", uri, mime_type, "", Some(data)),
+        };
+        let is_resource = kind == "resource";
+        out.raw(b"{\"type\":\"");
+        out.raw(kind.as_bytes());
+        out.byte(b'"');
+        if is_resource {
+            out.raw(b",\"resource\":{\"uri\":");
+            out.str(uri);
+        }
+        if !mime_type.is_empty() {
+            out.raw(b",\"mimeType\":");
+            out.str(mime_type);
+        }
+        match data {
+            None => {
+                out.raw(b",\"text\":");
+                out.str(text);
+            }
+            Some(data) => {
+                out.raw(if is_resource { b",\"blob\":\"" } else { b",\"data\":\"" });
+                write_base64(out, data);
+                out.byte(b'"');
+            }
+        }
+        out.raw(if is_resource { b"}}" } else { b"}" });
+    }
 }
 
 /// Writes bytes as base64, with padding.
-pub(crate) fn write_base64(out: &mut Writer<'_>, data: &[u8]) {
+fn write_base64(out: &mut Writer<'_>, data: &[u8]) {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let letter = |bits: u32| ALPHABET.get(bits as usize & 63).copied().unwrap_or_default();
     for group in data.chunks(3) {

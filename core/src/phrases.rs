@@ -1,6 +1,5 @@
 //! What a protocol writes: the fixed parts of its replies, logs and progress, as data where data will do.
 
-use crate::content::Content;
 use crate::failure::FailureKind;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
@@ -67,15 +66,13 @@ pub struct MessagePlace {
     pub is_beside_outputs: bool,
 }
 
-/// Where content goes: into a list behind the outputs, which the message is a piece of.
+/// Where content goes: into a list of objects behind the outputs, which the message is a piece of.
 #[derive(Debug, Clone, Copy)]
 pub struct ContentPlace {
     /// What goes before the first piece where there are outputs.
     pub after_outputs: &'static [u8],
     /// What goes before the first piece where there are none.
     pub alone: &'static [u8],
-    /// Writes a piece.
-    pub write: fn(&mut Writer<'_>, &Content<'_>),
     /// What goes before the text of a message or an error that follows other pieces.
     pub before_text: &'static [u8],
 }

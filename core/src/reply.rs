@@ -218,7 +218,7 @@ impl Reply {
         self.text = None;
         let mut out = writer(memory, self.end, self.limit);
         out.raw(before);
-        (place.write)(&mut out, content);
+        content.write_as_block(&mut out);
         self.end = out.len();
         if self.end > self.limit {
             self.at_least = true;

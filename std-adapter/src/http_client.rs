@@ -11,6 +11,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Bytes};
 use hyper::client::conn::http1;
+use hyper::http::response::Parts;
 use hyper::{Method, Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -116,16 +117,8 @@ pub(crate) async fn exchange(
     body: Option<Vec<u8>>,
     limit: usize,
 ) -> Result<Vec<u8>, HttpError> {
-    let uri = parse(url)?;
+    let (uri, mut sender, connection) = open(url).await?;
     let host = uri.host().unwrap_or_default();
-    let port = uri.port_u16().unwrap_or(80);
-    let address = format!("{host}:{port}");
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, port))
-        .await
-        .map_err(|error| HttpError::Connect { address, reason: error.to_string() })?;
-    let _ = stream.set_nodelay(true);
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     let method = if body.is_some() { Method::POST } else { Method::GET };
     let mut request = Request::builder()
         .method(method)
@@ -162,7 +155,69 @@ pub(crate) async fn exchange(
         }
         judge(head.status, &head.headers, text)
     };
-    // The connection moves the bytes; when it has ended, what it has read may still wait.
+    beside(connection, exchange).await
+}
+
+/// Sends a request with headers of the caller's own, and gives the head of the answer, whatever its status. `received` gets the body as it
+/// comes.
+pub(crate) async fn request(
+    url: &str,
+    method: Method,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+    mut received: impl FnMut(&Parts, &[u8]),
+) -> Result<Parts, HttpError> {
+    let (uri, mut sender, connection) = open(url).await?;
+    let mut request = Request::builder()
+        .method(method)
+        .uri(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .header(header::HOST, uri.authority().map_or("", |authority| authority.as_str()))
+        .header(header::USER_AGENT, concat!("rigline/", env!("CARGO_PKG_VERSION")))
+        .header(header::CONNECTION, "close");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::from(body)));
+    let request = request.map_err(|error| HttpError::Broken { reason: error.to_string() })?;
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        let (head, mut body) = response.into_parts();
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() {
+                received(&head, &data);
+            }
+        }
+        Ok(head)
+    };
+    beside(connection, exchange).await
+}
+
+/// Connects to where `url` says.
+async fn open(url: &str) -> Result<(Uri, http1::SendRequest<Full<Bytes>>, Moving), HttpError> {
+    let uri = parse(url)?;
+    let host = uri.host().unwrap_or_default();
+    let port = uri.port_u16().unwrap_or(80);
+    let address = format!("{host}:{port}");
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((bare, port))
+        .await
+        .map_err(|error| HttpError::Connect { address, reason: error.to_string() })?;
+    let _ = stream.set_nodelay(true);
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    Ok((uri, sender, connection))
+}
+
+/// Whether anybody listens there.
+pub(crate) async fn reach(url: &str) -> Result<(), HttpError> {
+    open(url).await.map(|_| ())
+}
+
+/// What moves the bytes.
+type Moving = http1::Connection<TokioIo<TcpStream>, Full<Bytes>>;
+
+/// Does an exchange while its connection moves the bytes.
+async fn beside<T>(connection: Moving, exchange: impl Future<Output = Result<T, HttpError>>) -> Result<T, HttpError> {
+    // When it has ended, what it has read may still wait.
     let (mut connection, mut exchange) = (pin!(connection), pin!(exchange));
     let mut is_over = false;
     poll_fn(|task| {

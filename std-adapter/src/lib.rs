@@ -75,7 +75,8 @@ pub mod guide;
 pub mod host;
 #[cfg(feature = "http")]
 pub mod http;
-#[cfg(any(feature = "amplifier", feature = "namel3ss"))]
+#[cfg(feature = "http-client")]
+#[cfg_attr(not(any(feature = "amplifier", feature = "namel3ss")), allow(dead_code, reason = "MCP needs less of it"))]
 mod http_client;
 #[cfg(feature = "host")]
 mod lines;

@@ -148,7 +148,7 @@ impl Input {
         if let Some(refusal) = self.refused.take() {
             return Some(Event::Refusal(refusal));
         }
-        let Some(frame) = self.framer.next() else {
+        let Some(frame) = self.framer.next_frame() else {
             let is_too_much = self.token.is_some() && self.received > BEFORE_TOKEN;
             return is_too_much.then(|| Event::Refusal(no_token()));
         };

@@ -6,26 +6,28 @@
 //! | `GET /api/info` | `{"version","target","evals"}` |
 //! | `GET /api/ports` | the serial ports, as `rigline ports --json` lists them, with the number of this server's own `sessions` on each |
 //! | `GET /api/runs?limit=N` | earlier eval runs with the numbers that they measured |
+//! | `POST /api/call?target=TARGET` | one call: the body is what `execute` takes, `{"operation","args","context"}`, and the answer its result |
 //! | WebSocket `/ws?target=TARGET` | a gevals session: one text frame a line |
 //! | WebSocket `/evals` | waza's JSON-RPC: one text frame a line |
 //!
 //! # Who may ask
 //! Everything below `/api` and both WebSockets need the [token](Options::new): as the parameter `token`, or as a bearer token. The page
 //! itself needs none. Requests from pages of other origins and for foreign names are refused with 403, as by [`http`](crate::http), and so
-//! are other users of this machine. A client whose token is wrong gets a WebSocket that is closed at once with the code 4401, because a
+//! are other users of this machine. Pages of an [allowed origin](Options::allow_origin) may read the answers. A client whose token is wrong gets a WebSocket that is closed at once with the code 4401, because a
 //! browser hides the status of a handshake that fails.
 //!
-//! A page may name a target where the server has none of its own: a serial port that is plugged in, or `sim`. It never names a program,
+//! A page may choose a target if the server has none: a serial port that is plugged in, or `sim`. It never names a program,
 //! and no address in the network.
 //!
 //! # A session
 //! Sessions are those of the [`proxy`](crate::proxy), with its limits: calls take turns, and a browser that is gone without `shutdown` has
-//! its call cancelled and the outputs made safe. Frames that break a rule of their own end the connection with one of these codes:
+//! its call cancelled and the outputs made safe. The server closes a connection with one of these codes:
 //!
 //! | code | why |
 //! |---|---|
 //! | 1001 | the server stops |
 //! | 1002, 1003, 1007 | frames that break the WebSocket protocol; a binary frame; text that is not UTF-8 |
+//! | 1008 | HTTP in a frame |
 //! | 1009 | a frame over [`FRAME_LIMIT`] |
 //! | 4401 | the token is missing or wrong |
 //! | 4404 | there is no such target, it may not be chosen, or there are no evals |
@@ -39,14 +41,16 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use rigline::json::check::check;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -64,11 +68,13 @@ use crate::host;
 use crate::host::local::InProcess;
 use crate::host::ports::Roots;
 use crate::http::Front;
-use crate::http::guard::Guard;
+use crate::http::guard::{Guard, bearer};
+use crate::http::stream::Client;
 use crate::net::{ListenAddress, Listeners, Token};
-use crate::proxy::Transport;
+use crate::proxy::{End, Transport};
 use crate::target::Target;
 
+mod call;
 mod page;
 mod socket;
 mod targets;
@@ -79,7 +85,9 @@ pub use self::socket::{FRAME_LIMIT, SILENCE};
 const CLIENTS: usize = 32;
 /// How many connections are open at once. A browser opens several for one page.
 const CONNECTIONS: usize = 128;
-/// How long a request's head may take, and how long a client may take nothing.
+/// The longest body of a call, in bytes.
+const BODY_LIMIT: usize = 8 << 20;
+/// How long a request's head or body may take, and how long a client may take nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients have to take their last lines when the server stops.
 const LAST_LINES: Duration = Duration::from_secs(3);
@@ -87,8 +95,8 @@ const LAST_LINES: Duration = Duration::from_secs(3);
 const CLEANUP: Duration = Duration::from_secs(30);
 
 /// What everything on the page may load: nothing from elsewhere, and no script or style in its markup.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
-    font-src 'self'; connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
 /// What goes with every answer.
@@ -144,12 +152,12 @@ impl Options {
         Self { host, ..self }
     }
 
-    /// What the target [`sim`](Target::Sim) is, in place of a process of its own.
+    /// What the target [`sim`](Target::Sim) is, instead of a process.
     pub fn sim(self, sim: InProcess) -> Self {
         Self { sim: Some(sim), ..self }
     }
 
-    /// Evals below this folder can be run, and runs are kept in this store. They run on the server's target, if it has one of its own; on a
+    /// Evals below this folder can be run, and runs are kept in this store. They run on the server's target, if it has one; on a
     /// serial port they take part in the session that pages have open. The server then needs a runtime of several threads.
     pub fn evals(self, root: Root, store: Store, hosts: Hosts) -> Self {
         Self { evals: Some(Evals { root, store, hosts }), ..self }
@@ -274,11 +282,16 @@ struct Said {
     limit: Option<usize>,
 }
 
+type Asked = Result<Query<Said>, QueryRejection>;
+
 fn router(service: &Arc<Service>) -> Router {
     Router::new()
         .route("/api/info", get(info))
         .route("/api/ports", get(ports))
         .route("/api/runs", get(runs))
+        .route("/api/call", post(call))
+        // Only what stands above needs the token here: a WebSocket with a wrong one is opened, and closed with the reason.
+        .route_layer(middleware::from_fn_with_state(service.clone(), known))
         .route("/ws", get(session))
         .route("/evals", get(evals))
         .fallback(file)
@@ -294,31 +307,35 @@ async fn guarded(State(service): State<Arc<Service>>, mut request: Request, next
     if is_visit {
         request.headers_mut().remove("sec-fetch-site");
     }
-    let mut response = match service.guard.check(&request) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            let mut response = refuse(refusal.status, &refusal.text);
-            if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
-    };
+    let mut response = service.guard.answer(request, next, refuse).await;
     response.headers_mut().extend(HEADERS);
     response
 }
 
-async fn info(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
-    service.answer(&said, &headers, || {
-        json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "target": service.targets.fixed().map(ToString::to_string),
-            "evals": service.evals.is_some(),
-        })
-    })
+/// Has a request answered if it carries the token.
+async fn known(State(service): State<Arc<Service>>, said: Asked, request: Request, next: Next) -> Response {
+    match said {
+        Ok(said) if service.has_token(&said, request.headers()) => next.run(request).await,
+        Ok(_) => {
+            let text = "the token of this server is required: it is part of the URL that rigline web prints";
+            let mut response = refuse(StatusCode::UNAUTHORIZED, text);
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+        }
+        Err(rejection) => refuse(rejection.status(), &rejection.body_text()),
+    }
 }
 
-async fn ports(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
+async fn info(State(service): State<Arc<Service>>) -> Response {
+    let info = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "target": service.targets.fixed().map(ToString::to_string),
+        "evals": service.evals.is_some(),
+    });
+    json_response(StatusCode::OK, &info)
+}
+
+async fn ports(State(service): State<Arc<Service>>) -> Response {
     let sessions = service.targets.sessions();
     // Processes and their open files are looked at.
     let listed = tokio::task::spawn_blocking(move || {
@@ -331,19 +348,13 @@ async fn ports(State(service): State<Arc<Service>>, said: Query<Said>, headers: 
         };
         roots.ports().into_iter().map(one).collect::<Vec<Value>>()
     });
-    if let Some(refusal) = service.refusal(&said, &headers) {
-        return refusal;
-    }
     match listed.await {
         Ok(ports) => json_response(StatusCode::OK, &Value::from(ports)),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the ports cannot be listed"),
     }
 }
 
-async fn runs(State(service): State<Arc<Service>>, said: Query<Said>, headers: HeaderMap) -> Response {
-    if let Some(refusal) = service.refusal(&said, &headers) {
-        return refusal;
-    }
+async fn runs(State(service): State<Arc<Service>>, said: Query<Said>) -> Response {
     let Some(runs) = service.runs.clone() else { return refuse(StatusCode::NOT_FOUND, NO_EVALS) };
     let limit = said.limit.unwrap_or(history::LIMIT);
     match tokio::task::spawn_blocking(move || history::history(&runs, limit)).await {
@@ -351,6 +362,39 @@ async fn runs(State(service): State<Arc<Service>>, said: Query<Said>, headers: H
         Ok(Err(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the runs cannot be read: {error}")),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the runs cannot be read"),
     }
+}
+
+/// Runs one call, for programs such as curl.
+async fn call(
+    State(service): State<Arc<Service>>,
+    said: Query<Said>,
+    client: Extension<Client>,
+    request: Request,
+) -> Response {
+    let body = tokio::time::timeout(PATIENCE, axum::body::to_bytes(request.into_body(), BODY_LIMIT));
+    let mut params = match body.await {
+        Ok(Ok(body)) => body.to_vec(),
+        Ok(Err(_)) => {
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, &format!("the limit of a body is {BODY_LIMIT} bytes"));
+        }
+        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not come within 10 s"),
+    };
+    if let Err(error) = check(&params) {
+        return refuse(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {error}"));
+    }
+    // Line ends stand between tokens only.
+    params.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    let Ok(_place) = service.places.clone().try_acquire_owned() else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, &too_many());
+    };
+    match service.targets.lease(said.target.as_deref()).await {
+        Ok(lease) => call::call(lease, &params, &client).await,
+        Err(why) => refuse(StatusCode::NOT_FOUND, &why),
+    }
+}
+
+fn too_many() -> String {
+    format!("too many clients: {CLIENTS} are connected already")
 }
 
 const NO_EVALS: &str = "this server has no evals: see --evals";
@@ -393,33 +437,7 @@ async fn file(method: Method, uri: Uri) -> Response {
 
 impl Service {
     fn has_token(&self, said: &Said, headers: &HeaderMap) -> bool {
-        match &said.token {
-            Some(token) => self.token.is(token.as_bytes()),
-            None => {
-                let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
-                // RFC 9110 §11.1: the scheme's case does not matter.
-                match given.split_at_checked(7) {
-                    Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
-                        self.token.is(token.trim_ascii())
-                    }
-                    _ => false,
-                }
-            }
-        }
-    }
-
-    fn refusal(&self, said: &Said, headers: &HeaderMap) -> Option<Response> {
-        let has_token = self.has_token(said, headers);
-        (!has_token).then(|| {
-            refuse(
-                StatusCode::UNAUTHORIZED,
-                "the token of this server is required: it is part of the URL that rigline web prints",
-            )
-        })
-    }
-
-    fn answer(&self, said: &Said, headers: &HeaderMap, answer: impl FnOnce() -> Value) -> Response {
-        self.refusal(said, headers).unwrap_or_else(|| json_response(StatusCode::OK, &answer()))
+        self.token.is(said.token.as_ref().map_or_else(|| bearer(headers), String::as_bytes))
     }
 
     async fn session(&self, socket: WebSocket, said: &Said, is_known: bool) {
@@ -430,7 +448,9 @@ impl Service {
         };
         let proxy = lease.proxy();
         socket::carry(socket, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
-            proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+            let end = proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+            (end == End::Refused)
+                .then(|| Closing::new(1008, "HTTP is not understood here: send one line of JSON as a text frame"))
         })
         .await;
         lease.end().await;
@@ -445,6 +465,7 @@ impl Service {
         let nothing_to_lose = watch::Sender::new(String::new());
         socket::carry(socket, nothing_to_lose.subscribe(), self.stop.clone(), async move |reader, writer, lost| {
             server.serve(reader, writer, lost.cancelled_owned()).await;
+            None
         })
         .await;
     }
@@ -454,7 +475,7 @@ impl Service {
         let closing = if is_known {
             match self.places.clone().try_acquire_owned() {
                 Ok(place) => return Some((socket, place)),
-                Err(_) => Closing::new(4429, format!("too many clients: {CLIENTS} are connected already")),
+                Err(_) => Closing::new(4429, too_many()),
             }
         } else {
             Closing::new(4401, "the token is missing or wrong: open the URL that rigline web printed last")
@@ -469,7 +490,11 @@ fn refuse(status: StatusCode, text: &str) -> Response {
 }
 
 fn json_response(status: StatusCode, body: &Value) -> Response {
-    let mut response = (status, Body::from(format!("{body}\n"))).into_response();
+    json_text(status, body.to_string())
+}
+
+fn json_text(status: StatusCode, body: String) -> Response {
+    let mut response = (status, Body::from(body + "\n")).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -585,3 +585,35 @@ fn g_15_refusals_for_namel3ss_have_the_protocols_version() {
     }
     server.stop().unwrap();
 }
+
+#[test]
+fn j_21_a_page_of_an_allowed_origin_calls_and_reads_the_answer() {
+    let options = Options::amplifier().token(Token::new("s3cret").unwrap()).allow_origin("https://bench.example.org");
+    let server = Running::start(options);
+    let ask = |method: &str, headers: &str| {
+        let body = r#"{"op":"greet","args":{"name":"Ada"}}"#;
+        let length = if method == "POST" { body.len() } else { 0 };
+        let head = format!(
+            "{method} /invoke HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        server.send(&[(0, &format!("{head}{}", &body[..length]))]).to_ascii_lowercase()
+    };
+    let page = "Origin: https://bench.example.org\r\nSec-Fetch-Site: cross-site\r\n";
+    // The browser asks first, without the token.
+    let asks = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,content-type\r\n";
+    let text = ask("OPTIONS", &format!("{page}{asks}"));
+    assert!(text.starts_with("http/1.1 204"), "{text}");
+    assert!(text.contains("access-control-allow-headers: authorization,content-type\r\n"), "{text}");
+    assert!(text.contains("access-control-allow-methods: post\r\n"), "{text}");
+    let allowed = "access-control-allow-origin: https://bench.example.org\r\n";
+    assert!(text.contains(allowed), "{text}");
+    let text = ask("POST", &format!("{page}Authorization: Bearer s3cret\r\n"));
+    assert!(text.starts_with("http/1.1 200") && text.contains(allowed) && text.contains("hello ada"), "{text}");
+    let text = ask("POST", page);
+    assert!(text.starts_with("http/1.1 401") && text.contains(allowed), "{text}");
+    for method in ["OPTIONS", "POST"] {
+        let text = ask(method, &format!("Origin: https://evil.example\r\nAuthorization: Bearer s3cret\r\n{asks}"));
+        assert!(text.starts_with("http/1.1 403") && !text.contains("access-control"), "{text}");
+    }
+    server.stop().unwrap();
+}

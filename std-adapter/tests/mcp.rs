@@ -172,6 +172,147 @@ fn i_06_the_end_of_input_is_the_end_of_the_server_and_of_what_it_started() {
     }
 }
 
+/// What no client should send: each costs an answer at most, and the next request is answered.
+#[test]
+fn i_06_hostile_ids_tokens_and_metadata() {
+    let mut server = Server::start(&["mcp", "sim"]);
+    let long = "x".repeat(10_000);
+    for (id, code) in [
+        (json!(1.5), Some(-32600)),
+        (json!(true), Some(-32600)),
+        (json!([1]), Some(-32600)),
+        (json!({"a": 1}), Some(-32600)),
+        (json!(null), Some(-32600)),
+        (json!(long), Some(-32600)),
+        (json!("\u{7f}\u{1f600}\"\\\n"), None),
+        (json!("x".repeat(290)), None),
+        (json!(i64::MIN), None),
+        (json!(u64::MAX), None),
+    ] {
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+        let reply = server.line();
+        match code {
+            Some(code) => {
+                assert_eq!(reply["error"]["code"], code, "{id}");
+                assert!(reply.get("id").is_none_or(Value::is_null), "{reply}");
+            }
+            None => assert_eq!((&reply["id"], &reply["result"]), (&id, &json!({}))),
+        }
+    }
+    for (token, count) in [
+        (json!(long), 6),
+        (json!("a\"\n\u{1f600}"), 6),
+        (json!(-7), 6),
+        (json!(1.5), 0),
+        (json!(null), 0),
+        (json!({"a": 1}), 0),
+        (json!([]), 0),
+        (json!(true), 0),
+    ] {
+        let (reply, before) = server.ask("tools/call", json!({"name": "self_test", "_meta": {"progressToken": token}}));
+        assert_eq!(reply["result"]["structuredContent"]["passed"], 6, "{token}");
+        let progress: Vec<_> = before.iter().filter(|line| line["method"] == "notifications/progress").collect();
+        assert_eq!(progress.len(), count, "{token}");
+        assert!(progress.iter().all(|line| line["params"]["progressToken"] == token), "{token}");
+    }
+    let huge: serde_json::Map<String, Value> =
+        (0..5000).map(|place| (format!("com.example/{place}"), json!({"a": [long[..200], place]}))).collect();
+    assert!(server.ask("tools/list", json!({"_meta": huge})).0["result"]["tools"].is_array());
+    let deep = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":77,\"method\":\"ping\",\"params\":{{\"_meta\":{}{}}}}}\n",
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
+    server.stdin.as_mut().unwrap().write_all(deep.as_bytes()).unwrap();
+    assert!(server.line()["error"].is_object());
+    assert_eq!(server.ask("ping", json!({})).0["result"], json!({}));
+}
+
+/// Cancellations in thousands, both eras on one stream, and a batch, while a call runs.
+#[test]
+fn i_06_a_storm_of_cancellations_and_mixed_eras() {
+    let mut server = Server::start(&["mcp", "sim"]);
+    let forever =
+        json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+    server.send(&json!({"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": forever}));
+    server.wait_for_log("waiting for AUX");
+    for id in 0..5000 {
+        let id = if id % 2 == 0 { json!(id) } else { json!(format!("no such call {id}")) };
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    }
+    for (place, strange) in
+        [json!(null), json!({}), json!([]), json!({"requestId": null}), json!({"requestId": ["long"]})]
+            .iter()
+            .enumerate()
+    {
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": strange}));
+        let params = modern("server/discover", json!({}))["params"].clone();
+        let method = if place % 2 == 0 { "server/discover" } else { "ping" };
+        let (reply, _) = server.ask(method, if place % 2 == 0 { params } else { json!({}) });
+        assert!(reply["result"].is_object(), "{reply}");
+    }
+    // It waits its turn, and is cancelled before that comes, as often as one likes.
+    for id in 100..120 {
+        server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "identify"}}));
+    }
+    for id in (100..120).chain(100..120).map(|id| json!(id)).chain([json!("long"), json!("long")]) {
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    }
+    let (reply, before) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+    assert!(reply["result"]["structuredContent"]["volts"].is_number(), "{reply}");
+    assert!(before.iter().all(|line| line.get("id").is_none()), "{before:?}");
+    // Batches, 2025-03-26: one line, in which nothing stands for a notification.
+    let batch = json!([
+        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "measure", "arguments": {"channel": "3V3"}}},
+        {"jsonrpc": "2.0", "id": 3, "method": "nope"},
+        7,
+    ]);
+    server.send(&batch);
+    let reply = server.line();
+    let reply = reply.as_array().unwrap();
+    assert_eq!(reply.len(), 4, "{reply:?}");
+    assert!(
+        reply[1]["result"]["structuredContent"]["volts"].is_number() && reply[2]["error"]["code"] == -32601,
+        "{reply:?}"
+    );
+}
+
+/// A server of very many pages is read, up to a limit that is named.
+#[test]
+fn i_06_a_thousand_pages_of_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let describe = |pages: usize| {
+        let script = folder.path().join(format!("pages-{pages}.sh"));
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "pages", "version": "1.0.0"}});
+        let text = format!(
+            r#"n=0
+while read -r line; do
+  id=${{line#*\"id\":}}; id=${{id%%,*}}
+  case $line in
+    *initialize\"*) echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{hello}}}" ;;
+    *tools/list*)
+      n=$((n + 1)); next=; if [ $n -lt {pages} ]; then next=",\"nextCursor\":\"$n\""; fi
+      echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{{\"tools\":[{{\"name\":\"t$n\",\"inputSchema\":{{\"type\":\"object\"}}}}]$next}}}}" ;;
+  esac
+done
+"#,
+            hello = hello.to_string().replace('"', "\\\""),
+        );
+        std::fs::write(&script, text).unwrap();
+        let target = format!("exec:sh {}", script.display());
+        let words = ["describe", &target, "--protocol", "mcp", "--json"];
+        Command::new(RIGLINE).args(words).stdin(Stdio::null()).output().unwrap()
+    };
+    let whole = describe(1000);
+    let text = String::from_utf8_lossy(&whole.stdout).into_owned();
+    assert!(whole.status.success() && text.contains("\"t1\"") && text.contains("\"t1000\""), "{:?}", whole.stderr);
+    let refused = describe(1001);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned() + &String::from_utf8_lossy(&refused.stdout);
+    assert!(!refused.status.success() && text.contains("1000 pages"), "{text}");
+}
+
 /// A folder of evals, beside one for their runs.
 struct Evals(tempfile::TempDir);
 
@@ -594,6 +735,101 @@ fn i_03_the_legacy_era_over_http() {
     assert!(tested.body.contains("\"progressToken\":7") && tested.body.contains("\"passed\":6"), "{}", tested.body);
 }
 
+/// Session Management: named by `initialize`, 404 where it is not known, ended by `DELETE`.
+#[test]
+fn i_03_sessions_of_the_legacy_era() {
+    let http = Http::start();
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let session = |headers: &[(&str, &str)]| {
+        let reply = http.raw("POST", headers, &hello.to_string());
+        assert_eq!(reply.status, 200);
+        let line = reply.headers.lines().find_map(|line| line.strip_prefix("mcp-session-id: ").map(str::to_owned));
+        line.unwrap_or_else(|| panic!("{}", reply.headers))
+    };
+    let (first, second) = (session(&[]), session(&[("Mcp-Session-Id", "old")]));
+    assert!(first != second && first.len() >= 32 && first.bytes().all(|byte| byte.is_ascii_graphic()));
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    let notification = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    let batch = format!("[{list}]");
+    let status = |name: &str, body: &str| http.raw("POST", &[("Mcp-Session-Id", name)], body).status;
+    for body in [&list, &batch] {
+        assert_eq!((status(&first, body), status("nope", body), status("", body)), (200, 404, 404), "{body}");
+    }
+    assert_eq!((status(&first, &notification), status("nope", &notification)), (202, 404));
+    // A request without one is answered, and the modern era has none.
+    assert_eq!(http.raw("POST", &[], &list).status, 200);
+    let headers = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list"), ("Mcp-Session-Id", "nope")];
+    let reply = http.modern("tools/list", json!({}), &headers);
+    assert!(reply.status == 200 && !reply.headers.contains("mcp-session-id"), "{}", reply.headers);
+    assert_eq!(http.raw("DELETE", &[("Mcp-Session-Id", &first), ("MCP-Protocol-Version", MODERN)], "").status, 405);
+
+    // The level of logs is a session's own, in a batch too.
+    let silence = |level: &str| {
+        json!({"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": {"level": level}}).to_string()
+    };
+    for (name, body) in [(&second, silence("warning")), (&second, format!("[{}]", silence("warning")))] {
+        assert!(http.raw("POST", &[("Mcp-Session-Id", name)], &body).body.contains("\"result\":{}"), "{body}");
+    }
+    assert_eq!(http.raw("POST", &[], &silence("error")).status, 200);
+    assert_eq!(http.raw("POST", &[], &silence("loud")).code(), -32602);
+    let test = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "self_test"}}).to_string();
+    for (headers, has_logs) in
+        [(&[("Mcp-Session-Id", &*first)][..], true), (&[("Mcp-Session-Id", &*second)], false), (&[], true)]
+    {
+        let reply = http.raw("POST", headers, &test);
+        assert_eq!(reply.body.contains("notifications/message"), has_logs, "{headers:?}: {}", reply.body);
+    }
+
+    // What runs of a session ends with it.
+    let wait = json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+    let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": wait}).to_string();
+    let _running = http.begin("POST", &[("Mcp-Session-Id", &first)], &call);
+    std::thread::sleep(Duration::from_millis(500));
+    // Another session's id is not its own.
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}).to_string();
+    assert_eq!(status(&second, &cancelled), 202);
+    let started = Instant::now();
+    for expected in [204, 404] {
+        assert_eq!(http.raw("DELETE", &[("Mcp-Session-Id", &first)], "").status, expected);
+    }
+    assert_eq!((status(&first, &list), status(&second, &list)), (404, 200));
+    assert_eq!(http.legacy("tools/call", json!({"name": "identify"})).status, 200);
+    assert!(started.elapsed() < PATIENCE / 2, "the call goes on");
+}
+
+/// Calls, descriptions and bridges reach a server over HTTP, too; a session that is lost there is begun anew.
+#[test]
+fn i_03_a_server_over_http_is_a_target() {
+    let http = Http::start();
+    let url = format!("http://{}/mcp", http.address);
+    let run = |words: &[&str]| {
+        let output = Command::new(RIGLINE).args(words).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(run(&["call", &url, "--protocol", "mcp", "measure", "channel=3V3"]).contains("volts"));
+    assert!(run(&["describe", &url, "--protocol", "mcp"]).contains("self_test"));
+    assert!(
+        run(&["check", &url, "--protocol", "mcp", "--call", "self_test", "--strict"]).contains("0 failed, 0 skipped")
+    );
+    let mut bridge = Server::start(&["mcp", &url]);
+    let (tested, before) = bridge.ask("tools/call", json!({"name": "self_test", "_meta": {"progressToken": "t"}}));
+    assert_eq!(tested["result"]["structuredContent"]["passed"], 6, "{tested}");
+    assert_eq!(before.iter().filter(|line| line["method"] == "notifications/progress").count(), 6);
+    // A cancellation gets there.
+    let forever =
+        json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 60_000}});
+    bridge.send(&json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": forever}));
+    bridge.wait_for_log("waiting for AUX");
+    bridge.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}));
+    let started = Instant::now();
+    let (measured, _) = bridge.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
+    assert!(measured["result"]["structuredContent"]["volts"].is_number(), "{measured}");
+    assert!(started.elapsed() < PATIENCE / 2, "the call goes on");
+}
+
 /// Streamable HTTP, Request Metadata and Server Validation.
 #[test]
 fn i_03_the_modern_era_over_http() {
@@ -667,6 +903,29 @@ fn i_03_a_client_that_goes_away_cancels_in_the_modern_era_only() {
     let started = Instant::now();
     assert_eq!(http.legacy("tools/call", json!({"name": "identify"})).status, 200);
     assert!(started.elapsed() > Duration::from_secs(1), "the call was cancelled");
+}
+
+/// Another client's call may take long: what needs no call does not wait for it.
+#[test]
+fn i_03_clients_learn_what_there_is_while_a_call_runs() {
+    let http = Http::start();
+    let wait = json!({"name": "wait_for", "arguments": {"channel": "AUX", "min": 9, "max": 10, "within_ms": 120_000}});
+    let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": wait}).to_string();
+    let _running = http.begin("POST", &[], &call);
+    std::thread::sleep(Duration::from_millis(500));
+    let started = Instant::now();
+    let hello =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    assert_eq!(http.legacy("initialize", hello).json()["result"]["protocolVersion"], "2025-06-18");
+    assert_eq!(names(&http.legacy("tools/list", json!({})).json()).len(), 9);
+    assert_eq!(http.legacy("ping", json!({})).json()["result"], json!({}));
+    let list = http.modern("tools/list", json!({}), &[("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")]);
+    assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 9);
+    let batch = "[{\"jsonrpc\":\"2.0\",\"id\":1,\r\n\"method\":\"tools/list\"}]";
+    assert_eq!(names(&http.raw("POST", &[], batch).json()[0]).len(), 9);
+    assert!(started.elapsed() < PATIENCE / 2, "it waited for the call");
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});
+    assert_eq!(http.raw("POST", &[], &cancelled.to_string()).status, 202);
 }
 
 /// Two clients choose the same ids and tokens, and each gets what is its own.

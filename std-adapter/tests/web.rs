@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -393,9 +393,9 @@ fn j_frames_of_every_kind() {
     assert_eq!(page.reply()["error"]["code"], -32700);
     page.send("");
     page.send("GET / HTTP/1.1 is not a request here");
-    let (code, _, lines) = page.closed();
+    let (code, reason, lines) = page.closed();
     assert!(lines.iter().any(|line| line["error"]["code"] == -32600), "{lines:?}");
-    assert!(code >= 1000, "{code}");
+    assert!(code == 1008 && reason.contains("HTTP"), "{code} {reason}");
 
     // A line over the limit of lines costs one error.
     let mut page = server.page();
@@ -900,4 +900,134 @@ fn j_addresses_and_tokens_of_the_users_choice() {
     }
     let taken = Command::new(RIGLINE).args(["web", "sim", "--listen", &server.address]).output().unwrap();
     assert_eq!(taken.status.code(), Some(3));
+}
+
+#[test]
+fn j_21_pages_of_an_allowed_origin_read_the_api_and_others_do_not() {
+    let server = Server::start(&["sim", "--allow-origin", "https://bench.example.org"]);
+    let bench = ("Origin", "https://bench.example.org");
+    let ask = format!("GET /api/info?token={}", server.token);
+    let (status, head, _) = server.ask(&ask, &[bench, ("Sec-Fetch-Site", "cross-site")]);
+    assert_eq!(status, 200);
+    assert!(head.contains("access-control-allow-origin: https://bench.example.org"), "{head}");
+    assert!(head.contains("vary: origin"), "{head}");
+    // A refusal can be read as well.
+    let (status, head, _) = server.ask("GET /api/info", &[bench]);
+    assert!(status == 401 && head.contains("access-control-allow-origin: https://bench.example.org"), "{head}");
+    assert!(head.contains("www-authenticate: bearer"), "{head}");
+    // A browser asks before it sends the token in a header.
+    let asks = [("Access-Control-Request-Method", "GET"), ("Access-Control-Request-Headers", "authorization")];
+    let (status, head, body) = server.ask("OPTIONS /api/info", &[bench, asks[0], asks[1]]);
+    assert!(status == 204 && body.is_empty(), "{status} {body}");
+    assert!(head.contains("access-control-allow-headers: authorization"), "{head}");
+    assert!(head.contains("access-control-allow-methods: get"), "{head}");
+    let own = format!("http://{}", server.address);
+    for origin in ["https://evil.example", "http://bench.example.org", "null"] {
+        for request in [&*ask, "OPTIONS /api/info"] {
+            let (status, head, _) = server.ask(request, &[("Origin", origin), asks[0], asks[1]]);
+            assert!(status == 403 && !head.contains("access-control"), "{origin}: {head}");
+        }
+    }
+    for headers in [&[][..], &[("Origin", own.as_str())]] {
+        let (status, head, _) = server.ask(&ask, headers);
+        assert!(status == 200 && !head.contains("access-control"), "{head}");
+    }
+}
+
+#[test]
+fn j_22_a_request_without_the_token_starts_no_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("root/sys/devices/1-2");
+    fs::create_dir_all(device.join("1-2:1.0")).unwrap();
+    // Reading this file waits for somebody who writes to it.
+    rustix::fs::mkfifoat(rustix::fs::CWD, device.join("idVendor"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+        .unwrap();
+    let port = folder.path().join("root/sys/class/tty/ttyACM0");
+    fs::create_dir_all(&port).unwrap();
+    symlink(device.join("1-2:1.0"), port.join("device")).unwrap();
+    let server = Server::start_in(folder, &[]);
+    for _ in 0..20 {
+        assert_eq!(server.ask("GET /api/ports?token=x", &[]).0, 401);
+    }
+    thread::sleep(Duration::from_millis(300));
+    let writer = fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(device.join("idVendor"));
+    assert!(writer.is_err(), "the ports are listed for nobody");
+}
+
+#[test]
+fn j_23_a_query_that_cannot_be_read_is_an_error_in_json() {
+    let server = Server::start(&["sim", "--evals", "."]);
+    let (status, head, body) = server.ask(&format!("GET /api/runs?token={}&limit=many", server.token), &[]);
+    assert!(status == 400 && head.contains("application/json"), "{head}");
+    let error: Value = serde_json::from_str(&body).unwrap();
+    assert!(error["error"].as_str().unwrap().contains("limit"), "{body}");
+}
+
+#[test]
+fn j_31_one_call_over_http_beside_a_page() {
+    let server = Server::start(&["sim"]);
+    let token = format!("Bearer {}", server.token);
+    let post = |query: &str, body: &str, authorization: &str| {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("POST /api/call{query} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", server.address);
+        write!(stream, "{head}Authorization: {authorization}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let value: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"));
+        (head[9..12].parse::<u16>().unwrap(), value)
+    };
+    let mut page = server.page();
+    page.initialize();
+    let (status, answer) = post(
+        "",
+        "{\n \"operation\": \"power\",\r\n \"args\": {\"rail\":\"3V3\",\"on\":true}, \"context\": {} }",
+        &token,
+    );
+    assert!(status == 200 && answer["success"] == true, "{answer}");
+    // It is the page's board, and what the call has switched on stays on.
+    assert!(page.volts() > 3.0);
+    let measure = r#"{"operation":"measure","args":{"channel":"3V3"},"context":{}}"#;
+    let (status, answer) = post("", measure, &token);
+    assert!(status == 200 && answer["outputs"]["volts"].is_string(), "{answer}");
+    for (status, query, body, authorization, why) in [
+        (401, "", measure, "Bearer x", "token"),
+        (404, "?target=exec:true", measure, &*token, "sim only"),
+        (400, "", "{", &*token, "not JSON"),
+        (400, "", "", &*token, "not JSON"),
+        (400, "", "[]", &*token, "params"),
+        (400, "", r#"{"operation":"fly","args":{},"context":{}}"#, &*token, "fly"),
+        (400, "", r#"{"operation":"measure","args":{"channel":"X"},"context":{}}"#, &*token, "channel"),
+        (
+            504,
+            "",
+            r#"{"operation":"wait-for","args":{"channel":"3V3","min":9,"max":10,"within_ms":60000},"context":{"timeout":"100ms"}}"#,
+            &*token,
+            "",
+        ),
+    ] {
+        let (found, answer) = post(query, body, authorization);
+        assert_eq!(found, status, "{body}: {answer}");
+        assert!(answer["error"].as_str().unwrap().contains(why), "{body}: {answer}");
+    }
+    let (status, _, _) = server.ask(&format!("GET /api/call?token={}", server.token), &[]);
+    assert_eq!(status, 405);
+    // A client that is gone has its call cancelled: another one's is not held up.
+    let mut gone = TcpStream::connect(&server.address).unwrap();
+    let body = r#"{"operation":"wait-for","args":{"channel":"3V3","min":9,"max":10,"within_ms":60000},"context":{}}"#;
+    write!(
+        gone,
+        "POST /api/call HTTP/1.1\r\nHost: x\r\nAuthorization: {token}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    thread::sleep(Duration::from_millis(500));
+    drop(gone);
+    let since = Instant::now();
+    assert_eq!(page.execute("identify", json!({}))["result"]["success"], true);
+    assert!(since.elapsed() < Duration::from_secs(30), "the call was not cancelled: {:?}", since.elapsed());
 }

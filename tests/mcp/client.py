@@ -2,6 +2,7 @@
 
     client.py stdio COMMAND ARG...
     client.py http URL
+    client.py evals COMMAND ARG...      runs the rig's evals as tools
 """
 
 import asyncio
@@ -61,8 +62,50 @@ async def drive(server, mode):
         print(f"python {mode} {client.protocol_version}: lists, calls, progress, errors, cancels")
 
 
+async def drive_evals(server, mode):
+    async with Client(server, mode=mode, read_timeout_seconds=120) as client:
+        # Whatever result these tools have, the client checks against their output schemas.
+        assert {"list_evals", "run_eval"} <= {tool.name for tool in (await client.list_tools()).tools}
+        listed = await client.call_tool("list_evals", {})
+        ids = [found["id"] for found in listed.structured_content["evals"]]
+        assert "rails/eval.yaml" in ids, ids
+
+        heard = []
+
+        async def progress(done, total, message):
+            heard.append((done, total))
+
+        result = await client.call_tool("run_eval", {"id": "rails/eval.yaml", "trials": 2}, progress_callback=progress)
+        outcome = result.structured_content
+        assert not result.is_error and outcome["verdict"] == "pass", result
+        assert [task["trialsPassed"] for task in outcome["tasks"]] == [2, 2, 2], outcome
+        assert heard == [(done, 6) for done in range(1, 7)], heard
+
+        result = await client.call_tool("run_eval", {"id": "broken/eval.yaml"})
+        assert not result.is_error and result.structured_content["verdict"] == "fail", result
+        result = await client.call_tool("run_eval", {"id": "nothing"})
+        assert result.is_error and "nothing" in result.content[0].text, result
+
+        waiting = asyncio.create_task(client.call_tool("run_eval", {"id": "rails/eval.yaml", "trials": 1000}))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        try:
+            await waiting
+            raise AssertionError("the run was not cancelled")
+        except asyncio.CancelledError:
+            pass
+        result = await client.call_tool("measure", {"channel": "3V3"})
+        assert not result.is_error, result
+        print(f"python {mode} {client.protocol_version}: lists evals, runs them, progress, errors, cancels")
+
+
 async def main():
     kind, *words = sys.argv[1:]
+    if kind == "evals":
+        for mode in ["auto", "legacy"]:
+            server = StdioServerParameters(command=words[0], args=words[1:])
+            await asyncio.wait_for(drive_evals(server, mode), 300)
+        return
     for mode in ["auto", "legacy"]:
         server = StdioServerParameters(command=words[0], args=words[1:]) if kind == "stdio" else words[0]
         await asyncio.wait_for(drive(server, mode), 120)

@@ -17,26 +17,47 @@ pub(super) fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
     find_by_byte(bytes, ends)
 }
 
-/// Whole blocks by a test that the compiler turns into vector instructions, then words, then bytes.
+/// Whole blocks by a test that the compiler turns into vector instructions, large ones and then small ones; then words. The last word
+/// may overlap what was looked at before.
 #[cfg(target_pointer_width = "64")]
 fn find_by_block<const SERIAL: bool>(bytes: &[u8]) -> Option<usize> {
-    let is_end = |byte: u8| byte == LF || (SERIAL && byte == CR);
-    let (blocks, _) = bytes.as_chunks::<32>();
-    let clear = blocks.iter().take_while(|block| !block.iter().fold(false, |any, &byte| any | is_end(byte))).count();
-    let mut at = clear.saturating_mul(32);
-    let (words, rest) = bytes.get(at..).unwrap_or_default().as_chunks::<8>();
+    let mut at = clear_blocks::<64, SERIAL>(bytes);
+    at = at.saturating_add(clear_blocks::<16, SERIAL>(bytes.get(at..).unwrap_or_default()));
+    let (words, tail) = bytes.get(at..).unwrap_or_default().as_chunks::<8>();
     for word in words {
-        let word = u64::from_le_bytes(*word);
-        let mut ends = zero_bytes(word ^ (u64::from(LF) * EACH_BYTE));
-        if SERIAL {
-            ends |= zero_bytes(word ^ (u64::from(CR) * EACH_BYTE));
-        }
-        if ends != 0 {
-            return Some(at.saturating_add((ends.trailing_zeros() / 8) as usize));
+        if let Some(n) = find_in_word::<SERIAL>(*word) {
+            return Some(at.saturating_add(n));
         }
         at = at.saturating_add(8);
     }
-    rest.iter().position(|&byte| is_end(byte)).map(|n| at.saturating_add(n))
+    if tail.is_empty() {
+        return None;
+    }
+    match bytes.last_chunk::<8>() {
+        Some(word) => find_in_word::<SERIAL>(*word).map(|n| bytes.len().saturating_sub(8).saturating_add(n)),
+        None => tail.iter().position(|&byte| byte == LF || (SERIAL && byte == CR)),
+    }
+}
+
+/// How many bytes come before the first block of `N` that has a line end in it, or that is not whole.
+#[cfg(target_pointer_width = "64")]
+#[inline(always)]
+fn clear_blocks<const N: usize, const SERIAL: bool>(bytes: &[u8]) -> usize {
+    let is_end = |byte: u8| byte == LF || (SERIAL && byte == CR);
+    let (blocks, _) = bytes.as_chunks::<N>();
+    let clear = blocks.iter().take_while(|block| !block.iter().fold(false, |any, &byte| any | is_end(byte)));
+    clear.count().saturating_mul(N)
+}
+
+#[cfg(target_pointer_width = "64")]
+#[inline(always)]
+fn find_in_word<const SERIAL: bool>(word: [u8; 8]) -> Option<usize> {
+    let word = u64::from_le_bytes(word);
+    let mut ends = zero_bytes(word ^ (u64::from(LF) * EACH_BYTE));
+    if SERIAL {
+        ends |= zero_bytes(word ^ (u64::from(CR) * EACH_BYTE));
+    }
+    if ends == 0 { None } else { Some((ends.trailing_zeros() / 8) as usize) }
 }
 
 #[cfg(target_pointer_width = "64")]

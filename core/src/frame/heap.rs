@@ -4,7 +4,7 @@ use super::find::find;
 use super::lines::{Excess, State, next, part, space};
 use super::{Frame, LineEnds, TooLong};
 
-/// A [`Framer`] whose memory grows with the line that it collects, up to a limit, and is given back when nothing is buffered: for
+/// A [`Framer`](super::Framer) whose memory grows with the line that it collects, up to a limit, and is given back when nothing is buffered: for
 /// a server whose peers are many and mostly silent.
 ///
 /// The memory for a line over 64 KiB is one large piece, which is used as far as the line goes: an allocator takes such a
@@ -19,11 +19,11 @@ use super::{Frame, LineEnds, TooLong};
 ///     let count = space.len().min(2000);
 ///     space[..count].fill(b'a');
 ///     framer.commit(count);
-///     assert_eq!(framer.next(), None);
+///     assert_eq!(framer.next_frame(), None);
 /// }
 /// framer.space()[0] = b'\n';
 /// framer.commit(1);
-/// assert!(matches!(framer.next(), Some(Frame::Line(line)) if line.len() > HeapFramer::START));
+/// assert!(matches!(framer.next_frame(), Some(Frame::Line(line)) if line.len() > HeapFramer::START));
 /// assert_eq!(framer.space().len(), HeapFramer::START);
 /// ```
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl HeapFramer {
         self.state.end.saturating_sub(self.state.look)
     }
 
-    /// As [`Framer::space`].
+    /// As [`Framer::space`](super::Framer::space).
     pub fn space(&mut self) -> &mut [u8] {
         self.state.release();
         // CRs that were counted instead of stored belong to what is stored.
@@ -79,7 +79,7 @@ impl HeapFramer {
         space(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::commit`]. If the line fills the memory, there is more of it afterwards.
+    /// As [`Framer::commit`](super::Framer::commit). If the line fills the memory, there is more of it afterwards.
     pub fn commit(&mut self, n: usize) {
         self.state.release();
         self.state.commit(self.buf.len(), n);
@@ -105,9 +105,8 @@ impl HeapFramer {
         self.buf = larger;
     }
 
-    /// As [`Framer::next`].
-    #[allow(clippy::should_implement_trait, reason = "it lends: an Iterator's items cannot borrow from it")]
-    pub fn next(&mut self) -> Option<Frame<'_>> {
+    /// As [`Framer::next_frame`](super::Framer::next_frame).
+    pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         let limit = self.limit;
         Some(match next(&mut self.buf, &mut self.state)? {
             // The memory may have shrunk since the line went over the limit.
@@ -116,7 +115,7 @@ impl HeapFramer {
         })
     }
 
-    /// As [`Framer::finish`].
+    /// As [`Framer::finish`](super::Framer::finish).
     pub fn finish(&mut self) {
         self.state.finished = true;
     }

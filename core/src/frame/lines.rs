@@ -209,7 +209,28 @@ pub(super) fn take_first(buf: &mut [u8], state: &mut State, length: usize, whole
 
 fn locate(buf: &mut [u8], state: &mut State) -> Option<Found> {
     state.release();
-    if state.start < state.kept { Some(next_kept(buf, state)) } else { advance(buf, state) }
+    if state.start < state.kept {
+        return Some(next_kept(buf, state));
+    }
+    if cfg!(target_pointer_width = "64")
+        && let Some(line) = text_line(buf, state)
+    {
+        return Some(line);
+    }
+    advance(buf, state)
+}
+
+/// What [`advance`] returns where nothing is special, as nearly always: a line that was read to its end and that starts with a character
+/// of ASCII other than white space, so that it is not blank and has no byte-order mark.
+#[inline]
+fn text_line(buf: &[u8], state: &mut State) -> Option<Found> {
+    let lines = unframed(buf, state)?;
+    let (State { look: at, scan, ends, .. }, [b'!'..=0x7F, ..]) = (&*state, lines) else { return None };
+    let looked_at = scan.saturating_sub(*at);
+    let end = find(lines.get(looked_at..)?, *ends)?.saturating_add(looked_at);
+    let (at, len) = (*at, without_crs(lines.get(..end)?).len());
+    state.begin_line(at.saturating_add(end).saturating_add(1));
+    Some(Found::Line { at, len })
 }
 
 /// The first of the kept lines. They are clean; an LF parts them, which the last may lack.

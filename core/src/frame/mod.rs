@@ -2,7 +2,7 @@
 //!
 //! Every text protocol here is one JSON text a line. A [`Framer`] turns bytes, however they were cut on their way, into
 //! lines: it lends room to read into ([`space`](Framer::space)), takes what was read ([`commit`](Framer::commit)),
-//! and returns the lines ([`next`](Framer::next), or [`take`](Framer::take) where reading must go on while a line is in a
+//! and returns the lines ([`next_frame`](Framer::next_frame), or [`take`](Framer::take) where reading must go on while a line is in a
 //! handler's hands).
 //!
 //! ```
@@ -14,11 +14,11 @@
 //!     framer.space()[..read.len()].copy_from_slice(read);
 //!     framer.commit(read.len());
 //! }
-//! assert_eq!(framer.next(), Some(Frame::Line(&mut b"{\"id\":1}"[..].to_vec()[..])));
-//! assert_eq!(framer.next(), None);
+//! assert_eq!(framer.next_frame(), Some(Frame::Line(&mut b"{\"id\":1}"[..].to_vec()[..])));
+//! assert_eq!(framer.next_frame(), None);
 //! framer.finish();
-//! assert_eq!(framer.next(), Some(Frame::Line(&mut b"{\"id\":2}"[..].to_vec()[..])));
-//! assert_eq!(framer.next(), None);
+//! assert_eq!(framer.next_frame(), Some(Frame::Line(&mut b"{\"id\":2}"[..].to_vec()[..])));
+//! assert_eq!(framer.next_frame(), None);
 //! ```
 //!
 //! # What a line is
@@ -67,7 +67,7 @@ pub enum LineEnds {
     Serial,
 }
 
-/// What [`Framer::next`] returns.
+/// What [`Framer::next_frame`] returns.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'f> {
     /// A line's content, never empty, in the framer's own memory: it may be changed (decoded in place).
@@ -136,7 +136,7 @@ impl<'b> Framer<'b> {
 
     /// Room to read into, as much as there is in one piece; moves what is buffered where that makes room.
     ///
-    /// Empty only while undelivered lines (or a [`TooLong`]) fill the memory: call [`next`](Self::next) until it gives
+    /// Empty only while undelivered lines (or a [`TooLong`]) fill the memory: call [`next_frame`](Self::next_frame) until it gives
     /// `None` before each read; after [`finish`](Self::finish); and for an empty slice.
     pub fn space(&mut self) -> &mut [u8] {
         self.state.release();
@@ -150,12 +150,11 @@ impl<'b> Framer<'b> {
     }
 
     /// The next line, or the next event; `None` when more must be read first.
-    #[allow(clippy::should_implement_trait, reason = "it lends: an Iterator's items cannot borrow from it")]
-    pub fn next(&mut self) -> Option<Frame<'_>> {
+    pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         next(self.buf, &mut self.state)
     }
 
-    /// The next line as [`next`](Self::next) returns it, together with the memory behind it, so that reading can go on
+    /// The next line as [`next_frame`](Self::next_frame) returns it, together with the memory behind it, so that reading can go on
     /// while the line is in a handler's hands.
     ///
     /// The line is consumed with the next call of any method of the framer.
@@ -217,7 +216,7 @@ impl<'b> Framer<'b> {
 
     /// End of input: what is there of a last line without an end becomes a line, or a [`TooLong`].
     ///
-    /// Then [`next`](Self::next) returns what is left and after that `None`, and nothing more can be read until
+    /// Then [`next_frame`](Self::next_frame) returns what is left and after that `None`, and nothing more can be read until
     /// [`reset`](Self::reset).
     pub fn finish(&mut self) {
         self.state.finished = true;

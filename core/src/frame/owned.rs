@@ -3,7 +3,7 @@
 use super::lines::{State, next, space, take};
 use super::{Frame, LineEnds, Taken};
 
-/// A [`Framer`] that owns its memory of `N` bytes; lines of up to `N - 1` bytes.
+/// A [`Framer`](super::Framer) that owns its memory of `N` bytes; lines of up to `N - 1` bytes.
 ///
 /// ```
 /// use rigline::frame::{Frame, LineEnds, OwnedFramer};
@@ -11,9 +11,9 @@ use super::{Frame, LineEnds, Taken};
 /// let mut framer = OwnedFramer::<32>::new().with_mode(LineEnds::Serial);
 /// framer.space()[..6].copy_from_slice(b"a\rb\r\nc");
 /// framer.commit(6);
-/// assert_eq!(framer.next(), Some(Frame::Line(&mut [b'a'])));
-/// assert_eq!(framer.next(), Some(Frame::Line(&mut [b'b'])));
-/// assert_eq!(framer.next(), None);
+/// assert_eq!(framer.next_frame(), Some(Frame::Line(&mut [b'a'])));
+/// assert_eq!(framer.next_frame(), Some(Frame::Line(&mut [b'b'])));
+/// assert_eq!(framer.next_frame(), None);
 /// ```
 #[derive(Debug)]
 pub struct OwnedFramer<const N: usize> {
@@ -34,40 +34,39 @@ impl<const N: usize> OwnedFramer<N> {
         self
     }
 
-    /// As [`Framer::limit`]: `N - 1`.
+    /// As [`Framer::limit`](super::Framer::limit): `N - 1`.
     pub const fn limit(&self) -> usize {
         N.saturating_sub(1)
     }
 
-    /// As [`Framer::space`].
+    /// As [`Framer::space`](super::Framer::space).
     pub fn space(&mut self) -> &mut [u8] {
         self.state.release();
         space(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::commit`].
+    /// As [`Framer::commit`](super::Framer::commit).
     pub fn commit(&mut self, n: usize) {
         self.state.release();
         self.state.commit(N, n);
     }
 
-    /// As [`Framer::next`].
-    #[allow(clippy::should_implement_trait, reason = "it lends: an Iterator's items cannot borrow from it")]
-    pub fn next(&mut self) -> Option<Frame<'_>> {
+    /// As [`Framer::next_frame`](super::Framer::next_frame).
+    pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         next(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::take`].
+    /// As [`Framer::take`](super::Framer::take).
     pub fn take(&mut self) -> Option<Taken<'_>> {
         take(&mut self.buf, &mut self.state)
     }
 
-    /// As [`Framer::finish`].
+    /// As [`Framer::finish`](super::Framer::finish).
     pub fn finish(&mut self) {
         self.state.finished = true;
     }
 
-    /// As [`Framer::reset`].
+    /// As [`Framer::reset`](super::Framer::reset).
     pub fn reset(&mut self) {
         self.state = State::new(self.state.ends);
     }

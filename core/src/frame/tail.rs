@@ -6,7 +6,7 @@ use super::lines::{Found, State, advance, move_down, space};
 /// The memory behind a line that is held: further bytes are read into it, and lines looked at ahead of their turn.
 ///
 /// The held line takes room that the lines behind it would need. A line that does not fit for that reason alone is no
-/// [`TooLong`]: [`space`](Self::space) is empty, and reading goes on once the held line is gone.
+/// [`TooLong`](super::TooLong): [`space`](Self::space) is empty, and reading goes on once the held line is gone.
 #[derive(Debug)]
 pub struct Tail<'f> {
     pub(super) buf: &'f mut [u8],
@@ -25,12 +25,12 @@ impl<'f> Tail<'f> {
         space(self.buf, self.state)
     }
 
-    /// As [`Framer::commit`].
+    /// As [`Framer::commit`](super::Framer::commit).
     pub fn commit(&mut self, n: usize) {
         self.state.commit(self.buf.len(), n);
     }
 
-    /// As [`Framer::finish`].
+    /// As [`Framer::finish`](super::Framer::finish).
     pub fn finish(&mut self) {
         self.state.finished = true;
     }

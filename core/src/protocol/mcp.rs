@@ -19,7 +19,6 @@
 //! Every [`Failure`](crate::Failure) is a result with `isError:true`, which an agent reads; errors are for requests that are
 //! not valid: -32602 for an unknown tool, -32601 for an unknown method, -32022 for a version that is not supported.
 
-use crate::content::{Content, write_base64};
 use crate::definition::{Action, Busy, CallAction, Facts, Protocol};
 use crate::json::check::{Member, Members, Span};
 use crate::json::view::{Json, Kind, Text};
@@ -173,35 +172,41 @@ fn token<'t>(received: &Received<'t>) -> Option<&'t [u8]> {
     (matches!(token, [b'"', ..]) || is_integer(token)).then_some(token)
 }
 
+/// What a text behind outputs begins with, which has the beginnings of all other results in it.
+static CONTENT: [u8; 36] = *b"},\"content\":[{\"type\":\"text\",\"text\":\"";
+/// A text without outputs: the list begins with it.
+static FIRST_TEXT: &[u8] = CONTENT.split_at(2).1;
+static LIST: &[u8] = CONTENT.split_at(2).1.split_at(11).0;
+/// A text in the list.
+static TEXT: &[u8] = CONTENT.split_at(13).1;
+static RESULT: &[u8] = b",\"result\":{";
+
 /// The fixed parts of its replies.
 static PHRASES: Phrases = Phrases {
     head: write_head,
-    success: b",\"result\":{",
+    success: RESULT,
     outputs: Outputs { start: b"\"structuredContent\":{", end: b"}", as_strings: false },
-    message: MessagePlace {
-        after_outputs: b"},\"content\":[{\"type\":\"text\",\"text\":\"",
-        alone: b"\"content\":[{\"type\":\"text\",\"text\":\"",
-        end: b"\"}",
-        is_beside_outputs: false,
-    },
+    message: MessagePlace { after_outputs: &CONTENT, alone: FIRST_TEXT, end: b"\"}", is_beside_outputs: false },
     content: Some(ContentPlace {
-        after_outputs: b"},\"content\":[",
-        alone: b"\"content\":[",
-        write: write_content,
+        after_outputs: CONTENT.split_at(13).0,
+        alone: LIST,
         before_text: b",{\"type\":\"text\",\"text\":\"",
     }),
     failed: Some(Failed {
-        success: b",\"result\":{",
+        success: RESULT,
         with_outputs_only: false,
         before_text: |out, has_outputs, _, _| {
             if has_outputs {
                 out.raw(b"},");
             }
-            out.raw(b"\"content\":[{\"type\":\"text\",\"text\":\"");
+            out.raw(FIRST_TEXT);
         },
         end: b"\"}",
     }),
-    error: |out, _, _| out.raw(b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\""),
+    error: |out, _, _| {
+        out.raw(RESULT);
+        out.raw(FIRST_TEXT);
+    },
     error_end: |out, _| out.raw(b"\"}"),
     parse_error: b",\"error\":{\"code\":-32700,\"message\":\"",
     close,
@@ -257,9 +262,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
         if is("logging/setLevel") {
             return match received.string(LEVEL).and_then(level) {
                 Some(least) => Ok(Action::LimitLogs { least, answer: |out, _, _| out.raw(b",\"result\":{}}") }),
-                None => Err(const {
-                    &invalid("level", "expected one of debug, info, notice, warning, error, critical, alert, emergency")
-                }),
+                None => Err(const { &invalid("level", LEVELS) }),
             };
         }
     }
@@ -434,7 +437,8 @@ fn write_end(out: &mut Writer<'_>, manifest: &Manifest, is_modern: bool, is_cach
             // It changes when the program or the firmware does.
             out.raw(b",\"ttlMs\":300000,\"cacheScope\":\"public\"");
         }
-        out.raw(b",\"resultType\":\"complete\",\"_meta\":{\"io.modelcontextprotocol/serverInfo\":");
+        out.raw(b",\"resultType\":\"complete\",");
+        begin_meta(out, b"serverInfo");
         write_server(out, manifest);
         out.byte(b'}');
     }
@@ -499,44 +503,10 @@ fn write_acknowledgement(out: &mut Writer<'_>, received: &Received<'_>, _: &Fact
     }
     // A notification has no id: the reply's head, which has one, makes room for it.
     out.truncate(0);
-    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":");
+    begin_notification(out, b"subscriptions/acknowledged");
+    begin_meta(out, b"subscriptionId");
     out.raw(received.member(rpc::ID));
     out.raw(b"},\"notifications\":{}}}");
-}
-
-/// Writes a content block (Tools, Tool Result).
-fn write_content(out: &mut Writer<'_>, content: &Content<'_>) {
-    let (kind, uri, mime_type, text, data) = match *content {
-        Content::Text(text) => ("text", "", "", text, None),
-        Content::Image { mime_type, data } => ("image", "", mime_type, "", Some(data)),
-        Content::Audio { mime_type, data } => ("audio", "", mime_type, "", Some(data)),
-        Content::TextResource { uri, mime_type, text } => ("resource", uri, mime_type, text, None),
-        Content::BlobResource { uri, mime_type, data } => ("resource", uri, mime_type, "", Some(data)),
-    };
-    let is_resource = kind == "resource";
-    out.raw(b"{\"type\":\"");
-    out.raw(kind.as_bytes());
-    out.byte(b'"');
-    if is_resource {
-        out.raw(b",\"resource\":{\"uri\":");
-        out.str(uri);
-    }
-    if !mime_type.is_empty() {
-        out.raw(b",\"mimeType\":");
-        out.str(mime_type);
-    }
-    match data {
-        None => {
-            out.raw(b",\"text\":");
-            out.str(text);
-        }
-        Some(data) => {
-            out.raw(if is_resource { b",\"blob\":\"" } else { b",\"data\":\"" });
-            write_base64(out, data);
-            out.byte(b'"');
-        }
-    }
-    out.raw(if is_resource { b"}}" } else { b"}" });
 }
 
 /// Writes the end of a call's result: what is not there yet of its content, and what its era adds.
@@ -546,12 +516,16 @@ fn close(out: &mut Writer<'_>, closing: &Closing<'_>) {
     let has_text = closing.has_message || is_error;
     if end > start {
         // Tools, Structured Content: the serialized JSON goes into a text block too.
-        out.raw(if has_text { b"," } else { b",\"content\":[" });
-        out.raw(b"{\"type\":\"text\",\"text\":\"{");
+        out.byte(b',');
+        if !has_text {
+            out.raw(LIST);
+        }
+        out.raw(TEXT);
+        out.byte(b'{');
         out.repeat(start, end, true);
         out.raw(b"}\"}");
     } else if !has_text {
-        out.raw(b"\"content\":[");
+        out.raw(LIST);
     }
     out.byte(b']');
     let received = closing.received.as_ref();
@@ -583,19 +557,19 @@ fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, fact
     out.raw(b"}}}");
 }
 
+/// What it takes for a level, the least first.
+const LEVELS: &str = "expected one of debug, info, notice, warning, error, critical, alert, emergency";
+
 /// The level of this name, in syslog's order: what is between two of ours is the lower.
 fn level(name: Text<'_>) -> Option<Level> {
-    const NAMES: [(&str, Level); 8] = [
-        ("debug", Level::Debug),
-        ("info", Level::Info),
-        ("notice", Level::Warn),
-        ("warning", Level::Warn),
-        ("error", Level::Error),
-        ("critical", Level::Error),
-        ("alert", Level::Error),
-        ("emergency", Level::Error),
-    ];
-    NAMES.into_iter().find(|(known, _)| name == *known).map(|(_, level)| level)
+    let names = LEVELS.split(' ').skip(3).map(|word| word.strip_suffix(',').unwrap_or(word));
+    let place = names.zip(0_u8..).find(|(known, _)| name == **known)?.1;
+    Some(match place {
+        0 => Level::Debug,
+        1 => Level::Info,
+        2 | 3 => Level::Warn,
+        _ => Level::Error,
+    })
 }
 
 /// Writes a log, unless the request is of the modern era and does not ask for it.
@@ -605,7 +579,8 @@ fn write_log(out: &mut Writer<'_>, log: &Log<'_>) {
     {
         return;
     }
-    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"");
+    begin_notification(out, b"message");
+    out.raw(b"\"level\":\"");
     out.raw(if log.level == Level::Warn { b"warning" } else { log.level.name().as_bytes() });
     out.raw(b"\",\"data\":");
     if let Some(write) = log.data {
@@ -621,10 +596,25 @@ fn write_log(out: &mut Writer<'_>, log: &Log<'_>) {
     }
 }
 
+#[inline(never)]
+fn begin_notification(out: &mut Writer<'_>, name: &[u8]) {
+    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/");
+    out.raw(name);
+    out.raw(b"\",\"params\":{");
+}
+
+#[inline(never)]
+fn begin_meta(out: &mut Writer<'_>, name: &[u8]) {
+    out.raw(b"\"_meta\":{\"io.modelcontextprotocol/");
+    out.raw(name);
+    out.raw(b"\":");
+}
+
 /// Writes a progress notification, if the request has a token for it.
 fn write_progress(out: &mut Writer<'_>, progress: &Progress<'_>) -> bool {
     let Some(token) = progress.received.as_ref().and_then(token) else { return false };
-    out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":");
+    begin_notification(out, b"progress");
+    out.raw(b"\"progressToken\":");
     out.raw(token);
     out.raw(b",\"progress\":");
     out.u32(progress.done);

@@ -33,6 +33,8 @@ pub struct Bench {
     pub timeout: Duration,
     /// The operations that may run, with their arguments. If there are none, `identify` is called where the manifest has it.
     pub calls: Vec<(String, Value)>,
+    /// The bearer token, over HTTP.
+    pub(crate) token: Option<String>,
     notes: Rc<RefCell<Notes>>,
     manifest: Option<Result<String, CaseFailure>>,
     /// Why there is no session: what has failed once, before any has worked, is not tried again.
@@ -66,19 +68,49 @@ impl Bench {
     /// # Errors
     /// [`HostError::Unsupported`] for targets that have no stream of bytes.
     pub fn new(target: &Target, options: &Options) -> Result<Self, HostError> {
-        Ok(Self {
+        Ok(Self::over(wire::dialer(target, options)?, target, options))
+    }
+
+    /// A bench over connections of the caller's own.
+    pub(crate) fn over(dialer: Box<dyn Connect>, target: &Target, options: &Options) -> Self {
+        Self {
             target: target.clone(),
-            dialer: wire::dialer(target, options)?,
+            dialer,
             options: options.clone(),
             timeout: Duration::from_secs(5),
             calls: Vec::new(),
+            token: None,
             notes: Rc::default(),
             manifest: None,
             unreachable: RefCell::default(),
             reached: Cell::new(false),
             opened: Cell::new(false),
             unopened: RefCell::default(),
-        })
+        }
+    }
+
+    /// That a connection can be opened, or could be before.
+    pub(crate) async fn reach(&self) -> Result<(), CaseFailure> {
+        if !self.opened.get() {
+            self.connect().await?;
+        }
+        Ok(())
+    }
+
+    /// The address of a target that is reached by HTTP; empty of another.
+    pub(crate) fn target_url(&self) -> &str {
+        match &self.target {
+            Target::Http(url) => url,
+            _ => "",
+        }
+    }
+
+    /// Notes what is exchanged beside the connections.
+    pub(crate) fn note(&self, direction: Direction, text: &str) {
+        let mut notes = self.notes.borrow_mut();
+        if notes.exchange.len() < KEPT_LINES {
+            notes.exchange.push((direction, cut(text.as_bytes())));
+        }
     }
 
     /// Whether the extension is behind a wire, where there may be hardware: only the operations of [`calls`](Self::calls) run.

@@ -68,7 +68,21 @@ pub(crate) fn names<F>(cases: &[Case<F>]) -> Vec<&'static str> {
     cases.iter().map(|case| case.name).collect()
 }
 
-/// Runs the chosen cases of a table on a [`Bench`].
+/// Runs cases on a [`Bench`].
+pub(crate) async fn run_on(
+    cases: Vec<&'static Case>,
+    mut bench: Bench,
+    settings: Settings,
+    report: &mut dyn FnMut(&CaseResult),
+) -> Result<Report, ClientError> {
+    bench.timeout = settings.timeout;
+    bench.token = settings.token;
+    let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
+    bench.calls = settings.plan.samples.into_iter().map(sample).collect();
+    run(cases, bench, report).await.map_err(ClientError::transcripts)
+}
+
+/// Runs the chosen cases of a table on a [`Bench`] over lines.
 pub(crate) async fn run_on_bench(
     all: &'static [Case],
     settings: Settings,
@@ -76,9 +90,5 @@ pub(crate) async fn run_on_bench(
 ) -> Result<Report, ClientError> {
     let cases = settings.chosen(all)?;
     let bench = Bench::new(&settings.target, &settings.options);
-    let mut bench = bench.map_err(|error| ClientError::usage(error.to_string()))?;
-    bench.timeout = settings.timeout;
-    let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
-    bench.calls = settings.plan.samples.into_iter().map(sample).collect();
-    run(cases, bench, report).await.map_err(ClientError::transcripts)
+    run_on(cases, bench.map_err(|error| ClientError::usage(error.to_string()))?, settings, report).await
 }

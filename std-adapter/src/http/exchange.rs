@@ -4,14 +4,24 @@
 //! token, and what the extension writes is brought to the request that it is about, with the client's own id and token. The
 //! extension reads all the time: it answers what need not wait while a call runs, and can cancel one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{self, Poll, ready};
 
 use embedded_io_async::{ErrorType, Read, Write};
 use tokio::sync::mpsc;
 
 use super::body;
+use crate::net::Token;
+
+/// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped.
+const BACKLOG: usize = 8 << 20;
+
+/// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
+pub(crate) const SESSIONS: usize = 1000;
 use crate::sync::lock;
 
 /// How a protocol of JSON-RPC writes what is not a reply.
@@ -39,16 +49,31 @@ struct State {
     /// The requests that are not answered yet, the oldest first.
     open: BTreeMap<u64, Open>,
     last: u64,
+    /// The sessions, the one that was silent for longest first.
+    sessions: VecDeque<Session>,
+    /// Whether the extension was told of the first.
+    has_begun: bool,
+}
+
+#[derive(Debug)]
+struct Session {
+    name: String,
+    /// The least level of the logs that its client wants, as a number of the protocol's.
+    least_level: usize,
 }
 
 #[derive(Debug)]
 struct Open {
     lines: mpsc::UnboundedSender<Line>,
+    /// How many bytes of notifications wait there.
+    waiting: Arc<AtomicUsize>,
     /// The JSON texts of the client's own id and token.
     id: String,
     token: Option<String>,
     /// Whether logs while it is the oldest are about it.
     is_call: bool,
+    /// The session that it is of.
+    session: Option<String>,
 }
 
 /// A line for a request, without its end.
@@ -82,13 +107,22 @@ pub(crate) struct Outgoing<'t> {
     pub(crate) is_call: bool,
     /// Whether it is cancelled when its [`Incoming`] is dropped before the reply.
     pub(crate) cancels: bool,
+    /// The session that it is of, if its client is in one.
+    pub(crate) session: Option<&'t str>,
 }
 
 impl Exchange {
     /// An exchange with at most `limit` open requests.
     pub(crate) fn new(dialect: &'static Dialect, limit: usize) -> Arc<Self> {
         let (input, output) = mpsc::unbounded_channel();
-        let state = State { input: Some(input), output: Some(output), open: BTreeMap::new(), last: 0 };
+        let state = State {
+            input: Some(input),
+            output: Some(output),
+            open: BTreeMap::new(),
+            last: 0,
+            sessions: VecDeque::new(),
+            has_begun: false,
+        };
         Arc::new(Self { dialect, limit, state: Mutex::new(state) })
     }
 
@@ -111,20 +145,24 @@ impl Exchange {
         if !sent {
             return Err(NotTaken::Gone);
         }
+        let waiting = Arc::<AtomicUsize>::default();
         let open = Open {
             lines,
+            waiting: Arc::clone(&waiting),
             id: request.id.to_owned(),
             token: request.token.map(str::to_owned),
             is_call: request.is_call,
+            session: request.session.map(str::to_owned),
         };
         state.open.insert(number, open);
-        Ok(Incoming { exchange: self.clone(), number, lines: receiver, cancels: request.cancels })
+        Ok(Incoming { exchange: self.clone(), number, lines: receiver, waiting, cancels: request.cancels })
     }
 
-    /// Cancels the open request that has this id of a client's, if there is exactly one.
-    pub(crate) fn cancel(&self, id: &str) {
+    /// Cancels the open request of this session that has this id of a client's, if there is exactly one.
+    pub(crate) fn cancel(&self, id: &str, session: Option<&str>) {
         let mut state = self.state();
-        let mut found = state.open.iter().filter(|(_, open)| open.id == id).map(|(number, _)| *number);
+        let is_meant = |open: &Open| open.id == id && open.session.as_deref() == session;
+        let mut found = state.open.iter().filter(|(_, open)| is_meant(open)).map(|(number, _)| *number);
         if let (Some(number), None) = (found.next(), found.next()) {
             self.cancel_number(&mut state, number);
         }
@@ -138,6 +176,61 @@ impl Exchange {
             line.push(b'\n');
             let _ = input.send(line);
         }
+    }
+
+    /// Whether the extension is to be told that there are sessions: once.
+    pub(crate) fn begins(&self) -> bool {
+        !std::mem::replace(&mut self.state().has_begun, true)
+    }
+
+    /// Begins a session, and gives its name.
+    pub(crate) fn open_session(&self) -> String {
+        let name = Token::random().reveal().to_owned();
+        let mut state = self.state();
+        if state.sessions.len() >= SESSIONS {
+            state.sessions.pop_front();
+        }
+        state.sessions.push_back(Session { name: name.clone(), least_level: 0 });
+        name
+    }
+
+    /// Whether there is a session of this name. It has not been silent now.
+    pub(crate) fn knows_session(&self, name: &str) -> bool {
+        let mut state = self.state();
+        let Some(place) = state.place_of(name) else { return false };
+        if let Some(session) = state.sessions.remove(place) {
+            state.sessions.push_back(session);
+        }
+        true
+    }
+
+    /// The least level of the logs that a session's client wants; 0, which is all, without a session.
+    pub(crate) fn least_level(&self, session: Option<&str>) -> usize {
+        let state = self.state();
+        let place = session.and_then(|name| state.place_of(name));
+        place.and_then(|place| state.sessions.get(place)).map_or(0, |session| session.least_level)
+    }
+
+    /// Sets that level. Without a session there is nothing that it could be kept for.
+    pub(crate) fn limit_logs(&self, session: Option<&str>, least_level: usize) {
+        let mut state = self.state();
+        if let Some(place) = session.and_then(|name| state.place_of(name))
+            && let Some(session) = state.sessions.get_mut(place)
+        {
+            session.least_level = least_level;
+        }
+    }
+
+    /// Ends a session: what is open of it is cancelled. Whether there was one.
+    pub(crate) fn end_session(&self, name: &str) -> bool {
+        let mut state = self.state();
+        let Some(place) = state.place_of(name) else { return false };
+        state.sessions.remove(place);
+        let open = state.open.iter().filter(|(_, open)| open.session.as_deref() == Some(name));
+        for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.cancel_number(&mut state, number);
+        }
+        true
     }
 
     /// Takes no more. What is open is still answered.
@@ -165,13 +258,28 @@ impl Exchange {
                 let _ = open.lines.send(Line::Reply([REPLY.as_bytes(), open.id.as_bytes(), rest].concat()));
             }
         } else if let Some((number, rest)) = number_behind(line, self.dialect.progress) {
-            if let Some(Open { lines, token: Some(token), .. }) = state.open.get(&number) {
-                let line = [self.dialect.progress.as_bytes(), token.as_bytes(), rest].concat();
-                let _ = lines.send(Line::Notification(line));
+            if let Some(open @ Open { token: Some(token), .. }) = state.open.get(&number) {
+                open.notify([self.dialect.progress.as_bytes(), token.as_bytes(), rest].concat());
             }
         } else if let Some(open) = state.open.values().find(|open| open.is_call) {
-            let _ = open.lines.send(Line::Notification(line.to_vec()));
+            open.notify(line.to_vec());
         }
+    }
+}
+
+impl Open {
+    fn notify(&self, line: Vec<u8>) {
+        let length = line.len();
+        if self.waiting.load(Ordering::Relaxed).saturating_add(length) <= BACKLOG {
+            self.waiting.fetch_add(length, Ordering::Relaxed);
+            let _ = self.lines.send(Line::Notification(line));
+        }
+    }
+}
+
+impl State {
+    fn place_of(&self, session: &str) -> Option<usize> {
+        self.sessions.iter().position(|known| known.name == session)
     }
 }
 
@@ -208,8 +316,24 @@ fn with_own_names(request: &Outgoing<'_>, own: &str) -> Vec<u8> {
 pub(crate) struct Incoming {
     exchange: Arc<Exchange>,
     number: u64,
-    pub(crate) lines: mpsc::UnboundedReceiver<Line>,
+    lines: mpsc::UnboundedReceiver<Line>,
+    waiting: Arc<AtomicUsize>,
     cancels: bool,
+}
+
+impl Incoming {
+    /// The next line; none if the request was cancelled, or the extension has ended.
+    pub(crate) async fn line(&mut self) -> Option<Line> {
+        poll_fn(|task| self.poll_line(task)).await
+    }
+
+    pub(crate) fn poll_line(&mut self, task: &mut task::Context<'_>) -> Poll<Option<Line>> {
+        let line = ready!(self.lines.poll_recv(task));
+        if let Some(Line::Notification(line)) = &line {
+            self.waiting.fetch_sub(line.len(), Ordering::Relaxed);
+        }
+        Poll::Ready(line)
+    }
 }
 
 impl Drop for Incoming {
@@ -311,7 +435,7 @@ mod tests {
             let start = text.find(name).unwrap();
             &text[start..start + name.len()]
         };
-        Outgoing { text, id: part(id), token: token.map(part), is_call: true, cancels: true }
+        Outgoing { text, id: part(id), token: token.map(part), is_call: true, cancels: true, session: None }
     }
 
     #[test]
@@ -347,13 +471,62 @@ mod tests {
         let _first = exchange.send(&request("{\"id\":7}", "7", None)).unwrap();
         let second = exchange.send(&request("{\"id\":7}", "7", None)).unwrap();
         while sent.try_recv().is_ok() {}
-        exchange.cancel("7");
+        exchange.cancel("7", None);
         assert!(sent.try_recv().is_err());
         drop(second);
         assert_eq!(sent.try_recv().unwrap(), b"cancel 2\n");
-        exchange.cancel("7");
+        exchange.cancel("7", None);
         assert_eq!(sent.try_recv().unwrap(), b"cancel 1\n");
         exchange.close();
         assert_eq!(exchange.send(&request("{\"id\":7}", "7", None)).unwrap_err(), NotTaken::Gone);
+    }
+
+    #[test]
+    fn what_waits_for_a_client_that_does_not_read_is_bounded() {
+        let exchange = Exchange::new(&DIALECT, 2);
+        let mut incoming = exchange.send(&request("{\"id\":7,\"t\":8}", "7", Some("8"))).unwrap();
+        let log = [b"{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"x\":\"".to_vec(), vec![b'x'; 1 << 20], b"\"}".to_vec()]
+            .concat();
+        for _ in 0..100 {
+            exchange.deliver(&log);
+        }
+        exchange.deliver(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+        let mut task = task::Context::from_waker(task::Waker::noop());
+        for _ in 0..7 {
+            assert!(matches!(incoming.poll_line(&mut task), Poll::Ready(Some(Line::Notification(_)))));
+        }
+        assert!(
+            matches!(incoming.poll_line(&mut task), Poll::Ready(Some(Line::Reply(_)))),
+            "the reply comes all the same"
+        );
+        assert_eq!(incoming.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_session_is_remembered_until_it_ends_or_too_many_come_after_it() {
+        let exchange = Exchange::new(&DIALECT, 9);
+        let mut sent = exchange.state().output.take().unwrap();
+        let (first, second) = (exchange.open_session(), exchange.open_session());
+        let _others = exchange.send(&Outgoing { session: Some(&second), ..request("{\"id\":7}", "7", None) }).unwrap();
+        let _own = exchange.send(&Outgoing { session: Some(&first), ..request("{\"id\":7}", "7", None) }).unwrap();
+        while sent.try_recv().is_ok() {}
+        exchange.cancel("7", None);
+        assert!(sent.try_recv().is_err(), "nobody's is another's");
+        assert!(exchange.end_session(&first) && !exchange.knows_session(&first) && !exchange.end_session(&first));
+        assert_eq!(sent.try_recv().unwrap(), b"cancel 2\n");
+        assert!(sent.try_recv().is_err());
+        for _ in 1..SESSIONS {
+            exchange.open_session();
+        }
+        assert!(exchange.knows_session(&second), "it was silent for longest, and now it is not");
+        for _ in 1..SESSIONS {
+            exchange.open_session();
+        }
+        assert!(exchange.knows_session(&second));
+        for _ in 0..SESSIONS {
+            exchange.open_session();
+        }
+        assert!(!exchange.knows_session(&second));
+        assert_eq!(exchange.state().sessions.len(), SESSIONS);
     }
 }

@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 
 use super::stream::Ambiguous;
 use crate::net::Access;
@@ -21,9 +23,9 @@ pub(crate) struct Guard {
 }
 
 #[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) status: StatusCode,
-    pub(crate) text: String,
+struct Refusal {
+    status: StatusCode,
+    text: String,
 }
 
 fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
@@ -31,7 +33,40 @@ fn refusal(status: StatusCode, text: impl Into<String>) -> Refusal {
 }
 
 impl Guard {
-    pub(crate) fn check(&self, request: &Request) -> Result<(), Refusal> {
+    /// Has a request answered if its sender may ask. Web pages of the origins that are allowed may read the answer.
+    pub(crate) async fn answer(
+        &self,
+        request: Request,
+        next: Next,
+        refuse: impl FnOnce(StatusCode, &str) -> Response,
+    ) -> Response {
+        let origin = request.headers().get(header::ORIGIN).filter(|origin| self.allows(origin)).cloned();
+        let mut response = match self.check(&request) {
+            Ok(()) if is_preflight(&request) => preflight(request.headers()),
+            Ok(()) => next.run(request).await,
+            Err(refusal) => {
+                let mut response = refuse(refusal.status, &refusal.text);
+                let headers = response.headers_mut();
+                if refusal.status == StatusCode::UNAUTHORIZED {
+                    headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                }
+                // RFC 9112 §6.1: what follows such a message cannot be told apart from it.
+                if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
+                    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                response
+            }
+        };
+        if let Some(origin) = origin {
+            let headers = response.headers_mut();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
+            headers.append(header::VARY, HeaderValue::from_static("Origin"));
+        }
+        response
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
         let headers = request.headers();
         if let Some(Foreign(Some(text))) = request.extensions().get::<Foreign>() {
             return Err(refusal(StatusCode::FORBIDDEN, text.as_str()));
@@ -47,7 +82,8 @@ impl Guard {
         }
         let host = self.check_host(request)?;
         self.check_origin(headers, &host)?;
-        self.check_token(headers)
+        // A preflight request never carries a token.
+        if is_preflight(request) { Ok(()) } else { self.check_token(headers) }
     }
 
     /// The authority that the request is for.
@@ -90,33 +126,64 @@ impl Guard {
     fn check_origin(&self, headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
         let foreign = || refusal(StatusCode::FORBIDDEN, "requests from web pages of another origin are refused");
         for origin in headers.get_all(header::ORIGIN) {
-            let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-            let is_own = origin.split_once("://").is_some_and(|(_, authority)| !host.is_empty() && authority == host);
-            if !is_own && !self.origins.contains(&origin) {
+            let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+            let is_own = text.split_once("://").is_some_and(|(_, authority)| !host.is_empty() && authority == host);
+            if !is_own && !self.allows(origin) {
                 return Err(foreign());
             }
         }
         // Browsers say it with every request, those that carry no Origin too.
-        let site = headers.get("sec-fetch-site").map(axum::http::HeaderValue::as_bytes);
+        let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         match site {
             Some(b"cross-site" | b"same-site") if !headers.contains_key(header::ORIGIN) => Err(foreign()),
             _ => Ok(()),
         }
     }
 
+    fn allows(&self, origin: &HeaderValue) -> bool {
+        let origin = origin.to_str().unwrap_or_default();
+        self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let Some(token) = &self.access.token else { return Ok(()) };
-        let given = headers.get(header::AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
-        // RFC 9110 §11.1: the scheme's case does not matter.
-        let given = match given.split_at_checked(7) {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
-            _ => &[],
-        };
-        if token.is(given) {
+        if token.is(bearer(headers)) {
             return Ok(());
         }
         Err(refusal(StatusCode::UNAUTHORIZED, "the bearer token of this server is required"))
     }
+}
+
+/// The bearer token that a request carries; empty if there is none.
+pub(crate) fn bearer(headers: &HeaderMap) -> &[u8] {
+    let given = headers.get(header::AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
+    // RFC 9110 §11.1: the scheme's case does not matter.
+    match given.split_at_checked(7) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
+        _ => &[],
+    }
+}
+
+/// Whether a browser asks if it may send a request of another origin (the CORS protocol of the Fetch standard).
+fn is_preflight(request: &Request) -> bool {
+    let headers = request.headers();
+    request.method() == Method::OPTIONS
+        && headers.contains_key(header::ORIGIN)
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// It may: the request itself is checked when it comes.
+fn preflight(asked: &HeaderMap) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    for (wanted, allowed) in [
+        (header::ACCESS_CONTROL_REQUEST_METHOD, header::ACCESS_CONTROL_ALLOW_METHODS),
+        (header::ACCESS_CONTROL_REQUEST_HEADERS, header::ACCESS_CONTROL_ALLOW_HEADERS),
+    ] {
+        if let Some(value) = asked.get(wanted) {
+            response.headers_mut().insert(allowed, value.clone());
+        }
+    }
+    response
 }
 
 /// An authority's host, its port apart.

@@ -309,7 +309,7 @@ impl Options {
         route.path.unwrap_or(&self.path)
     }
 
-    /// Web pages of this origin, such as `https://bench.example.org`, may call.
+    /// Web pages of this origin, such as `https://bench.example.org`, may call, and read the answers.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.guard.origins.push(origin.into().to_ascii_lowercase());
         self
@@ -509,7 +509,12 @@ fn router(service: &Arc<Service>) -> Router {
         let answer = move |State(service): State<Arc<Service>>, client: Extend<Client>, request: Request| async move {
             service.answer(endpoint, client.0, request).await
         };
-        router = router.route(service.options.path_of(route), post(answer).fallback(not_allowed));
+        let methods = match endpoint {
+            // Only it knows what can be deleted.
+            Endpoint::Exchange(_) => post(answer).delete(answer),
+            _ => post(answer),
+        };
+        router = router.route(service.options.path_of(route), methods.fallback(not_allowed));
     }
     router
         .fallback(not_found)
@@ -518,20 +523,7 @@ fn router(service: &Arc<Service>) -> Router {
 }
 
 async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    match service.options.guard.check(&request) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            let mut response = service.refuse(refusal.status, &refusal.text);
-            if refusal.status == StatusCode::UNAUTHORIZED {
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            // RFC 9112 §6.1: the end of such a message is not known.
-            if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
-    }
+    service.options.guard.answer(request, next, |status, text| service.refuse(status, text)).await
 }
 
 async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
@@ -547,12 +539,21 @@ async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Res
 }
 
 async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
-    let mut response = service.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-    response
+    service.not_allowed()
 }
 
 impl Service {
+    /// What the extension has.
+    pub(crate) fn manifest(&self) -> &'static Manifest {
+        self.manifest
+    }
+
+    pub(crate) fn not_allowed(&self) -> Response {
+        let mut response = self.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+        response
+    }
+
     /// The stream to the extension, for protocols that have one.
     pub(crate) fn exchange(&self) -> Option<&Arc<Exchange>> {
         self.worker.exchange()

@@ -1,9 +1,19 @@
-//! The cases of MCP, of both eras, for anybody's server of tools on lines: a program, a serial port, TCP.
+//! The cases of MCP, of both eras, for anybody's server of tools: a program, a serial port, TCP, HTTP.
+//!
+//! Over HTTP, the cases of messages run as over lines, by way of [`stream`](super::stream). Cases of [`http`] run there only.
+
+mod http;
 
 use rigline::protocol::mcp::{LEGACY, MODERN};
 use serde_json::{Value, json};
 
-use crate::check::{Bench, Case, CaseFailure, Peer, Reply, Suite, Verdict, cases, cut, names, run_on_bench};
+use super::stream::HttpDialer;
+use crate::check::{
+    Bench, Case, CaseFailure, CaseResult, Peer, Reply, Report, Settings, Suite, Verdict, cases, cut, names, run_on,
+};
+use crate::client::ClientError;
+use crate::http_client;
+use crate::target::Target;
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
@@ -36,14 +46,57 @@ pub const CASES: &[Case] = cases! {
     "bad-json", "JSON-RPC 2.0 §5.1", Host, bad_json;
     "line.crlf", "MCP 2025-11-25: Transports, stdio", Standard, crlf;
     "end-of-input", "MCP 2025-11-25: Lifecycle, Shutdown", Host, end_of_input;
+    "http.origin", "MCP 2026-07-28: Streamable HTTP, Security & Endpoint", Standard, http::origin;
+    "http.notification", "MCP 2025-11-25: Transports, Sending Messages to the Server", Host, http::notification;
+    "http.bad-json", "MCP 2025-11-25: Transports, Sending Messages to the Server", Standard, http::bad_json;
+    "http.answer", "MCP 2025-11-25: Transports, Sending Messages to the Server", Host, http::answer;
+    "http.get", "MCP 2025-11-25: Transports, Listening for Messages from the Server", Host, http::get;
+    "http.version", "MCP 2025-11-25: Transports, Protocol Version Header", Standard, http::version;
+    "http.session", "MCP 2025-11-25: Transports, Session Management", Host, http::session;
+    "http.modern.methods", "MCP 2026-07-28: Streamable HTTP, Earlier Streamable HTTP Revisions", Standard, http::modern_methods;
+    "http.modern.no-session", "MCP 2026-07-28: Streamable HTTP, Earlier Streamable HTTP Revisions", Standard, http::modern_no_session;
+    "http.modern.missing-header", "MCP 2026-07-28: Streamable HTTP, Server Validation", Standard, http::missing_header;
+    "http.modern.mismatch", "MCP 2026-07-28: Streamable HTTP, Server Validation", Standard, http::mismatch;
+    "http.modern.encoded-name", "MCP 2026-07-28: Streamable HTTP, Value Encoding", Standard, http::encoded_name;
+    "http.modern.unknown-method", "MCP 2026-07-28: Streamable HTTP, Protocol Version Header", Standard, http::unknown_method;
+    "http.modern.unsupported-version", "MCP 2026-07-28: Streamable HTTP, Protocol Version Header", Standard, http::unsupported_version;
+    "http.modern.events", "MCP 2026-07-28: Streamable HTTP, Receiving Messages", Standard, http::events;
 };
 
+/// Cases of what only streams of bytes have: HTTP has its own.
+const OF_LINES: &[&str] = &["bad-json", "line.crlf", "end-of-input"];
+
 /// The suite, for the registry of protocols.
-pub(super) const SUITE: Suite = Suite {
-    names: || names(CASES),
-    has_transcripts: false,
-    run: |settings, report| Box::pin(run_on_bench(CASES, settings, report)),
-};
+pub(super) const SUITE: Suite =
+    Suite { names: || names(CASES), has_transcripts: false, run: |settings, report| Box::pin(check(settings, report)) };
+
+async fn check(settings: Settings, report: &mut dyn FnMut(&CaseResult)) -> Result<Report, ClientError> {
+    let is_http = matches!(settings.target, Target::Http(_));
+    let is_there = |case: &&'static Case| match is_http {
+        true => !OF_LINES.contains(&case.name),
+        false => !case.name.starts_with("http."),
+    };
+    let cases: Vec<_> = settings.chosen(CASES)?.into_iter().filter(is_there).collect();
+    if cases.is_empty() {
+        return Err(ClientError::usage(match is_http {
+            true => "the case is one of lines, and the target is reached by HTTP",
+            false => "the case is one of HTTP, and the target is reached otherwise",
+        }));
+    }
+    match &settings.target {
+        Target::Http(url) => {
+            let (url, token, limit) = (url.clone(), settings.token.clone(), settings.options.line_limit);
+            http_client::parse(&url).map_err(|error| ClientError::usage(error.to_string()))?;
+            let dialer = Box::new(HttpDialer { url, token, limit });
+            let bench = Bench::over(dialer, &settings.target, &settings.options);
+            run_on(cases, bench, settings, report).await
+        }
+        target => {
+            let bench = Bench::new(target, &settings.options).map_err(|error| ClientError::usage(error.to_string()))?;
+            run_on(cases, bench, settings, report).await
+        }
+    }
+}
 
 /// A connection with a session of the legacy era.
 async fn session(bench: &Bench) -> Result<Peer, CaseFailure> {

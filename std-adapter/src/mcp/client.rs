@@ -1,4 +1,4 @@
-//! MCP's client side over lines: a session of the legacy era, whose end a board notices.
+//! MCP's client side over lines, and over HTTP as over lines: a session of the legacy era, whose end a board notices.
 //!
 //! `tools/list` comes in pages from a small device. They are merged here, since several clients read the first page only.
 
@@ -46,7 +46,14 @@ struct Open {
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
     Box::pin(async move {
-        let dialer = wire::dialer(target, &options.host)?;
+        let dialer: Box<dyn Connect> = match target {
+            #[cfg(feature = "http-client")]
+            Target::Http(url) => {
+                let (url, limit) = (url.clone(), options.host.line_limit);
+                Box::new(super::stream::HttpDialer { url, token: options.token, limit })
+            }
+            _ => wire::dialer(target, &options.host)?,
+        };
         Ok(Box::new(McpClient { dialer, options: options.host, open: None, next: 1 }) as Box<dyn Client>)
     })
 }

@@ -1,8 +1,13 @@
 //! Streamable HTTP, of both eras (Base Protocol, Transports).
 //!
-//! One path takes `POST`; anything else is 405, since nothing here is sent without a request. A request is of the modern era if
-//! its `_meta` or its header `MCP-Protocol-Version` says so, and `initialize` without such a `_meta` never is. There are no
-//! sessions in either era.
+//! One path takes `POST`, and `DELETE` of a session; anything else is 405, since nothing here is sent without a request. A request is of the
+//! modern era if its `_meta` or its header `MCP-Protocol-Version` says so, and `initialize` without such a `_meta` never is.
+//!
+//! In the legacy era, the answer to `initialize` names a session in `Mcp-Session-Id`. Requests that name one that is not known, as it has
+//! ended or [`SESSIONS`] others were heard of since, are answered with 404. `DELETE` ends a session, and cancels what runs of it. No request needs
+//! a session. The modern era has none.
+//!
+//! Requests that run no tool are answered at once, also while a tool runs for another client.
 //!
 //! A reply that nothing precedes is one JSON text. Where progress or a log comes first, the response is a stream of events that
 //! ends with the reply.
@@ -15,7 +20,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Frame;
 use rigline::json::{Json, Kind};
@@ -24,6 +29,9 @@ use rigline::rpc;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::described::described;
+#[cfg(doc)]
+use crate::http::exchange::SESSIONS;
 use crate::http::exchange::{Dialect, Exchange, Incoming, Line, NotTaken, Outgoing};
 use crate::http::stream::Client;
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service};
@@ -37,6 +45,9 @@ static DIALECT: Dialect = Dialect {
         format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{number}}}}}")
     },
 };
+
+/// The header that names a session.
+const SESSION: &str = "mcp-session-id";
 
 /// The headers do not say what the body says.
 const HEADER_MISMATCH: i32 = -32020;
@@ -74,6 +85,9 @@ fn error(id: Option<&str>, code: i32, text: &str) -> Value {
 fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Response> {
     Box::pin(async move {
         let headers = request.headers().clone();
+        if request.method() == Method::DELETE {
+            return end_session(&service, &headers);
+        }
         let (text, _permit) = match service.body(request).await {
             Ok(body) => body,
             Err(fault) => return service.fault(&fault),
@@ -85,28 +99,91 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
         let Ok(json) = Json::parse(text.as_bytes()) else {
             return service.refuse(StatusCode::BAD_REQUEST, "the body is not JSON");
         };
+        let is_unknown = session(&headers).is_some_and(|name| !exchange.knows_session(name));
         if json.kind() == Kind::Array {
-            return batch(exchange, &headers, json).await;
+            return if is_unknown { no_session(None) } else { batch(&service, exchange, &headers, json).await };
         }
         match Message::read(json, &headers) {
             Ok(Message::Request(outgoing)) => {
                 let is_modern = outgoing.cancels;
+                let begins = !is_modern && outgoing.is("initialize", json);
+                if !is_modern && !begins && is_unknown {
+                    return no_session(Some(outgoing.id));
+                }
                 if is_modern && outgoing.is("subscriptions/listen", json) {
                     return subscription(&outgoing, client);
                 }
+                if let Some(reply) = without_a_call(&service, exchange, &outgoing, json) {
+                    let mut response = whole(if is_modern { status_of(&reply) } else { StatusCode::OK }, reply);
+                    if begins && let Ok(name) = HeaderValue::from_str(&exchange.open_session()) {
+                        response.headers_mut().insert(SESSION, name);
+                    }
+                    return response;
+                }
+                let least_level = exchange.least_level(outgoing.session);
                 match exchange.send(&outgoing) {
-                    Ok(incoming) => respond(&service, incoming, client, is_modern, accepts_events(&headers)).await,
+                    Ok(incoming) => {
+                        let logs = accepts_events(&headers).then_some(least_level);
+                        respond(&service, incoming, client, is_modern, logs).await
+                    }
                     Err(refused) => not_taken(&service, refused),
                 }
             }
+            Ok(Message::Cancel(_) | Message::Notification) if is_unknown => no_session(None),
             Ok(Message::Cancel(id)) => {
-                exchange.cancel(id);
+                exchange.cancel(id, session(&headers));
                 StatusCode::ACCEPTED.into_response()
             }
             Ok(Message::Notification) => StatusCode::ACCEPTED.into_response(),
             Err(refused) => refused.response(),
         }
     })
+}
+
+/// The session that a client names (Session Management); what is not text names none that there is.
+fn session(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION).map(|name| name.to_str().unwrap_or_default())
+}
+
+/// The reply to a request that runs no tool: what there is to say is known, whatever the extension does.
+fn without_a_call(
+    service: &Service,
+    exchange: &Arc<Exchange>,
+    request: &Outgoing<'_>,
+    json: Json<'_>,
+) -> Option<Vec<u8>> {
+    if request.is_call || !exchange.is_alive() {
+        return None;
+    }
+    if let Some(reply) = limit_logs(exchange, request, json) {
+        return Some(reply.into_bytes());
+    }
+    if !request.cancels && request.is("initialize", json) && exchange.begins() {
+        // The extension learns of it in its turn.
+        let _ = exchange.send(request);
+    }
+    described(service.manifest(), request.text)
+}
+
+/// Session Management: 404 has the client begin another session.
+fn no_session(id: Option<&str>) -> Response {
+    let refused = Refused::new(id, rpc::INVALID_REQUEST, "there is no such session: it has ended, or was never begun");
+    Refused { status: StatusCode::NOT_FOUND, ..refused }.response()
+}
+
+fn end_session(service: &Service, headers: &HeaderMap) -> Response {
+    let is_modern =
+        headers.get("mcp-protocol-version").is_some_and(|version| version.as_bytes() > mcp::LEGACY[0].as_bytes());
+    match (session(headers), service.exchange()) {
+        (Some(name), Some(exchange)) if !is_modern => {
+            if exchange.end_session(name) {
+                StatusCode::NO_CONTENT.into_response()
+            } else {
+                no_session(None)
+            }
+        }
+        _ => service.not_allowed(),
+    }
 }
 
 /// A message of a client.
@@ -146,7 +223,7 @@ impl<'t> Refused<'t> {
 }
 
 impl<'t> Message<'t> {
-    fn read(json: Json<'t>, headers: &HeaderMap) -> Result<Self, Refused<'t>> {
+    fn read(json: Json<'t>, headers: &'t HeaderMap) -> Result<Self, Refused<'t>> {
         let id = json.get("id").map(|id| id.as_str());
         let params = json.get("params").unwrap_or(Json::NULL);
         let meta = params.get("_meta").unwrap_or(Json::NULL);
@@ -206,6 +283,7 @@ impl<'t> Message<'t> {
             token: token.map(|token| token.as_str()),
             is_call: method == "tools/call",
             cancels: is_modern,
+            session: session(headers).filter(|_| !is_modern),
         }))
     }
 }
@@ -320,7 +398,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 }
 
 /// Answers the members of a batch, which only 2025-03-26 has, one after the other.
-async fn batch(exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) -> Response {
+async fn batch(service: &Service, exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) -> Response {
     let mut replies: Vec<String> = Vec::new();
     let mut is_empty = true;
     for member in json.elements() {
@@ -331,14 +409,18 @@ async fn batch(exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) ->
                 replies.push(Refused::new(Some(outgoing.id), rpc::INVALID_REQUEST, text).body().to_string());
             }
             Ok(Message::Request(outgoing)) => {
+                if let Some(reply) = without_a_call(service, exchange, &outgoing, member) {
+                    replies.push(String::from_utf8_lossy(&reply).into_owned());
+                    continue;
+                }
                 let Ok(mut incoming) = exchange.send(&outgoing) else { continue };
-                while let Some(line) = incoming.lines.recv().await {
+                while let Some(line) = incoming.line().await {
                     if let Line::Reply(reply) = line {
                         replies.push(String::from_utf8_lossy(&reply).into_owned());
                     }
                 }
             }
-            Ok(Message::Cancel(id)) => exchange.cancel(id),
+            Ok(Message::Cancel(id)) => exchange.cancel(id, session(headers)),
             Ok(Message::Notification) => {}
             Err(refused) => replies.push(refused.body().to_string()),
         }
@@ -350,18 +432,19 @@ async fn batch(exchange: &Arc<Exchange>, headers: &HeaderMap, json: Json<'_>) ->
     }
 }
 
-/// Waits for the first line: a reply is the whole response, a notification begins a stream.
+/// Waits for the first line: a reply is the whole response, a notification begins a stream. `logs` is the least level of the logs that
+/// are wanted; none if the client takes no stream.
 async fn respond(
     service: &Service,
     mut incoming: Incoming,
     client: Client,
     is_modern: bool,
-    accepts_events: bool,
+    logs: Option<usize>,
 ) -> Response {
     let mut watch = ticks();
     loop {
         let line = tokio::select! {
-            line = incoming.lines.recv() => line,
+            line = incoming.line() => line,
             _ = watch.tick() => {
                 if is_modern && client.is_gone() {
                     // Dropping what comes in cancels the request.
@@ -371,10 +454,13 @@ async fn respond(
             }
         };
         return match line {
-            Some(Line::Notification(_)) if !accepts_events => continue,
-            Some(Line::Notification(line)) => {
-                events(Events { first: Some(event(&line)), ..Events::new(incoming, client, is_modern) })
-            }
+            Some(Line::Notification(line)) => match logs {
+                Some(least) if is_wanted(&line, least) => {
+                    let stream = Events { least_level: least, ..Events::new(incoming, client, is_modern) };
+                    events(Events { first: Some(event(&line)), ..stream })
+                }
+                _ => continue,
+            },
             Some(Line::Reply(reply)) => {
                 let status = if is_modern { status_of(&reply) } else { StatusCode::OK };
                 whole(status, reply)
@@ -386,6 +472,34 @@ async fn respond(
             None => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer"),
         };
     }
+}
+
+/// What logs are of, the least first (Logging, Log Levels).
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// Logging, Setting Log Level: for the session only, since the extension has one level for all clients. A request that is not valid is the
+/// extension's to answer.
+fn limit_logs(exchange: &Exchange, request: &Outgoing<'_>, json: Json<'_>) -> Option<String> {
+    if request.cancels || !request.is("logging/setLevel", json) {
+        return None;
+    }
+    let level = json.get("params")?.get("level")?.text()?;
+    let least = LEVELS.iter().position(|known| level == **known)?;
+    exchange.limit_logs(request.session, least);
+    Some(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}", request.id))
+}
+
+/// Whether a notification is not a log below this level.
+fn is_wanted(line: &[u8], least: usize) -> bool {
+    if least == 0 {
+        return true;
+    }
+    let level_of = |line: Json<'_>| {
+        let is_log = line.get("method")?.text()? == "notifications/message";
+        let level = line.get("params")?.get("level")?.text().filter(|_| is_log)?;
+        LEVELS.iter().position(|known| level == **known)
+    };
+    Json::parse(line).ok().and_then(level_of).is_none_or(|level| level >= least)
 }
 
 /// The status that goes with an error of the modern era.
@@ -455,6 +569,8 @@ struct Events {
     client: Client,
     ticks: Interval,
     silent: u32,
+    /// The least level of logs.
+    least_level: usize,
 }
 
 impl Events {
@@ -463,7 +579,16 @@ impl Events {
     }
 
     fn silent(client: Client) -> Self {
-        Self { first: None, incoming: None, is_over: false, watches: true, client, ticks: ticks(), silent: 0 }
+        Self {
+            first: None,
+            incoming: None,
+            is_over: false,
+            watches: true,
+            client,
+            ticks: ticks(),
+            silent: 0,
+            least_level: 0,
+        }
     }
 }
 
@@ -479,9 +604,12 @@ impl hyper::body::Body for Events {
         if let Some(first) = this.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
-        if let Some(incoming) = &mut this.incoming
-            && let Poll::Ready(line) = incoming.lines.poll_recv(task)
+        while let Some(incoming) = &mut this.incoming
+            && let Poll::Ready(line) = incoming.poll_line(task)
         {
+            if matches!(&line, Some(Line::Notification(line)) if !is_wanted(line, this.least_level)) {
+                continue;
+            }
             this.silent = 0;
             return Poll::Ready(match line {
                 Some(Line::Notification(line)) => Some(Ok(Frame::data(event(&line)))),

@@ -6,8 +6,12 @@ mod client;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "http")]
+mod described;
+#[cfg(feature = "http")]
 mod http;
 mod select;
+#[cfg(feature = "http-client")]
+mod stream;
 
 pub use select::{Selected, Selection};
 

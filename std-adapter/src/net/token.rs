@@ -44,7 +44,7 @@ impl Token {
     }
 
     /// A new random token, of 32 hexadecimal digits.
-    #[cfg(feature = "eval")]
+    #[cfg(any(feature = "eval", feature = "http"))]
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string().as_bytes().into())
     }

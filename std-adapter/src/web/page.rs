@@ -17,12 +17,7 @@ pub(super) fn file(path: &str) -> Option<(&'static str, &'static [u8])> {
         "js" => "text/javascript; charset=utf-8",
         "css" => "text/css; charset=utf-8",
         "wasm" => "application/wasm",
-        "json" => "application/json",
-        "webmanifest" => "application/manifest+json",
         "svg" => "image/svg+xml",
-        "png" => "image/png",
-        "ico" => "image/x-icon",
-        "woff2" => "font/woff2",
         _ => "text/plain; charset=utf-8",
     };
     Some((kind, file.contents()))

@@ -1,6 +1,7 @@
 //! A line server's streams, carried by a WebSocket: one text frame a line.
 
 use std::future::Future;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
@@ -66,26 +67,29 @@ pub(super) async fn close(mut socket: WebSocket, closing: &Closing) {
     let _ = timeout(GOODBYE, goodbye).await;
 }
 
-/// Has `serve` serve the client, until the client is gone, `gone` tells that what it talks to is, or the server stops. `serve` gets a
-/// pair of streams, and what tells that the client is lost.
+/// Has `serve` serve the client, until the client is gone, `gone` reports that the device is gone, or the server stops. `serve` gets a
+/// pair of streams and a token that is cancelled when the client is lost, and gives why it has ended, if that needs saying.
 pub(super) async fn carry<F>(
     socket: WebSocket,
     gone: watch::Receiver<String>,
     stop: CancellationToken,
     serve: impl FnOnce(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>, CancellationToken) -> F,
 ) where
-    F: Future<Output = ()>,
+    F: Future<Output = Option<Closing>>,
 {
     let (ours, theirs) = duplex(IN_FLIGHT);
     let (reader, writer) = split(theirs);
     let (lost, ended) = (CancellationToken::new(), CancellationToken::new());
+    let why = OnceLock::new();
     let served = async {
-        serve(reader, writer, lost.clone()).await;
+        if let Some(closing) = serve(reader, writer, lost.clone()).await {
+            let _ = why.set(closing);
+        }
         ended.cancel();
     };
     let carried = async {
         let mut carrier = Carrier::new(socket, ours);
-        let closing = carrier.run(gone, stop, &ended).await;
+        let closing = carrier.run(gone, stop, &ended, &why).await;
         lost.cancel();
         let Carrier { socket, .. } = carrier;
         if let Some(closing) = closing {
@@ -129,6 +133,7 @@ impl Carrier {
         mut gone: watch::Receiver<String>,
         stop: CancellationToken,
         ended: &CancellationToken,
+        why: &OnceLock<Closing>,
     ) -> Option<Closing> {
         let mut loss: Option<String> = None;
         let mut ticks = interval_at(Instant::now() + SILENCE / 3, SILENCE / 3);
@@ -152,10 +157,13 @@ impl Carrier {
                 }
                 read = self.from_server.read_until(b'\n', &mut self.line) => {
                     if !matches!(read, Ok(1..)) {
-                        return Some(match loss {
-                            Some(why) => Closing::new(4410, why),
-                            None => Closing::new(4408, "the connection was given up: nothing was taken for 10 s"),
-                        });
+                        if let Some(loss) = loss {
+                            return Some(Closing::new(4410, loss));
+                        }
+                        // The server has closed its stream, and says why at once.
+                        let _ = timeout(GOODBYE, ended.cancelled()).await;
+                        let given_up = || Closing::new(4408, "the connection was given up: nothing was taken for 10 s");
+                        return Some(why.get().cloned().unwrap_or_else(given_up));
                     }
                     if !self.pass_on(ended).await {
                         return None;

@@ -200,16 +200,8 @@ impl wire::Connect for Through {
 
     fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
-            let lease = self.targets.lease_of(self.target.clone()).await;
-            let (ours, theirs) = duplex(IN_FLIGHT);
-            let lost = CancellationToken::new();
-            let guard = lost.clone().drop_guard();
-            tokio::spawn(async move {
-                let (reader, writer) = split(theirs);
-                lease.proxy().serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
-                lease.end().await;
-            });
-            let (reader, writer) = split(ours);
+            let (stream, guard) = self.targets.lease_of(self.target.clone()).await.open();
+            let (reader, writer) = split(stream);
             Ok(RawConnection::new(Reading { reader, _guard: guard }, writer, TransportTraits::CHILD))
         })
     }
@@ -228,6 +220,19 @@ impl AsyncRead for Reading {
 }
 
 impl Lease {
+    /// A session over a stream in this process. It is lost when the guard is dropped.
+    pub(super) fn open(self) -> (DuplexStream, DropGuard) {
+        let (ours, theirs) = duplex(IN_FLIGHT);
+        let lost = CancellationToken::new();
+        let guard = lost.clone().drop_guard();
+        tokio::spawn(async move {
+            let (reader, writer) = split(theirs);
+            self.proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+            self.end().await;
+        });
+        (ours, guard)
+    }
+
     pub(super) fn proxy(&self) -> Arc<Proxy> {
         Arc::clone(&self.proxy)
     }

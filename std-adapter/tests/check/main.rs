@@ -3,6 +3,7 @@
 //! The program is its own fake extension, module and tool: see `fake.rs` and `peer.rs`.
 
 mod fake;
+mod mcp;
 mod peer;
 
 use std::process::{Command, ExitCode};
@@ -11,6 +12,9 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use rigline_std::amplifier::{self, LogReader, check_taxonomy};
 use rigline_std::check::{Bench, Case, Outcome, Plan, Recorded, Report, Sample, run};
+use rigline_std::cli::check::Settings;
+use rigline_std::cli::client::OptionValues;
+use rigline_std::cli::protocols;
 use rigline_std::gevals;
 use rigline_std::host::Options;
 use rigline_std::namel3ss;
@@ -50,6 +54,13 @@ fn main() -> ExitCode {
                 }
             }
         }
+    }
+    for fault in std::iter::once("")
+        .chain(names(rigline_std::mcp::check::CASES))
+        .filter(|name| name.is_empty() || name.starts_with("http."))
+    {
+        let name = format!("i_05_mcp.{}", if fault.is_empty() { "good" } else { fault });
+        trials.push(Trial::test(name, move || expect_of_http(fault)));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -105,6 +116,29 @@ fn expect_of_peer(protocol: &'static str, transport: &str, fault: &str) -> Resul
     }
     let summary = report.to_json();
     assert!(summary["cases"][0]["transcript"].as_str().is_some_and(|path| path.contains("transcripts")), "{summary}");
+    Ok(())
+}
+
+/// The cases of Streamable HTTP itself, on a server with this fault.
+fn expect_of_http(fault: &'static str) -> Result<(), Failed> {
+    let settings = Settings {
+        target: Target::Http(mcp::listen(fault)),
+        options: Options::default(),
+        token: None,
+        timeout: Duration::from_secs(20),
+        plan: Plan::default(),
+        own: OptionValues::default(),
+        prefixes: vec!["http.".to_owned()],
+    };
+    let suite = protocols::named("mcp").unwrap().check.unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on((suite.run)(settings, &mut |_| {}))?;
+    let texts: Vec<_> = report.results.iter().filter(|result| result.outcome != Outcome::Pass).collect();
+    let names: Vec<_> = texts.iter().map(|result| result.name).collect();
+    let wanted: Vec<_> = Some(fault).filter(|fault| !fault.is_empty()).into_iter().collect();
+    if names != wanted || texts.iter().any(|result| result.outcome != Outcome::Fail || result.text.is_empty()) {
+        return Err(format!("{texts:#?}").into());
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 // The rigline parser and client in WebAssembly, for browsers and Node.
 //
-// Load the module once with `await load()`. Each Decoder and each Client then has an instance of its own, whose memory goes with it.
+// Load the module once with `await load()`. Each Decoder and each Client then has its own instance, whose memory is freed with it.
 
 import { ofError, ofLog, ofResult, type Event } from '../../js/src/index.js';
 
@@ -274,7 +274,7 @@ export class Decoder {
     return messages;
   }
 
-  /** The stream has ended: gives its last line, if that has no end of its own. */
+  /** The stream has ended: gives its last line, if no newline ends it. */
   end(): Message[] {
     const messages: Message[] = [];
     this.#take(this.#wasm.finish(), new Uint8Array(), messages);
@@ -347,8 +347,7 @@ export class Client {
     for (let at = 0; at < words.length; at += INCOMING) {
       const [what = 0, id = 0, start = 0, length = 0, from = 0, size = 0] = words.subarray(at, at + INCOMING);
       const text = decoder.decode(bytes.subarray(mark + start, mark + start + length));
-      const words_ = decoder.decode(said.subarray(from, from + size));
-      events.push(this.#event(what, id, text, words_));
+      events.push(this.#event(what, id, text, decoder.decode(said.subarray(from, from + size))));
     }
     return events;
   }

@@ -4,7 +4,7 @@ import { RiglineError, type Transport } from '../../js/src/index.js';
 
 const encoder = new TextEncoder();
 
-/** What a WebSocket's end means where it gives no reason of its own. */
+/** What a WebSocket's end means if it gives no reason. */
 const ENDS = new Map([
   [1001, 'the server stops'],
   [1006, 'the connection was cut'],
@@ -56,7 +56,10 @@ export async function webSerial(port: SerialPort, { baudRate = 115200 }: WebSeri
   // Some adapters have no such line.
   await port.setSignals({ dataTerminalReady: true }).catch(() => {});
   const { readable, writable } = port;
-  if (!readable || !writable) throw new RiglineError('connect', 'the port cannot be read and written');
+  if (!readable || !writable) {
+    await port.close().catch(() => {});
+    throw new RiglineError('connect', 'the port cannot be read and written');
+  }
   const reader = readable.getReader();
   const writer = writable.getWriter();
   let why = 'the port was closed';

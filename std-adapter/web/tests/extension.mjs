@@ -10,7 +10,7 @@ const operations = {
       type: 'object',
       properties: {
         mode: { enum: ['fast', 'slow', 3, null], description: 'One of a few' },
-        big: { type: 'integer', maximum: 9007199254740993 },
+        big: { type: 'integer', maximum: '#9007199254740993' },
         ratio: { type: 'number', multipleOf: 0.1, exclusiveMinimum: 0, exclusiveMaximum: 1 },
         name: { type: 'string', minLength: 2, maxLength: 4, pattern: '^[a-z]+$' },
         place: {
@@ -26,6 +26,29 @@ const operations = {
       required: ['mode'],
     },
   },
+  exact: {
+    description: 'Has numbers that JavaScript does not have',
+    params: {
+      type: 'object',
+      properties: {
+        wide: { type: 'integer', minimum: '#-9223372036854775808', maximum: '#18446744073709551615', default: '#9007199254740993' },
+        code: { enum: ['#9007199254740993', '#9007199254740995'] },
+        only: { const: 'this' },
+      },
+    },
+  },
+  free: { description: 'Takes what no schema lists', params: { type: 'object', required: ['x'], additionalProperties: { type: 'integer' } } },
+  either: { description: 'Has two forms', params: { anyOf: [{ type: 'object', required: ['a'] }, { type: 'object', required: ['b'] }] } },
+  twins: {
+    description: 'Arguments whose names could have the same id',
+    params: { type: 'object', properties: { 'a-b': { type: 'string' }, a: { type: 'object', properties: { b: { type: 'string' }, hint: { type: 'string' } }, description: 'A place' }, 'a b': { type: 'string' }, a_20_b: { type: 'string' } } },
+  },
+  crowd: { description: 'Takes 300 arguments', params: { type: 'object', properties: Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`argument-${at}`, { type: 'integer' }])) } },
+  pattern: { description: 'd'.repeat(1_000_000), params: { type: 'object', properties: { text: { type: 'string', pattern: '^(\\w|\\w\\w)*$' }, mac: { type: 'string', pattern: '^([0-9a-f]{2}:){5}[0-9a-f]{2}$' } } } },
+  constructor: { description: 'A name that objects have', params: { type: 'object', properties: { toString: { type: 'string' }, ['__proto__']: { type: 'integer' } } } },
+  ['__proto__']: { description: 'Another one', params: { type: 'object', properties: { constructor: { type: 'integer', maximum: 3 } } } },
+  extremes: { description: 'Answers with numbers at the ends', params: { type: 'object' } },
+  pause: { description: 'Logs, and answers 5 seconds later', params: { type: 'object' } },
   flood: { description: 'Logs', params: { type: 'object', properties: { count: { type: 'integer', default: 1000 } } } },
   noise: { description: 'Writes lines that are no messages', params: { type: 'object' } },
   many: { description: 'Answers with many outputs', params: { type: 'object' } },
@@ -39,7 +62,8 @@ function operationParams() {
   return { type: 'object', properties: { list: { type: 'array', items: { type: 'string' } } } };
 }
 
-const send = (value) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...value })}\n`);
+/** A text such as `#12` is written as a number, which may have any digits. */
+const send = (value) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...value }).replace(/"#(-?[0-9]+)"/g, '$1')}\n`);
 const log = (message) => send({ method: 'log', params: { level: 'info', message } });
 
 for await (const line of createInterface({ input: process.stdin })) {
@@ -64,6 +88,14 @@ for await (const line of createInterface({ input: process.stdin })) {
     }
     if (operation === '=formula') {
       send({ id, result: { success: true, outputs: { '=1+1': '5' } } });
+      continue;
+    }
+    if (operation === 'pause') {
+      log('the answer comes later');
+      await new Promise((done) => setTimeout(done, 5000));
+    }
+    if (operation === 'extremes') {
+      send({ id, result: { success: true, outputs: { value: '5', endless: '1e999', most: '1.7e308', least: '-1.7e308', large: '1e299', small: '5e-324' } } });
       continue;
     }
     const many = () => Object.fromEntries(Array.from({ length: 2000 }, (_, at) => [`output-${at}`, String(at)]));

@@ -160,7 +160,7 @@ test('j_02_cancel_over_web_serial_brings_about_the_safe_state', async (t) => {
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
   await page.getByText('The call was cancelled.').first().waitFor();
   await until(async () => (await control({ cmd: 'gpio', pin: 2 })).high === false, 'the rail is off');
-  // The session has begun anew.
+  // A new session has begun.
   await page.getByText('Connected by Web Serial').waitFor();
   await measure(page, 'TEMP');
   await page.getByRole('button', { name: 'Disconnect', exact: true }).click();

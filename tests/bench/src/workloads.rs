@@ -212,7 +212,7 @@ fn rigline_frame(count: usize) -> usize {
             return lines;
         }
         framer.commit(read);
-        while let Some(frame) = framer.next() {
+        while let Some(frame) = framer.next_frame() {
             black_box(frame);
             lines += 1;
         }

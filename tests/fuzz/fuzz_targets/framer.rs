@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     assert!(run.expected.is_empty() && run.kept.is_empty(), "lost: {:?} {:?}", run.expected, run.kept);
-    assert!(framer.next().is_none());
+    assert!(framer.next_frame().is_none());
 });
 
 struct Run<'i> {
@@ -66,7 +66,7 @@ impl Run<'_> {
     fn drain(&mut self, framer: &mut Framer<'_>) {
         loop {
             if self.choices.once_in(2) {
-                match framer.next() {
+                match framer.next_frame() {
                     None => return,
                     Some(Frame::Line(line)) => self.line(line),
                     Some(Frame::TooLong(event)) => self.too_long(event.limit, event.dropped),

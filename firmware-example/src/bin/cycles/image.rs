@@ -7,7 +7,7 @@ use embassy_rp as _;
 use panic_halt as _;
 use rigline::LogSink;
 use rigline::engine::{Engine, Memory, Step, Work};
-use rigline::protocol::GEVALS;
+use rigline::protocol::{self, GEVALS, Protocol};
 use rigline::{Clock, Context, Extension, Instant};
 use rigline_rig::bench::Kubernetes;
 
@@ -39,11 +39,14 @@ fn mark<const CODE: u8>() {
     unsafe { core::arch::asm!("bkpt #{}", const CODE) };
 }
 
+/// With the rig's features all that the rig speaks, each of which may claim the line; else gevals alone.
+const PROTOCOLS: &[&Protocol] = if cfg!(feature = "firmware") { protocol::ALL } else { &[GEVALS] };
+
 #[cortex_m_rt::entry]
 fn main() -> ! {
     let (mut request, mut reply) = ([0; 1024], [0; 1024]);
     let memory = Memory { request: &mut request, reply: &mut reply };
-    if let Ok(mut engine) = Engine::with_protocols(Kubernetes.manifest(), memory, &[GEVALS]) {
+    if let Ok(mut engine) = Engine::with_protocols(Kubernetes.manifest(), memory, PROTOCOLS) {
         for _ in 0..3 {
             for (to, from) in engine.space().iter_mut().zip(black_box(LINE)) {
                 *to = *from;

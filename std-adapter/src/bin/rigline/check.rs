@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     patience: std::time::Duration,
     #[command(flatten)]
     own: OwnOptions<OfCheck>,
-    /// Let cases that only a standard needs count for the exit code, too
+    /// Also count cases that only a standard needs for the exit code
     #[arg(long)]
     strict: bool,
     /// Run only the cases whose name begins with this; may be repeated
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     /// Write the report as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Write the report as `JUnit` XML; `-` is standard output
+    /// Write the report as JUnit XML; `-` is standard output
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }

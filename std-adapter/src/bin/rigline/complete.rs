@@ -70,7 +70,7 @@ impl Completions {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  rigline man ~/.local/share/man/man1 && man rigline-call")]
 pub(crate) struct Man {
-    /// The folder. It is made if it does not exist; files of the same names in it are replaced
+    /// The folder, which is created if it does not exist. Files of the same names are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -124,9 +124,11 @@ impl Man {
 ///   tcp:HOST:PORT
 ///       a TCP server
 ///   http://…, https://…
-///       an HTTP server, with --protocol amplifier or namel3ss
+///       an HTTP server, with --protocol amplifier, namel3ss
+///       or mcp
 ///   replay:DIR
-///       what --record DIR of call or eval run has recorded
+///       a recording that --record DIR of call or
+///       eval run made
 ///   FOLDER
 ///       with --protocol namel3ss: a project
 ///

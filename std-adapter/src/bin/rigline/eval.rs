@@ -28,7 +28,7 @@ use crate::jsonrpc::runtime;
 use crate::out::complain;
 use crate::reports::Watched;
 
-/// Run evals, list and check them, begin a new one
+/// Run, list, check and create evals
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

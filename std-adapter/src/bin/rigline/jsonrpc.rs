@@ -18,8 +18,8 @@ use crate::connect::{self, Failure, complain};
 
 /// Serve evals to IDEs: JSON-RPC on standard input and output, or over TCP
 ///
-/// A client can list, read and run the evals below one folder (--root). An eval may start any program, so a client can run
-/// programs as you. Over TCP a client must therefore send a token as its first line, and belong to your own user:
+/// A client can list, read and run the evals below one folder (--root). An eval may start any program,
+/// so a client can run programs as you. Over TCP a client must therefore send a token as its first line, and belong to your own user:
 ///
 ///   {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///

@@ -1,4 +1,4 @@
-//! What `JUnit` reports have in common: their texts, and the parts of an eval's cases.
+//! What JUnit reports have in common: their texts, and the parts of an eval's cases.
 
 use std::collections::HashMap;
 

@@ -19,31 +19,31 @@ use crate::out;
 
 /// Show a recording, or play it to an extension and compare the answers
 ///
-/// Without a target it shows the recorded traffic, decoded as `rigline monitor` does. With one it sends again what was sent: each line
-/// when as many lines have come as came before it in the recording. JSON is compared by its values; --ignore NAME leaves out a
-/// member that differs from run to run, such as a time or a reading. It fails with 1 if the answers differ.
+/// Without a target, it shows the recorded traffic, decoded as by `rigline monitor`. With a target, it sends the recorded requests again:
+/// each one after as many lines have arrived as in the recording. JSON is compared by its values; --ignore NAME leaves out a
+/// member that differs from run to run, such as a time or a reading. It exits with 1 if the answers differ.
 ///
-/// To have a recording answer in the place of an extension, name the target replay:DIR in any other command.
+/// In every other command, the target replay:DIR answers as the recorded extension did.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline eval run evals --record run1\n  rigline replay run1\n  rigline replay run1 serial:auto --ignore uptime_ms\n  rigline eval run evals --target replay:run1"
 )]
 pub(crate) struct Arguments {
-    /// The folder that `--record` of `call` or `eval run` has made, or the transcript of `monitor --record`
+    /// The folder that `call --record` or `eval run --record` made, or the transcript that `monitor --record` made
     #[arg(value_name = "DIR|FILE")]
     recording: PathBuf,
-    /// What it is played to
+    /// The extension that the recorded requests are sent to
     target: Option<Target>,
-    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true, requires = "target")]
     wait: Duration,
     /// How long the extension may take to start [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = connect::time_limit, default_value = "10s", hide_default_value = true, requires = "target")]
     start_timeout: Duration,
-    /// A member, wherever it stands, that is not compared; may be repeated
+    /// A member that is not compared, at any depth; may be repeated
     #[arg(long, value_name = "NAME", requires = "target")]
     ignore: Vec<String>,
-    /// How long each line is waited for
+    /// How long to wait for each line
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "5s", requires = "target")]
     patience: Duration,
 }

@@ -1,4 +1,4 @@
-//! The reports of `rigline eval run` beside JSON and `JUnit`: CTRF, TAP, a page, and what GitHub Actions shows.
+//! The reports of `rigline eval run` beside JSON and JUnit: CTRF, TAP, a page, and what GitHub Actions shows.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 /// How to serve over HTTP.
 #[derive(Debug, Args)]
 pub(crate) struct HttpArguments {
-    /// Serve HTTP at this address, for Amplifier or namel3ss hosts; port 0 selects a free port, which is printed. A port alone and
+    /// Serve HTTP at this address, for Amplifier, namel3ss or MCP hosts; port 0 selects a free port, which is printed. A port alone and
     /// localhost mean both loopback addresses
     #[arg(long, value_name = "[HOST:]PORT", requires = "protocol")]
     pub(crate) http: Option<ListenAddress>,

@@ -19,14 +19,14 @@ use crate::jsonrpc;
 /// How long the rig has to bring about its safe state at the end.
 const SAFE_STATE: Duration = Duration::from_secs(2);
 
-/// Serve the web page of a rig: call operations, plot outputs, read transcripts, run evals
+/// Serve a web page for a rig: call operations, plot outputs, read transcripts, run evals
 ///
-/// Open the URL that it prints in a browser. Everybody who has this URL, the token in it included, can call every operation of the target.
-/// Without a target the page offers the serial ports that are plugged in, and the built-in rig (`sim`).
+/// Open the URL that it prints in a browser. The URL contains a token: everybody who has it can call every operation of the target.
+/// Without a target, the page offers the serial ports that are plugged in, and the built-in rig (`sim`).
 ///
-/// When the browser is closed, the call that runs is cancelled and the rig switches its outputs off.
+/// When the browser is closed, the running call is cancelled and the rig switches its outputs off.
 ///
-/// With --evals DIR the page also runs the evals in that folder. An eval may start any program.
+/// With --evals DIR, the page also runs the evals in that folder. An eval may start any program.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline web sim\n  rigline web serial:auto --evals evals\n  rigline web sim --listen 7080"
@@ -34,34 +34,34 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 pub(crate) struct Arguments {
     /// What the page talks to: serial:auto, `exec:PROGRAM ARGS`, a path, tcp:HOST:PORT, or sim for the built-in rig
     target: Option<Target>,
-    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true)]
     wait: Duration,
-    /// The extension's own settings, for pages that bring none: a JSON object, or @FILE
+    /// The extension's settings: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE", value_parser = connect::config)]
     config: Option<JsonObject>,
-    /// Listen on HOST:PORT; a port alone, and localhost, are both loopback addresses; port 0 takes a free one
+    /// Listen on HOST:PORT; a port alone and localhost mean both loopback addresses; port 0 selects a free port
     #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:0")]
     listen: ListenAddress,
     /// Let the page run the evals in this folder
     #[arg(long, value_name = "DIR")]
     evals: Option<PathBuf>,
-    /// Where runs of evals are kept; among this user's state by default
+    /// Where runs of evals are kept [default: the user's state folder]
     #[arg(long, value_name = "DIR", requires = "evals")]
     runs: Option<PathBuf>,
-    /// Take the token from this file instead of making a new one
+    /// Read the token from this file instead of making a new one
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Answer other users of this machine too, if they have the token
+    /// Also answer other users of this machine, if they have the token
     #[arg(long)]
     any_user: bool,
-    /// Answer to this name too, as in a `Host` of `rig.example.org`
+    /// Also answer requests to this host name, such as `rig.example.org`
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// Answer web pages of this origin too, such as `https://bench.example.org`
+    /// Also answer web pages of this origin, such as `https://bench.example.org`
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Show debug logs, standard error and what was skipped
+    /// Show debug logs, standard error and skipped lines
     #[arg(short, long)]
     verbose: bool,
 }

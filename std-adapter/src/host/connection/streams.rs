@@ -52,7 +52,7 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => break format!("{error}"),
         }
-        while let Some(frame) = framer.next() {
+        while let Some(frame) = framer.next_frame() {
             shared.frame(frame, &mut told);
         }
         if since_newline > limit + SLACK && !told {
@@ -63,7 +63,7 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
         }
     };
     framer.finish();
-    while let Some(frame) = framer.next() {
+    while let Some(frame) = framer.next_frame() {
         shared.frame(frame, &mut told);
     }
     shared.refusals_written().await;

@@ -30,6 +30,11 @@ export function colorOf(index: number): string {
   return colors[index % colors.length] as string;
 }
 
+/** A value as it is drawn. One beyond what an axis can have is a gap: the space between two values must be a number, too. */
+export function drawable(value: number): number | null {
+  return Math.abs(value) < 1e300 ? value : null;
+}
+
 /** A time of day, as exact as the steps of the axis need. */
 function timeLabel(seconds: number, step: number): string {
   return clock(seconds * 1000).slice(0, step < 0.1 ? 12 : step < 1 ? 10 : 8);
@@ -46,7 +51,7 @@ export function Chart({ label, x, isTime, xLabel, series, version, height = 300 
   const names = series.map((one) => one.label).join('\n');
   const latest = useRef({ names, data: [] as unknown as uPlot.AlignedData });
   latest.current = { names, data: [x, ...series.map((one) => one.values)] as uPlot.AlignedData };
-  /** A plot of other series would fail: it is made anew with the next effect. */
+  /** A plot of other series would fail: the next effect makes another. */
   const draw = () => {
     if (drawn.current === latest.current.names) plot.current?.setData(latest.current.data);
   };

@@ -1,6 +1,6 @@
 import { useEffect, useId, useState } from 'preact/hooks';
 import { info } from './address';
-import { Chart } from './Chart';
+import { Chart, drawable } from './Chart';
 import * as evals from './evals';
 import { milliseconds, oneLine, plural, shown } from './text';
 import { VirtualList } from './VirtualList';
@@ -66,7 +66,7 @@ function List() {
   );
 }
 
-export function TaskBadge({ status }: { status: string }) {
+function TaskBadge({ status }: { status: string }) {
   const known = ['waiting', 'running', 'passed', 'failed', 'skipped', 'error', 'completed', 'cancelled'].includes(status) ? status : '';
   return <span class={`badge ${known}`}>{oneLine(status, 40)}</span>;
 }
@@ -205,7 +205,7 @@ function valuesOf(runs: evals.Run[], name: string): string[] {
 
 function valueOf(run: evals.Run, name: string): number | null {
   for (const task of run.tasks ?? []) {
-    for (const [value, number] of Object.entries(task.values ?? {})) if (`${task.id}: ${value}` === name) return number;
+    for (const [value, number] of Object.entries(task.values ?? {})) if (`${task.id}: ${value}` === name) return drawable(number);
   }
   return null;
 }

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
-import { type Draft, type Schema, asSchema, emptyDraft, formOf, hints, typeName } from './schema';
-import { oneLine, shown } from './text';
+import { jsonOf } from './exact';
+import { type Draft, type Schema, asSchema, choicesOf, emptyDraft, formOf, formOfArguments, hints, requiredOf, typeName } from './schema';
+import { cut, oneLine, shown } from './text';
 
 interface Properties {
   /** Unique in the page. */
@@ -13,9 +14,10 @@ interface Properties {
 
 /** The fields of an operation's arguments. */
 export function Arguments({ id, schema, draft, onChange, errors }: Properties) {
-  const names = Object.keys(asSchema(schema.properties));
-  if (names.length === 0) return <p class="quiet">This operation takes no arguments.</p>;
-  return <Members id={id} schema={schema} draft={draft} onChange={onChange} errors={errors} path="" depth={0} />;
+  const form = formOfArguments(schema);
+  if (form === null) return <p class="quiet">This operation takes no arguments.</p>;
+  const inner = { id, schema, draft, onChange, errors, path: '', depth: 0 };
+  return form === 'object' ? <Members {...inner} /> : <Field {...inner} name="arguments" required={requiredOf(schema).length > 0} />;
 }
 
 interface Inner extends Properties {
@@ -25,7 +27,7 @@ interface Inner extends Properties {
 
 function Members({ id, schema, draft, onChange, errors, path, depth }: Inner) {
   const given = typeof draft === 'object' && !Array.isArray(draft) ? draft : {};
-  const needed = new Set(Array.isArray(schema.required) ? schema.required : []);
+  const needed = new Set(requiredOf(schema));
   return (
     <>
       {Object.entries(asSchema(schema.properties)).map(([name, raw]) => {
@@ -49,29 +51,30 @@ function Members({ id, schema, draft, onChange, errors, path, depth }: Inner) {
   );
 }
 
-const safe = (name: string) => [...name].map((letter) => (/[a-zA-Z0-9_-]/.test(letter) ? letter : `_${letter.codePointAt(0)?.toString(16)}_`)).join('');
+/** A part of an id: two names never have the same one, however fields are nested. */
+const safe = (name: string) => [...name].map((letter) => (/[a-zA-Z0-9]/.test(letter) ? letter : `_${letter.codePointAt(0)?.toString(16)}_`)).join('');
 
 function Field(given: Inner & { name: string; required: boolean }) {
   const { id, name, schema, required, draft, onChange, errors, path, depth } = given;
   const form = formOf(schema, depth);
-  const label = shown(name);
+  const label = oneLine(name, 200);
   const error = errors.get(path);
   const text = typeof draft === 'string' ? draft : '';
-  const description = typeof schema.description === 'string' ? shown(schema.description) : '';
+  const description = typeof schema.description === 'string' ? shown(cut(schema.description, 2000)) : '';
   const limits = hints(schema).join(' ');
-  const described = [description || limits ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ');
+  const described = [description || limits ? `${id}_hint` : '', error ? `${id}_error` : ''].filter(Boolean).join(' ');
   const common = { id, 'aria-describedby': described || undefined, 'aria-invalid': error ? true : undefined, 'aria-required': required };
   const notes = (
     <>
       {(description || limits) && (
-        <div class="hint" id={`${id}-hint`}>
+        <div class="hint" id={`${id}_hint`}>
           {description}
           {description && !/[.!?]$/.test(description) ? '. ' : ' '}
           {limits}
         </div>
       )}
       {error && (
-        <div class="error" id={`${id}-error`} role="alert">
+        <div class="error" id={`${id}_error`} role="alert">
           {shown(error)}
         </div>
       )}
@@ -91,8 +94,8 @@ function Field(given: Inner & { name: string; required: boolean }) {
   const onInput = (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value);
   let control: ComponentChildren;
   if (form === 'boolean' || form === 'choice') {
-    const values = form === 'boolean' ? ['true', 'false'] : (schema.enum ?? []).map((value) => JSON.stringify(value));
-    const none = Object.hasOwn(schema, 'default') ? `default (${oneLine(JSON.stringify(schema.default), 40)})` : required ? 'choose' : 'leave out';
+    const values = form === 'boolean' ? ['true', 'false'] : [...new Set(choicesOf(schema).map(jsonOf))];
+    const none = required ? 'choose' : Object.hasOwn(schema, 'default') ? `default (${oneLine(jsonOf(schema.default), 40)})` : 'leave out';
     control = (
       <select {...common} value={text} onChange={onInput}>
         <option value="">{none}</option>
@@ -106,7 +109,7 @@ function Field(given: Inner & { name: string; required: boolean }) {
   } else if (form === 'json') {
     control = <textarea {...common} rows={3} spellcheck={false} value={text} placeholder="JSON" onInput={onInput} />;
   } else {
-    const placeholder = Object.hasOwn(schema, 'default') ? oneLine(typeof schema.default === 'string' ? schema.default : JSON.stringify(schema.default), 60) : '';
+    const placeholder = Object.hasOwn(schema, 'default') ? oneLine(typeof schema.default === 'string' ? schema.default : jsonOf(schema.default), 60) : '';
     control = (
       <input
         {...common}
@@ -135,7 +138,7 @@ function Field(given: Inner & { name: string; required: boolean }) {
 function Kind({ schema, required }: { schema: Schema; required: boolean }) {
   return (
     <span class="kind">
-      {{ json: `JSON, ${typeName(schema)}`, choice: `one of ${schema.enum?.length}` }[formOf(schema) as string] ?? typeName(schema)}, {required ? 'required' : 'optional'}
+      {{ json: `JSON, ${typeName(schema)}`, choice: `one of ${choicesOf(schema).length}` }[formOf(schema) as string] ?? typeName(schema)}, {required ? 'required' : 'optional'}
     </span>
   );
 }
@@ -159,12 +162,12 @@ function List({ id, name, schema, draft, onChange, errors, path, depth }: Inner 
             depth={depth + 1}
           />
           <button type="button" class="small" onClick={() => onChange(entries.filter((_, index) => index !== at))}>
-            Remove {shown(name)} {at + 1}
+            Remove {oneLine(name, 200)} {at + 1}
           </button>
         </div>
       ))}
       <button type="button" class="small" onClick={() => onChange([...entries, emptyDraft(below, depth + 1)])}>
-        Add an entry to {shown(name)}
+        Add an entry to {oneLine(name, 200)}
       </button>
     </>
   );

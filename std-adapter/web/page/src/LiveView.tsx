@@ -1,10 +1,9 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { type Port, ask, info, refusal } from './address';
+import { type Port, ask, callAddress, info, refusal, token } from './address';
 import { Arguments } from './Form';
 import { type As, KINDS, copyAs } from './copyAs';
-import { validate } from './rigline';
-import { type Draft, asSchema, collect, draftOf, namedArgument } from './schema';
+import { type Draft, collect, draftOf, namedArgument } from './schema';
 import {
   type Call,
   type Line,
@@ -35,14 +34,9 @@ import { VirtualList } from './VirtualList';
 
 /** The operation whose form is shown, and what stands in each form. */
 const chosen = signal<string | null>(null);
-const drafts = signal<Record<string, Draft>>({});
-const timeouts = signal<Record<string, string>>({});
+const drafts = signal<ReadonlyMap<string, Draft>>(new Map());
+const timeouts = signal<ReadonlyMap<string, string>>(new Map());
 const refused = signal<{ operation: string; errors: Map<string, string> } | null>(null);
-
-export function fault(json: string): string | null {
-  const found = validate(json);
-  return found === null ? null : `${found.reason} (position ${found.position + 1})`;
-}
 
 export function LiveView() {
   return (
@@ -57,7 +51,7 @@ export function LiveView() {
 
 // The connection
 
-export function Connection() {
+function Connection() {
   const current = state.value;
   const place = placeOf(current);
   if (current.at === 'idle') return <Choices />;
@@ -301,7 +295,7 @@ function Operations() {
   );
 }
 
-export function timeoutOf(text: string): number | null {
+function timeoutOf(text: string): number | null {
   const seconds = text.trim() === '' ? 30 : Number(text);
   return Number.isFinite(seconds) && seconds > 0 && seconds <= 86_400 ? seconds : null;
 }
@@ -311,8 +305,8 @@ function OperationForm({ operation }: { operation: Operation }) {
   const [errors, setErrors] = useState<Map<string, string>>(new Map());
   const [latest, setLatest] = useState<number | null>(null);
   const form = useRef<HTMLFormElement>(null);
-  const draft = drafts.value[operation.name] ?? {};
-  const limit = timeouts.value[operation.name] ?? '';
+  const draft = drafts.value.get(operation.name) ?? {};
+  const limit = timeouts.value.get(operation.name) ?? '';
   const call = calls.value.find((one) => one.number === latest) ?? calls.value.find((one) => one.operation === operation.name);
   const isBusy = call?.status === 'running' || call?.status === 'waiting';
   const fromExtension = refused.value?.operation === operation.name ? refused.value.errors : null;
@@ -321,7 +315,7 @@ function OperationForm({ operation }: { operation: Operation }) {
   /** The arguments, if all are right; else the first wrong field gets the focus. */
   const checked = (): { args: string; timeout: number } | null => {
     refused.value = null;
-    const { json, errors: found } = collect(operation.params, draft, fault);
+    const { json, errors: found } = collect(operation.params, draft);
     const timeout = timeoutOf(limit);
     if (timeout === null) found.set('(timeout)', 'The timeout must be more than 0 and at most 86400 seconds.');
     const most = manifest.value?.requestLimit;
@@ -344,11 +338,11 @@ function OperationForm({ operation }: { operation: Operation }) {
 
   return (
     <section class="panel form" aria-labelledby={`${id}-name`}>
-      <h2 id={`${id}-name`}>{shown(operation.name)}</h2>
+      <h2 id={`${id}-name`}>{oneLine(operation.name, 1000)}</h2>
       {operation.description && <p>{shown(operation.description)}</p>}
       <div class="sides">
       <form ref={form} onSubmit={submit} noValidate>
-        <Arguments id={`${id}-of`} schema={operation.params} draft={draft} errors={all} onChange={(next) => (drafts.value = { ...drafts.value, [operation.name]: next })} />
+        <Arguments id={`${id}-of`} schema={operation.params} draft={draft} errors={all} onChange={(next) => (drafts.value = new Map(drafts.value).set(operation.name, next))} />
         <div class="field short">
           <label for={`${id}-timeout`}>
             Timeout <span class="kind">seconds, optional</span>
@@ -362,7 +356,7 @@ function OperationForm({ operation }: { operation: Operation }) {
             value={limit}
             aria-invalid={all.has('(timeout)') ? true : undefined}
             aria-describedby={all.has('(timeout)') ? `${id}-timeout-error` : undefined}
-            onInput={(event) => (timeouts.value = { ...timeouts.value, [operation.name]: event.currentTarget.value })}
+            onInput={(event) => (timeouts.value = new Map(timeouts.value).set(operation.name, event.currentTarget.value))}
           />
           {all.has('(timeout)') && (
             <div class="error" id={`${id}-timeout-error`} role="alert">
@@ -397,7 +391,9 @@ function CopyAs({ operation, said }: { operation: Operation; said: () => { args:
     const given = said();
     setNote('');
     if (!given) return setText(null);
-    const made = copyAs(as, { ...given, operation: operation.name, schema: operation.params, target: targetName(placeOf(state.value)) });
+    const place = placeOf(state.value);
+    const server = place?.kind === 'socket' ? { call: callAddress(place.target), token: token ?? '' } : null;
+    const made = copyAs(as, { ...given, operation: operation.name, schema: operation.params, target: targetName(place), server });
     setText(made);
     try {
       await navigator.clipboard.writeText(made);
@@ -476,7 +472,7 @@ function Result({ call }: { call: Call }) {
   );
 }
 
-export function Badge({ call }: { call: { status: Call['status'] } }) {
+function Badge({ call }: { call: { status: Call['status'] } }) {
   return <span class={`badge ${call.status}`}>{words(call.status)}</span>;
 }
 
@@ -499,7 +495,7 @@ function History() {
     const operation = manifest.value?.operations.find((one) => one.name === call.operation);
     if (operation) {
       chosen.value = call.operation;
-      drafts.value = { ...drafts.value, [call.operation]: draftOf(asSchema(operation.params), call.args) };
+      drafts.value = new Map(drafts.value).set(call.operation, draftOf(operation.params, call.args));
     }
     run(call.operation, call.args, call.timeout);
   };

@@ -1,11 +1,10 @@
 import { useId, useState } from 'preact/hooks';
 import { Chart, colorOf } from './Chart';
 import { Arguments } from './Form';
-import { fault } from './LiveView';
 import * as poll from './poll';
 import { type Draft, collect } from './schema';
 import { manifest, ready, state } from './session';
-import { plural, save, shown } from './text';
+import { oneLine, plural, save, shown } from './text';
 
 const RATES: [number, string][] = [
   [0.05, '20 a second'],
@@ -165,7 +164,7 @@ function AddSource() {
   if (!operation) return null;
   const add = (event: Event) => {
     event.preventDefault();
-    const { json, errors: found } = collect(operation.params, draft, fault);
+    const { json, errors: found } = collect(operation.params, draft);
     setErrors(found);
     if (json !== null) poll.addSource(operation.name, json);
   };
@@ -184,7 +183,7 @@ function AddSource() {
         >
           {all.map((one) => (
             <option key={one.name} value={one.name}>
-              {shown(one.name)}
+              {oneLine(one.name, 100)}
             </option>
           ))}
         </select>

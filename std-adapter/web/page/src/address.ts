@@ -32,19 +32,21 @@ function viewOf(): View {
 }
 
 export function show(next: View): void {
+  if (next === view.value) return;
   view.value = next;
   const parts = hash();
   parts.set('view', next);
-  history.replaceState(null, '', `#${parts}`);
+  // The button Back leads to the view before, and does not end the session.
+  history.pushState(null, '', `#${parts}`);
 }
 
 addEventListener('hashchange', () => {
-  // Another token is another server: everything begins anew.
+  // Another token is for another server.
   if (hash().get('token') !== token) location.reload();
   else view.value = viewOf();
 });
 
-export class Refused extends Error {}
+class Refused extends Error {}
 
 export async function ask<T>(path: string): Promise<T> {
   const answer = await fetch(new URL(path, document.baseURI), {
@@ -66,6 +68,14 @@ export function socketAddress(path: string, more: Record<string, string> = {}): 
   return address;
 }
 
+/** Where the server takes one call over HTTP. */
+export function callAddress(target: string | null): URL {
+  const address = new URL('api/call', document.baseURI);
+  address.hash = '';
+  address.search = target === null ? '' : new URLSearchParams({ target }).toString();
+  return address;
+}
+
 /** Asks what serves this page. */
 export async function greet(): Promise<void> {
   if (token === null) {
@@ -79,5 +89,6 @@ export async function greet(): Promise<void> {
     info.value = null;
   }
 }
+
 /** Why the server did not say what it is, although the address has a token. */
 export const refusal = signal<string | null>(null);

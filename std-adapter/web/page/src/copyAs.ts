@@ -2,6 +2,8 @@ import { type Schema, asSchema, formOf, membersOf } from './schema';
 
 export interface Said {
   target: string;
+  /** Where the server of this page takes calls, with the token; null: the page reaches the target without a server. */
+  server: { call: URL; token: string } | null;
   operation: string;
   /** JSON text of an object. */
   args: string;
@@ -52,7 +54,11 @@ function head(target: string, operation: string, timeout: number): string[] {
   return target.startsWith('-') || operation.startsWith('-') ? ['rigline call', ...limit, '--', ...names] : ['rigline call', ...limit, ...names];
 }
 
-function curl({ target, operation, args }: Said): string {
+function curl({ target, server, operation, args, timeout }: Said): string {
+  if (server) {
+    const params = `{"operation":${JSON.stringify(operation)},"args":${args},"context":{"timeout":"${timeout}s"}}`;
+    return `curl -sS -H ${word(`Authorization: Bearer ${server.token}`)} -d ${word(params)} ${word(server.call.href)}`;
+  }
   const body = `{"op":${JSON.stringify(operation)},"args":${args}}`;
   return [
     `# It asks this server: rigline serve ${word(target)} --http 127.0.0.1:8080 --protocol amplifier`,

@@ -1,30 +1,28 @@
 import { batch, signal } from '@preact/signals';
 import { ask, socketAddress } from './address';
-import { isObject } from './schema';
+import { isObject } from './exact';
 import { disconnect, notice, placeOf, state } from './session';
 import { messageOf } from './text';
 
 export interface Eval {
   path: string;
   name: string;
-  skill?: string;
 }
 
-export type TaskStatus = 'waiting' | 'running' | 'passed' | 'failed' | 'skipped' | 'error' | string;
-
-export interface Task {
+interface Task {
   id: string;
   name: string;
-  status: TaskStatus;
+  /** `waiting`, or what the server says. */
+  status: string;
   milliseconds: number | null;
   trials: string;
 }
 
 export interface Running {
-  path: string;
   name: string;
   runId: string | null;
-  status: 'starting' | 'running' | 'cancelling' | string;
+  /** `starting`, `running`, `cancelling`, `refused`, `unknown`, or what the server says. */
+  status: string;
   tasks: Task[];
   logs: string[];
   droppedLogs: number;
@@ -51,27 +49,21 @@ export const evals = signal<Eval[] | null>(null);
 export const runs = signal<Run[] | null>(null);
 export const current = signal<Running | null>(null);
 export const failure = signal<string | null>(null);
-export const isOpen = signal(false);
 
-let socket: WebSocket | null = null;
+/** The connection, or the one that is being opened. */
+let socket: Promise<WebSocket> | null = null;
 let next = 1;
 const waiting = new Map<number, { resolve: (result: Record<string, unknown>) => void; reject: (error: Error) => void }>();
 
 function connection(): Promise<WebSocket> {
-  if (socket && socket.readyState === WebSocket.OPEN) return Promise.resolve(socket);
-  return new Promise((resolve, reject) => {
+  socket ??= new Promise((resolve, reject) => {
     const made = new WebSocket(socketAddress('evals'));
-    socket = made;
-    made.onopen = () => {
-      isOpen.value = true;
-      resolve(made);
-    };
+    made.onopen = () => resolve(made);
     made.onmessage = ({ data }) => typeof data === 'string' && hear(data);
     made.onclose = ({ code, reason }) => {
-      if (socket !== made) return;
+      socket = null;
       const why = reason || (code === 4404 ? 'this server has no evals' : 'the connection to the evals is gone');
       batch(() => {
-        isOpen.value = false;
         failure.value = why;
         if (current.value && current.value.summary === null) current.value = { ...current.value, error: why, status: 'unknown' };
       });
@@ -80,6 +72,7 @@ function connection(): Promise<WebSocket> {
       reject(new Error(why));
     };
   });
+  return socket;
 }
 
 async function request(method: string, params: unknown): Promise<Record<string, unknown>> {
@@ -162,7 +155,7 @@ export async function load(): Promise<void> {
   await loadRuns();
 }
 
-export async function loadRuns(): Promise<void> {
+async function loadRuns(): Promise<void> {
   try {
     runs.value = (await ask<{ runs: Run[] }>('api/runs')).runs;
   } catch (error) {
@@ -171,7 +164,7 @@ export async function loadRuns(): Promise<void> {
 }
 
 export async function run(one: Eval): Promise<void> {
-  current.value = { path: one.path, name: one.name, runId: null, status: 'starting', tasks: [], logs: [], droppedLogs: 0, summary: null, error: null };
+  current.value = { name: one.name, runId: null, status: 'starting', tasks: [], logs: [], droppedLogs: 0, summary: null, error: null };
   try {
     // The server opens the board for an eval, which it cannot while this page holds it by Web Serial.
     if (placeOf(state.value)?.kind === 'serial') {

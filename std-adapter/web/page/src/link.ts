@@ -1,24 +1,11 @@
-import { Client, Decoder, type Message, type Transport } from './rigline';
+import { isObject, parseExact } from './exact';
+import { type Answer, Client, Decoder, type Log, type Message, type Transport } from './rigline';
 
-/** An answer of the other side, in the words of the client in rigline.js. */
-export interface Answer {
-  kind: 'success' | 'failed' | 'refused' | 'invalid';
-  message?: string;
-  error?: string;
-  code?: number | null;
-  data?: unknown;
-  outputs?: Map<string, string>;
-  result?: unknown;
-}
-
-export interface LogLine {
-  level: 'debug' | 'info' | 'warn' | 'error';
-  message: string;
-  data: unknown;
-}
+/** An answer, and the line that it stands in. */
+type Answered = Answer & { line: string };
 
 export interface Handlers {
-  onLog: (log: LogLine) => void;
+  onLog: (log: Log) => void;
   /** Each line, in both directions. */
   onLine: (direction: 'sent' | 'got', text: string, fault: string | null) => void;
   /** Once: the connection is gone. */
@@ -28,13 +15,11 @@ export interface Handlers {
 export class Gone extends Error {}
 export class Silent extends Error {}
 
-const PARAMS_VERSION = '0.0.1';
-
 /** One connection: requests out, answers matched by their ids. It keeps nothing of what has passed. */
 export class Link {
   readonly #client = new Client(Math.floor(Math.random() * 2 ** 30));
   readonly #decoder: Decoder;
-  readonly #waiting = new Map<number, { resolve: (answer: Answer) => void; reject: (error: Error) => void }>();
+  readonly #waiting = new Map<number, { resolve: (answer: Answered) => void; reject: (error: Error) => void }>();
   #gone: Gone | null = null;
 
   constructor(
@@ -53,17 +38,15 @@ export class Link {
   }
 
   async open(patience = 15_000): Promise<Record<string, unknown>> {
-    const answer = await this.ask('initialize', `{"protocolVersion":"${PARAMS_VERSION}"}`, patience);
-    if (answer.kind === 'success' && typeof answer.result === 'object' && answer.result !== null) {
-      return answer.result as Record<string, unknown>;
-    }
+    const answer = await this.ask('initialize', '{"protocolVersion":"0.0.1"}', patience);
+    if (answer.kind === 'success' && isObject(answer.result)) return resultIn(answer.line) ?? answer.result;
     throw new Error(answer.error ?? 'the answer to initialize is not a manifest');
   }
 
-  ask(method: string, params: string, patience: number): Promise<Answer> {
+  ask(method: string, params: string, patience: number): Promise<Answered> {
     if (this.#gone) return Promise.reject(this.#gone);
     const { id, line } = this.#client.request(method, params);
-    return new Promise<Answer>((resolve, reject) => {
+    return new Promise<Answered>((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiting.delete(id);
         reject(new Silent(`no answer within ${patience / 1000} s`));
@@ -91,9 +74,10 @@ export class Link {
   #take(messages: Message[]): void {
     for (const message of messages) {
       const fault = message.fault;
-      this.handlers.onLine('got', message.raw, fault === null ? null : fault.reason);
+      const line = message.raw;
+      this.handlers.onLine('got', line, fault === null ? null : fault.reason);
       for (const event of this.#client.receive(message.bytes)) {
-        if ('reply' in event) this.#waiting.get(event.reply.id)?.resolve(event.reply.answer);
+        if ('reply' in event) this.#waiting.get(event.reply.id)?.resolve({ ...event.reply.answer, line });
         else if ('log' in event) this.handlers.onLog(event.log);
         else if ('send' in event) this.#send(event.send);
       }
@@ -105,5 +89,15 @@ export class Link {
     this.#gone = new Gone(why);
     for (const { reject } of [...this.#waiting.values()]) reject(this.#gone);
     this.handlers.onEnd(why);
+  }
+}
+
+/** The result in a line, with all digits of its numbers; null if there is something else on the line. */
+function resultIn(line: string): Record<string, unknown> | null {
+  try {
+    const reply = parseExact(line);
+    return isObject(reply) && isObject(reply.result) ? reply.result : null;
+  } catch {
+    return null;
   }
 }

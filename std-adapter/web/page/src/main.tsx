@@ -7,7 +7,7 @@ import { LiveView } from './LiveView';
 import { PlotView } from './PlotView';
 import { load } from './rigline';
 import { connect, notice, state } from './session';
-import { messageOf } from './text';
+import { messageOf, shown } from './text';
 import { CHOICES, type Choice, theme } from './theme';
 import { TranscriptView } from './TranscriptView';
 
@@ -58,7 +58,7 @@ function Page() {
         </div>
       </main>
       <p class="notice" role="status" aria-live="polite">
-        {notice.value}
+        {shown(notice.value)}
       </p>
       {info.value && <footer class="quiet">rigline {info.value.version}</footer>}
     </>

@@ -1,17 +1,18 @@
 import { signal } from '@preact/signals';
+import { drawable } from './Chart';
 import { isNumber } from './decimal';
 import { execute, ready } from './session';
 import { oneLine } from './text';
 
 /** An operation that is called again and again. */
-export interface Source {
+interface Source {
   id: number;
   operation: string;
   /** JSON text. */
   args: string;
 }
 
-export interface Plotted {
+interface Plotted {
   key: string;
   label: string;
   source: number;
@@ -21,7 +22,7 @@ export interface Plotted {
 }
 
 /** How many points in time are kept. */
-export const POINTS = 20_000;
+const POINTS = 20_000;
 /** How many series there may be. */
 const SERIES = 64;
 
@@ -114,7 +115,10 @@ async function poll(mine: number): Promise<void> {
       if (outcome.status !== 'done') {
         failed += 1;
         lastError.value = `${nameOf(source)}: ${oneLine(outcome.message, 300)}`;
-      } else for (const [output, value] of outcome.outputs) if (isNumber(value.trim())) found.set(`${source.id} ${output}`, Number(value));
+      } else for (const [output, text] of outcome.outputs) {
+        const value = isNumber(text.trim()) ? drawable(Number(text)) : null;
+        if (value !== null) found.set(`${source.id} ${output}`, value);
+      }
     }
     if (failed === 0) lastError.value = '';
     learn(found);

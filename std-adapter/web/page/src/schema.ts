@@ -1,19 +1,20 @@
 import { compare, decimal, isInteger, isMultiple, isNumber } from './decimal';
+import { Digits, isNumeric, isObject, jsonOf, parseExact } from './exact';
+import { validate } from './rigline';
 import { oneLine, plural } from './text';
 
 /** What a manifest says of a value; members that this page does not know are left to the extension. */
 export interface Schema {
   type?: string | string[];
-  title?: string;
   description?: string;
   default?: unknown;
   enum?: unknown[];
   const?: unknown;
-  minimum?: number;
-  maximum?: number;
-  exclusiveMinimum?: number;
-  exclusiveMaximum?: number;
-  multipleOf?: number;
+  minimum?: number | Digits;
+  maximum?: number | Digits;
+  exclusiveMinimum?: number | Digits;
+  exclusiveMaximum?: number | Digits;
+  multipleOf?: number | Digits;
   minLength?: number;
   maxLength?: number;
   pattern?: string;
@@ -40,10 +41,9 @@ export interface Collected {
 const COMBINATORS = ['$ref', 'oneOf', 'anyOf', 'allOf', 'not', 'if', 'patternProperties', 'prefixItems'];
 /** How deep forms go; what is deeper is written as JSON. */
 const DEEPEST = 6;
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
+/** How many fields a form has at most, and how many values a choice: what has more is written as JSON. */
+const FIELDS = 200;
+const CHOICES = 1000;
 
 export function asSchema(value: unknown): Schema {
   return isObject(value) ? value : {};
@@ -52,7 +52,8 @@ export function asSchema(value: unknown): Schema {
 /** How a value is entered. */
 export function formOf(schema: Schema, depth = 0): Form {
   if (COMBINATORS.some((name) => Object.hasOwn(schema, name))) return 'json';
-  if (Array.isArray(schema.enum) && schema.enum.length > 0 && schema.enum.length <= 1000) return 'choice';
+  const { length } = choicesOf(schema);
+  if (length > 0 && length <= CHOICES) return 'choice';
   const types = typesOf(schema).filter((type) => type !== 'null');
   const canBeNull = typesOf(schema).includes('null');
   if (types.length !== 1) return 'json';
@@ -62,9 +63,37 @@ export function formOf(schema: Schema, depth = 0): Form {
   if (canBeNull) return 'json';
   if (type === 'string') return 'text';
   if (depth >= DEEPEST) return 'json';
-  if (type === 'object' && isObject(schema.properties) && Object.keys(schema.properties).length > 0) return 'object';
+  if (type === 'object' && hasFields(schema)) return 'object';
   if (type === 'array' && isObject(schema.items)) return 'list';
   return 'json';
+}
+
+/** How an operation's arguments are entered; null: it takes none. */
+export function formOfArguments(schema: Schema): 'object' | 'json' | null {
+  if (hasFields(schema)) return 'object';
+  const isAny = schema.additionalProperties === true || isObject(schema.additionalProperties);
+  return isAny || COMBINATORS.some((name) => Object.hasOwn(schema, name)) || membersOfSchema(schema).length > 0 || requiredOf(schema).length > 0 ? 'json' : null;
+}
+
+/** Whether an object can be entered by fields: there are some, not too many, one for each member that is required. */
+function hasFields(schema: Schema): boolean {
+  const names = membersOfSchema(schema);
+  const isWhole = requiredOf(schema).every((name) => names.includes(name)) && !COMBINATORS.some((name) => Object.hasOwn(schema, name));
+  return isWhole && names.length > 0 && names.length <= FIELDS;
+}
+
+function membersOfSchema(schema: Schema): string[] {
+  return Object.keys(asSchema(schema.properties));
+}
+
+export function requiredOf(schema: Schema): string[] {
+  return Array.isArray(schema.required) ? schema.required.filter((name) => typeof name === 'string') : [];
+}
+
+/** The values that are allowed, where the schema lists them. */
+export function choicesOf(schema: Schema): unknown[] {
+  if (Object.hasOwn(schema, 'const')) return [schema.const];
+  return Array.isArray(schema.enum) ? schema.enum : [];
 }
 
 export function emptyDraft(schema: Schema, depth = 0): Draft {
@@ -81,19 +110,19 @@ function typesOf(schema: Schema): string[] {
 export function hints(schema: Schema): string[] {
   const found: string[] = [];
   const { minimum: min, maximum: max, exclusiveMinimum: above, exclusiveMaximum: below } = schema;
-  if (typeof min === 'number' && typeof max === 'number') found.push(`From ${min} to ${max}.`);
-  else if (typeof min === 'number') found.push(`At least ${min}.`);
-  else if (typeof max === 'number') found.push(`At most ${max}.`);
-  if (typeof above === 'number') found.push(`More than ${above}.`);
-  if (typeof below === 'number') found.push(`Less than ${below}.`);
-  if (typeof schema.multipleOf === 'number') found.push(`In steps of ${schema.multipleOf}.`);
+  if (isNumeric(min) && isNumeric(max)) found.push(`From ${min} to ${max}.`);
+  else if (isNumeric(min)) found.push(`At least ${min}.`);
+  else if (isNumeric(max)) found.push(`At most ${max}.`);
+  if (isNumeric(above)) found.push(`More than ${above}.`);
+  if (isNumeric(below)) found.push(`Less than ${below}.`);
+  if (isNumeric(schema.multipleOf)) found.push(`In steps of ${schema.multipleOf}.`);
   const { minLength, maxLength, minItems, maxItems } = schema;
   if (typeof minLength === 'number' && minLength > 0) found.push(`At least ${plural(minLength, 'character')}.`);
   if (typeof maxLength === 'number') found.push(`At most ${plural(maxLength, 'character')}.`);
   if (typeof schema.pattern === 'string') found.push(`Must match ${oneLine(schema.pattern, 80)}.`);
   if (typeof minItems === 'number' && minItems > 0) found.push(`At least ${plural(minItems, 'entry', 'entries')}.`);
   if (typeof maxItems === 'number') found.push(`At most ${plural(maxItems, 'entry', 'entries')}.`);
-  if (Object.hasOwn(schema, 'default')) found.push(`Default: ${oneLine(JSON.stringify(schema.default), 80)}.`);
+  if (Object.hasOwn(schema, 'default')) found.push(`Default: ${oneLine(jsonOf(schema.default), 80)}.`);
   return found;
 }
 
@@ -102,21 +131,21 @@ export function typeName(schema: Schema): string {
   return types.length === 0 ? 'any JSON value' : types.join(' or ');
 }
 
-/** The JSON text of a whole form. `fault` checks JSON that a person wrote. */
-export function collect(schema: Schema, draft: Draft, fault: (json: string) => string | null): Collected {
+/** The JSON text of a whole form. */
+export function collect(schema: Schema, draft: Draft): Collected {
   const errors = new Map<string, string>();
-  const json = isObject(schema.properties)
-    ? objectOf(schema, draft, true, '', 0, errors, fault)
-    : '{}';
+  const form = formOfArguments(schema);
+  let json: string | null = '{}';
+  if (form === 'object') json = objectOf(schema, draft, true, '', 0, errors);
+  else if (form === 'json') json = valueOf(schema, blank(draft) ? '{}' : draft, true, '', 0, errors);
+  if (json?.startsWith('{') === false) errors.set('', 'The arguments must be a JSON object.');
   return { json: errors.size === 0 ? json : null, errors };
 }
 
-type Fault = (json: string) => string | null;
-
-function valueOf(schema: Schema, draft: Draft, required: boolean, path: string, depth: number, errors: Map<string, string>, fault: Fault): string | null {
+function valueOf(schema: Schema, draft: Draft, required: boolean, path: string, depth: number, errors: Map<string, string>): string | null {
   const form = formOf(schema, depth);
-  if (form === 'object') return objectOf(schema, draft, required, path, depth, errors, fault);
-  if (form === 'list') return listOf(schema, draft, required, path, depth, errors, fault);
+  if (form === 'object') return objectOf(schema, draft, required, path, depth, errors);
+  if (form === 'list') return listOf(schema, draft, required, path, depth, errors);
   const text = typeof draft === 'string' ? draft : '';
   const refuse = (why: string) => {
     errors.set(path, why);
@@ -135,36 +164,33 @@ function valueOf(schema: Schema, draft: Draft, required: boolean, path: string, 
     if (!isNumber(json)) return refuse(form === 'integer' ? 'This must be a whole number, such as 5.' : 'This must be a number, such as 2.5.');
     if (decimal(json) === null) return refuse('This number is too large to check.');
   } else if (form === 'json') {
-    const why = fault(json);
-    if (why !== null) return refuse(`This is not JSON: ${why}.`);
+    const fault = validate(json);
+    if (fault !== null) return refuse(`This is not JSON: ${fault.reason} (position ${fault.position + 1}).`);
   }
-  const value = parse(json);
-  if (value === undefined) return refuse('This JSON cannot be checked: it is nested too deeply.');
-  const why = check(schema, value, '');
+  const why = check(schema, parseExact(json), '');
   return why === null ? json.replace(/[\r\n]+/g, ' ') : refuse(why);
 }
 
-function objectOf(schema: Schema, draft: Draft, required: boolean, path: string, depth: number, errors: Map<string, string>, fault: Fault): string | null {
+function objectOf(schema: Schema, draft: Draft, required: boolean, path: string, depth: number, errors: Map<string, string>): string | null {
   const given = isObject(draft) ? (draft as { [name: string]: Draft }) : {};
-  const needed = new Set(Array.isArray(schema.required) ? schema.required : []);
-  const isBlank = blank(given);
-  if (isBlank && !required) return null;
+  const needed = new Set(requiredOf(schema));
+  if (blank(given) && !required) return null;
   const members: string[] = [];
   for (const [name, below] of Object.entries(schema.properties ?? {})) {
     const own = Object.hasOwn(given, name) ? (given[name] as Draft) : '';
-    const json = valueOf(asSchema(below), own, needed.has(name), path === '' ? name : `${path}.${name}`, depth + 1, errors, fault);
+    const json = valueOf(asSchema(below), own, needed.has(name), path === '' ? name : `${path}.${name}`, depth + 1, errors);
     if (json !== null) members.push(`${JSON.stringify(name)}:${json}`);
   }
   return `{${members.join(',')}}`;
 }
 
-function listOf(schema: Schema, draft: Draft, required: boolean, path: string, depth: number, errors: Map<string, string>, fault: Fault): string | null {
+function listOf(schema: Schema, draft: Draft, required: boolean, path: string, depth: number, errors: Map<string, string>): string | null {
   const given = Array.isArray(draft) ? draft : [];
   if (given.length === 0 && !required) return null;
-  const elements = given.map((own, at) => valueOf(asSchema(schema.items), own, true, `${path}.${at}`, depth + 1, errors, fault));
+  const elements = given.map((own, at) => valueOf(asSchema(schema.items), own, true, `${path}.${at}`, depth + 1, errors));
   const json = `[${elements.join(',')}]`;
   if (!elements.includes(null)) {
-    const why = check({ ...schema, items: undefined }, parse(json) ?? [], '');
+    const why = check({ ...schema, items: undefined }, parseExact(json), '');
     if (why !== null) errors.set(path, why);
   }
   return json;
@@ -175,52 +201,27 @@ function blank(draft: Draft): boolean {
   return Array.isArray(draft) ? draft.length === 0 : Object.values(draft).every(blank);
 }
 
-/** A number of a JSON text, with all its digits. */
-class Digits {
-  constructor(readonly text: string) {}
-}
-
-type Value = null | boolean | string | Digits | Value[] | { [name: string]: Value };
-
-function parse(json: string): Value | undefined {
-  const keep = (_: string, value: unknown, context?: { source?: string }) =>
-    typeof value === 'number' ? new Digits(context?.source ?? String(value)) : value;
-  try {
-    return JSON.parse(json, keep as (key: string, value: unknown) => unknown) as Value;
-  } catch {
-    return undefined;
+function fits(type: string, value: unknown): boolean {
+  if (isNumeric(value)) {
+    const number = decimal(String(value));
+    return type === 'number' || (type === 'integer' && (number === null || isInteger(number)));
   }
-}
-
-function nameOf(value: Value): string {
-  if (value === null) return 'null';
-  if (Array.isArray(value)) return 'array';
-  if (value instanceof Digits) return 'number';
-  return typeof value;
-}
-
-function fits(type: string, value: Value): boolean {
-  if (type === 'integer' && value instanceof Digits) {
-    const number = decimal(value.text);
-    return number === null || isInteger(number);
-  }
-  return nameOf(value) === type;
+  return type === (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value);
 }
 
 /** What is wrong with a value, in words; null where nothing is. */
-function check(schema: Schema, value: Value, where: string): string | null {
+function check(schema: Schema, value: unknown, where: string): string | null {
   const at = where === '' ? 'This' : where;
   const types = typesOf(schema);
   if (types.length > 0 && !types.some((type) => fits(type, value))) {
     const wanted = types.map((type) => (type === 'integer' ? 'a whole number' : type === 'array' || type === 'object' ? `an ${type}` : `a ${type}`));
     return `${at} must be ${wanted.join(' or ')}.`;
   }
-  const same = (other: unknown) => canonical(parse(JSON.stringify(other) ?? 'null') ?? null) === canonical(value);
-  if (Array.isArray(schema.enum) && !schema.enum.some(same)) {
-    return `${at} must be one of ${oneLine(schema.enum.map((one) => JSON.stringify(one)).join(', '), 200)}.`;
+  const choices = choicesOf(schema);
+  if (choices.length > 0 && !choices.some((one) => canonical(one) === canonical(value))) {
+    return `${at} must be ${choices.length > 1 ? 'one of ' : ''}${oneLine(choices.map(jsonOf).join(', '), 200)}.`;
   }
-  if (Object.hasOwn(schema, 'const') && !same(schema.const)) return `${at} must be ${oneLine(JSON.stringify(schema.const), 200)}.`;
-  if (value instanceof Digits) return checkNumber(schema, value, at);
+  if (isNumeric(value)) return checkNumber(schema, value, at);
   if (typeof value === 'string') return checkText(schema, value, at);
   if (Array.isArray(value)) {
     if (typeof schema.minItems === 'number' && value.length < schema.minItems) return `${at} needs at least ${plural(schema.minItems, 'entry', 'entries')}.`;
@@ -236,7 +237,7 @@ function check(schema: Schema, value: Value, where: string): string | null {
   }
   if (isObject(value)) {
     const known = asSchema(schema.properties) as Record<string, Schema>;
-    for (const name of Array.isArray(schema.required) ? schema.required : []) {
+    for (const name of requiredOf(schema)) {
       if (!Object.hasOwn(value, name)) return `${at} needs the member ${oneLine(name, 80)}.`;
     }
     for (const [name, member] of Object.entries(value)) {
@@ -251,12 +252,12 @@ function check(schema: Schema, value: Value, where: string): string | null {
   return null;
 }
 
-function checkNumber(schema: Schema, value: Digits, at: string): string | null {
-  const number = decimal(value.text);
+function checkNumber(schema: Schema, value: number | Digits, at: string): string | null {
+  const number = decimal(String(value));
   if (number === null) return null;
   const limit = (name: 'minimum' | 'maximum' | 'exclusiveMinimum' | 'exclusiveMaximum' | 'multipleOf') => {
     const given = schema[name];
-    return typeof given === 'number' ? decimal(String(given)) : null;
+    return isNumeric(given) ? decimal(String(given)) : null;
   };
   const [min, max, above, below, step] = [limit('minimum'), limit('maximum'), limit('exclusiveMinimum'), limit('exclusiveMaximum'), limit('multipleOf')];
   if (min && compare(number, min) < 0) return `${at} must be at least ${schema.minimum}.`;
@@ -273,7 +274,7 @@ function checkText(schema: Schema, value: string, at: string): string | null {
   if (typeof minLength === 'number' && length < minLength) return `${at} must have at least ${plural(minLength, 'character')}; it has ${length}.`;
   if (typeof maxLength === 'number' && length > maxLength) return `${at} must have at most ${plural(maxLength, 'character')}; it has ${length}.`;
   // A pattern that could take very long is left to the extension, as is one that this browser does not know.
-  if (typeof pattern === 'string' && pattern.length < 500 && value.length < 2000 && !/[*+}]\)*[*+{]/.test(pattern)) {
+  if (typeof pattern === 'string' && isCheap(pattern) && value.length <= 256) {
     try {
       if (!new RegExp(pattern, 'u').test(value)) return `${at} must match ${oneLine(pattern, 120)}.`;
     } catch {
@@ -283,18 +284,25 @@ function checkText(schema: Schema, value: string, at: string): string | null {
   return null;
 }
 
-function canonical(value: Value): string {
-  if (value instanceof Digits) {
-    const number = decimal(value.text);
-    if (number === null) return value.text;
+/** Whether a pattern takes little time with every short text. Browsers may take exponential time where a repeated group matches in several ways. */
+function isCheap(pattern: string): boolean {
+  if (pattern.length > 500) return false;
+  const bare = pattern.replace(/\\./gsu, 'x').replace(/\[[^\]]*\]/g, 'x').replace(/\(\?(?:<?[=!]|:|<\w+>)/g, '(');
+  const choices = bare.match(/[*+?|]|\{\d+,\d*\}/g) ?? [];
+  return /\)[*+{]/.test(bare) ? !/\)[*+]/.test(bare) && choices.length === 0 : choices.filter((one) => one !== '?' && one !== '|').length <= 2;
+}
+
+/** The same text for equal values. */
+function canonical(value: unknown): string {
+  if (isNumeric(value)) {
+    const number = decimal(String(value));
+    if (number === null) return String(value);
     let { digits, scale } = number;
     while (scale > 0 && digits % 10n === 0n) [digits, scale] = [digits / 10n, scale - 1];
     return `${digits}e${-scale}`;
   }
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
-  if (isObject(value)) {
-    return `{${Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical((value as Record<string, Value>)[name] as Value)}`).join(',')}}`;
-  }
+  if (isObject(value)) return `{${Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`).join(',')}}`;
   return JSON.stringify(value);
 }
 
@@ -306,8 +314,8 @@ export function namedArgument(message: string): { path: string; why: string } | 
 
 /** A draft that gives these arguments again. */
 export function draftOf(schema: Schema, json: string, depth = 0): Draft {
-  const form = formOf(schema, depth);
-  if (depth === 0 || form === 'object') {
+  const form = depth === 0 ? (formOfArguments(schema) ?? 'object') : formOf(schema, depth);
+  if (form === 'object') {
     const known = asSchema(schema.properties) as Record<string, Schema>;
     return Object.fromEntries(membersOf(json).map(([name, raw]) => [name, draftOf(asSchema(known[name]), raw, depth + 1)]));
   }

@@ -1,10 +1,11 @@
 import { batch, computed, signal } from '@preact/signals';
 import { info, socketAddress } from './address';
-import { type Answer, Gone, Link, type LogLine, Silent } from './link';
+import { Gone, Link, Silent } from './link';
 import { Ring } from './ring';
-import { duration, webSerial, webSocket } from './rigline';
-import { type Schema, asSchema, isObject } from './schema';
-import { messageOf } from './text';
+import { type Answer, type Log, duration, webSerial, webSocket } from './rigline';
+import { isObject } from './exact';
+import { type Schema, asSchema } from './schema';
+import { cut, messageOf } from './text';
 
 export interface Operation {
   name: string;
@@ -48,7 +49,7 @@ export interface Call {
   droppedOutputs: number;
 }
 
-export interface LogEntry extends LogLine {
+export interface LogEntry extends Log {
   time: number;
   /** The call that it belongs to; 0: none. */
   call: number;
@@ -331,11 +332,11 @@ async function perform(operation: string, args: string, timeout: number, call: C
     const time = performance.now() - begun;
     if (cancelled) {
       void connect(current.place);
-      return finish('cancelled', 'The call was cancelled. The session began anew, so the rig switched its outputs off.', undefined, time);
+      return finish('cancelled', 'The call was cancelled. A new session began, so the rig switched its outputs off.', undefined, time);
     }
     if (error instanceof Silent) {
       void connect(current.place);
-      return finish('lost', `There was ${error.message}. The session began anew, so the rig switched its outputs off.`, undefined, time);
+      return finish('lost', `There was ${error.message}. A new session began, so the rig switched its outputs off.`, undefined, time);
     }
     return finish('lost', error instanceof Gone ? `There is no answer: ${error.message}.` : messageOf(error), undefined, time);
   } finally {
@@ -354,19 +355,15 @@ export function words(status: Status): string {
   return { waiting: 'waiting for its turn', running: 'running', done: 'succeeded', failed: 'failed', refused: 'refused', cancelled: 'cancelled', lost: 'no answer' }[status];
 }
 
-function cut(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, most)}… (${text.length - most} more characters)` : text;
-}
-
 function manifestOf(raw: Record<string, unknown>): Manifest {
-  const text = (value: unknown) => (typeof value === 'string' ? value : '');
+  const text = (value: unknown, most: number) => (typeof value === 'string' ? cut(value, most) : '');
   const listed = isObject(raw.operations) ? Object.entries(raw.operations) : [];
   const limit = isObject(raw.limits) ? raw.limits.request : null;
   return {
-    name: text(raw.name) || 'an extension without a name',
-    version: text(raw.version),
-    description: text(raw.description),
-    operations: listed.map(([name, own]) => ({ name, description: isObject(own) ? text(own.description) : '', params: asSchema(isObject(own) ? own.params : null) })),
+    name: text(raw.name, 200) || 'an extension without a name',
+    version: text(raw.version, 100),
+    description: text(raw.description, 5000),
+    operations: listed.map(([name, own]) => ({ name, description: isObject(own) ? text(own.description, 5000) : '', params: asSchema(isObject(own) ? own.params : null) })),
     requestLimit: typeof limit === 'number' ? limit : null,
   };
 }

@@ -16,6 +16,11 @@ export function oneLine(text: string, most = 400): string {
   return shown(cut.replace(/[\r\n\t]+/g, ' '));
 }
 
+/** The beginning of a long text, and how much more there is. */
+export function cut(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, most)}… (${text.length - most} more characters)` : text;
+}
+
 export function plural(count: number, one: string, many = `${one}s`): string {
   return `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
 }

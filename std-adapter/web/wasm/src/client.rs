@@ -53,11 +53,6 @@ impl Session {
         &self.records
     }
 
-    /// No longer waits for a reply.
-    pub fn forget(&mut self, id: u32) {
-        self.client.forget(id);
-    }
-
     /// Writes a request's line, newline included, to `line`: the buffer has its method, of `method` bytes, and its parameters. Gives its id;
     /// `None` when too many are out, or the parameters are not JSON.
     pub fn request(&mut self, buffer: &[u8], method: usize, line: &mut String) -> Option<u32> {

@@ -157,7 +157,7 @@ impl Decoder {
     /// Reads the line that the framer has, if it has one.
     fn take(&mut self) {
         let Self { framer, reader, records, spilled, line, .. } = self;
-        match framer.next() {
+        match framer.next_frame() {
             None => {}
             Some(Frame::TooLong(TooLong { dropped, .. })) => {
                 let mut record = Record::of(line, dropped);
@@ -266,13 +266,8 @@ fn unwrap(content: &[u8]) -> Option<Recorded> {
     }
     let text = value.text()?.to_cow();
     let direction = if name == "sent" || name == "sent_hex" { SENT } else { RECEIVED };
-    let bytes = if name == "sent" || name == "got" {
-        text.into_owned().into_bytes()
-    } else if name == "sent_hex" || name == "got_hex" {
-        bytes_of(&text)?
-    } else {
-        return None;
-    };
+    let is_hex = name == "sent_hex" || name == "got_hex";
+    let bytes = if is_hex { bytes_of(&text)? } else { text.into_owned().into_bytes() };
     // Whole milliseconds: an entry may have a fraction.
     let whole = time.as_str().split('.').next().unwrap_or_default();
     let milliseconds = whole.parse::<u64>().map_or(u32::MAX, |time| u32::try_from(time).unwrap_or(u32::MAX));
@@ -280,7 +275,10 @@ fn unwrap(content: &[u8]) -> Option<Recorded> {
 }
 
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {
-    hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    // The standard library also reads a sign, and half a byte.
+    let is_hex = hex.len().is_multiple_of(2) && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let pairs = is_hex.then(|| hex.as_bytes().chunks(2))?;
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 fn small(number: usize) -> u32 {
@@ -416,6 +414,10 @@ mod tests {
         assert_eq!(flags(records[2]), (Kind::Fault as u32, RECEIVED, 13));
         assert_eq!(flags(records[3]), (Kind::Json as u32, 0, 0));
         assert_eq!(decoder.spilled(), b"{\"op\":\"health\"}\xFFA");
+        for hex in ["+1+2", "f", "fff", "-1", "0x", "\u{e4}"] {
+            decoder.feed(format!("{{\"ms\":1,\"got_hex\":\"{hex}\"}}\n").as_bytes());
+            assert_eq!(flags(decoder.records()), (Kind::Json as u32, 0, 0), "{hex}");
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub extern "C" fn buffer(size: usize) -> *mut u8 {
     })
 }
 
-/// Begins anew, with lines of up to `limit` bytes, which a lone CR ends if `serial` is not 0.
+/// Begins a new stream with lines of up to `limit` bytes. A lone CR ends a line if `serial` is not 0.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn reset(limit: usize, serial: u32) {
     let ends = if serial == 0 { LineEnds::Lf } else { LineEnds::Serial };
@@ -131,12 +131,6 @@ pub extern "C" fn client(base: u32) {
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn request(method: usize) -> u32 {
     Held::with(|Instance { buffer, session, text, .. }| session.request(buffer, method, text).unwrap_or_default())
-}
-
-/// No longer waits for the reply to a request.
-#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
-pub extern "C" fn forget(id: u32) {
-    Held::with(|instance| instance.session.forget(id));
 }
 
 /// Says what the line in the buffer is, which may be several messages; gives the number of [`incoming`] records.

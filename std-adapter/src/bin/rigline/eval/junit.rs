@@ -1,4 +1,4 @@
-//! The results of runs, as a `JUnit` report.
+//! The results of runs, as a JUnit report.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -13,7 +13,6 @@ use crate::out::{Table, complain, print, print_json};
 
 /// List the evals in a folder
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 pub(super) struct List {
     /// Where to look
     #[arg(default_value = ".", value_name = "DIR")]

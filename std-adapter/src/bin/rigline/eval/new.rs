@@ -12,9 +12,8 @@ use crate::connect::Failure;
 use crate::exit;
 use crate::out::print;
 
-/// Begin an eval that passes, to be changed
+/// Write a first eval, which passes, for you to change
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 pub(super) struct New {
     /// The folder that it is written to
     #[arg(default_value = "evals", value_name = "DIR")]

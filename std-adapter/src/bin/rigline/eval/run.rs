@@ -31,19 +31,18 @@ use crate::reports::{self, GitHub, ReportArguments, Watched};
 
 /// Run evals. Exits with 1 if one does not pass, with 3 if the rig is the reason
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(super) struct Run {
     /// Evals, folders of them, or task files of an eval
     #[arg(default_value = ".", value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
-    /// The target that steps call, whatever the file says: sim, exec:PROGRAM, serial:auto, tcp:HOST:PORT …
+    /// The target that steps call, instead of the one in the file: sim, exec:PROGRAM, serial:auto, tcp:HOST:PORT …
     #[arg(long)]
     target: Option<String>,
-    /// The executor, whatever the file says: mock, command, extension
+    /// The executor, instead of the one in the file: mock, command, extension
     #[arg(long)]
     executor: Option<String>,
-    /// The model, whatever the file says
+    /// The model, instead of the one in the file
     #[arg(long)]
     model: Option<String>,
     /// Set one of the eval's inputs, or a name of matrix and for
@@ -58,10 +57,10 @@ pub(super) struct Run {
     /// Refuse an eval that may have a mistake in it, such as a member with a name that is nearly a known one
     #[arg(long)]
     strict: bool,
-    /// How long a busy port, or a device that is not plugged in, is waited for, such as 60s
+    /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = crate::connect::duration, default_value = "0s", hide_default_value = true)]
     wait: Duration,
-    /// Write a `JUnit` report; - is standard output
+    /// Write a JUnit report; - is standard output
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     #[command(flatten)]
@@ -72,7 +71,7 @@ pub(super) struct Run {
     /// Write all results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Where runs are kept: among this user's state by default
+    /// Where runs are kept [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     #[command(flatten)]

@@ -12,9 +12,8 @@ use crate::connect::Failure;
 use crate::exit;
 use crate::out::{self, Style, Text, print, print_json, print_text};
 
-/// Check evals and their tasks, and say all that is wrong with them
+/// Check evals and their tasks, and report every mistake
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
 pub(super) struct Validate {
     /// Evals, folders of them, or task files of an eval
     #[arg(default_value = ".", value_name = "FILE|DIR")]
@@ -25,7 +24,7 @@ pub(super) struct Validate {
     /// Set one of the eval's inputs, or a name of matrix and for
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
-    /// Take warnings as errors
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
     /// Print one JSON value instead of lines

@@ -16,12 +16,11 @@ pub(super) const STARTER_FILES: &[(&str, &str)] = &[
 
 /// Write a program that a gevals host can start without arguments, and that runs TARGET
 ///
-/// An eval file of the real host names it as the extension's `package`:
-///
-///   extensions:
-///     rig:
-///       package: ./rig-extension
+/// An eval file of the host names this program as the extension's `package`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  rigline gevals-shim serial:auto -o rig-extension\n\nIn the host's eval file:\n  extensions:\n    rig:\n      package: ./rig-extension"
+)]
 pub(crate) struct Arguments {
     /// The extension: any target. Targets that are not programs are reached by `rigline bridge`
     target: Target,

@@ -24,11 +24,10 @@ use super::shim::{program, this};
 use crate::connect::{self, Connection, Failure};
 use crate::{jsonrpc, serve};
 
-/// Be an MCP server on standard input and output, for agents such as Claude Code, Cursor and VS Code
+/// Serve an extension over MCP on standard input and output, for agents such as Claude Code, Cursor and VS Code
 ///
-/// Each operation of the target is a tool. A board, a program or a server that speaks MCP itself is asked by it, so that results
-/// keep their types, and progress and logs come through; another one by Amplifier's protocol or gevals. A call that the client cancels is
-/// cancelled at the target.
+/// Each operation of the target is a tool. If the target speaks MCP, rigline uses MCP, so that results keep their types, and progress and logs
+/// are passed on. Otherwise it uses Amplifier's protocol or gevals. A call that the client cancels is cancelled at the target.
 ///
 /// With --evals DIR there are two tools more: `list_evals`, and `run_eval`, which runs an eval of that folder on the target, reports each
 /// trial as progress, and returns the verdict and the results of all tasks. An eval may start any program, so --read-only does not
@@ -50,7 +49,7 @@ pub(crate) struct Arguments {
 /// Which operations are tools.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Choice {
-    /// Offer only operations that say that they change nothing
+    /// Offer only operations that are marked as read-only
     #[arg(long)]
     read_only: bool,
     /// Offer only these operations
@@ -131,11 +130,11 @@ fn anywhere(target: &Target) -> Result<Target, Failure> {
     })
 }
 
-/// Print what makes an MCP client find TARGET, or write it into the client's file
+/// Print the configuration with which an MCP client finds TARGET, or write it into the client's file
 ///
 /// The client starts `rigline mcp TARGET`; a target that is a URL, such as http://127.0.0.1:8080/mcp, is a server that runs already.
 ///
-/// With --write, all else in the file stays as it is, and a copy of what it was is kept beside it. A link is not followed.
+/// With --write, everything else in the file stays as it is, and a copy of the old file is kept beside it. Links are not followed.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  rigline mcp-config serial:auto --client claude-code --write\n  rigline mcp-config sim --client cursor"

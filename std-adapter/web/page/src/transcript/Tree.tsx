@@ -1,10 +1,6 @@
 import { useMemo, useState } from 'preact/hooks';
-import { plural, shown } from '../text';
-
-/** A number as it stands in the text. */
-class Digits {
-  constructor(readonly text: string) {}
-}
+import { Digits, parseExact } from '../exact';
+import { cut, oneLine, plural, shown } from '../text';
 
 const LISTED = 200;
 
@@ -12,8 +8,7 @@ const LISTED = 200;
 export function Tree({ raw }: { raw: string }) {
   const value = useMemo(() => {
     try {
-      const keep = (_: string, one: unknown, context?: { source?: string }) => (typeof one === 'number' ? new Digits(context?.source ?? String(one)) : one);
-      return { is: JSON.parse(raw, keep as (key: string, value: unknown) => unknown) as unknown };
+      return { is: parseExact(raw) };
     } catch {
       return null;
     }
@@ -29,7 +24,7 @@ export function Tree({ raw }: { raw: string }) {
 function Node({ name, value, depth }: { name: string | null; value: unknown; depth: number }) {
   const [isOpen, setOpen] = useState(depth < 3);
   const [listed, setListed] = useState(LISTED);
-  const label = name === null ? null : <span class="key">{shown(name.length > 300 ? `${name.slice(0, 300)}…` : name)}: </span>;
+  const label = name === null ? null : <span class="key">{oneLine(name, 300)}: </span>;
   if (typeof value !== 'object' || value === null || value instanceof Digits) {
     return (
       <li>
@@ -65,7 +60,5 @@ function Node({ name, value, depth }: { name: string | null; value: unknown; dep
 }
 
 function leaf(value: unknown): string {
-  if (value instanceof Digits) return value.text;
-  if (typeof value !== 'string') return String(value);
-  return shown(value.length > 5000 ? `${value.slice(0, 5000)}… (${value.length - 5000} more characters)` : value);
+  return typeof value === 'string' ? shown(cut(value, 5000)) : String(value);
 }

@@ -11,6 +11,22 @@ export interface Filter {
   name: number | null;
 }
 
+/** Whether a filter lets every card through. */
+export function isOpen({ text, state, name }: Filter): boolean {
+  return text === '' && state === 'all' && name === null;
+}
+
+export interface Progress {
+  read: number;
+  size: number;
+  lines: number;
+  cards: number;
+  faults: number;
+  names: string[];
+  target: string | null;
+  isDone: boolean;
+}
+
 export interface Row {
   card: number;
   /** Of the card's first line, from 1. */
@@ -50,7 +66,7 @@ export type Ask =
   | { do: 'detail'; at: number; turn: number };
 
 export type Tell =
-  | { said: 'progress'; read: number; size: number; lines: number; cards: number; faults: number; names: string[]; target: string | null; isDone: boolean }
+  | ({ said: 'progress' } & Progress)
   | { said: 'filtered'; count: number; isSearching: boolean }
   | { said: 'rows'; from: number; rows: Row[]; turn: number }
   | { said: 'detail'; at: number; detail: Detail | null; turn: number }

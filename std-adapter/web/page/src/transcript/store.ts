@@ -1,16 +1,5 @@
 import { batch, signal } from '@preact/signals';
-import type { Ask, Detail, Filter, Row, Tell } from './protocol';
-
-export interface Progress {
-  read: number;
-  size: number;
-  lines: number;
-  cards: number;
-  faults: number;
-  names: string[];
-  target: string | null;
-  isDone: boolean;
-}
+import { type Ask, type Detail, type Filter, type Progress, type Row, type Tell, isOpen } from './protocol';
 
 export const name = signal<string | null>(null);
 export const progress = signal<Progress | null>(null);
@@ -28,7 +17,6 @@ let worker: Worker | null = null;
 /** Rises whenever rows change their places, so that late answers are dropped. */
 let turn = 0;
 let range: [number, number] = [0, 0];
-
 
 export function open(file: Blob, called: string): void {
   worker?.terminate();
@@ -79,7 +67,6 @@ function fetchRows(again = false): void {
   const [from, to] = range;
   for (let at = from; at < Math.min(to, count.value); at++) {
     if (again || !rows.value.has(at)) {
-
       return tell({ do: 'rows', from, to, turn });
     }
   }
@@ -102,13 +89,13 @@ function hear(told: Tell): void {
     else if (told.said === 'progress') {
       const { said: _, ...rest } = told;
       progress.value = rest;
-      if (filter.value.text === '' && filter.value.state === 'all' && filter.value.name === null) count.value = told.cards;
+      if (isOpen(filter.value)) count.value = told.cards;
       // An answer may have come to a card on the screen.
       fetchRows(true);
     } else if (told.said === 'filtered') {
       isSearching.value = told.isSearching;
       if (told.isSearching) return;
-      const same = count.value === told.count && filter.value.text === '' && filter.value.state === 'all' && filter.value.name === null;
+      const same = count.value === told.count && isOpen(filter.value);
       count.value = told.count;
       if (!same) moved();
       fetchRows();

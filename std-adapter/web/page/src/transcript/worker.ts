@@ -1,7 +1,7 @@
 // Reads a transcript of any size, piece by piece, and answers what the page asks about it.
 import { Decoder, load } from '../rigline';
 import { Cards, DIRECTIONS, KINDS, NONE, PROTOCOLS } from './cards';
-import type { Ask, CardState, Detail, Filter, Part, Row, Tell } from './protocol';
+import { type Ask, type CardState, type Detail, type Filter, type Part, type Row, type Tell, isOpen } from './protocol';
 
 /** How much of a line is shown. */
 const SHOWN = 200_000;
@@ -9,8 +9,9 @@ const SHOWN = 200_000;
 const READ = 1 << 20;
 /** How many lines of one card are listed. */
 const LISTED = 500;
-/** How much is read at a time for a search. */
+/** How much is read at a time for a search, and of a line that is longer. */
 const BLOCK = 4 << 20;
+const LONGEST = 16 << 20;
 
 let file: Blob = new Blob();
 let cards = new Cards();
@@ -20,7 +21,7 @@ let chosen: Int32Array | null = null;
 /** Rises with each file and each filter: what was begun for an earlier one ends. */
 let opened = 0;
 let searched = 0;
-let isOpen = false;
+let isRead = false;
 
 const tell = (what: Tell) => postMessage(what);
 const start = load();
@@ -44,7 +45,7 @@ async function open(blob: Blob): Promise<void> {
   file = blob;
   cards = new Cards();
   chosen = null;
-  isOpen = false;
+  isRead = false;
   const decoder = new Decoder();
   let read = 0;
   let told = 0;
@@ -61,7 +62,7 @@ async function open(blob: Blob): Promise<void> {
     read += value.length;
     if (performance.now() - told > 150) progress(false);
   }
-  isOpen = true;
+  isRead = true;
   progress(true);
   await search();
 }
@@ -79,11 +80,11 @@ async function search(): Promise<void> {
   const mine = ++searched;
   const own = cards;
   const { text, state, name } = filter;
-  if (text === '' && state === 'all' && name === null) {
+  if (isOpen(filter)) {
     chosen = null;
     return tell({ said: 'filtered', count: count(), isSearching: false });
   }
-  const matches = text === '' || !isOpen ? null : await found(text, own, mine);
+  const matches = text === '' || !isRead ? null : await found(text, own, mine);
   if (mine !== searched || own !== cards) return;
   const kept: number[] = [];
   for (let card = 0; card < own.cards.length; card++) {
@@ -107,7 +108,9 @@ async function found(text: string, own: Cards, mine: number): Promise<Uint8Array
     const from = lines.get('offset', line);
     let last = line;
     while (last + 1 < lines.length && lines.get('offset', last + 1) + lines.get('length', last + 1) - from <= BLOCK) last++;
-    const block = new Uint8Array(await file.slice(from, lines.get('offset', last) + lines.get('length', last)).arrayBuffer());
+    // A line that is too long to be read is searched as far as lines are read.
+    const to = Math.min(lines.get('offset', last) + lines.get('length', last), from + LONGEST);
+    const block = new Uint8Array(await file.slice(from, to).arrayBuffer());
     if (mine !== searched || own !== cards) return null;
     for (; line <= last; line++) {
       const at = lines.get('offset', line) - from;

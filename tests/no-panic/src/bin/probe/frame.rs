@@ -14,7 +14,7 @@ pub(crate) fn all() {
     keep(framer.limit());
     framer.space().fill(black_box(b'x'));
     framer.commit(black_box(3));
-    while let Some(frame) = framer.next() {
+    while let Some(frame) = framer.next_frame() {
         one(frame);
     }
     while let Some(taken) = framer.take() {
@@ -36,7 +36,7 @@ pub(crate) fn all() {
     keep(OwnedFramer::<8>::default().limit());
     framer.space().fill(black_box(b'x'));
     framer.commit(black_box(3));
-    while let Some(frame) = framer.next() {
+    while let Some(frame) = framer.next_frame() {
         one(frame);
     }
     while let Some(taken) = framer.take() {

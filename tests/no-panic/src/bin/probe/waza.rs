@@ -21,7 +21,7 @@ pub(crate) fn all() {
     let mut framer = Framer::new(&mut memory);
     framer.space().fill(black_box(b'x'));
     framer.commit(black_box(10));
-    while let Some(frame) = framer.next() {
+    while let Some(frame) = framer.next_frame() {
         match frame {
             Frame::Line(line) => keep(rpc::answer(line, &mut reply, &mut |incoming, out| {
                 keep(incoming.is_notification);

@@ -22,7 +22,7 @@ const FAULTS: usize = 10_000;
 
 /// Read, filter, check and print a log of Amplifier events, of any size
 ///
-/// It fails with 1 if a line is not an event, or, with --taxonomy, if an event lacks what its name requires.
+/// Exits with 1 if a line is not an event. With --taxonomy, it also exits with 1 if an event lacks a required member.
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(crate) struct Arguments {

@@ -1,0 +1,213 @@
+//! Schemas as trees of constants.
+
+use super::{Schema, contains};
+
+/// A JSON Schema as a tree of constants.
+///
+/// [`Params`](crate::Params) gives one for each type that arguments are made of, and `#[derive(Params)]` writes it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Node {
+    /// Any value: `{}`.
+    Any,
+    /// A schema that is written out, checked by [`Schema::text`](crate::Schema::text).
+    Text(&'static str),
+    /// `true` or `false`.
+    Bool,
+    /// An integer.
+    Integer {
+        /// The smallest.
+        minimum: i128,
+        /// The largest.
+        maximum: u128,
+    },
+    /// A number.
+    Number {
+        /// What it is a multiple of, as JSON text; empty where any number will do.
+        multiple_of: &'static str,
+        /// The smallest, as JSON text; empty without a bound.
+        minimum: &'static str,
+        /// The largest, as JSON text; empty without a bound.
+        maximum: &'static str,
+    },
+    /// A string.
+    String {
+        /// The fewest characters.
+        min_length: usize,
+        /// The most characters; [`usize::MAX`] is no bound.
+        max_length: usize,
+        /// A regular expression as JSON string content, escaped already; empty where any text will do.
+        pattern: &'static str,
+    },
+    /// One of these strings.
+    Enum {
+        /// The strings.
+        names: &'static [&'static str],
+        /// What they mean together; empty where nothing is said.
+        description: &'static str,
+    },
+    /// An array.
+    Array {
+        /// Each of its elements.
+        items: &'static Node,
+        /// The fewest elements.
+        min_items: usize,
+        /// The most elements; [`usize::MAX`] is no bound.
+        max_items: usize,
+    },
+    /// An object with members of any name.
+    Map {
+        /// The longest name, in characters; [`usize::MAX`] is no bound.
+        max_key: usize,
+        /// Each of its values.
+        values: &'static Node,
+        /// The most members; [`usize::MAX`] is no bound.
+        max_members: usize,
+    },
+    /// An object with members that are known.
+    Object {
+        /// What it is; empty where nothing is said.
+        description: &'static str,
+        /// Its members.
+        fields: &'static [Field],
+        /// Whether members that are not known are refused.
+        closed: bool,
+    },
+    /// `null`, or the node.
+    Nullable(&'static Node),
+    /// The node, of which more is said.
+    Said(&'static Node, Keywords),
+}
+
+/// A member of a [`Node::Object`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) node: &'static Node,
+    pub(crate) required: bool,
+    pub(crate) keywords: Keywords,
+}
+
+impl Field {
+    /// A member of this name and type, of which `keywords` says more.
+    pub const fn new(name: &'static str, node: &'static Node, keywords: Keywords) -> Self {
+        Self { name, node, required: true, keywords }
+    }
+
+    /// A member that may be left out, if `optional`.
+    #[must_use]
+    pub const fn optional(self, optional: bool) -> Self {
+        Self { required: !optional, ..self }
+    }
+}
+
+/// What a field says of its value beside its type. What it does not say is empty.
+#[derive(Debug, Clone, Copy)]
+pub struct Keywords {
+    pub(super) description: &'static str,
+    pub(super) minimum: &'static str,
+    pub(super) maximum: &'static str,
+    pub(super) min_length: Option<usize>,
+    pub(super) max_length: Option<usize>,
+    pub(super) default: &'static str,
+    pub(super) examples: &'static [&'static str],
+}
+
+impl Keywords {
+    /// Nothing is said.
+    pub const NONE: Self = Self {
+        description: "",
+        minimum: "",
+        maximum: "",
+        min_length: None,
+        max_length: None,
+        default: "",
+        examples: &[],
+    };
+
+    /// What the value is.
+    #[must_use]
+    pub const fn description(self, description: &'static str) -> Self {
+        Self { description, ..self }
+    }
+
+    /// The smallest number, as JSON text.
+    #[must_use]
+    pub const fn minimum(self, minimum: &'static str) -> Self {
+        Self { minimum, ..self }
+    }
+
+    /// The largest number, as JSON text.
+    #[must_use]
+    pub const fn maximum(self, maximum: &'static str) -> Self {
+        Self { maximum, ..self }
+    }
+
+    /// The fewest characters, elements or members.
+    #[must_use]
+    pub const fn min_length(self, length: usize) -> Self {
+        Self { min_length: Some(length), ..self }
+    }
+
+    /// The most characters, elements or members.
+    #[must_use]
+    pub const fn max_length(self, length: usize) -> Self {
+        Self { max_length: Some(length), ..self }
+    }
+
+    /// The default value, as JSON text.
+    #[must_use]
+    pub const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    /// Values to show, as JSON texts.
+    #[must_use]
+    pub const fn examples(self, examples: &'static [&'static str]) -> Self {
+        Self { examples, ..self }
+    }
+
+    /// What is not said here is as `inner` has it.
+    pub(super) const fn over(&self, inner: &Self) -> Self {
+        const fn or(text: &'static str, otherwise: &'static str) -> &'static str {
+            if text.is_empty() { otherwise } else { text }
+        }
+        Self {
+            description: or(self.description, inner.description),
+            minimum: or(self.minimum, inner.minimum),
+            maximum: or(self.maximum, inner.maximum),
+            min_length: if self.min_length.is_some() { self.min_length } else { inner.min_length },
+            max_length: if self.max_length.is_some() { self.max_length } else { inner.max_length },
+            default: or(self.default, inner.default),
+            examples: if self.examples.is_empty() { inner.examples } else { self.examples },
+        }
+    }
+
+    /// What a schema that is written out says itself is not said twice.
+    pub(super) const fn without_those_in(&self, text: &str) -> Self {
+        Self {
+            description: if contains(text, "\"description\"") { "" } else { self.description },
+            default: if contains(text, "\"default\"") { "" } else { self.default },
+            examples: if contains(text, "\"examples\"") { &[] } else { self.examples },
+            ..*self
+        }
+    }
+
+    pub(super) const fn are_none(&self) -> bool {
+        self.description.is_empty() && self.default.is_empty() && self.examples.is_empty()
+    }
+}
+
+impl Node {
+    /// The schema of an object without members that matter.
+    pub const OBJECT: &'static Self = &Self::Object { description: "", fields: &[], closed: false };
+
+    /// A schema that is written out.
+    ///
+    /// # Panics
+    /// As [`Schema::text`](crate::Schema::text) does: in a constant, it does not compile.
+    pub const fn text(text: &'static str) -> Self {
+        Self::Text(Schema::text(text).written_out())
+    }
+}

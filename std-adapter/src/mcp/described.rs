@@ -1,0 +1,77 @@
+//! What a manifest says, without its extension: so that no client waits for another one's call to learn what there is.
+
+use std::convert::Infallible;
+
+use embedded_io::{ErrorType, Read, Write};
+use rigline::engine::{Engine, Memory};
+use rigline::protocol::mcp;
+use rigline::serve::{Transport, blocking};
+use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
+
+use crate::clock::TokioClock;
+
+/// The longest reply, in bytes.
+const REPLY: usize = 8 << 20;
+const LOG: usize = 1024;
+
+/// The reply to a request that runs no operation; none where nothing is to be said.
+pub(super) fn described(manifest: &'static Manifest, request: &str) -> Option<Vec<u8>> {
+    let mut input = request.as_bytes().to_vec();
+    // Outside strings, where alone they can be, they are white space.
+    input.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    input.push(b'\n');
+    let (mut line, mut reply, mut log) = (vec![0; input.len() + 1], vec![0; REPLY], [0; LOG]);
+    let memory = Memory { request: &mut line, reply: &mut reply };
+    let mut engine = Engine::with_protocols(manifest, memory, &[mcp::MCP]).ok()?;
+    let mut stream = Stream { input: &input, output: Vec::new() };
+    let served = blocking::serve(
+        &mut Described(manifest),
+        &mut engine,
+        &mut stream,
+        Transport::Stdio,
+        &mut log,
+        &TokioClock::new(),
+    );
+    served.ok()?;
+    stream.output.pop();
+    (!stream.output.is_empty()).then_some(stream.output)
+}
+
+/// An extension that says what it has, and does nothing.
+struct Described(&'static Manifest);
+
+impl Extension for Described {
+    fn manifest(&self) -> &'static Manifest {
+        self.0
+    }
+
+    async fn call(&mut self, _: Call<'_>, _: &mut Context<'_>) -> Result<Outcome, Failure> {
+        Err(Failure::UNKNOWN_OPERATION)
+    }
+}
+
+struct Stream<'t> {
+    input: &'t [u8],
+    output: Vec<u8>,
+}
+
+impl ErrorType for Stream<'_> {
+    type Error = Infallible;
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+        self.input.read(buf)
+    }
+}
+
+impl Write for Stream<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
+        self.output.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}

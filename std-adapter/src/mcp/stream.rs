@@ -1,0 +1,354 @@
+//! Streamable HTTP as a stream of lines, the client's side: what is written is posted, and what comes back is read.
+//!
+//! A request has the headers that its era wants. In the legacy era the session that `initialize` began is named in all others, and ended by
+//! `DELETE`. Requests are not answered in the order of their lines, and what is open when the stream is dropped is abandoned. An
+//! answer that is not a message, such as an error of a proxy, becomes an error for the request.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::{HeaderMap, Method, StatusCode};
+use rigline::json::{Json, Kind};
+use rigline::protocol::mcp;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::host::HostError;
+use crate::host::wire::{Connect, Connecting, RawConnection, TransportTraits};
+use crate::http_client::{self, HttpError};
+
+/// The session's header.
+pub(super) const SESSION: &str = "mcp-session-id";
+const IN_FLIGHT: usize = 64 * 1024;
+/// How long the end of a session may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A server at an address.
+pub(super) struct HttpDialer {
+    pub(super) url: String,
+    pub(super) token: Option<String>,
+    /// The longest message that is taken, in bytes.
+    pub(super) limit: usize,
+}
+
+impl Connect for HttpDialer {
+    fn name(&self) -> String {
+        self.url.clone()
+    }
+
+    fn dial(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let reached = http_client::reach(&self.url).await;
+            reached.map_err(|error| HostError::Open { what: self.url.clone(), source: io::Error::other(error) })?;
+            let (ours, theirs) = duplex(IN_FLIGHT);
+            let server = Server {
+                url: self.url.clone(),
+                token: self.token.clone(),
+                limit: self.limit,
+                session: Mutex::default(),
+            };
+            tokio::spawn(pass(Arc::new(server), theirs));
+            let (reader, writer) = split(ours);
+            Ok(RawConnection::new(reader, writer, TransportTraits::CHILD))
+        })
+    }
+}
+
+struct Server {
+    url: String,
+    token: Option<String>,
+    limit: usize,
+    session: Mutex<Session>,
+}
+
+/// What `initialize` has agreed on.
+#[derive(Default)]
+struct Session {
+    name: Option<String>,
+    version: Option<String>,
+    /// The server does not know it any more.
+    is_lost: bool,
+}
+
+async fn pass(server: Arc<Server>, stream: DuplexStream) {
+    let (reader, mut writer) = split(stream);
+    let (send, mut received) = mpsc::unbounded_channel::<Vec<u8>>();
+    let mut lines = BufReader::new(reader).split(b'\n');
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            line = lines.next_segment() => {
+                let Ok(Some(line)) = line else { break };
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                let is_request = Json::parse(&line).is_ok_and(|json| json.kind() == Kind::Object && json.get("id").is_some());
+                let posted = post(Arc::clone(&server), line, send.clone());
+                if is_request {
+                    open.spawn(posted);
+                } else {
+                    posted.await;
+                }
+            }
+            Some(line) = received.recv() => {
+                if writer.write_all(&line).await.is_err() {
+                    break;
+                }
+            }
+            Some(_) = open.join_next(), if !open.is_empty() => {
+                // Another begins with `initialize`, on another connection.
+                if server.session().is_lost {
+                    break;
+                }
+            }
+        }
+    }
+    while let Ok(line) = received.try_recv() {
+        let _ = writer.write_all(&line).await;
+    }
+    open.shutdown().await;
+    let name = server.session().name.take();
+    if let Some(name) = name {
+        let headers = server.headers(&[(SESSION, &name)]);
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let ended = http_client::request(&server.url, Method::DELETE, &headers, Vec::new(), |_, _| {});
+        let _ = timeout(FAREWELL, ended).await;
+    }
+}
+
+impl Server {
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn headers(&self, own: &[(&str, &str)]) -> Vec<(String, String)> {
+        let mut headers = standard(self.token.as_deref());
+        headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        headers
+    }
+
+    /// The headers that go with a message.
+    fn headers_of(&self, message: &Json<'_>) -> Vec<(String, String)> {
+        let modern = modern_headers(message);
+        if !modern.is_empty() {
+            let modern: Vec<_> = modern.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            return self.headers(&modern);
+        }
+        let session = self.session();
+        let mut own = Vec::new();
+        own.extend(session.version.as_deref().map(|version| ("mcp-protocol-version", version)));
+        own.extend(session.name.as_deref().map(|name| (SESSION, name)));
+        self.headers(&own)
+    }
+}
+
+/// The headers of every message, as real clients send them.
+pub(super) fn standard(token: Option<&str>) -> Vec<(String, String)> {
+    let mut headers = vec![
+        ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
+        ("content-type".to_owned(), "application/json".to_owned()),
+    ];
+    headers.extend(token.map(|token| ("authorization".to_owned(), format!("Bearer {token}"))));
+    headers
+}
+
+/// Streamable HTTP, Request Metadata: the headers that repeat what a message of the modern era says; none for one of the legacy era.
+pub(super) fn modern_headers(message: &Json<'_>) -> Vec<(&'static str, String)> {
+    let text = |json: Option<Json<'_>>| json.and_then(|json| json.text()).map(|text| text.to_string());
+    let params = message.get("params").unwrap_or(Json::NULL);
+    let version = params.get("_meta").and_then(|meta| meta.get("io.modelcontextprotocol/protocolVersion"));
+    let Some(version) = text(version) else { return Vec::new() };
+    let mut headers = vec![("mcp-protocol-version", encoded(&version))];
+    let method = text(message.get("method")).unwrap_or_default();
+    if method == "tools/call" {
+        headers.extend(text(params.get("name")).map(|name| ("mcp-name", encoded(&name))));
+    }
+    headers.push(("mcp-method", encoded(&method)));
+    headers
+}
+
+/// Streamable HTTP, Value Encoding.
+fn encoded(value: &str) -> String {
+    let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value;
+    let is_sentinel = value.starts_with("=?base64?") && value.ends_with("?=");
+    if is_plain && !is_sentinel { value.to_owned() } else { format!("=?base64?{}?=", base64(value.as_bytes())) }
+}
+
+/// RFC 4648 §4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let index = (bits >> (18 - 6 * place) & 0x3f) as usize;
+            let letter = ALPHABET.get(index).copied().unwrap_or(b'=');
+            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
+/// Posts a line, and brings what comes back.
+async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::UnboundedSender<Vec<u8>>) {
+    let json = Json::parse(&line).unwrap_or(Json::NULL);
+    let id = json.get("id").map(|id| id.as_str().to_owned());
+    let is_initialize =
+        json.get("method").and_then(|method| method.text()).is_some_and(|method| method == "initialize");
+    let headers = server.headers_of(&json);
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut body = Answer::new(server.limit);
+    let answered = http_client::request(&server.url, Method::POST, &headers, line.clone(), |head, bytes| {
+        let is_stream = is_stream(&head.headers);
+        body.take(is_stream, bytes, |message| {
+            let _ = send.send([message, b"\n"].concat());
+        });
+    });
+    let fault = match answered.await {
+        Ok(head) => {
+            if is_initialize && head.status.is_success() {
+                let name = head.headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned);
+                *server.session() = Session { name, version: body.version(), is_lost: false };
+            }
+            let is_lost = head.status == StatusCode::NOT_FOUND && headers.iter().any(|(name, _)| *name == SESSION);
+            server.session().is_lost |= is_lost && !body.is_error_of(id.as_deref());
+            body.end(head.status, is_stream(&head.headers), id.as_deref())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    let message = match (fault, id) {
+        (Ok(None), _) | (Err(_), None) => return,
+        (Ok(Some(message)), _) => message,
+        (Err(text), Some(id)) => {
+            let id = serde_json::from_str::<Value>(&id).unwrap_or_default();
+            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": text } }).to_string().into_bytes()
+        }
+    };
+    let _ = send.send([&*message, b"\n"].concat());
+}
+
+pub(super) fn is_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(hyper::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+}
+
+/// A body as it comes: one message, or events.
+pub(super) struct Answer {
+    limit: usize,
+    bytes: Vec<u8>,
+    /// The data of the event that is not whole yet.
+    data: Vec<u8>,
+    is_too_long: bool,
+    /// The last whole message.
+    last: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, bytes: Vec::new(), data: Vec::new(), is_too_long: false, last: Vec::new() }
+    }
+
+    /// Takes bytes. Messages in events are given as soon as they are whole.
+    pub(super) fn take(&mut self, is_stream: bool, bytes: &[u8], mut give: impl FnMut(&[u8])) {
+        if self.bytes.len() + self.data.len() + bytes.len() > self.limit {
+            self.is_too_long = true;
+            (self.bytes, self.data) = (Vec::new(), Vec::new());
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+        while is_stream && let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+            let rest = self.bytes.split_off(end + 1);
+            let line = std::mem::replace(&mut self.bytes, rest);
+            let line = line.trim_ascii_end();
+            if let Some(data) = line.strip_prefix(b"data:") {
+                self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
+                self.data.push(b' ');
+            } else if line.is_empty() && !self.data.is_empty() {
+                let data = std::mem::take(&mut self.data);
+                let message = data.trim_ascii();
+                if !message.is_empty() {
+                    give(message);
+                    self.last = message.to_vec();
+                }
+            }
+        }
+    }
+
+    /// The version that the answer to `initialize` has.
+    fn version(&self) -> Option<String> {
+        let message = if self.last.is_empty() { &self.bytes } else { &self.last };
+        let version = Json::parse(message).ok()?.get("result")?.get("protocolVersion")?.text()?.to_string();
+        mcp::LEGACY.contains(&version.as_str()).then_some(version)
+    }
+
+    /// Whether it is an error that names the request: then the status is about that.
+    fn is_error_of(&self, id: Option<&str>) -> bool {
+        let Ok(json) = Json::parse(&self.bytes) else { return false };
+        let code = json.get("error").and_then(|error| error.get("code")?.number()?.to_i64().ok());
+        code == Some(-32601) && json.get("id").map(|id| id.as_str()) == id
+    }
+
+    /// The message that is left at the end, or why there is none for the request.
+    fn end(self, status: StatusCode, is_stream: bool, id: Option<&str>) -> Result<Option<Vec<u8>>, String> {
+        if self.is_too_long {
+            return Err(HttpError::TooLong { limit: self.limit }.to_string());
+        }
+        if is_stream {
+            let is_answered = Json::parse(&self.last).is_ok_and(|json| json.get("id").map(|id| id.as_str()) == id);
+            return if is_answered || id.is_none() {
+                Ok(None)
+            } else {
+                Err("the stream of events ended without an answer".to_owned())
+            };
+        }
+        let is_message = Json::parse(&self.bytes).is_ok_and(|json| {
+            json.kind() == Kind::Array || json.get("result").is_some() || json.get("error").is_some()
+        });
+        if is_message {
+            let mut line = self.bytes;
+            line.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+            return Ok(Some(line));
+        }
+        let text = String::from_utf8_lossy(self.bytes.get(..200).unwrap_or(&self.bytes)).into_owned();
+        Err(format!("status {}: {}", status.as_u16(), text.trim()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_into_headers_as_they_can() {
+        for (value, header) in [
+            ("us-west1", "us-west1"),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+            ("", ""),
+        ] {
+            assert_eq!(encoded(value), header);
+        }
+    }
+
+    #[test]
+    fn events_are_put_together_whatever_the_cuts() {
+        let text =
+            b"event: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\n: beat\n\nid: 7\ndata:\n\ndata:{\"b\":2}\n\ndata: {";
+        for size in 1..text.len() {
+            let (mut answer, mut messages) = (Answer::new(1000), Vec::new());
+            for part in text.chunks(size) {
+                answer.take(true, part, |message| messages.push(String::from_utf8(message.to_vec()).unwrap()));
+            }
+            assert_eq!(messages, ["{\"a\": 1}", "{\"b\":2}"], "{size}");
+        }
+        let mut answer = Answer::new(10);
+        answer.take(false, &[b' '; 11], |_| {});
+        assert!(answer.end(StatusCode::OK, false, Some("1")).unwrap_err().contains("10"));
+    }
+}
