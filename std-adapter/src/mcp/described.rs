@@ -24,15 +24,9 @@ pub(super) fn described(manifest: &'static Manifest, request: &str) -> Option<Ve
     let memory = Memory { request: &mut line, reply: &mut reply };
     let mut engine = Engine::with_protocols(manifest, memory, &[mcp::MCP]).ok()?;
     let mut stream = Stream { input: &input, output: Vec::new() };
-    let served = blocking::serve(
-        &mut Described(manifest),
-        &mut engine,
-        &mut stream,
-        Transport::Stdio,
-        &mut log,
-        &TokioClock::new(),
-    );
-    served.ok()?;
+    let (mut described, clock) = (Described(manifest), TokioClock::new());
+    let server = blocking::Server::new(&mut described, &mut engine, &clock).transport(Transport::Stdio);
+    server.log_buffer(&mut log).serve(&mut stream).ok()?;
     stream.output.pop();
     (!stream.output.is_empty()).then_some(stream.output)
 }

@@ -312,7 +312,8 @@ fn rigline(operations: usize, text: Vec<u8>, count: usize, keep: bool) -> Writte
     let memory = Memory { request: &mut request, reply: &mut reply };
     let Ok(mut engine) = Engine::new(extension.manifest(), memory) else { return Written::default() };
     let mut source = Source::new(text, count, keep);
-    let _ = blocking::serve(&mut extension, &mut engine, &mut source, Transport::Stdio, &mut log, &Still);
+    let server = blocking::Server::new(&mut extension, &mut engine, &Still).transport(Transport::Stdio);
+    let _ = server.log_buffer(&mut log).serve(&mut source);
     source.written
 }
 
