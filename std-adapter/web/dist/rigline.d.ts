@@ -70,7 +70,7 @@ export declare class Decoder {
     });
     /** Takes the next bytes, and gives the lines that are whole now. The bytes are copied. */
     push(bytes: Uint8Array): Message[];
-    /** The stream has ended: gives its last line, if that has no end of its own. */
+    /** The stream has ended: gives its last line, if no newline ends it. */
     end(): Message[];
     /** Forgets everything, for a new stream. */
     reset(): void;
