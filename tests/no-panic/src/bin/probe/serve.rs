@@ -42,7 +42,7 @@ pub(crate) fn all() {
 
 #[cfg(feature = "async")]
 fn asynch(engine: &mut Engine<'_>, kind: Transport, log: &mut [u8]) {
-    use core::future::{Future, pending, poll_fn};
+    use core::future::{Future, poll_fn};
     use core::pin::pin;
     use core::task::{Context, Poll, Waker};
     use rigline::serve::asynch::Server;
