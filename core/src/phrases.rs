@@ -21,7 +21,7 @@ pub struct Phrases {
     pub outputs: Outputs,
     /// Where the message of a success goes.
     pub message: MessagePlace,
-    /// Where [`Content`] goes; none where a piece of it is an output.
+    /// Where [`Content`](crate::Content) goes; none where a piece of it is an output.
     pub content: Option<ContentPlace>,
     /// How outputs stay in the reply to a failure of the kind [`FailureKind::Failed`]; without it they are dropped, and the
     /// reply is an error like any other.

@@ -1,6 +1,6 @@
 //! The cases of MCP, of both eras, for anybody's server of tools: a program, a serial port, TCP, HTTP.
 //!
-//! Over HTTP, the cases of messages run as over lines, by way of [`stream`](super::stream). Cases of [`http`] run there only.
+//! Over HTTP, the cases of messages run as over lines. The cases that begin with `http.` run there only.
 
 mod http;
 
