@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The core's features: it builds for a microcontroller and for a browser with none of them, with each alone, and with all;
-# and it depends on the crates listed below, no more. The list of features is cargo's own, so that a new one is checked too.
+# and it depends on the crates listed below, no more. The adapter builds with none of its features, and with each alone.
+# The list of features is cargo's own, so that a new one is checked too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,10 +29,14 @@ fail() {
     exit 1
 }
 
-features=$(cargo metadata --no-deps --format-version 1 |
-    grep -o '"features":{[^}]*},"manifest_path":"[^"]*/core/Cargo.toml"' |
-    grep -o '"[^"]*":\[' | tr -d '":[' | grep -vx -e default -e std)
-[ -n "$features" ] || fail "cargo metadata names no features of the core"
+# The features of the package in a folder.
+features_of() {
+    cargo metadata --no-deps --format-version 1 |
+        grep -o '"features":{[^}]*},"manifest_path":"[^"]*/'"$1"'/Cargo.toml"' |
+        grep -o '"[^"]*":\[' | tr -d '":[' | grep -vx -e default -e std || fail "cargo metadata names no features of $1"
+}
+
+features=$(features_of core)
 
 for feature in none $features; do
     [ "$feature" = none ] && selected="" || selected=$feature
@@ -69,4 +74,10 @@ for target in "${targets[@]}"; do
         cargo clippy --quiet -p rigline --features "$all" --target "$target" -- -D warnings
         cargo clippy --quiet -p rigline --no-default-features --target "$target" -- -D warnings
     fi
+done
+
+for feature in none $(features_of std-adapter); do
+    [ "$feature" = none ] && selected="" || selected=$feature
+    echo "features: $feature of the adapter"
+    cargo check --quiet -p rigline-std --no-default-features --features "$selected"
 done

@@ -99,7 +99,7 @@ mod protocol;
 mod protocols;
 #[cfg(feature = "host")]
 pub mod record;
-#[cfg(feature = "amplifier")]
+#[cfg(feature = "schemas")]
 pub mod relay;
 mod requires;
 pub mod server;
