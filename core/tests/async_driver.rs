@@ -1,4 +1,4 @@
-//! The shell over `embedded-io-async`: what goes on while a handler awaits.
+//! The driver over `embedded-io-async`: what goes on while a handler awaits.
 #![cfg(feature = "async")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! An extension's own evals over the async shell: runs go on while requests are answered.
+//! An extension's own evals over the async driver: runs go on while requests are answered.
 #![cfg(all(feature = "waza", feature = "async"))]
 
 mod common;

@@ -91,7 +91,7 @@ impl<'a, E: Extension> Wires<'a, E> {
     }
 }
 
-/// The extension as seen from a wire: what its shell serves. It is also the [`SessionPolicy`] of the wire's engine.
+/// The extension as seen from a wire: what its driver serves. It is also the [`SessionPolicy`] of the wire's engine.
 pub struct OnWire<'w, 'a, E> {
     wires: &'w Wires<'a, E>,
     wire: Wire,
@@ -111,7 +111,7 @@ impl<'w, 'a, E> OnWire<'w, 'a, E> {
         self.change(|state, wire, now| state.heard[wire.place()] = now);
     }
 
-    /// The connection is lost, and its shell has ended: the wire holds the rig no longer.
+    /// The connection is lost, and its driver has ended: the wire holds the rig no longer.
     pub fn lost(&self) {
         self.change(|state, wire, _| {
             state.ousted[wire.place()] = false;

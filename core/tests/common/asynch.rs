@@ -210,7 +210,7 @@ pub struct Outcome {
     pub result: Result<End, ServeError<ErrorKind>>,
 }
 
-/// A session over the async shell.
+/// A session over the async driver.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub setup: Setup,

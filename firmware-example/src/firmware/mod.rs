@@ -209,7 +209,7 @@ fn engine<'e, 'm>(
     Some(place.insert(engine.with_line_ends(ends).with_session_policy(gate).with_service(evals)))
 }
 
-/// What a wire's engine and shell work in.
+/// What a wire's engine and driver work in.
 struct Regions {
     request: [u8; REQUEST],
     reply: [u8; REPLY],

@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         kind: if flags & 1 == 1 { Transport::Stdio } else { Transport::Stream },
         serial: flags & 2 == 2,
         moody: flags & 4 == 4,
-        // Bytes until the writer fails, and polls until the shell is told to stop.
+        // Bytes until the writer fails, and polls until the driver is asked to stop.
         writes: if faults & 1 == 1 { usize::from(*faults) * 8 } else { usize::MAX },
         stop: if faults & 2 == 2 { usize::from(*faults) } else { usize::MAX },
         seed: *seed,

@@ -34,7 +34,7 @@ bind_interrupts!(struct Interrupts {
 /// As the echo's line.
 const LINE: usize = 1024;
 
-/// What the engine and the shell work in; the figures name it.
+/// What the engine and the driver work in; the figures name it.
 const BUFFERS: usize = 2 * LINE + LOGS;
 const LOGS: usize = 2 * rigline::engine::LEAST_REPLY;
 

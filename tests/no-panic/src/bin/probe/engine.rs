@@ -1,4 +1,4 @@
-//! `rigline::engine`, driven by hand: a shell of one's own.
+//! `rigline::engine`, driven by hand: without a driver of the crate.
 
 use core::future::Future;
 use core::hint::black_box;
