@@ -288,6 +288,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     let mut outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
     outcome.unreached = unreached.filter(|_| outcome.state == RunState::Failed);
     (outcome.health, outcome.rig) = (health, context.rig.get().cloned());
+    outcome.rig.iter_mut().for_each(|rig| spec.mask.hide_in_rig(rig));
     let verdict = match outcome.state {
         RunState::Cancelled => Verdict::Cancelled,
         RunState::Failed => Verdict::Error,

@@ -351,6 +351,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
         }
     }
     let mut spec = eval(&mut reader, &full, &node, &folder, overrides);
+    faults.iter_mut().chain(&mut warnings).for_each(|fault| spec.mask.hide(&mut fault.text));
     spec.warnings = warnings;
     Ok((spec, faults))
 }
