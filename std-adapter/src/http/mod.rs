@@ -548,6 +548,11 @@ impl Service {
         self.manifest
     }
 
+    /// As [`Options::reply_limit`].
+    pub(crate) fn reply_limit(&self) -> usize {
+        self.options.reply_limit
+    }
+
     pub(crate) fn not_allowed(&self) -> Response {
         let mut response = self.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
