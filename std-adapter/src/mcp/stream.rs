@@ -5,7 +5,7 @@
 //! answer that is not a message, such as an error of a proxy, becomes an error for the request.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use hyper::{HeaderMap, Method, StatusCode};
@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::host::HostError;
 use crate::host::wire::{Connect, Connecting, RawConnection, TransportTraits};
 use crate::http_client::{self, HttpError};
+use crate::sync::lock;
 
 /// The session's header.
 pub(super) const SESSION: &str = "mcp-session-id";
@@ -125,7 +126,7 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
 
 impl Server {
     fn session(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
 
     fn headers(&self, own: &[(&str, &str)]) -> Vec<(String, String)> {
