@@ -588,6 +588,39 @@ tasks:
 }
 
 #[test]
+fn l_04_what_the_environment_held_is_hidden_in_targets_and_faults() {
+    const EVAL: &str = r#"
+name: hidden
+config: { allow_env: [RIGLINE_TEST_TARGET], target: "{{env.RIGLINE_TEST_TARGET}}", model: "m {{env.RIGLINE_TEST_TARGET}}" }
+tasks:
+  - id: t
+    steps: [{ id: read, operation: measure, args: { channel: 3V3 } }]
+"#;
+    let folder = folder(&[("eval.yaml", EVAL)]);
+    let target = format!("exec:{RIGLINE} rig");
+    let run = || {
+        let mut command = Command::new(RIGLINE);
+        command.args(["eval", "run", "--json", "--runs"]).arg(folder.path().join("runs")).arg(folder.path());
+        command.env("RIGLINE_TEST_TARGET", &target).stdin(Stdio::null()).output().unwrap()
+    };
+    let output = run();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["runs"][0]["rig"]["target"], "{{env.RIGLINE_TEST_TARGET}}", "{report:#}");
+    for entry in fs::read_dir(folder.path().join("runs")).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(text.contains("{{env.RIGLINE_TEST_TARGET}}") && !text.contains(&target), "{text}");
+    }
+    let graders = "    graders: [{ type: regex, pattern: \"{{env.RIGLINE_TEST_TARGET}}(\" }]\n";
+    fs::write(folder.path().join("eval.yaml"), format!("{EVAL}{graders}")).unwrap();
+    let output = run();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(text.contains("{{env.RIGLINE_TEST_TARGET}}(` is not a regular expression"), "{text}");
+    assert!(!text.contains(&target), "{text}");
+}
+
+#[test]
 fn l_04_measurements_without_names_are_told_apart_by_their_steps() {
     let target = board("rig", |calls, request| {
         Some(success(request, &serde_json::json!({ "volts": if calls % 2 == 1 { "3.3" } else { "5.0" } })))

@@ -1,6 +1,7 @@
 //! Hides what environment variables held in all that is told and kept of a run.
 
 use super::records::TrialRecord;
+use super::session::Rig;
 use crate::number;
 
 /// Shorter values are not hidden, and neither are numbers: they would hide what has nothing to do with them.
@@ -51,6 +52,19 @@ impl Mask {
                 }
             }
         }
+    }
+
+    /// The text with the values hidden.
+    pub(super) fn hidden(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        self.hide(&mut text);
+        text
+    }
+
+    /// Hides the values in what is known of a rig: its target may have them.
+    pub(super) fn hide_in_rig(&self, rig: &mut Rig) {
+        let texts = [&mut rig.name, &mut rig.version, &mut rig.target];
+        texts.into_iter().chain(rig.serial_number.as_mut()).for_each(|text| self.hide(text));
     }
 
     /// Hides the values in all texts of a trial.

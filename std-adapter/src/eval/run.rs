@@ -1,7 +1,7 @@
 //! A run: all trials of an eval's tasks, and what they come to.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rigline::Level;
@@ -18,6 +18,7 @@ use super::session::{Connect, OnLog, Rig, Unreached};
 use super::spec::{Executor, Metric, Spec, Task};
 use super::trial::{EarlierAttempt, RunContext, TrialRecord, Worker};
 use super::verdict::{self, Cause, Class, Reliability};
+use crate::sync::lock;
 use crate::target::Target;
 
 /// Texts of logs and records are cut at this many bytes, and at three times as many in JSON, where a control character has
@@ -205,7 +206,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         // One at a time, so that a sink sees them in order.
         let turn = Mutex::new(());
         Arc::new(move |event| {
-            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = lock(&turn);
             on_event(event);
         })
     };
@@ -283,11 +284,12 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         }
     }
 
-    let mut tasks = std::mem::take(&mut *shared.done.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut tasks = std::mem::take(&mut *lock(&shared.done));
     tasks.sort_by_key(|task| task.task);
     let mut outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
     outcome.unreached = unreached.filter(|_| outcome.state == RunState::Failed);
     (outcome.health, outcome.rig) = (health, context.rig.get().cloned());
+    outcome.rig.iter_mut().for_each(|rig| spec.mask.hide_in_rig(rig));
     let verdict = match outcome.state {
         RunState::Cancelled => Verdict::Cancelled,
         RunState::Failed => Verdict::Error,
@@ -374,7 +376,7 @@ impl Shared {
             });
         let duration = started.elapsed();
         let record = TaskRecord { task: place, verdict, trials, duration };
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        lock(&self.done).push(record);
         tell(waza::Event::TaskComplete, None, Some(verdict), Some(duration));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rigline::Phase;
@@ -20,6 +20,7 @@ use super::session::{Connect, Hosts};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
 use super::store::{RunFile, Store, Stored};
 use super::trial::TrialRecord;
+use crate::sync::lock;
 use crate::target::{Port, Target};
 
 /// The most runs that may be unfinished at a time. Each has its file open, and systems give a process 1024 of those.
@@ -229,8 +230,8 @@ impl Runs {
             "name": spec.name,
             "skill": spec.skill,
             "executor": executor.name(),
-            "target": spec.config.target,
-            "model": spec.config.model,
+            "target": spec.config.target.as_deref().map(|target| spec.mask.hidden(target)),
+            "model": spec.config.model.as_deref().map(|model| spec.mask.hidden(model)),
             "totalTasks": total,
             "trialsPerTask": spec.config.trials_per_task,
             "startedAtMs": millis(),
@@ -339,7 +340,7 @@ impl Runs {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.inner.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.table)
     }
 
     /// The lock of a target that is one board.
@@ -350,7 +351,7 @@ impl Runs {
         {
             return None;
         }
-        let mut boards = self.inner.boards.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut boards = lock(&self.inner.boards);
         Some(boards.entry(device(target)).or_default().clone())
     }
 }
@@ -456,7 +457,7 @@ impl Drop for End {
 impl Runs {
     /// Keeps what happens, in memory and on disk; gives what is told.
     fn note(&self, id: &str, spec: &Spec, file: &Mutex<RunFile>, event: Event) -> Event {
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(file);
         let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
         let written = match &event {
             Event::Trial { task, record } => file.append(&json!({ "trial": trial(name(*task), record) })),

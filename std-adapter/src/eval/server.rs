@@ -27,7 +27,7 @@
 use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -49,6 +49,7 @@ use super::service::Service;
 use super::spec::Spec;
 use crate::lines::{self, Input};
 use crate::net::{Access, Listeners, Presence, Stream};
+use crate::sync::lock;
 
 /// The longest request line, in bytes without its end.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -157,7 +158,7 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
             while let Some(line) = lines.blocking_recv() {
                 if let Err(error) = output.write_all(&line) {
                     if error.kind() != io::ErrorKind::BrokenPipe {
-                        *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                        *lock(&failure) = Some(error);
                     }
                     client.gone.cancel();
                     return;
@@ -183,7 +184,7 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
         let text = format!("{} MiB of replies and results wait, and nobody reads them", BACKLOG >> 20);
         return Err(io::Error::new(io::ErrorKind::TimedOut, text));
     }
-    let failure = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let failure = lock(&failure).take();
     failure.map_or(ended.map(|_| ()), Err)
 }
 
@@ -373,7 +374,7 @@ impl Client {
             self.has_overflowed.store(true, Ordering::Release);
             return self.gone.cancel();
         }
-        if let Some(lines) = &*self.lines.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(lines) = &*lock(&self.lines) {
             let _ = lines.send(line);
         }
     }
@@ -438,7 +439,7 @@ impl Client {
 
     /// Takes no more lines; those that wait still go out.
     fn close(&self) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.lines).take();
     }
 
     /// Lets a run go, whose reply is in the queue.

@@ -351,6 +351,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
         }
     }
     let mut spec = eval(&mut reader, &full, &node, &folder, overrides);
+    faults.iter_mut().chain(&mut warnings).for_each(|fault| spec.mask.hide(&mut fault.text));
     spec.warnings = warnings;
     Ok((spec, faults))
 }
@@ -1015,12 +1016,13 @@ impl<'f> Graders<'f> {
 
 /// Has the names of measurements differ: what graders without names measure at several steps would have one name, and one mean.
 fn tell_measurements_apart(graders: &mut [Grader]) {
-    let measured = |grader: &Grader| matches!(grader.check, Check::Range { .. }).then(|| grader.measured().to_owned());
-    let names: Vec<Option<String>> = graders.iter().map(measured).collect();
-    let steps: Vec<Option<String>> = graders.iter().map(|grader| grader.step.clone()).collect();
-    for (place, grader) in graders.iter_mut().enumerate() {
-        let is_other = |(name, step): (&Option<String>, &Option<String>)| *name == names[place] && *step != grader.step;
-        grader.is_by_step = names[place].is_some() && names.iter().zip(&steps).any(is_other);
+    let measures = |grader: &Grader| matches!(grader.check, Check::Range { .. });
+    let mut steps: HashMap<String, HashSet<Option<String>>> = HashMap::new();
+    for grader in graders.iter().filter(|grader| measures(grader)) {
+        steps.entry(grader.measured().to_owned()).or_default().insert(grader.step.clone());
+    }
+    for grader in graders {
+        grader.is_by_step = measures(grader) && steps.get(grader.measured()).is_some_and(|steps| steps.len() > 1);
     }
 }
 

@@ -16,13 +16,13 @@ use tokio::sync::mpsc;
 
 use super::body;
 use crate::net::Token;
+use crate::sync::lock;
 
 /// How much of what comes before a reply waits for a client that does not read, in bytes. What is beyond it is dropped.
 const BACKLOG: usize = 8 << 20;
 
 /// The most sessions that are remembered. One more, and the one that was silent for longest is forgotten.
 pub(crate) const SESSIONS: usize = 1000;
-use crate::sync::lock;
 
 /// How a protocol of JSON-RPC writes what is not a reply.
 #[derive(Debug)]

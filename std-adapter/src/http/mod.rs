@@ -1,9 +1,10 @@
-//! An extension behind HTTP, for Amplifier and namel3ss hosts.
+//! An extension behind HTTP, for hosts of Amplifier and namel3ss, and for clients of MCP.
 //!
 //! | protocol | what is answered |
 //! |---|---|
 //! | Amplifier | `POST /health`, `POST /describe`, `POST /invoke` (PROTOCOLS.md §2) |
 //! | namel3ss | `POST` to the [`path`](Options::path) of the user's choice, and `POST /capabilities/handshake` |
+//! | MCP | `POST /mcp`, and `DELETE /mcp` of a session (Streamable HTTP); its statuses are those of MCP |
 //!
 //! The body is one JSON text on as many lines as it likes; `/health` and `/describe` take none as well. What its
 //! `Content-Type` says does not matter, since real clients say nothing or say that it is a form (`curl -d`), unless it names a
@@ -57,7 +58,8 @@
 //!
 //! # How it runs
 //! The extension lives on its own thread, and takes requests one at a time from a queue of
-//! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished. A client
+//! [bounded length](Options::queue). A call whose client is gone before it began is not begun; one that runs is finished, unless
+//! MCP has it cancelled. A client
 //! that closed its sending half only is known to wait for its answer if it is on this machine, on Linux; elsewhere it is taken
 //! for one that is gone if its call had to wait.
 //! When the server stops, the requests that were received are answered first.
@@ -546,6 +548,11 @@ impl Service {
     /// What the extension has.
     pub(crate) fn manifest(&self) -> &'static Manifest {
         self.manifest
+    }
+
+    /// As [`Options::reply_limit`].
+    pub(crate) fn reply_limit(&self) -> usize {
+        self.options.reply_limit
     }
 
     pub(crate) fn not_allowed(&self) -> Response {

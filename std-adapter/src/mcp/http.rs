@@ -162,7 +162,7 @@ fn without_a_call(
         // The extension learns of it in its turn.
         let _ = exchange.send(request);
     }
-    described(service.manifest(), request.text)
+    described(service.manifest(), request.text, service.reply_limit())
 }
 
 /// Session Management: 404 has the client begin another session.

@@ -5,7 +5,7 @@
 //! answer that is not a message, such as an error of a proxy, becomes an error for the request.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use hyper::{HeaderMap, Method, StatusCode};
@@ -20,10 +20,13 @@ use tokio::time::timeout;
 use crate::host::HostError;
 use crate::host::wire::{Connect, Connecting, RawConnection, TransportTraits};
 use crate::http_client::{self, HttpError};
+use crate::sync::lock;
 
 /// The session's header.
 pub(super) const SESSION: &str = "mcp-session-id";
 const IN_FLIGHT: usize = 64 * 1024;
+/// How long the server may take to accept a notification.
+const NOTICE: Duration = Duration::from_secs(10);
 /// How long the end of a session may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -91,7 +94,8 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
                 if is_request {
                     open.spawn(posted);
                 } else {
-                    posted.await;
+                    // What follows waits for it, so that the server gets them in their order.
+                    let _ = timeout(NOTICE, posted).await;
                 }
             }
             Some(line) = received.recv() => {
@@ -122,7 +126,7 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
 
 impl Server {
     fn session(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
 
     fn headers(&self, own: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -240,6 +244,8 @@ pub(super) fn is_stream(headers: &HeaderMap) -> bool {
 pub(super) struct Answer {
     limit: usize,
     bytes: Vec<u8>,
+    /// How many of the bytes are known to have no end of a line.
+    searched: usize,
     /// The data of the event that is not whole yet.
     data: Vec<u8>,
     is_too_long: bool,
@@ -249,21 +255,26 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, bytes: Vec::new(), data: Vec::new(), is_too_long: false, last: Vec::new() }
+        Self { limit, bytes: Vec::new(), searched: 0, data: Vec::new(), is_too_long: false, last: Vec::new() }
     }
 
     /// Takes bytes. Messages in events are given as soon as they are whole.
     pub(super) fn take(&mut self, is_stream: bool, bytes: &[u8], mut give: impl FnMut(&[u8])) {
         if self.bytes.len() + self.data.len() + bytes.len() > self.limit {
             self.is_too_long = true;
-            (self.bytes, self.data) = (Vec::new(), Vec::new());
+            (self.bytes, self.searched, self.data) = (Vec::new(), 0, Vec::new());
             return;
         }
         self.bytes.extend_from_slice(bytes);
-        while is_stream && let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
-            let rest = self.bytes.split_off(end + 1);
-            let line = std::mem::replace(&mut self.bytes, rest);
-            let line = line.trim_ascii_end();
+        if !is_stream {
+            return;
+        }
+        let (mut taken, mut searched) = (0, self.searched);
+        while let Some(length) = self.bytes.get(searched..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'))
+        {
+            let end = searched + length;
+            let line = self.bytes.get(taken..end).unwrap_or_default().trim_ascii_end();
+            (taken, searched) = (end + 1, end + 1);
             if let Some(data) = line.strip_prefix(b"data:") {
                 self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
                 self.data.push(b' ');
@@ -276,6 +287,8 @@ impl Answer {
                 }
             }
         }
+        self.bytes.drain(..taken);
+        self.searched = self.bytes.len();
     }
 
     /// The version that the answer to `initialize` has.

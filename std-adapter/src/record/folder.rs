@@ -3,10 +3,11 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Map, Value, json};
 
+use crate::sync::lock;
 use crate::{files, terminal};
 
 /// The file that says what a recording is of.
@@ -165,7 +166,7 @@ impl Folder {
     }
 
     fn lock(&self) -> MutexGuard<'_, Map<String, Value>> {
-        self.about.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.about)
     }
 }
 

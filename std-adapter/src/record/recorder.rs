@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rigline::json::{Json, Kind};
@@ -14,6 +14,7 @@ use super::clock::Offset;
 use super::folder::{Folder, FolderError, SESSION, UART};
 use super::transcript::{self, Direction, Entry, What};
 use crate::files;
+use crate::sync::lock;
 
 /// How many requests without a reply are kept in mind on a connection.
 const PENDING: usize = 64;
@@ -236,7 +237,7 @@ impl Recorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

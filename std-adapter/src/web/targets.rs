@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf, duplex, split};
@@ -18,6 +18,7 @@ use crate::host::ports::Roots;
 use crate::host::wire::{self, Connecting, RawConnection, TransportTraits};
 use crate::host::{EventKind, JsonObject, Options};
 use crate::proxy::{Limits, Proxy, Transport};
+use crate::sync::lock;
 use crate::target::{Port, Serial, Target};
 
 pub(super) struct Targets {
@@ -144,7 +145,7 @@ impl Targets {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Opened>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 

@@ -66,7 +66,8 @@ class Measurement:
 def _digits(number: Union[int, float, Decimal]) -> str:
     try:
         return f"{float(number):.10g}"
-    except OverflowError:
+    except (OverflowError, ValueError):
+        # Too large, or a signaling NaN.
         return str(number)
 
 
