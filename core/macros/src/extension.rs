@@ -780,12 +780,10 @@ impl Method {
             }
         });
         let values: Vec<_> = values.collect();
-        let call = quote!(#function(#(#values),*));
-        // In a frame of its own: an extension has many operations, of which one runs.
-        let call = if self.is_async { quote!(__private::apart(::core::pin::pin!(#call)).await) } else { call };
+        let wait = self.is_async.then(|| quote!(.await));
         quote!({
             #before
-            #call
+            #function(#(#values),*)#wait
         })
     }
 }

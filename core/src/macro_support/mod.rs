@@ -10,7 +10,6 @@ pub use serde::de::{
 };
 pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-pub use crate::apart::apart;
 pub use crate::event::Event;
 pub use crate::json::de::{expected, rule};
 pub use crate::manifest::{Effects, Guarantee, Kind as ModuleKind};

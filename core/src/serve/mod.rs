@@ -9,10 +9,8 @@ pub mod asynch;
 pub mod blocking;
 
 use core::fmt;
-use core::pin::pin;
 
 use crate::Extension;
-use crate::apart::apart;
 use crate::call::Outcome;
 use crate::context::Context;
 use crate::engine::Work;
@@ -76,16 +74,16 @@ impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 /// Runs what an engine hands out.
 async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
     match work {
-        Work::Call(call) => apart(pin!(extension.call(call, cx))).await,
+        Work::Call(call) => extension.call(call, cx).await,
         Work::Event(event) => {
-            apart(pin!(extension.on_event(event, cx))).await;
+            extension.on_event(event, cx).await;
             Ok(Outcome::DONE)
         }
         Work::Job(job) => {
-            apart(pin!(extension.run_job(job, cx))).await;
+            extension.run_job(job, cx).await;
             Ok(Outcome::DONE)
         }
-        Work::Configure(config) => apart(pin!(extension.configure(config, cx))).await.map(|()| Outcome::DONE),
+        Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
     }
 }
 
