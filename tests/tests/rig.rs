@@ -655,7 +655,8 @@ fn two_hosts_at_once_take_turns() {
     let Some(emulator) = Emulator::start("rig-bench") else { return };
     let sessions = |ask: &mut dyn FnMut(&str) -> Value| {
         let (mut held, mut refused) = (0, 0);
-        for round in 0..40 {
+        // A refusal is quick: it does not count, or one host could be refused until it has no round left.
+        while held < 20 {
             let begun = ask(INITIALIZE);
             if begun.get("result").is_none() {
                 assert!(begun["error"]["message"].as_str().unwrap().contains("in use over"), "{begun}");
@@ -663,7 +664,7 @@ fn two_hosts_at_once_take_turns() {
                 continue;
             }
             held += 1;
-            let args = json!({"pin": "GP14", "high": round % 2 == 0});
+            let args = json!({"pin": "GP14", "high": held % 2 == 0});
             for (operation, args) in
                 [("gpio-write", args), ("log", json!({"count": 3, "every_ms": 2})), ("count", json!({}))]
             {
@@ -685,7 +686,6 @@ fn two_hosts_at_once_take_turns() {
         });
         (usb.join().unwrap(), uart.join().unwrap())
     });
-    assert!(over_usb.0 > 0 && over_uart.0 > 0, "{over_usb:?} {over_uart:?}");
     assert!(over_usb.1 + over_uart.1 > 0, "they never met");
     let calls = ask(&mut emulator.usb(), &execute(1, "count", &json!({})))["result"]["outputs"]["calls"].clone();
     assert_eq!(calls, (over_usb.0 + over_uart.0 + 1).to_string());
