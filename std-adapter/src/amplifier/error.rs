@@ -18,7 +18,7 @@ pub const RESERVED_CODES: [&str; 7] =
 ///
 /// ```
 /// let error = rigline_std::amplifier::ModuleError::parse(br#"{"code":"timeout","message":"too slow","x":1}"#)?;
-/// assert!(error.is_reserved());
+/// assert_eq!((error.code.as_str(), error.message.as_str()), ("timeout", "too slow"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
