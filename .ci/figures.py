@@ -10,7 +10,7 @@
     figures.py update plot FOLDER
     figures.py update mcp TIMES         writes the table that tests/mcp/bench.py printed into README.md
     figures.py update load RESULT       writes what tests/load/run.sh printed to the file RESULT into README.md
-    figures.py self-test                changes a count by 3 %, in both directions, and expects to be told so
+    figures.py self-test                changes each count by 3 %, in both directions, and expects a failure that names it
 
 Counts (instructions, cycles, bytes, allocations) repeat; one that is more than 2 % off, up or down, fails. Times are written and
 never compared. The table of README.md is made from that of tests/bench/README.md, and must be equal to it.

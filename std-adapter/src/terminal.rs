@@ -26,6 +26,15 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The text, cut after so many characters, with an ellipsis in the place of the rest.
+#[cfg(feature = "eval")]
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
 /// A JSON text, with escapes (`\u202e`) in the place of every character that drives a terminal: the same JSON value. Such
 /// characters can stand only in strings of a valid text; line breaks and tabs between its tokens stay.
 pub fn json(text: &str) -> Cow<'_, str> {

@@ -572,7 +572,7 @@ fn i_06_the_end_of_input_and_a_signal_cancel_a_run() {
             }
         }
         if signal.is_none() {
-            // Whoever still reads is told.
+            // A client that still reads gets the result.
             let mut line = server.line();
             while line.get("id").is_none() {
                 line = server.line();
@@ -799,7 +799,7 @@ fn i_03_sessions_of_the_legacy_era() {
     assert!(started.elapsed() < PATIENCE / 2, "the call goes on");
 }
 
-/// Calls, descriptions and bridges reach a server over HTTP, too; a session that is lost there is begun anew.
+/// Calls, descriptions and bridges reach a server over HTTP, too; a session that the server has lost is begun again.
 #[test]
 fn i_03_a_server_over_http_is_a_target() {
     let http = Http::start();

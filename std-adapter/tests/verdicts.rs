@@ -473,7 +473,7 @@ fn l_04_graders_of_the_eval_have_the_values_of_each_case() {
     };
     let task = mock.replace(" of {{vars.board}}", "");
     assert_eq!(passed(&format!("{grader}{matrix}tasks: [{{ id: t, {task} }}]\n")), (0, 2, 2));
-    // It is judged by the value of its own case.
+    // It is compared with the value of its own case.
     let other = task.replace("{{matrix.n}}", "1");
     assert_eq!(passed(&format!("{grader}{matrix}tasks: [{{ id: t, {other} }}]\n")), (1, 1, 2));
     // Columns of a table, with tasks and without.

@@ -36,7 +36,7 @@ fn event(frame: Frame<'_>, limit: usize) -> Event {
     match frame {
         Frame::Line(line) => {
             let event = Event::Line(line.to_vec());
-            line.fill(LF); // whoever has the line may write anything into it
+            line.fill(LF); // the caller may overwrite the line
             event
         }
         Frame::TooLong(event) => {

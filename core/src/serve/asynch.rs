@@ -293,7 +293,7 @@ enum Io<'i> {
     End,
 }
 
-/// Says what is to be done with the transport, and is told what came of it.
+/// Decides what is done with the transport, and receives the result.
 trait Source {
     fn next(&mut self) -> Io<'_>;
 

@@ -9,7 +9,11 @@ use super::placeholders::substitute;
 pub use super::records::{Grade, Judgement};
 use super::records::{Measurement, StepRecord};
 use super::root::FILE_LIMIT;
+use crate::terminal::cut;
 use crate::{by_schema, files, number};
+
+/// The longest text that a message quotes, in characters.
+const LONGEST_TEXT: usize = 120;
 
 /// One thing a trial is judged by.
 #[derive(Debug, Clone)]
@@ -270,11 +274,11 @@ impl Grader {
                 let is_outside = bound(min).is_some_and(|min| found < min) || bound(max).is_some_and(|max| found > max);
                 let say = |bound: &Option<String>| bound.clone().unwrap_or_else(|| "…".to_owned());
                 if min.is_none() && max.is_none() {
-                    return Ok(format!("{} was measured", cut(text.trim())));
+                    return Ok(format!("{} was measured", cut(text.trim(), LONGEST_TEXT)));
                 }
                 let message = format!(
                     "{} is {} {} to {}",
-                    cut(text.trim()),
+                    cut(text.trim(), LONGEST_TEXT),
                     if is_outside { "outside" } else { "in" },
                     say(min),
                     say(max)
@@ -326,16 +330,7 @@ fn filled<'t>(text: &'t str, evidence: &Evidence<'_>) -> Result<std::borrow::Cow
 
 /// A text in a message: quoted, and cut.
 fn shown(text: &str) -> String {
-    format!("{:?}", cut(text.trim()))
-}
-
-fn cut(text: &str) -> String {
-    const LONGEST: usize = 120;
-    let mut cut: String = text.chars().take(LONGEST).collect();
-    if cut.len() < text.len() {
-        cut.push('…');
-    }
-    cut
+    format!("{:?}", cut(text.trim(), LONGEST_TEXT))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Hides what environment variables held in all that is told and kept of a run.
+//! Hides the values of environment variables in the logs, the reports and the records of a run.
 
 use super::records::TrialRecord;
 use super::session::Rig;

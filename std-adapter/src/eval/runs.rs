@@ -62,7 +62,7 @@ pub enum StartError {
     /// The eval is invalid.
     #[error("Validation failed: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<Fault>),
-    /// There is no executor of that name.
+    /// No executor has this name.
     #[error("unknown executor {}; there are {}", .0, Executor::known().collect::<Vec<_>>().join(", "))]
     UnknownExecutor(String),
     /// The executor is one of another eval runner's.

@@ -2,8 +2,8 @@
 //!
 //! # One target, one at a time
 //! A target has one holder. An eval runs while its tool call does, and calls that come in meanwhile wait until it has ended; both are
-//! answered in their order. For the time of the run the target is let go, and the run has a session of its own, as
-//! `rigline eval run` has. What an earlier call left on the hardware is as the end of a session leaves it.
+//! answered in their order. During the run the relay releases the target, and the run has its own session, as with
+//! `rigline eval run`. What an earlier call left on the hardware is as the end of a session leaves it.
 //!
 //! # How a run ends early
 //! A caller that cancels the call, the end of input and a signal cancel it: the operation in hand is stopped, and cleanup steps
@@ -92,7 +92,7 @@ pub struct Evals {
 pub enum EvalsError {
     /// The target has a tool of the same name.
     #[error(
-        "{extension} has an operation `{operation}` of its own, whose tool has the name of the tool for evals; run without --evals"
+        "{extension} has the operation `{operation}`, whose tool would have the same name as the tool for evals; run without --evals"
     )]
     Clash {
         /// The extension.
@@ -187,7 +187,7 @@ impl Evals {
         }
     }
 
-    /// Lets a run go, and tells how it goes.
+    /// Starts a run, and reports its progress until it has ended.
     async fn watch(
         &self,
         accepted: Accepted,

@@ -51,7 +51,7 @@ struct State {
     last: u64,
     /// The sessions, the one that was silent for longest first.
     sessions: VecDeque<Session>,
-    /// Whether the extension was told of the first.
+    /// Whether the extension knows that a session has begun.
     has_begun: bool,
 }
 
@@ -178,7 +178,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the extension is to be told that there are sessions: once.
+    /// Whether this is the first session: the extension gets to know of that one only.
     pub(crate) fn begins(&self) -> bool {
         !std::mem::replace(&mut self.state().has_begun, true)
     }

@@ -22,6 +22,9 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::body::Frame;
 use rigline::json::{Json, Kind};
 use rigline::protocol::mcp;
@@ -366,29 +369,20 @@ fn header_text<'t>(headers: &HeaderMap, name: &str, id: &'t str) -> Result<Optio
     }
 }
 
+/// Base64 without its padding, which real clients leave out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+
 /// A header's value out of `=?base64?…?=` (Value Encoding); anything else is itself.
 fn decoded(value: &str) -> Option<String> {
     let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(value.to_owned());
     };
-    String::from_utf8(from_base64(encoded)?).ok()
-}
-
-/// RFC 4648 §4. Padding may be missing, as real clients leave it out.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let text = text.trim_end_matches('=').as_bytes();
-    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
-    for byte in text {
-        let value = ALPHABET.iter().position(|known| known == byte)?;
-        bits = bits << 6 | u32::try_from(value).ok()?;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push(u8::try_from(bits >> count & 0xff).ok()?);
-        }
-    }
-    (count < 6).then_some(bytes)
+    String::from_utf8(BASE64.decode(encoded.trim_end_matches('=')).ok()?).ok()
 }
 
 /// Whether a client takes a stream of events.

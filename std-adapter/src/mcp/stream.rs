@@ -8,6 +8,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::{HeaderMap, Method, StatusCode};
 use rigline::json::{Json, Kind};
 use rigline::protocol::mcp;
@@ -179,22 +181,7 @@ pub(super) fn modern_headers(message: &Json<'_>) -> Vec<(&'static str, String)> 
 fn encoded(value: &str) -> String {
     let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value;
     let is_sentinel = value.starts_with("=?base64?") && value.ends_with("?=");
-    if is_plain && !is_sentinel { value.to_owned() } else { format!("=?base64?{}?=", base64(value.as_bytes())) }
-}
-
-/// RFC 4648 §4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let index = (bits >> (18 - 6 * place) & 0x3f) as usize;
-            let letter = ALPHABET.get(index).copied().unwrap_or(b'=');
-            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
-        }
-    }
-    text
+    if is_plain && !is_sentinel { value.to_owned() } else { format!("=?base64?{}?=", STANDARD.encode(value)) }
 }
 
 /// Posts a line, and brings what comes back.

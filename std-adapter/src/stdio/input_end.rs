@@ -1,9 +1,9 @@
-//! Telling of the end of input.
+//! The end of input as an event.
 
 use embedded_io_async::{ErrorType, Read};
 use tokio::sync::watch;
 
-/// A reader that tells of its end.
+/// A reader that reports its end.
 #[derive(Debug)]
 pub(super) struct Watched<R> {
     reader: R,

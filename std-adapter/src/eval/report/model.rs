@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::verdict::Class;
-use crate::terminal::one_line;
+use crate::terminal::{cut, one_line, printable};
 
 /// How many characters of a name are shown where there is no room for all of it.
 const NAME: usize = 200;
@@ -375,14 +375,7 @@ pub(super) fn name(text: &str) -> String {
 
 /// A message, cut if it is very long.
 pub(super) fn message(text: &str) -> String {
-    cut(&crate::terminal::printable(text), MESSAGE)
-}
-
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
+    cut(&printable(text), MESSAGE)
 }
 
 /// A time since 1970 (UTC), as RFC 3339 has it.

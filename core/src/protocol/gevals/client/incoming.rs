@@ -136,7 +136,7 @@ impl fmt::Display for Malformed<'_> {
     }
 }
 
-/// A line that is no message of ours.
+/// A line that is not a message of this protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct NonProtocol<'t> {
     /// The line.

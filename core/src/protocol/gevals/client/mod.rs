@@ -2,7 +2,7 @@
 //!
 //! A [`Client`] gives each request an id and remembers which are out. Lines go in as a [`Framer`](crate::frame::Framer)
 //! cut them; what each of them is comes out as an [`Incoming`], a view over the line. Real peers print banners into the
-//! stream, leave members out and break lines. So a line that is no message of ours is never an error: it is [`NonProtocol`],
+//! stream, leave members out and break lines. So a line that is not a message of this protocol is never an error: it is [`NonProtocol`],
 //! to be shown; and a reply that can be recognised although it is damaged ends its call with a reason ([`Malformed`]).
 //!
 //! ```

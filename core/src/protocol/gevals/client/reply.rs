@@ -21,7 +21,7 @@ pub enum Body<'t> {
     Result(Json<'t>),
     /// The member `error`; it counts where there are both, unless it is null.
     Error(RpcError<'t>),
-    /// It is no reply that JSON-RPC allows.
+    /// JSON-RPC does not allow such a reply.
     Invalid(&'static str),
 }
 
