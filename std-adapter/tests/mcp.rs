@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -828,6 +828,58 @@ fn i_03_a_server_over_http_is_a_target() {
     let (measured, _) = bridge.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
     assert!(measured["result"]["structuredContent"]["volts"].is_number(), "{measured}");
     assert!(started.elapsed() < PATIENCE / 2, "the call goes on");
+}
+
+/// A server of one connection over TCP, whose replies to these methods are these texts.
+fn replies(results: &'static [(&'static str, &'static str)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("tcp:{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            for line in BufReader::new(&stream).lines().map_while(Result::ok) {
+                let Ok(request) = serde_json::from_str::<Value>(&line) else { continue };
+                let Some((_, result)) = results.iter().find(|(method, _)| request["method"] == *method) else {
+                    continue;
+                };
+                let reply = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}\n", request["id"]);
+                let _ = (&stream).write_all(reply.as_bytes());
+            }
+        }
+    });
+    target
+}
+
+/// Numbers keep all the digits that the server wrote, also those that no `f64` holds; operations keep the server's order.
+#[test]
+fn nr_06_numbers_of_an_mcp_server_keep_their_digits() {
+    const NUMBERS: &str = r#"{"a":0.000,"b":123456789012345678901234567890,"c":1e400,"d":-0}"#;
+    let target = replies(&[
+        ("initialize", r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#),
+        (
+            "tools/list",
+            r#"{"tools":[{"name":"z","inputSchema":{"type":"object","properties":{"n":{"type":"number","maximum":123456789012345678901234567890}}}},{"name":"a","inputSchema":{"type":"object"}}]}"#,
+        ),
+        (
+            "tools/call",
+            r#"{"structuredContent":{"a":0.000,"b":123456789012345678901234567890,"c":1e400,"d":-0},"content":[{"type":"text","text":"{\"a\":0.000,\"b\":123456789012345678901234567890,\"c\":1e400,\"d\":-0}"},{"type":"image","data":"AA==","mimeType":"image/png"}]}"#,
+        ),
+    ]);
+    let run = |words: &[&str]| {
+        let output =
+            Command::new(RIGLINE).args(words).args(["--protocol", "mcp"]).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let called: String = run(&["call", &target, "z", "--json"]).split_whitespace().collect();
+    assert!(called.contains(&format!("{},\"content\":[", NUMBERS.trim_end_matches('}'))), "{called}");
+    assert_eq!(called.matches("1e400").count(), 1, "the text is the structured content: {called}");
+    let printed = run(&["call", &target, "z"]);
+    for number in ["0.000", "123456789012345678901234567890", "1e400"] {
+        assert!(printed.contains(number), "{number}: {printed}");
+    }
+    let described = run(&["describe", &target, "--json"]);
+    assert!(described.contains("123456789012345678901234567890"), "{described}");
+    assert!(described.find("\"z\"") < described.find("\"a\""), "{described}");
 }
 
 /// Streamable HTTP, Request Metadata and Server Validation.

@@ -1,13 +1,16 @@
 //! MCP's client side over lines, and over HTTP as over lines: a session of the legacy era, whose end a board notices.
 //!
 //! `tools/list` comes in pages from a small device. They are merged here, since several clients read the first page only.
+//!
+//! Replies stay JSON texts, so that their numbers keep all their digits.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rigline::json::{Json, Kind};
 use rigline::protocol::mcp;
 use rigline::{FailureKind, Level};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -15,7 +18,7 @@ use crate::client::{
     Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
 };
 use crate::host::wire::{self, Connect, RawConnection, Reader};
-use crate::host::{DTR_LOW, Event, EventKind, Listener, Log, Manifest, Options, deadline};
+use crate::host::{DTR_LOW, Event, EventKind, JsonObject, Listener, Log, Manifest, Options, deadline};
 use crate::target::Target;
 
 /// The most pages of a list: a server whose cursor does not advance is noticed.
@@ -39,7 +42,7 @@ struct Open {
     /// What was read and is not a whole line yet.
     read: Vec<u8>,
     /// The result of `initialize`.
-    server: Value,
+    server: String,
     /// A request whose caller has gone.
     pending: Option<u64>,
 }
@@ -66,8 +69,8 @@ fn timed_out(method: &str, limit: Duration) -> ClientError {
     ClientError::new(Cause::Timeout, format!("no answer to {method} within {limit:?}"))
 }
 
-/// An answer to a request: its result, or its error.
-type Reply = Result<Value, Value>;
+/// An answer to a request: its result, or its error, as JSON.
+type Reply = Result<String, String>;
 
 impl McpClient {
     async fn open(&mut self, limit: Duration) -> Result<(), ClientError> {
@@ -85,16 +88,17 @@ impl McpClient {
             tokio::spawn(pass_on(stderr, self.options.listener.clone(), Arc::from(self.dialer.name())));
         }
         let resend = wire.traits.resend.unwrap_or(limit).max(AGAIN);
-        self.open = Some(Open { wire, read: Vec::new(), server: Value::Null, pending: None });
+        self.open = Some(Open { wire, read: Vec::new(), server: String::new(), pending: None });
         let params = json!({
             "protocolVersion": mcp::LEGACY[0],
             "capabilities": {},
             "clientInfo": { "name": "rigline", "version": env!("CARGO_PKG_VERSION") },
-        });
+        })
+        .to_string();
         let given_up = deadline(Instant::now(), limit);
         let server = loop {
             let left = given_up.saturating_duration_since(Instant::now());
-            match self.ask("initialize", params.clone(), left.min(resend)).await {
+            match self.ask("initialize", &params, left.min(resend)).await {
                 Ok(Ok(server)) => break server,
                 Ok(Err(error)) => {
                     self.hang_up().await;
@@ -107,7 +111,7 @@ impl McpClient {
                 }
             }
         };
-        if server.get("protocolVersion").and_then(Value::as_str).is_none_or(|version| version.len() != 10) {
+        if string(view(&server).get("protocolVersion")).len() != 10 {
             self.hang_up().await;
             return Err(no_answer("initialize was not answered as MCP has it"));
         }
@@ -135,11 +139,11 @@ impl McpClient {
     }
 
     /// Sends a request and waits for its reply. Notifications go to the listener.
-    async fn ask(&mut self, method: &str, params: Value, limit: Duration) -> Result<Reply, ClientError> {
+    async fn ask(&mut self, method: &str, params: &str, limit: Duration) -> Result<Reply, ClientError> {
         let id = self.next;
         self.next += 1;
-        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        self.send(id, &request.to_string(), method, limit).await
+        let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}");
+        self.send(id, &request, method, limit).await
     }
 
     async fn send(&mut self, id: u64, request: &str, method: &str, limit: Duration) -> Result<Reply, ClientError> {
@@ -153,15 +157,15 @@ impl McpClient {
                 Ok(line) => line?,
                 Err(_) => return Err(timed_out(method, limit)),
             };
-            let Ok(message) = serde_json::from_slice::<Value>(&line) else { continue };
-            if let Some(method) = message.get("method").and_then(Value::as_str) {
-                self.hear(method, message.get("params").unwrap_or(&Value::Null));
+            let Ok(message) = Json::parse(&line) else { continue };
+            if let Some(method) = message.get("method").and_then(|method| method.text()) {
+                self.hear(&method.to_string(), message.get("params").unwrap_or(Json::NULL));
                 continue;
             }
             // A refusal of an older kind of extension may have lost the id.
-            let is_ours = message.get("id").and_then(Value::as_u64) == Some(id)
+            let is_ours = message.get("id").is_some_and(|given| given.as_str() == id.to_string())
                 || method == "initialize"
-                    && message.get("id").is_none_or(Value::is_null)
+                    && message.get("id").is_none_or(|id| id.is_null())
                     && message.get("error").is_some();
             if !is_ours {
                 continue;
@@ -170,8 +174,8 @@ impl McpClient {
                 open.pending = None;
             }
             return Ok(match message.get("error") {
-                Some(error) => Err(error.clone()),
-                None => Ok(message.get("result").cloned().unwrap_or(Value::Null)),
+                Some(error) => Err(error.as_str().to_owned()),
+                None => Ok(message.get("result").unwrap_or(Json::NULL).as_str().to_owned()),
             });
         }
     }
@@ -203,29 +207,31 @@ impl McpClient {
     }
 
     /// Logs and progress go to the listener as logs.
-    fn hear(&self, method: &str, params: &Value) {
+    fn hear(&self, method: &str, params: Json<'_>) {
         let Some(listener) = &self.options.listener else { return };
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = |json: Json<'_>| json.text().map_or_else(|| json.as_str().to_owned(), |text| text.to_string());
         let log = match method {
             "notifications/message" => {
-                let level_name = params.get("level").and_then(Value::as_str).unwrap_or("info");
-                let level = match level_name {
+                let level = match &*string(params.get("level")) {
                     "debug" => Level::Debug,
                     "notice" | "warning" => Level::Warn,
                     "error" | "critical" | "alert" | "emergency" => Level::Error,
                     _ => Level::Info,
                 };
-                let data = params.get("data").unwrap_or(&Value::Null);
+                let data = params.get("data").unwrap_or(Json::NULL);
                 match data.get("message") {
                     Some(message) => {
-                        Log { level, level_name: None, message: text(message), data: data.get("data").cloned() }
+                        let data = data.get("data").and_then(|data| serde_json::from_str(data.as_str()).ok());
+                        Log { level, level_name: None, message: text(message), data }
                     }
                     None => Log { level, level_name: None, message: text(data), data: None },
                 }
             }
             "notifications/progress" => {
                 let message = params.get("message").map(text).unwrap_or_default();
-                let data = json!({ "progress": params.get("progress"), "total": params.get("total") });
+                let number = |name| params.get(name).and_then(|number| serde_json::from_str(number.as_str()).ok());
+                let (progress, total): (Option<Value>, Option<Value>) = (number("progress"), number("total"));
+                let data = json!({ "progress": progress, "total": total });
                 Log { level: Level::Info, level_name: None, message, data: Some(data) }
             }
             _ => return,
@@ -235,17 +241,19 @@ impl McpClient {
     }
 
     /// All tools, of all pages.
-    async fn tools(&mut self, limit: Duration) -> Result<Vec<Value>, ClientError> {
-        let (mut tools, mut cursor) = (Vec::new(), None);
+    async fn tools(&mut self, limit: Duration) -> Result<Vec<String>, ClientError> {
+        let (mut tools, mut cursor) = (Vec::new(), None::<String>);
         for _ in 0..MAX_PAGES {
-            let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-            let page = self.ask("tools/list", params, limit).await?;
+            let params = cursor.as_ref().map_or_else(|| "{}".to_owned(), |cursor| format!("{{\"cursor\":{cursor}}}"));
+            let page = self.ask("tools/list", &params, limit).await?;
             let page = page.map_err(|error| no_answer(format!("tools/list: {}", message_of(&error))))?;
-            tools.extend(page.get("tools").and_then(Value::as_array).cloned().unwrap_or_default());
-            match page.get("nextCursor") {
-                None | Some(Value::Null) => return Ok(tools),
-                next if next == cursor.as_ref() => return Err(no_answer("tools/list: the cursor does not advance")),
-                next => cursor = next.cloned(),
+            let page = view(&page);
+            let listed = page.get("tools").unwrap_or(Json::NULL);
+            tools.extend(listed.elements().map(|tool| tool.as_str().to_owned()));
+            match page.get("nextCursor").filter(|next| !next.is_null()).map(|next| next.as_str().to_owned()) {
+                None => return Ok(tools),
+                next if next == cursor => return Err(no_answer("tools/list: the cursor does not advance")),
+                next => cursor = next,
             }
         }
         Err(no_answer(format!("tools/list: more than {MAX_PAGES} pages")))
@@ -281,29 +289,33 @@ impl Client for McpClient {
             self.open(limit).await?;
             let tools = self.tools(limit).await?;
             let server = self.open.as_ref().map(|open| open.server.clone()).unwrap_or_default();
-            let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-            let operations: Map<String, Value> = tools
-                .iter()
-                .map(|tool| {
-                    let operation = json!({
-                        "description": text(tool.get("description")),
-                        "params": tool.get("inputSchema").cloned().unwrap_or(Value::Bool(true)),
-                        "outputs": tool.get("outputSchema"),
-                        "annotations": tool.get("annotations"),
-                    });
-                    (text(tool.get("name")), operation)
-                })
-                .collect();
-            let info = server.get("serverInfo").cloned().unwrap_or_default();
-            let manifest = json!({
-                "name": text(info.get("name")),
-                "version": text(info.get("version")),
-                "protocolVersion": text(server.get("protocolVersion")),
-                "description": text(server.get("instructions")),
-                "operations": operations,
-            });
-            let manifest = Manifest::read(&manifest.to_string()).map_err(no_answer)?;
-            let text = json!({ "server": server, "tools": tools }).to_string();
+            let part = |json: Json<'_>, name: &str, absent: &str| {
+                json.get(name).map_or_else(|| absent.to_owned(), |part| part.as_str().to_owned())
+            };
+            let text = |json: Json<'_>, name: &str| json!(string(json.get(name))).to_string();
+            let operation = |tool: &String| {
+                let tool = view(tool);
+                format!(
+                    "{}:{{\"description\":{},\"params\":{},\"outputs\":{},\"annotations\":{}}}",
+                    text(tool, "name"),
+                    text(tool, "description"),
+                    part(tool, "inputSchema", "true"),
+                    part(tool, "outputSchema", "null"),
+                    part(tool, "annotations", "null"),
+                )
+            };
+            let operations: Vec<String> = tools.iter().map(operation).collect();
+            let info = view(&server).get("serverInfo").unwrap_or(Json::NULL);
+            let manifest = format!(
+                "{{\"name\":{},\"version\":{},\"protocolVersion\":{},\"description\":{},\"operations\":{{{}}}}}",
+                text(info, "name"),
+                text(info, "version"),
+                text(view(&server), "protocolVersion"),
+                text(view(&server), "instructions"),
+                operations.join(","),
+            );
+            let manifest = Manifest::read(&manifest).map_err(no_answer)?;
+            let text = format!("{{\"server\":{server},\"tools\":[{}]}}", tools.join(","));
             let described = Described { text, manifest, kind: None, has_typed_outputs: true };
             Ok(Description::Manifest(Box::new(described)))
         })
@@ -368,27 +380,41 @@ async fn pass_on(stderr: Reader, listener: Option<Listener>, extension: Arc<str>
     }
 }
 
-fn message_of(error: &Value) -> String {
-    error.get("message").and_then(Value::as_str).map_or_else(|| error.to_string(), str::to_owned)
+/// A text that was checked before.
+fn view(text: &str) -> Json<'_> {
+    Json::parse(text.as_bytes()).unwrap_or(Json::NULL)
+}
+
+/// A member that is a string; empty if it is not one.
+fn string(member: Option<Json<'_>>) -> String {
+    member.and_then(|member| member.text()).map(|text| text.to_string()).unwrap_or_default()
+}
+
+fn message_of(error: &str) -> String {
+    let message = view(error).get("message").and_then(|message| message.text());
+    message.map_or_else(|| error.to_owned(), |message| message.to_string())
 }
 
 /// The result of a tool: its first text is the message, unless that is the JSON of the structured content.
-fn answer(result: &Value) -> Answer {
+fn answer(result: &str) -> Answer {
+    let result = view(result);
     let structured = result.get("structuredContent");
-    let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let is_structured = |text: &str| {
-        structured.is_some_and(|known| serde_json::from_str::<Value>(text).is_ok_and(|json| json == *known))
+    let blocks: Vec<Json<'_>> = result.get("content").unwrap_or(Json::NULL).elements().collect();
+    let is_structured = |text: &String| structured.is_some_and(|known| is_same(text, known.as_str()));
+    let texts = blocks.iter().filter_map(|block| Some(block.get("text")?.text()?.to_string()));
+    let text = texts.filter(|text| !is_structured(text)).collect::<Vec<_>>().join("\n");
+    let is_error = result.get("isError").and_then(|is_error| is_error.bool()).unwrap_or_default();
+    let others = blocks.iter().filter(|block| string(block.get("type")) != "text").map(Json::as_str);
+    let others = others.collect::<Vec<_>>().join(",");
+    let outputs = structured.map_or("{}", |structured| structured.as_str());
+    let known = view(outputs);
+    let outputs = match outputs.strip_suffix('}') {
+        Some(members) if !others.is_empty() && known.kind() == Kind::Object && known.get("content").is_none() => {
+            let comma = if known.members().next().is_some() { "," } else { "" };
+            format!("{members}{comma}\"content\":[{others}]}}")
+        }
+        _ => outputs.to_owned(),
     };
-    let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str()).filter(|text| !is_structured(text));
-    let text = texts.collect::<Vec<_>>().join("\n");
-    let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or_default();
-    let mut outputs = structured.cloned().unwrap_or_else(|| json!({}));
-    let others: Vec<&Value> = blocks.iter().filter(|block| block.get("type") != Some(&json!("text"))).collect();
-    if let Some(outputs) = outputs.as_object_mut()
-        && !others.is_empty()
-    {
-        outputs.entry("content").or_insert_with(|| json!(others));
-    }
     let failure = is_error.then(|| CallFailure {
         kind: FailureKind::Failed,
         code: None,
@@ -398,15 +424,22 @@ fn answer(result: &Value) -> Answer {
     });
     Answer {
         message: (!is_error && !text.is_empty()).then_some(text),
-        outputs: outputs.to_string(),
+        outputs,
         is_message_output: false,
         failure,
         stderr: String::new(),
     }
 }
 
-fn refused(error: &Value) -> Answer {
-    let code = error.get("code").cloned();
+/// Whether two texts are the same JSON: also with numbers that only a [`JsonObject`] holds, or that are not written alike.
+fn is_same(one: &str, other: &str) -> bool {
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    let object = |text: &str| text.parse::<JsonObject>().ok();
+    value(one).is_some_and(|one| Some(one) == value(other)) || object(one).is_some_and(|one| Some(one) == object(other))
+}
+
+fn refused(error: &str) -> Answer {
+    let code = view(error).get("code").and_then(|code| serde_json::from_str::<Value>(code.as_str()).ok());
     let kind = match code.as_ref().and_then(Value::as_i64) {
         Some(-32601) => FailureKind::UnknownOperation,
         Some(-32602) if message_of(error).starts_with("Unknown tool") => FailureKind::UnknownOperation,
