@@ -6,6 +6,7 @@ use rigline_rig::sim::SimBoard;
 use rigline_std::cli::protocol::Protocol;
 use rigline_std::cli::protocols;
 use rigline_std::host::local::in_process;
+use rigline_std::host::wire;
 use rigline_std::net::{Access, ListenAddress};
 use rigline_std::proxy::{Limits, Proxy};
 use rigline_std::relay::{Relay, RelayError};
@@ -33,7 +34,7 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 /// the token: over HTTP as a bearer token, over TCP as the first line,
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
-/// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address.
+/// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address, or the program of the target does not exist.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000\n  rigline serve serial:auto --http 8080 --protocol amplifier"
@@ -90,6 +91,8 @@ impl Arguments {
         if let Some(path) = &self.http.token_file {
             access = access.with_token(connect::token(path)?);
         }
+        wire::ensure_program(&self.connection.target, &self.connection.options())
+            .map_err(|error| Failure::of(&error))?;
         let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
         let listeners = tcp.bind().map_err(failed)?;
         for listener in &listeners {

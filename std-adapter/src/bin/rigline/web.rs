@@ -84,8 +84,10 @@ impl Arguments {
         let mut options = Options::new(token).host(connection.options()).sim(sim);
         if let Some(target) = self.target.clone() {
             if target != Target::Sim {
-                // Of targets that no page can reach, the user learns at once.
-                wire::dialer(&target, &connection.options()).map_err(|error| Failure::of(&error))?;
+                // The user learns at once of a target that no page can reach.
+                let checked = wire::dialer(&target, &connection.options());
+                let checked = checked.and_then(|_| wire::ensure_program(&target, &connection.options()));
+                checked.map_err(|error| Failure::of(&error))?;
             }
             options = options.target(target);
         }
