@@ -39,7 +39,7 @@ pub mod signals {
 }
 
 pub mod terminal {
-    pub use crate::terminal::{is_control, json, one_line, printable};
+    pub use crate::terminal::{cut, cut_and_counted, is_control, json, one_line, printable};
 }
 
 pub mod traffic {

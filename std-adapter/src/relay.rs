@@ -174,7 +174,6 @@ impl Relay {
     }
 
     /// Ends the connection, so that another program may have the target. The next call opens it again.
-    #[cfg(feature = "eval")]
     pub(crate) async fn release(&self) {
         let (done, told) = oneshot::channel();
         if let Some(jobs) = &self.jobs

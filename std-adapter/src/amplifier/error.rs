@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::host::HostError;
 use crate::http_client::HttpError;
+use crate::process::last_words;
 
 /// The codes that the text reserves. A module may have its own codes besides.
 pub const RESERVED_CODES: [&str; 7] =
@@ -67,7 +68,7 @@ pub enum CallError {
         "no answer within {limit:?}{}{}{}",
         hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default(),
         shown(odd.as_deref()),
-        tail(stderr)
+        last_words(stderr)
     )]
     Timeout {
         /// The limit.
@@ -84,7 +85,7 @@ pub enum CallError {
         "the module is gone{}{}{}",
         exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(),
         shown(odd.as_deref()),
-        tail(stderr)
+        last_words(stderr)
     )]
     Gone {
         /// The first line that was no JSON, if there was one.
@@ -119,11 +120,6 @@ pub enum CallError {
 fn shown(odd: Option<&str>) -> String {
     odd.map(|line| format!("; it wrote {line:?}, which is not a reply to this request: a reply is one JSON text on one line, in the form that the operation has"))
         .unwrap_or_default()
-}
-
-fn tail(stderr: &str) -> String {
-    let stderr = stderr.trim_end();
-    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
 }
 
 pub(super) fn bad(reason: impl Into<String>, text: &str) -> CallError {

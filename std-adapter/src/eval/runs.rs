@@ -115,6 +115,17 @@ struct Entry {
     cancel: CancellationToken,
 }
 
+impl Entry {
+    /// Cancels the run unless it has ended; gives its state then.
+    fn cancel(&mut self) -> RunState {
+        if self.stored.state == RunState::Running {
+            self.stored.state = RunState::Cancelled;
+            self.cancel.cancel();
+        }
+        self.stored.state
+    }
+}
+
 /// A run that was accepted. It goes once it is launched; dropped before, it has failed.
 pub struct Accepted {
     id: String,
@@ -305,11 +316,7 @@ impl Runs {
         {
             let mut table = self.lock();
             if let Some(entry) = table.runs.get_mut(id) {
-                if entry.stored.state == RunState::Running {
-                    entry.stored.state = RunState::Cancelled;
-                    entry.cancel.cancel();
-                }
-                return Ok(Some(entry.stored.state));
+                return Ok(Some(entry.cancel()));
             }
         }
         match self.inner.store.look(id)? {
@@ -325,10 +332,7 @@ impl Runs {
         let mut table = self.lock();
         table.is_closed = true;
         for entry in table.runs.values_mut() {
-            if entry.stored.state == RunState::Running {
-                entry.stored.state = RunState::Cancelled;
-                entry.cancel.cancel();
-            }
+            entry.cancel();
         }
     }
 

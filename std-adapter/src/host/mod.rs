@@ -587,6 +587,9 @@ pub(crate) fn random() -> u32 {
     u32::try_from(hash >> 32).unwrap_or_default()
 }
 
+/// Longer than any call takes. An [`Instant`] cannot be as late as the latest duration has it.
+pub(crate) const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 pub(crate) fn deadline(from: Instant, after: Duration) -> Instant {
     // A century is as good as for ever.
     from.checked_add(after).unwrap_or_else(|| from + Duration::from_secs(3_000_000_000))

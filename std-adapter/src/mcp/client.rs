@@ -18,7 +18,7 @@ use crate::client::{
     Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
 };
 use crate::host::wire::{self, Connect, RawConnection, Reader};
-use crate::host::{DTR_LOW, Event, EventKind, JsonObject, Listener, Log, Manifest, Options, deadline};
+use crate::host::{DTR_LOW, Event, EventKind, JsonObject, Listener, Log, Manifest, NO_LIMIT, Options, deadline};
 use crate::target::Target;
 
 /// The most pages of a list: a server whose cursor does not advance is noticed.
@@ -328,7 +328,7 @@ impl Client for McpClient {
                 self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await?;
             }
             let limit = match request.timeout {
-                Some(Duration::ZERO) => Duration::from_secs(100 * 365 * 24 * 60 * 60),
+                Some(Duration::ZERO) => NO_LIMIT,
                 Some(limit) => limit.saturating_add(self.options.grace),
                 None => self.options.call_timeout,
             };
