@@ -431,7 +431,7 @@ async fn file(method: Method, uri: Uri) -> Response {
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
             response
         }
-        None => refuse(StatusCode::NOT_FOUND, "nothing is at this path"),
+        None => refuse(StatusCode::NOT_FOUND, "there is nothing at this path"),
     }
 }
 

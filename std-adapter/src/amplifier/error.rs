@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use rigline::json::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -118,11 +119,23 @@ pub enum CallError {
 }
 
 fn shown(odd: Option<&str>) -> String {
-    odd.map(|line| format!("; it wrote {line:?}, which is not a reply to this request: a reply is one JSON text on one line, in the form that the operation has"))
-        .unwrap_or_default()
+    match odd {
+        Some(line) if is_json_rpc(line) => format!("; it wrote {line:?}, and {OTHER_PROTOCOL}"),
+        Some(line) => format!(
+            "; it wrote {line:?}, which is not a reply to this request: a reply is one JSON text on one line, in the form that the operation has"
+        ),
+        None => String::new(),
+    }
+}
+
+const OTHER_PROTOCOL: &str = "this is JSON-RPC, not Amplifier's protocol; try --protocol gevals or mcp";
+
+fn is_json_rpc(text: &str) -> bool {
+    Json::parse(text.as_bytes()).is_ok_and(|json| json.get("jsonrpc").is_some())
 }
 
 pub(super) fn bad(reason: impl Into<String>, text: &str) -> CallError {
+    let reason = if is_json_rpc(text) { OTHER_PROTOCOL.to_owned() } else { reason.into() };
     let text = text.chars().take(200).collect();
-    CallError::Bad { reason: reason.into(), text }
+    CallError::Bad { reason, text }
 }

@@ -85,7 +85,11 @@ impl Host {
     /// A host of the module at `target`. Nothing is opened before the first call.
     pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
         let place = match target {
-            Target::Http(url) => Place::Http { url: url.clone(), token: None },
+            // The address with the path of a call, which is what servers print and documents show, means the same server.
+            Target::Http(url) => {
+                let base = url.trim_end_matches('/');
+                Place::Http { url: base.strip_suffix("/invoke").unwrap_or(base).to_owned(), token: None }
+            }
             target => {
                 let dialer = wire::dialer(target, options).map_err(CallError::Connect)?;
                 Place::Lines(Lines::new(dialer).with_options(options))
@@ -285,6 +289,7 @@ impl Place {
 
 fn object(answer: &str) -> Result<Json<'_>, CallError> {
     let json = Json::parse(answer.as_bytes()).map_err(|error| bad(error.to_string(), answer))?;
+
     if json.kind() == Kind::Object { Ok(json) } else { Err(bad("expected an object", answer)) }
 }
 

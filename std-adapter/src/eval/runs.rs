@@ -64,10 +64,10 @@ pub enum StartError {
     #[error("Validation failed: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<Fault>),
     /// No executor has this name.
-    #[error("unknown executor {}; there are {}", .0, Executor::known().collect::<Vec<_>>().join(", "))]
+    #[error("unknown executor {}; expected one of: {}", .0, Executor::known().collect::<Vec<_>>().join(", "))]
     UnknownExecutor(String),
     /// The executor is one of another eval runner's.
-    #[error("Run failed: the executor {} is not available here; there are {}", .0, Executor::AVAILABLE.join(", "))]
+    #[error("Run failed: the executor {} is not available here; expected one of: {}", .0, Executor::AVAILABLE.join(", "))]
     Unavailable(String),
     /// No task is left by the filter.
     #[error("Run failed: no task matches the filter {0}")]

@@ -63,7 +63,7 @@ const RUN_OUTPUTS: &str = r#"{"type":"object","properties":{"eval":{"type":"stri
 pub struct Settings {
     /// The folder that they are below.
     pub root: Root,
-    /// Where runs are kept.
+    /// The folder for the records of runs.
     pub store: Store,
     /// The target of all steps.
     pub target: String,
@@ -325,7 +325,7 @@ fn path_of(root: &Root, id: &str) -> Result<PathBuf, String> {
             let known: Vec<&str> = found.iter().map(|eval| eval.id.as_str()).take(20).collect();
             Err(match known.as_slice() {
                 [] => format!("id: there is no eval `{id}`; there are no evals in the folder"),
-                known => format!("id: there is no eval `{id}`; there are {}", known.join(", ")),
+                known => format!("id: there is no eval `{id}`; expected one of: {}", known.join(", ")),
             })
         }
         named => {

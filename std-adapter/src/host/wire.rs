@@ -44,7 +44,7 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
         Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
         Target::Replay(replay) => Box::new(ReplayDialer::new(replay)?),
         Target::Http(url) => {
-            return Err(HostError::Unsupported(format!("{url}: the protocol has no HTTP transport")));
+            return Err(HostError::Unsupported(format!("{url}: gevals has no HTTP transport")));
         }
     };
     let inner = match link {

@@ -531,13 +531,8 @@ async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Ne
 async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
     let options = &service.options;
     let paths: Vec<&str> = options.routes.routes.iter().map(|route| options.path_of(route)).collect();
-    let paths = match paths.split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        None => String::new(),
-    };
-    let path = request.uri().path();
-    service.refuse(StatusCode::NOT_FOUND, &format!("nothing is at {path}; there are {paths}"))
+    let (path, paths) = (request.uri().path(), paths.join(", "));
+    service.refuse(StatusCode::NOT_FOUND, &format!("there is nothing at {path}; expected one of: {paths}"))
 }
 
 async fn not_allowed(State(service): State<Arc<Service>>) -> Response {

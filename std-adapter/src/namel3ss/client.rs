@@ -169,7 +169,7 @@ impl From<RunError> for ClientError {
 async fn shake_hands(host: &Host, tool: Option<&str>) -> Result<Page, ClientError> {
     let none = || {
         ClientError::usage(
-            "a namel3ss program does not say what it is: name a service, with --tool, or the folder of a project",
+            "a namel3ss program cannot describe itself: use the folder of a project, or the URL of a service with --tool",
         )
     };
     let tool = tool.ok_or_else(none)?;

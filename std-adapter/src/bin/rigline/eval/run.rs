@@ -72,7 +72,7 @@ pub(super) struct Run {
     /// Write all results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Where runs are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     #[command(flatten)]
@@ -191,13 +191,17 @@ impl Run {
         let json_text = || format!("{:#}\n", as_json(done, errors, code));
         for Done { path, run, .. } in done {
             if let Err(error) = run {
-                if let StartError::Invalid(faults) = error {
-                    complain(format_args!("rigline: {} is not valid:", path.display()));
-                    for fault in faults {
-                        complain(format_args!("  {fault}"));
+                match error {
+                    StartError::Invalid(faults) => {
+                        complain(format_args!("rigline: {} is not valid:", path.display()));
+                        for fault in faults {
+                            complain(format_args!("  {fault}"));
+                        }
                     }
-                } else {
-                    complain(format_args!("rigline: {}: {error}", path.display()));
+                    StartError::NotFound(missing) if missing == path => {
+                        complain(format_args!("rigline: {}: there is no such file or folder", path.display()));
+                    }
+                    _ => complain(format_args!("rigline: {}: {error}", path.display())),
                 }
             }
         }
