@@ -327,7 +327,8 @@ fn flatten<'s>(schema: &'s Value, root: &'s Value, depth: usize, flat: &mut Vec<
     }
 }
 
-fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
+/// What a schema's `$ref` refers to, within the same document.
+pub fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
     let reference = schema.get("$ref")?.as_str()?;
     let pointer = reference.strip_prefix('#').or_else(|| {
         // A reference may spell out the identifier of the document that it stands in.

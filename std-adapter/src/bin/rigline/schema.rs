@@ -2,6 +2,7 @@
 //!
 //! Whether a value is valid is not decided here but by `jsonschema`.
 
+use rigline_std::cli::by_schema::referred;
 use serde_json::Value;
 
 /// A place in a schema: all subschemas that speak about it, with references and combinations resolved.
@@ -29,7 +30,7 @@ impl<'s> Place<'s> {
                 continue;
             }
             parts.push(schema);
-            waiting.extend(referred(root, schema));
+            waiting.extend(referred(schema, root));
             for keyword in ["allOf", "anyOf", "oneOf"] {
                 waiting.extend(schema.get(keyword).and_then(Value::as_array).into_iter().flatten().rev());
             }
@@ -186,12 +187,6 @@ impl<'s> Place<'s> {
     }
 }
 
-/// What `$ref` refers to, within the same document.
-fn referred<'s>(root: &'s Value, schema: &'s Value) -> Option<&'s Value> {
-    let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-    root.pointer(pointer)
-}
-
 /// The schema of an element; of those at the end, if the place is beyond all that stand alone.
 fn element(schema: &Value, place: usize) -> Option<&Value> {
     let alone = schema.get("prefixItems").or_else(|| schema.get("items").filter(|items| items.is_array()));
@@ -256,6 +251,11 @@ mod tests {
             (json!({"type": ["integer", "null"], "minimum": 1}), "integer from 1 | null"),
             (json!({"$ref": "#/$defs/x", "$defs": {"x": {"type": "boolean"}}}), "boolean"),
             (json!({"$ref": "#"}), "any"),
+            (json!({"$ref": "#count", "$defs": {"x": {"$anchor": "count", "type": "integer"}}}), "integer"),
+            (
+                json!({"$id": "https://a.b/c", "$ref": "https://a.b/c#/$defs/%78", "$defs": {"x": {"type": "null"}}}),
+                "null",
+            ),
             (json!({"type": "string", "maxLength": 8}), "string, up to 8 characters"),
             (json!({"type": "string", "nullable": true}), "string | null"),
             (json!({"properties": {"a": {}}}), "object"),
