@@ -16,6 +16,10 @@ pub mod client {
     };
 }
 
+pub mod clock {
+    pub use crate::clock::unix_millis;
+}
+
 pub mod files {
     pub use crate::files::{ensure_writable, open, open_with, read_text, write, write_executable};
 }
@@ -36,6 +40,10 @@ pub mod protocols {
 
 pub mod signals {
     pub use crate::signals::Signals;
+}
+
+pub mod sync {
+    pub use crate::sync::lock;
 }
 
 pub mod terminal {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value;
 
 use super::{CaseFailure, Fixture, NO_SESSION, Verdict};
+use crate::clock::millis;
 use crate::host::Direction;
 use crate::terminal::cut_and_counted;
 
@@ -147,7 +148,7 @@ impl Exchange {
             "component": "rigline check",
             "module": target,
             "status": if is_ok { "ok" } else { "error" },
-            "duration_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            "duration_ms": millis(self.took),
             "data": { "op": self.op, "sent": cut_and_counted(&self.sent, 4000) },
         });
         match &self.got {

@@ -35,6 +35,7 @@ use super::store::Store;
 use super::verdict::Class;
 use super::{Root, Spec, TRIAL_LIMIT, class};
 use crate::by_schema::Schemas;
+use crate::clock::millis;
 use crate::host::JsonObject;
 use crate::relay::Relay;
 
@@ -427,10 +428,6 @@ fn task(spec: &Spec, record: &TaskRecord) -> Value {
 
 fn cut(text: &str) -> &str {
     (0..=TEXT.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Cancels a run when it is dropped; one that has ended stays as it is.

@@ -522,8 +522,7 @@ impl Proxy {
 /// Asks a program to end, so that it can put its hardware into the safe state, and then drops the connection.
 async fn end_gently(host: &Host) {
     if let Some(child) = host.child() {
-        child.terminate();
-        let _ = tokio::time::timeout(GRACE, child.ended()).await;
+        child.end(GRACE).await;
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use rigline_std::cli::files;
 use rigline_std::cli::signals::Signals;
+use rigline_std::cli::sync::lock;
 use rigline_std::cli::terminal;
 use rigline_std::eval::Spec;
 use rigline_std::eval::report::{Results, report};
@@ -99,7 +100,7 @@ impl Run {
                 let (runs, interrupted) = (runs.clone(), interrupted.clone());
                 tokio::spawn(async move {
                     let code = signals.next().await;
-                    *interrupted.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+                    *lock(&interrupted) = Some(code);
                     complain(format_args!("rigline: cancelling; cleanup steps run. Once more ends at once"));
                     runs.cancel_all();
                     std::process::exit(signals.next().await.into());
@@ -107,14 +108,14 @@ impl Run {
             }
             let mut done = Vec::new();
             for wanted in evals {
-                if interrupted.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                if lock(&interrupted).is_some() {
                     break;
                 }
                 let watched = Watched::new();
                 let run = self.one(&runs, &wanted, &watched).await;
                 done.push(Done { path: wanted.path, run, watched });
             }
-            let code = *interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+            let code = *lock(&interrupted);
             Ok((done, code))
         })?;
         let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
