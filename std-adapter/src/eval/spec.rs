@@ -444,11 +444,13 @@ impl Reader<'_> {
                 continue;
             }
             let meant = known.meant.iter().find(|(written, _)| written == name).map(|(_, meant)| *meant);
+            let what = known.what;
             // What the map has already is not meant by another member.
             if let Some(meant) = meant.or_else(|| nearest(name, known.names)).filter(|meant| node.get(meant).is_none())
             {
-                let what = known.what;
                 self.warn(member, format!("{name}: {what} has no such member; did you mean `{meant}`?"));
+            } else if let Some(level) = level_of(name) {
+                self.warn(member, format!("{name}: {what} has no such member; it is one of {level}"));
             }
         }
     }
@@ -522,12 +524,13 @@ impl Reader<'_> {
         let member = node.get(name)?;
         match member.number() {
             Some(number) if range.contains(&number) => Some(number),
-            Some(number) => {
+            found if found.is_some() || member.digits().is_some() => {
                 let (least, most) = range.into_inner();
-                self.fault(member, format!("{name}: must be from {least} to {most}, is {number}"));
+                let written = member.text().unwrap_or_default();
+                self.fault(member, format!("{name}: must be from {least} to {most}, is {written}"));
                 None
             }
-            None => {
+            _ => {
                 self.fault(member, format!("{name}: expected a number, found {}", member.what()));
                 None
             }
@@ -885,7 +888,12 @@ fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[(String, St
             Some(rows) => rows,
             None => return Vec::new(),
         },
-        None => vec![Vec::new()],
+        None => {
+            if let Some(range) = eval.get("range") {
+                reader.warn(range, "range: it has no effect without tasks_from");
+            }
+            vec![Vec::new()]
+        }
     };
     let Some(member) = eval.get("tasks") else {
         match eval.get("tasks_from") {
@@ -1003,9 +1011,8 @@ impl<'f> Graders<'f> {
                     format!("Grader {} looks at step {step}, which task {} does not have", grader.label(), task.id);
                 reader.fault_in(Some(grader.line), text);
             }
-            let is_same = |own: &&Grader| own.kind == "measurement" && own.label() == grader.label();
-            if grader.kind == "measurement" && task.graders.iter().any(|own| is_same(&own)) {
-                let text = format!("Two measurements of task {} have the name {}", task.id, grader.label());
+            if task.graders.iter().any(|own| own.is_same_measurement(grader)) {
+                let text = format!("Two measurements of task {} have the name {}", task.id, grader.measured());
                 reader.fault_in(Some(grader.line), text);
             }
         }
@@ -1318,6 +1325,12 @@ fn rows(reader: &mut Reader<'_>, from: &Node, eval: &Node, folder: &Path) -> Opt
             return None;
         }
     };
+    let names: Vec<&str> = header.iter().map(str::trim).collect();
+    let mut named = names.iter().enumerate().filter(|(_, name)| !name.is_empty());
+    if let Some((_, twice)) = named.find(|(place, name)| names.iter().take(*place).any(|known| known == *name)) {
+        fault(format!("tasks_from: two columns have the name {twice}"), Some(1));
+        return None;
+    }
     let mut rows = Vec::new();
     for record in table.records() {
         match record {
@@ -1334,9 +1347,9 @@ fn rows(reader: &mut Reader<'_>, from: &Node, eval: &Node, folder: &Path) -> Opt
     }
     // `range: [first, last]`, from 1, both included.
     if let Some(range) = eval.get("range") {
-        let ends: Vec<usize> = range.elements().iter().filter_map(|end| end.digits()?.parse().ok()).collect();
-        match ends.as_slice() {
-            [first, last] if *first >= 1 && first <= last => {
+        let ends: Option<Vec<usize>> = range.elements().iter().map(|end| end.digits()?.parse().ok()).collect();
+        match ends.as_deref() {
+            Some([first, last]) if *first >= 1 && first <= last => {
                 rows = rows.into_iter().take(*last).skip(first - 1).collect();
             }
             _ => reader.fault(range, "range: expected the first and the last row, such as [1, 10]"),
@@ -1476,8 +1489,23 @@ const TASK: Known = Known {
         "matrix",
         "for",
     ],
-    elsewhere: &["hooks", "enabled", "skip"],
-    meant: &[],
+    elsewhere: &[
+        "hooks",
+        "enabled",
+        "skip",
+        "assert",
+        "asserts",
+        "assertions",
+        "check",
+        "checks",
+        "criteria",
+        "evaluators",
+        "expected_output",
+        "scorer",
+        "scorers",
+        "verify",
+    ],
+    meant: &[("expect", "expected")],
 };
 const HEALTH_STEP: Known = Known {
     what: "a step of the preflight",
@@ -1505,13 +1533,28 @@ const STEP: Known = Known {
 };
 const INPUTS: Known =
     Known { what: "inputs", names: &["prompt", "context", "files"], elsewhere: &["repos", "environment"], meant: &[] };
+/// What a task may expect that cannot be judged here.
+const UNJUDGED: &[&str] = &["outcomes", "behavior", "tool_calls"];
 const EXPECTED: Known = Known {
     what: "expected",
-    names: &["output_contains", "output_contains_any", "outcomes", "behavior"],
-    elsewhere: &["output_not_contains", "tool_calls"],
+    names: &["output_contains", "output_contains_any", "output_not_contains"],
+    elsewhere: UNJUDGED,
     meant: &[],
 };
 const MOCK: Known = Known { what: "mock", names: &["output", "delay", "fail"], elsewhere: &[], meant: &[] };
+
+/// What has a member of this name, where another map has not. Names that any map may have for its readers, such as `owner` or `name`,
+/// belong to none.
+fn level_of(name: &str) -> Option<String> {
+    const FOR_READERS: &[&str] =
+        &["name", "description", "id", "tags", "version", "skill", "file", "inputs", "prompt", "model"];
+    let levels: Vec<&str> = [&EVAL, &CONFIG, &METRICS, &TASK, &STEP, &HEALTH_STEP, &EXPECTED]
+        .into_iter()
+        .filter(|known| known.names.contains(&name) && !FOR_READERS.contains(&name))
+        .map(|known| known.what)
+        .collect();
+    (!levels.is_empty()).then(|| levels.join(", of "))
+}
 
 fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<String>) -> Option<Task> {
     if !matches!(node.kind, Kind::Map(_)) {
@@ -1549,26 +1592,29 @@ fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut HashSet<Stri
     let mut graders = graders(reader, node, "graders");
     graders.extend(measures);
     for (place, grader) in graders.iter().enumerate().filter(|(_, grader)| grader.kind == "measurement") {
-        if graders.iter().take(place).any(|earlier| earlier.kind == "measurement" && earlier.label() == grader.label())
-        {
-            reader.fault_in(Some(grader.line), format!("Two measurements have the name {}", grader.label()));
+        if graders.iter().take(place).any(|earlier| earlier.is_same_measurement(grader)) {
+            reader.fault_in(Some(grader.line), format!("Two measurements have the name {}", grader.measured()));
         }
     }
     if let Some(expected) = reader.map(node, "expected") {
         reader.check_members(expected, &EXPECTED);
-        for (name, any) in [("output_contains", false), ("output_contains_any", true)] {
+        for name in ["output_contains", "output_contains_any", "output_not_contains"] {
             if let Some(member) = expected.get(name) {
                 let texts = reader.texts(name, member);
+                let never = if name == "output_not_contains" { "pass" } else { "fail" };
                 if texts.iter().any(String::is_empty) {
-                    reader.fault(member, format!("{name}: an empty text is in every output, so this can never fail"));
+                    reader
+                        .fault(member, format!("{name}: an empty text is in every output, so this can never {never}"));
                 }
                 if texts.is_empty() {
                     reader.fault(member, format!("{name}: there are none, so this can never fail"));
                 } else {
-                    graders.push(Grader::expected(name, texts, any));
+                    graders.push(Grader::expected(name, texts));
                 }
             }
         }
+        let unjudged = UNJUDGED.iter().filter(|name| expected.get(name).is_some());
+        graders.extend(unjudged.map(|name| Grader::unjudged(&format!("expected.{name}"))));
     }
     for grader in &graders {
         if let Some(step) = grader.step.as_deref().filter(|step| steps.iter().all(|known| known.id != *step)) {
@@ -1847,10 +1893,37 @@ impl<'n> Settings<'n> {
         names.iter().find_map(|name| self.node.get(name).or_else(|| self.inner.and_then(|inner| inner.get(name))))
     }
 
+    /// All members of these names, at both levels.
+    fn all(&self, names: &[&str]) -> Vec<&'n Node> {
+        let levels = std::iter::once(self.node).chain(self.inner);
+        levels.flat_map(|level| names.iter().filter_map(|name| level.get(name))).collect()
+    }
+
+    /// The texts of all members of these names.
     fn texts(&self, reader: &mut Reader<'_>, names: &[&str]) -> Vec<String> {
-        match self.get(names) {
-            Some(member) => reader.texts(names.first().copied().unwrap_or_default(), member),
-            None => Vec::new(),
+        let name = names.first().copied().unwrap_or_default();
+        self.all(names).into_iter().flat_map(|member| reader.texts(name, member)).collect()
+    }
+
+    /// Notes a setting that has several values, of which one would count: `min` at both levels, or `max` and `max_ms`.
+    fn check_single(&self, reader: &mut Reader<'_>) {
+        let durations = [SECONDS, MILLIS].concat();
+        let own: &[&[&str]] = match self.kind.as_str() {
+            "output_equals" => &[EQUALS],
+            "output_range" => &[&["min"], &["max"]],
+            "measurement" => &[&["low"], &["high"], &["unit"]],
+            "max_duration" => &[&durations],
+            "file" => &[&["exists"]],
+            _ => &[],
+        };
+        for names in own.iter().chain(&[CASE, &["step"], &["output"], &["metric"]]) {
+            let found: Vec<&str> = std::iter::once(self.node)
+                .chain(self.inner)
+                .flat_map(|level| names.iter().copied().filter(|name| level.get(name).is_some()))
+                .collect();
+            if found.len() > 1 {
+                self.fault(reader, &format!("only one of these counts, so keep that one: {}", found.join(", ")));
+            }
         }
     }
 
@@ -1869,13 +1942,17 @@ impl<'n> Settings<'n> {
 
     fn patterns(&self, reader: &mut Reader<'_>, names: &[&str], holder: &Node) -> Vec<Regex> {
         let name = names.first().copied().unwrap_or_default();
-        let found = names
-            .iter()
-            .find_map(|name| holder.get(name))
-            .or_else(|| self.get(names).filter(|_| std::ptr::eq(holder, self.node)));
-        let Some(at) = found else { return Vec::new() };
+        let found = if std::ptr::eq(holder, self.node) {
+            self.all(names)
+        } else {
+            names.iter().filter_map(|name| holder.get(name)).collect()
+        };
         let mut compiled = Vec::new();
-        for pattern in reader.texts(name, at) {
+        let patterns: Vec<_> = found
+            .into_iter()
+            .flat_map(|at| reader.texts(name, at).into_iter().map(move |pattern| (at, pattern)))
+            .collect();
+        for (at, pattern) in patterns {
             match Regex::new(&pattern) {
                 Ok(regex) => {
                     if matches_everything(&regex) {
@@ -1941,6 +2018,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         check_settings(reader, node, inner, &kind, &own);
     }
     let settings = Settings { node, inner, kind: kind.clone() };
+    settings.check_single(reader);
     let mut unit = None;
     let check = match kind.as_str() {
         "file_exists" => {
@@ -2004,7 +2082,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             let most = match (settings.get(SECONDS), settings.get(MILLIS)) {
                 (Some(member), _) => reader.duration("max", member),
                 (None, Some(member)) => {
-                    let seconds = member.number().map(|ms| ms / 1000.0);
+                    let seconds = member.number().filter(|ms| *ms > 0.0).map(|ms| ms / 1000.0);
                     let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
                     if most.is_none() {
                         reader.fault(member, "max_ms: expected a number of milliseconds");
