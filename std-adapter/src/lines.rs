@@ -12,10 +12,17 @@ use tokio::time::{Instant, sleep_until};
 use crate::net::Token;
 use crate::not_http::{Opening, is_http};
 
+mod output;
+
+#[cfg(feature = "eval")]
+pub(crate) use output::LOG_BACKLOG;
+pub(crate) use output::Output;
+
 /// How many bytes a client may send before its token is known.
 const BEFORE_TOKEN: usize = 16 << 10;
 
-/// How long a client may take to send its token, or the rest of a long line of which nothing has come since.
+/// How long a client may take to send its token, or the rest of a long line of which nothing has come since, or may take nothing of
+/// what is sent.
 pub(crate) const STALLED: Duration = Duration::from_secs(10);
 
 /// A line that is not whole yet and has fewer bytes than this takes up no memory that is worth taking back.

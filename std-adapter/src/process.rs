@@ -127,6 +127,12 @@ fn located(program: &OsStr, folder: Option<&Path>) -> OsString {
     }
 }
 
+/// Whether there is a program of this name: a file if it is a path, which may be relative to the folder, and otherwise a file in `PATH`.
+pub(crate) fn is_found(program: impl AsRef<OsStr>, folder: Option<&Path>) -> bool {
+    let program = program.as_ref();
+    if is_path(program) { Path::new(&located(program, folder)).exists() } else { which::which(program).is_ok() }
+}
+
 /// Whether it names a file, and not what is looked for in `PATH`.
 fn is_path(program: &OsStr) -> bool {
     program.as_encoded_bytes().iter().any(|byte| *byte == b'/' || (cfg!(windows) && *byte == b'\\'))

@@ -448,7 +448,7 @@ impl Service {
         };
         let proxy = lease.proxy();
         socket::carry(socket, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
-            let end = proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+            let end = proxy.serve_until(reader, writer, Transport::Stream, lost.cancelled_owned()).await;
             (end == End::Refused)
                 .then(|| Closing::new(1008, "HTTP is not understood here: send one line of JSON as a text frame"))
         })

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::expand::nearest;
+use super::foreign;
 use super::node::Node;
-use super::spec::{Fault, Overrides, Spec, Step, Task, foreign, in_folder, load, read};
+use super::spec::source::{folder_of, in_folder, read};
+use super::spec::{Fault, Overrides, Spec, Step, Task, load};
 use crate::by_schema::{Draft, Schema, settle};
 
 /// Checks the steps of an eval against a target's operations and their schemas. It gives what is wrong, and what may be.
@@ -12,7 +14,7 @@ use crate::by_schema::{Draft, Schema, settle};
 pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
     let names: Vec<&str> = operations.iter().map(|(name, _)| name.as_str()).collect();
-    let folder = super::spec::folder_of(&spec.path);
+    let folder = folder_of(&spec.path);
     for task in &spec.tasks {
         for step in &task.steps {
             let fault = |text: String| of_step(folder, task, step, text);
@@ -94,7 +96,7 @@ pub fn owner_of(path: &Path) -> Result<Option<(PathBuf, String)>, String> {
     let Some(node) = read(path).ok().and_then(|source| Node::parse(&source).ok()) else { return Ok(None) };
     let has = |name: &str| node.get(name).is_some();
     let is_task = has("id") && ["steps", "prompt", "inputs", "graders", "expected"].into_iter().any(has);
-    if !is_task || has("tasks") || has("tasks_from") || has("config") || foreign(node.members()).is_some() {
+    if !is_task || has("tasks") || has("tasks_from") || has("config") || foreign::program_of(node.members()).is_some() {
         return Ok(None);
     }
     let Ok(own) = path.canonicalize() else { return Ok(None) };

@@ -59,6 +59,18 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
     })
 }
 
+/// Whether a program that is the target exists. A server checks this before it listens: its first client would otherwise be the one to
+/// learn it. Devices and servers may appear later.
+///
+/// # Errors
+/// [`HostError::NoProgram`], or [`HostError::Start`] if its folder does not exist.
+pub fn ensure_program(target: &Target, options: &Options) -> Result<(), HostError> {
+    match target {
+        Target::Exec(exec) => child::ensure_found(exec, options.working_dir.as_deref()),
+        _ => Ok(()),
+    }
+}
+
 /// Opens a connection, and waits for a port that is busy, or a device that is not there, no longer than `wait`.
 ///
 /// # Errors

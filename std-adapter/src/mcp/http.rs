@@ -28,7 +28,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::body::Frame;
 use rigline::json::{Json, Kind};
 use rigline::protocol::mcp;
-use rigline::rpc;
+use rigline::{Manifest, Operation, rpc};
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -155,7 +155,7 @@ fn without_a_call(
     request: &Outgoing<'_>,
     json: Json<'_>,
 ) -> Option<Vec<u8>> {
-    if request.is_call || !exchange.is_alive() {
+    if request.is_call && names_a_tool(service.manifest(), json) || !exchange.is_alive() {
         return None;
     }
     if let Some(reply) = limit_logs(exchange, request, json) {
@@ -166,6 +166,13 @@ fn without_a_call(
         let _ = exchange.send(request);
     }
     described(service.manifest(), request.text, service.reply_limit())
+}
+
+/// Whether a call is of a tool that there is.
+fn names_a_tool(manifest: &Manifest, call: Json<'_>) -> bool {
+    let Some(name) = call.get("params").and_then(|params| params.get("name")?.text()) else { return false };
+    let is = |operation: &Operation| name == *operation.name || name.chars().eq(operation.identifier().map(char::from));
+    manifest.operations.iter().any(is)
 }
 
 /// Session Management: 404 has the client begin another session.

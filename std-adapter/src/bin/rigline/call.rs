@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(mut self) -> ExitCode {
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         connect::run_alone(async move {
             let as_json = self.json;
             let mut evidence = Evidence::default();
@@ -104,7 +104,7 @@ impl Arguments {
     }
 
     /// What `--help` shows where an operation is named: that operation.
-    pub(crate) fn describe(self) -> ExitCode {
+    pub(crate) fn describe(self) -> Result<ExitCode, Failure> {
         describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
     }
 
@@ -223,7 +223,7 @@ impl Arguments {
 
     fn expected(&self, name: &str, version: &str) -> Result<(), Failure> {
         let Some(range) = &self.expect_version else { return Ok(()) };
-        let no = |why: String| Failure { code: connect::NO_ANSWER, text: format!("{name}: {why}") };
+        let no = |why: String| Failure::no_answer(format!("{name}: {why}"));
         let version =
             Version::parse(version).map_err(|error| no(format!("its version `{version}` is not semantic: {error}")))?;
         if range.matches(&version) { Ok(()) } else { Err(no(format!("version {version} is not in {range}"))) }

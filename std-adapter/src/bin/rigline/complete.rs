@@ -46,7 +46,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let mut script = Vec::new();
         let shells = Shells::builtins();
         let written = shells
@@ -59,9 +59,9 @@ impl Completions {
         match written {
             Some(Ok(())) => {
                 out::print_file(&String::from_utf8_lossy(&script));
-                ExitCode::SUCCESS
+                Ok(ExitCode::SUCCESS)
             }
-            _ => Failure::usage(format!("there are no completions for {}", self.shell)).tell(),
+            _ => Err(Failure::usage(format!("there are no completions for {}", self.shell))),
         }
     }
 }
@@ -76,16 +76,12 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    pub(crate) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let mut command = crate::command().disable_help_subcommand(true);
         command.build();
-        match self.write(&command, "rigline") {
-            Ok(count) => {
-                connect::print(&format!("wrote {} to {}\n", out::count(count, "page"), self.folder.display()));
-                ExitCode::SUCCESS
-            }
-            Err(failure) => failure.tell(),
-        }
+        let count = self.write(&command, "rigline")?;
+        connect::print(&format!("wrote {} to {}\n", out::count(count, "page"), self.folder.display()));
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Writes a page for each command. Returns their number.
@@ -162,12 +158,11 @@ impl Man {
 pub(crate) struct Targets {}
 
 impl Targets {
-    pub(crate) fn run() -> ExitCode {
+    pub(crate) fn run() {
         let mut command = crate::command();
         command.build();
         let help = command.find_subcommand_mut("targets").map(|targets| targets.render_long_help().to_string());
         connect::print(&help.unwrap_or_default());
-        ExitCode::SUCCESS
     }
 }
 

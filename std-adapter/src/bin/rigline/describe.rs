@@ -45,7 +45,7 @@ impl Arguments {
         Self { connection, peer, operation: Some(operation), own: OwnOptions::none(), json }
     }
 
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         connect::run(async move {
             self.own.check(self.peer.protocol)?;
             let (options, own) = (self.connection.options(), self.own.values.clone());
@@ -112,7 +112,7 @@ impl Arguments {
 }
 
 /// Describes the rig that is plugged in, if it is the only one. No byte is written to a port that does not look like ours.
-pub(crate) fn the_only_one() -> ExitCode {
+pub(crate) fn the_only_one() -> Result<ExitCode, Failure> {
     match rigline_std::host::ports::Roots::of_environment().find(&Port::Auto) {
         Ok(port) => {
             connect::print(&format!("{port}\n\n"));
@@ -141,9 +141,9 @@ pub(crate) fn the_only_one() -> ExitCode {
                 "`rigline ports` lists serial ports, `rigline help` the commands.\n",
             ));
             connect::print(&text);
-            ExitCode::SUCCESS
+            Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Failure::usage(error.to_string()).tell(),
+        Err(error) => Err(Failure::usage(error)),
     }
 }
 

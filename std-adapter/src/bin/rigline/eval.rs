@@ -22,9 +22,7 @@ use rigline_std::eval::{Fault, Spec, owner_of};
 use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
 
-use crate::connect::Failure;
-use crate::exit;
-use crate::jsonrpc::runtime;
+use crate::connect::{self, Failure};
 use crate::out::complain;
 use crate::reports::Watched;
 
@@ -44,17 +42,14 @@ enum Command {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
-        let result = match self.command {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let code = match self.command {
             Command::Run(run) => run.run(),
             Command::List(list) => list.run(),
             Command::Validate(validate) => validate.run(),
             Command::New(new) => new.run(),
         };
-        match result {
-            Ok(code) => ExitCode::from(code),
-            Err(failure) => failure.tell(),
-        }
+        code.map(ExitCode::from)
     }
 }
 
@@ -116,8 +111,7 @@ fn placed(fault: &Fault, kind: &str) -> String {
 
 /// The operations that a target has, with their schemas.
 fn operations(target: &Target) -> Result<Vec<(String, Schema)>, Failure> {
-    let runtime = runtime().map_err(|error| Failure { code: exit::FAILED, text: error.to_string() })?;
-    runtime.block_on(async {
+    connect::on_threads(async {
         let host = Host::connect(target, Options::default()).await.map_err(|error| Failure::of(&error))?;
         let manifest = host.describe();
         let operations =

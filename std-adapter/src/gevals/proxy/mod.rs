@@ -22,7 +22,7 @@
 //!     let proxy = Arc::clone(&proxy);
 //!     tokio::spawn(async move {
 //!         let (reader, writer) = stream.into_split();
-//!         proxy.serve(reader, writer, Transport::Socket).await
+//!         proxy.serve(reader, writer, Transport::Stream).await
 //!     });
 //! }
 //! # }
@@ -71,7 +71,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-pub use session::{End, Transport};
+pub use rigline::serve::Transport;
+pub use session::End;
 
 #[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;

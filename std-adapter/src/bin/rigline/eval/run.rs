@@ -22,9 +22,9 @@ use super::junit::as_junit;
 use super::progress::Show;
 use super::table::show;
 use super::{Done, Wanted, assignment, placed, wanted};
-use crate::connect::Failure;
+use crate::connect::{self, Failure};
 use crate::exit;
-use crate::jsonrpc::runtime;
+use crate::jsonrpc::store;
 use crate::out::{self, complain, print_json};
 use crate::record::{self, RecordArguments};
 use crate::reports::{self, GitHub, ReportArguments, Watched};
@@ -58,7 +58,7 @@ pub(super) struct Run {
     #[arg(long)]
     strict: bool,
     /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
-    #[arg(long, value_name = "DURATION", value_parser = crate::connect::duration, default_value = "0s", hide_default_value = true)]
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true)]
     wait: Duration,
     /// Write a JUnit report; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -92,10 +92,8 @@ impl Run {
         let (runs, store) = self.runs(recorder.clone())?;
         let began = SystemTime::now();
         let github = GitHub::begin();
-        let runtime = runtime().map_err(|error| Failure { code: exit::FAILED, text: error.to_string() })?;
-        let (done, interrupted) = runtime.block_on(async {
-            let failed = |error: std::io::Error| Failure { code: exit::FAILED, text: error.to_string() };
-            let mut signals = Signals::new().map_err(failed)?;
+        let (done, interrupted) = connect::on_threads(async {
+            let mut signals = Signals::new().map_err(Failure::failed)?;
             let interrupted = Arc::new(Mutex::new(None));
             {
                 let (runs, interrupted) = (runs.clone(), interrupted.clone());
@@ -117,9 +115,8 @@ impl Run {
                 done.push(Done { path: wanted.path, run, watched });
             }
             let code = *interrupted.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok::<_, Failure>((done, code))
+            Ok((done, code))
         })?;
-        runtime.shutdown_background();
         let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
         let results = || {
             let runs = done.iter().filter_map(|done| Some((&*done.run.as_ref().ok()?.1, &*done.watched)));
@@ -146,13 +143,7 @@ impl Run {
     }
 
     fn runs(&self, recorder: Option<Arc<Recorder>>) -> Result<(Runs, Store), Failure> {
-        let folder = match &self.runs {
-            Some(folder) => folder.clone(),
-            None => Store::default_folder()
-                .map_err(|error| Failure::usage(format!("no place for runs: {error}; name one by --runs DIR")))?,
-        };
-        let store = Store::open(folder.clone())
-            .map_err(|error| Failure::usage(format!("--runs {}: {error}", folder.display())))?;
+        let store = store(self.runs.clone())?;
         let hosts = Hosts { wait: self.wait, recorder, ..Hosts::default() };
         Ok((Runs::with_connect(store.clone(), None, Arc::new(hosts)), store))
     }
