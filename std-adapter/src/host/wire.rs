@@ -22,7 +22,7 @@ use crate::target::{Exec, Link, Target, Tcp};
 /// What dials a target.
 ///
 /// # Errors
-/// [`HostError::Unsupported`] for targets that gevals hosts cannot use.
+/// [`HostError::Unsupported`] for an HTTP target: this machinery is for protocols that are spoken over byte streams.
 pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     // Over the binary link, at so many bytes a second.
     let link = match target {

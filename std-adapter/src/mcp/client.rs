@@ -23,15 +23,12 @@ use crate::client::{
 use crate::host::wire::{self, Connect};
 use crate::host::{
     self, Completion, Connection, DTR_LOW, End, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest,
-    Options, deadline,
+    NO_LIMIT, Options, TERMINATION, deadline,
 };
 use crate::target::Target;
 
 /// The most pages of a list: a server whose cursor does not advance is noticed.
 const MAX_PAGES: usize = 1000;
-
-/// How long a program may take to end when it is asked to.
-const TERMINATION: Duration = Duration::from_millis(500);
 
 /// How long a notification may take to be written.
 const NOTICE: Duration = Duration::from_secs(5);
@@ -221,8 +218,7 @@ impl McpClient {
         if let Some(child) = connection.child()
             && timeout(TERMINATION, child.ended()).await.is_err()
         {
-            child.terminate();
-            let _ = timeout(TERMINATION, child.ended()).await;
+            child.end(TERMINATION).await;
         }
         connection.close(End::ShutDown);
     }
@@ -277,7 +273,7 @@ impl Client for McpClient {
                 self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await?;
             }
             let limit = match request.timeout {
-                Some(Duration::ZERO) => Duration::from_secs(100 * 365 * 24 * 60 * 60),
+                Some(Duration::ZERO) => NO_LIMIT,
                 Some(limit) => limit.saturating_add(self.options.grace),
                 None => self.options.call_timeout,
             };
