@@ -553,25 +553,21 @@ fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
 /// How a field is decoded, as a constant.
 fn argument(ty: &Type, member: &Member, may_be_absent: bool) -> TokenStream {
     let rules = rules(ty, member);
-    let argument = match &member.default {
-        Default::None if may_be_absent => quote!(__private::Argument::<#ty>::new(|_| true)),
-        Default::None if member.schema.is_none() => {
-            quote_spanned!(ty.span()=> __private::Argument::<#ty>::of_params())
-        }
-        _ => {
-            let value = match member.default {
-                Default::None => quote!(__private::missing_field::<#ty>()),
-                _ => default(ty, member),
-            };
-            quote! {
-                __private::Argument::<#ty>::new(|value| {
-                    *value = #value;
-                    value.is_some()
-                })
+    let value = match &member.default {
+        Default::None if may_be_absent => None,
+        Default::None if member.schema.is_none() => Some(quote!(<#ty as __private::Params>::missing())),
+        Default::None => Some(quote!(__private::missing_field::<#ty>())),
+        _ => Some(default(ty, member)),
+    };
+    let absent = value.map_or(quote!(|_| true), |value| {
+        quote! {
+            |value| {
+                *value = #value;
+                value.is_some()
             }
         }
-    };
-    quote!(const { &#argument #rules })
+    });
+    quote!(const { &__private::Argument::<#ty>::new(#absent) #rules })
 }
 
 /// What stands for a field that is not given, as an `Option`.

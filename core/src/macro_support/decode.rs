@@ -5,7 +5,6 @@ use core::fmt;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use crate::json::de::{Kind, expected, rule};
-use crate::params::Params;
 
 /// A rule, as [`rule`] takes it.
 pub type Rule = &'static [&'static str];
@@ -74,17 +73,6 @@ impl<T> Argument<T> {
     /// `absent` puts in what stands for a value that was not given, and returns whether it may be left out.
     pub const fn new(absent: fn(&mut Option<T>) -> bool) -> Self {
         Self { expected: None, broken: None, absent }
-    }
-
-    /// Of a type that knows what stands for it.
-    pub const fn of_params() -> Self
-    where
-        T: Params,
-    {
-        Self::new(|value| {
-            *value = T::missing();
-            value.is_some()
-        })
     }
 
     /// With a rule: `broken` returns the one that a value breaks. Text that is not a `T` is an error that names what is
