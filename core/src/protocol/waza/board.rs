@@ -185,7 +185,7 @@ impl EvalService for &Evals {
         let (_, eval) = self.find(path)?;
         reply.send_written(&|out| {
             out.raw(b"{\"tasks\":");
-            write_list(out, eval.tasks, |task, out| task.write(out));
+            write_list(out, eval.tasks, BoardTask::write);
         });
         Ok(())
     }
