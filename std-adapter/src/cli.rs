@@ -1,7 +1,7 @@
 //! What the command `rigline`, a binary of this package, uses besides the public API. It may change in any version.
 
 pub mod by_schema {
-    pub use crate::by_schema::{Draft, Misfit, Settled, referred, same, settle};
+    pub use crate::by_schema::{Draft, Misfit, Schema, Settled, same, settle};
 }
 
 pub mod check {

@@ -167,8 +167,7 @@ impl Relay {
             runtime.shutdown_background();
         })?;
         let described = told.recv().map_err(io::Error::other)??;
-        let operations = &described.manifest.operations;
-        let schemas = Schemas::new(operations.iter().map(|operation| (operation.name.as_str(), &operation.params)));
+        let schemas = Schemas::of(&described.manifest.operations);
         let manifest = lasting(described);
         Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
     }

@@ -315,8 +315,7 @@ impl Member {
 
     /// What follows the name, its closing quote and a colon, if `rest` starts with them: no name is a prefix of another
     /// that way.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(always)]
     fn strip<'t>(&self, rest: &'t [u8]) -> Option<&'t [u8]> {
         #[cfg(target_pointer_width = "64")]
         if let ((word, mask @ 1..), Some(there)) = (self.word, rest.first_chunk::<16>()) {
@@ -522,6 +521,27 @@ impl Level {
         Self { members, expected: members.keys, child: None, slot: NO_SLOT, start: 0 }
     }
 
+    /// The next member by its table, if `rest` starts with its name; returns what follows its colon.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn expected<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
+        let after = self.expected.first()?.strip(rest)?;
+        self.found(self.expected);
+        Some(after)
+    }
+
+    /// The member in hand is the first of these; if there is none, it is none of the table.
+    #[inline(always)]
+    fn found(&mut self, members: &'static [Member]) {
+        (self.slot, self.child) = match members {
+            [key, others @ ..] => {
+                self.expected = others;
+                (key.slot, key.child)
+            }
+            [] => (self.members.others, None),
+        };
+    }
+
     /// The object around an object that has ended.
     #[inline(always)]
     fn back_to(&mut self, outer: &Outer) {
@@ -625,20 +645,12 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 };
             }
             if place == Place::Name {
-                let found;
-                (found, rest) = match inner.expected.first().and_then(|key| key.strip(rest)) {
-                    Some(after) => (inner.expected, after),
-                    None => match self.other_key(rest, inner.members) {
-                        Some(found) => found,
+                rest = match inner.expected(rest) {
+                    Some(after) => after,
+                    None => match self.other_key(rest, inner) {
+                        Some(after) => after,
                         None => return self.stop_in_name(rest),
                     },
-                };
-                (inner.slot, inner.child) = match found {
-                    [key, others @ ..] => {
-                        inner.expected = others;
-                        (key.slot, key.child)
-                    }
-                    [] => (inner.members.others, None),
                 };
                 place = Place::Value;
             }
@@ -707,32 +719,38 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// The level's members from the one on whose name `rest` starts with (none of them, if it is none of theirs), and what
-    /// follows its colon.
+    /// Any member, whose name `rest` starts with; returns what follows its colon.
     #[inline(never)]
-    fn other_key<'t>(&mut self, rest: &'t [u8], level: &'static Members) -> Option<(&'static [Member], &'t [u8])> {
-        let mut keys = level.keys;
+    fn other_key<'t>(&mut self, rest: &'t [u8], level: &mut Level) -> Option<&'t [u8]> {
+        let mut keys = level.members.keys;
+        let mut after = None;
         while let [key, others @ ..] = keys {
-            if let Some(after) = key.strip(rest) {
-                return Some((keys, after));
+            after = key.strip(rest);
+            if after.is_some() {
+                break;
             }
             keys = others;
         }
-        let end = plain(rest);
-        if let [b'"', b':', after @ ..] = end {
-            return Some((&[], after));
+        if after.is_none() {
+            let end = plain(rest);
+            after = if let [b'"', b':', after @ ..] = end {
+                Some(after)
+            } else {
+                let after = self.close(end)?;
+                let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
+                // RFC 8259 §8.3: names are compared after their escapes are decoded.
+                let name = Text::of_checked(rest.get(..length).unwrap_or_default());
+                keys = level.members.keys;
+                while let [key, others @ ..] = keys
+                    && !name.is(key.name)
+                {
+                    keys = others;
+                }
+                self.colon(after)
+            };
         }
-        let after = self.close(end)?;
-        let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
-        // RFC 8259 §8.3: names are compared after their escapes are decoded.
-        let name = Text::of_checked(rest.get(..length).unwrap_or_default());
-        keys = level.keys;
-        while let [key, others @ ..] = keys
-            && !name.is(key.name)
-        {
-            keys = others;
-        }
-        Some((keys, self.colon(after)?))
+        level.found(keys);
+        after
     }
 
     /// The end of a name, its colon and white space; returns what follows.

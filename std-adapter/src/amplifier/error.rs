@@ -128,7 +128,7 @@ fn shown(odd: Option<&str>) -> String {
     }
 }
 
-const OTHER_PROTOCOL: &str = "this is JSON-RPC, not Amplifier's protocol; try --protocol gevals or mcp";
+const OTHER_PROTOCOL: &str = "this is JSON-RPC, not Amplifier's protocol; select another protocol with --protocol";
 
 fn is_json_rpc(text: &str) -> bool {
     Json::parse(text.as_bytes()).is_ok_and(|json| json.get("jsonrpc").is_some())

@@ -119,9 +119,8 @@ impl Evals {
             return Err(EvalsError::Clash { extension: inner.name, operation: operation.name });
         }
         let tools = tools();
-        let schema = |tool: &Operation| serde_json::from_str(&tool.params.to_string()).unwrap_or(Value::Bool(true));
-        let schemas: Vec<(&str, Value)> = tools.iter().map(|tool| (tool.name, schema(tool))).collect();
-        let schemas = Schemas::new(schemas.iter().map(|(name, schema)| (*name, schema)));
+        let schemas: Vec<(&str, String)> = tools.iter().map(|tool| (tool.name, tool.params.to_string())).collect();
+        let schemas = Schemas::new(schemas.iter().map(|(name, schema)| (*name, schema.as_str())));
         let operations: Vec<Operation> = inner.operations.iter().copied().chain(tools).collect();
         let manifest = Box::leak(Box::new(inner.operations(Vec::leak(operations))));
         let runs = Runs::with_connect(store, Some(target), Arc::new(Configured { hosts, config }));

@@ -407,9 +407,7 @@ impl Proxy {
         shared.request_limit = manifest.request_limit;
         #[cfg(feature = "schemas")]
         {
-            let operations = manifest.operations.iter();
-            shared.schemas =
-                Some(Schemas::new(operations.map(|operation| (operation.name.as_str(), &operation.params))));
+            shared.schemas = Some(Schemas::of(&manifest.operations));
         }
         drop(shared);
         *turn = Some(host);

@@ -124,12 +124,11 @@ impl Run {
             let runs: Vec<(&Spec, &Watched)> = runs.collect();
             reports::results(as_json(&done, &errors, code), &runs, &store, began)
         };
-        let has_written = self.tell(&done, &errors, code, &results);
+        let code = self.tell(&done, &errors, code, &results);
         if let Some(github) = github {
             github.end(&results());
         }
-        let code = recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code));
-        Ok(if has_written || code != exit::SUCCESS { code } else { exit::FAILED })
+        Ok(recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code)))
     }
 
     /// Finds out before anything is run that a report could not be written.
@@ -186,9 +185,8 @@ impl Run {
         }
     }
 
-    /// The table, and the reports. One that cannot be written takes no other with it; whether all were.
-    fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> bool {
-        let json_text = || format!("{:#}\n", as_json(done, errors, code));
+    /// The table, and the reports. One that cannot be written takes no other with it. It gives the exit code, which says so too.
+    fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> u8 {
         for Done { path, run, .. } in done {
             if let Err(error) = run {
                 match error {
@@ -206,30 +204,26 @@ impl Run {
             }
         }
         let takes_stdout = self.json || self.files().any(|(_, path)| is_stdout(path));
-        if self.json {
-            print_json(&json_text());
-        } else if !takes_stdout {
+        if !takes_stdout {
             show(done);
         }
         let mut has_written = true;
-        let mut write = |path: &Path, text: &str| {
-            if is_stdout(path) {
-                out::print_file(text);
-            } else if let Err(error) = files::write(path, text.as_bytes()) {
-                out::complain_of_failure(&format!("{}: {error}", path.display()));
-                has_written = false;
-            }
-        };
-        if let Some(path) = &self.json_file {
-            write(path, &terminal::json(&json_text()));
-        }
+        let mut write = |path: &Path, text: &str| has_written &= write_report(path, text);
         if let Some(path) = &self.junit {
-            write(path, &as_junit(done, &self.attachments(done)));
+            write(path, &as_junit(done, errors, &self.attachments(done)));
         }
         if self.reports.is_wanted() {
-            self.reports.write(&results(), write);
+            self.reports.write(&results(), &mut write);
         }
-        has_written
+        // Those with the exit code in them come last.
+        let json_text = |has_written: bool| format!("{:#}\n", as_json(done, errors, with_reports(code, has_written)));
+        if let Some(path) = &self.json_file {
+            has_written &= write_report(path, &terminal::json(&json_text(has_written)));
+        }
+        if self.json {
+            print_json(&json_text(has_written));
+        }
+        with_reports(code, has_written)
     }
 
     /// Files that belong to each run: its record, and the folder of `--record`.
@@ -275,6 +269,26 @@ fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8
     }
     let report = format!("{:#}\n", as_json(done, errors, code));
     record::finish(recorder, &[("report.json", report), ("values.jsonl", values)], code)
+}
+
+/// Whether a report was written.
+fn write_report(path: &Path, text: &str) -> bool {
+    if is_stdout(path) {
+        out::print_file(text);
+        return true;
+    }
+    match files::write(path, text.as_bytes()) {
+        Ok(()) => true,
+        Err(error) => {
+            out::complain_of_failure(&format!("{}: {error}", path.display()));
+            false
+        }
+    }
+}
+
+/// The exit code, when a report could perhaps not be written.
+fn with_reports(code: u8, has_written: bool) -> u8 {
+    if has_written || code != exit::SUCCESS { code } else { exit::FAILED }
 }
 
 fn is_stdout(path: &Path) -> bool {

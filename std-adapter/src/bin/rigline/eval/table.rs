@@ -58,12 +58,13 @@ fn show_measurements(done: &[Done]) {
 
 fn over_trials(statistics: &Statistics) -> String {
     let Some(deviation) = statistics.deviation else { return String::new() };
-    let Statistics { min, max, mean, .. } = statistics;
+    let Statistics { min, max, .. } = statistics;
     let cpk = statistics.cpk.map_or_else(String::new, |cpk| format!(", Cpk {cpk:.2}"));
     // One digit more than the values have.
     let digits = |text: &str| text.split_once('.').map_or(0, |(_, fraction)| fraction.len()).min(12);
     let digits = digits(min).max(digits(max)) + 1;
-    format!("{min} to {max}, mean {mean:.digits$}, s {deviation:.digits$}{cpk}")
+    let mean = statistics.mean_to(digits).map_or_else(String::new, |mean| format!(", mean {mean}"));
+    format!("{min} to {max}{mean}, s {deviation:.digits$}{cpk}")
 }
 
 fn row(spec: &Spec, record: &TaskRecord) -> [String; 6] {
