@@ -21,6 +21,7 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::percent_decode_str;
 use rigline::json::{Json, Kind};
 use serde_json::Value;
 
@@ -386,28 +387,13 @@ fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
     })?;
     match pointer {
         "" => Some(root),
-        pointer if pointer.starts_with('/') => root.pointer(&decoded(pointer)),
+        pointer if pointer.starts_with('/') => root.pointer(&percent_decode_str(pointer).decode_utf8_lossy()),
         anchor => ["$defs", "definitions"]
             .into_iter()
             .filter_map(|name| root.get(name)?.as_object())
             .flat_map(serde_json::Map::values)
             .find(|schema| schema.get("$anchor").is_some_and(|name| name == anchor)),
     }
-}
-
-/// A pointer in a URI has `%` escapes.
-fn decoded(pointer: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = pointer.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped = (byte == b'%')
-            .then(|| after.get(..2))
-            .flatten()
-            .and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        bytes.push(escaped.unwrap_or(byte));
-        rest = after.get(if escaped.is_some() { 2 } else { 0 }..).unwrap_or_default();
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Whether a schema takes values of this kind.

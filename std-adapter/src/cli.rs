@@ -16,6 +16,10 @@ pub mod client {
     };
 }
 
+pub mod clock {
+    pub use crate::clock::unix_millis;
+}
+
 pub mod files {
     pub use crate::files::{ensure_writable, open, open_with, read_text, write, write_executable};
 }
@@ -38,8 +42,12 @@ pub mod signals {
     pub use crate::signals::Signals;
 }
 
+pub mod sync {
+    pub use crate::sync::lock;
+}
+
 pub mod terminal {
-    pub use crate::terminal::{is_control, json, one_line, printable};
+    pub use crate::terminal::{cut, cut_and_counted, is_control, json, one_line, printable};
 }
 
 pub mod traffic {

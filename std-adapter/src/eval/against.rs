@@ -20,7 +20,7 @@ pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec
             let fault = |text: String| of_step(folder, task, step, text);
             let Some((_, schema)) = operations.iter().find(|(name, _)| *name == step.operation) else {
                 let near = nearest(&step.operation, &names).map(|near| format!("; did you mean `{near}`?"));
-                let near = near.unwrap_or_else(|| format!("; there are {}", names.join(", ")));
+                let near = near.unwrap_or_else(|| format!("; expected one of: {}", names.join(", ")));
                 faults.push(fault(format!("the target has no operation {}{near}", step.operation)));
                 continue;
             };

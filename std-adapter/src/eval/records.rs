@@ -89,8 +89,8 @@ impl StepRecord {
     pub(super) fn no_output(&self, name: &str) -> String {
         let there: Vec<&str> = self.outputs.iter().map(|(name, _)| name.as_str()).collect();
         match there.as_slice() {
-            [] => format!("step {} has no outputs, and so no {name}", self.id),
-            there => format!("step {} has no output {name}; there are {}", self.id, there.join(", ")),
+            [] => format!("step {} has no output {name}; it has no outputs", self.id),
+            there => format!("step {} has no output {name}; known outputs: {}", self.id, there.join(", ")),
         }
     }
 

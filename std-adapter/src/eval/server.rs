@@ -30,12 +30,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use embedded_io_async::{ErrorType, Read};
+use embedded_io_adapters::tokio_1::FromTokio;
+use embedded_io_async::Read;
 use rigline::json::Kind;
 use rigline::json::write::Writer;
 use rigline::protocol::waza;
 use rigline::rpc::{INVALID_PARAMS, Incoming};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -229,7 +230,7 @@ impl Server {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let client = Client::new(Output::of(writer, BACKLOG, true));
-        let mut reader = Reading(reader);
+        let mut reader = FromTokio::new(reader);
         let conversation = async {
             let input = Input::of_socket(REQUEST_LIMIT, None);
             if let Ok(End::Input) = converse(&mut reader, &client, &self.shared, input, None).await {
@@ -250,7 +251,10 @@ async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
     loop {
         match listeners.accept().await {
             Ok(stream) => {
-                let Ok(place) = places.clone().try_acquire_owned() else { continue };
+                let Ok(place) = places.clone().try_acquire_owned() else {
+                    refuse(&stream);
+                    continue;
+                };
                 let (shared, access) = (shared.clone(), access.clone());
                 tokio::spawn(async move {
                     serve_stream(stream, &shared, &access).await;
@@ -263,9 +267,19 @@ async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
     }
 }
 
+/// Says to a client why it is not served, as far as it can be said without waiting.
+fn refuse(stream: &Stream) {
+    let text = format!("too many clients: {CLIENT_LIMIT} are connected already");
+    let mut stream = stream.clone();
+    let line = lines::error_line(lines::NOT_ALLOWED, &text);
+    let task = &mut std::task::Context::from_waker(std::task::Waker::noop());
+    let _ = std::pin::Pin::new(&mut stream).poll_write(task, &line);
+    let _ = std::pin::Pin::new(&mut stream).poll_shutdown(task);
+}
+
 async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
     let client = Client::new(Output::of(stream.clone(), BACKLOG, true));
-    let mut read = Reading(stream.clone());
+    let mut read = FromTokio::new(stream.clone());
     let ended = match access.refusal(stream.ends()) {
         Some(refusal) => {
             client.out.send(lines::error_line(lines::NOT_ALLOWED, &refusal));
@@ -282,20 +296,7 @@ async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
     client.out.finish().await;
     client.out.lose();
     if let Ok(End::Refused) = ended {
-        net::drain(&mut read.0).await;
-    }
-}
-
-/// Reading, as `embedded-io` has it.
-struct Reading<R>(R);
-
-impl<R> ErrorType for Reading<R> {
-    type Error = io::Error;
-}
-
-impl<R: AsyncRead + Unpin> Read for Reading<R> {
-    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buf).await
+        net::drain(read.inner_mut()).await;
     }
 }
 

@@ -12,7 +12,6 @@ use rigline::{Level, Phase};
 use super::verdict::Cause;
 use crate::by_schema::Schema;
 use crate::host::ports::Roots;
-#[cfg(feature = "web")]
 use crate::host::wire;
 use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
 use crate::record::Recorder;
@@ -168,7 +167,6 @@ impl Connect for Hosts {
 }
 
 /// Opens a session over a connection of the caller's own.
-#[cfg(feature = "web")]
 pub(crate) async fn over(
     dialer: Box<dyn wire::Connect>,
     target: &Target,

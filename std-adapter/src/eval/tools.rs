@@ -35,6 +35,7 @@ use super::store::Store;
 use super::verdict::Class;
 use super::{Root, Spec, TRIAL_LIMIT, class};
 use crate::by_schema::Schemas;
+use crate::clock::millis;
 use crate::host::JsonObject;
 use crate::relay::Relay;
 
@@ -62,7 +63,7 @@ const RUN_OUTPUTS: &str = r#"{"type":"object","properties":{"eval":{"type":"stri
 pub struct Settings {
     /// The folder that they are below.
     pub root: Root,
-    /// Where runs are kept.
+    /// The folder for the records of runs.
     pub store: Store,
     /// The target of all steps.
     pub target: String,
@@ -323,7 +324,7 @@ fn path_of(root: &Root, id: &str) -> Result<PathBuf, String> {
             let known: Vec<&str> = found.iter().map(|eval| eval.id.as_str()).take(20).collect();
             Err(match known.as_slice() {
                 [] => format!("id: there is no eval `{id}`; there are no evals in the folder"),
-                known => format!("id: there is no eval `{id}`; there are {}", known.join(", ")),
+                known => format!("id: there is no eval `{id}`; expected one of: {}", known.join(", ")),
             })
         }
         named => {
@@ -426,10 +427,6 @@ fn task(spec: &Spec, record: &TaskRecord) -> Value {
 
 fn cut(text: &str) -> &str {
     (0..=TEXT.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Cancels a run when it is dropped; one that has ended stays as it is.

@@ -432,7 +432,7 @@ mod tests {
             r#"{"ms":250,"high":true,"id":"250","text":"rail 3V3: ok","free":"250","list":[1,"3V3"],"big":123456789012345678901234567890,"maybe":250,"s":"00123","tilde":"~"}"#
         );
         let fault = |text: &str| Node::parse(text).unwrap().draft(&steps).unwrap_err();
-        assert_eq!(fault("'{{steps.on.outputs.x}}'"), "step on has no output x; there are ms, name, high, big");
+        assert_eq!(fault("'{{steps.on.outputs.x}}'"), "step on has no output x; known outputs: ms, name, high, big");
         assert_eq!(fault("'{{steps.off.outputs.x}}'"), "step off did not run");
     }
 }

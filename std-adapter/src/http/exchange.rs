@@ -246,7 +246,7 @@ impl Exchange {
     /// The extension's ends of the stream.
     pub(super) fn ends(self: &Arc<Self>) -> (Requests, Lines) {
         let output = self.state().output.take();
-        (Requests { output, line: Vec::new(), given: 0 }, Lines { exchange: self.clone(), line: Vec::new() })
+        (Requests { output, line: VecDeque::new() }, Lines { exchange: self.clone(), line: Vec::new() })
     }
 
     /// Brings a line that the extension wrote to the request that it is about.
@@ -278,6 +278,12 @@ impl Open {
 }
 
 impl State {
+    /// Whether a call waits for its turn: they are taken in their order.
+    fn waits(&self, number: u64) -> bool {
+        self.open.get(&number).is_some_and(|open| open.is_call)
+            && self.open.range(..number).any(|(_, open)| open.is_call)
+    }
+
     fn place_of(&self, session: &str) -> Option<usize> {
         self.sessions.iter().position(|known| known.name == session)
     }
@@ -322,6 +328,11 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
+    /// Whether it is a call that was not begun, since an earlier one runs.
+    pub(crate) fn waits(&self) -> bool {
+        self.exchange.state().waits(self.number)
+    }
+
     /// The next line; none if the request was cancelled, or the extension has ended.
     pub(crate) async fn line(&mut self) -> Option<Line> {
         poll_fn(|task| self.poll_line(task)).await
@@ -339,7 +350,8 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         let mut state = self.exchange.state();
-        if self.cancels {
+        // Nobody waits for a call that was not begun yet.
+        if self.cancels || state.waits(self.number) {
             self.exchange.cancel_number(&mut state, self.number);
         }
         // A legacy call that runs goes on, and its reply and logs go nowhere.
@@ -353,8 +365,7 @@ impl Drop for Incoming {
 #[derive(Debug)]
 pub(super) struct Requests {
     output: Option<mpsc::UnboundedReceiver<Vec<u8>>>,
-    line: Vec<u8>,
-    given: usize,
+    line: VecDeque<u8>,
 }
 
 impl ErrorType for Requests {
@@ -363,24 +374,15 @@ impl ErrorType for Requests {
 
 impl Read for Requests {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        let rest = loop {
-            let rest = self.line.get(self.given..).unwrap_or_default();
-            if !rest.is_empty() {
-                break rest;
-            }
+        while self.line.is_empty() {
             let next = match &mut self.output {
                 Some(output) => output.recv().await,
                 None => None,
             };
             let Some(line) = next else { return Ok(0) };
-            (self.line, self.given) = (line, 0);
-        };
-        let count = rest.len().min(buf.len());
-        if let (Some(place), Some(bytes)) = (buf.get_mut(..count), rest.get(..count)) {
-            place.copy_from_slice(bytes);
+            self.line = line.into();
         }
-        self.given += count;
-        Ok(count)
+        self.line.read(buf).await
     }
 }
 

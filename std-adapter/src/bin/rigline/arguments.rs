@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use rigline::json::{Json, Kind};
 use rigline_std::cli::by_schema::{Draft, Misfit, Schema, Settled, settle};
+use rigline_std::cli::terminal;
 
 use crate::connect::Failure;
 use crate::out::{complain, word};
@@ -383,11 +384,7 @@ fn why(path: &str, text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>
 
 /// The beginning of a text that may be a page.
 fn brief(text: &str) -> String {
-    const LONGEST: usize = 500;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}… ({} bytes)", text.get(..end).unwrap_or_default(), text.len()),
-        None => text.to_owned(),
-    }
+    terminal::cut_and_counted(text, 500)
 }
 
 #[cfg(test)]

@@ -111,6 +111,9 @@ impl Man {
 ///       a program with arguments, split as by a shell
 ///   serial:/dev/ttyACM0
 ///       the device on this port (COM3 on Windows)
+///   serial:by-id/NAME
+///       the same, by a name in /dev/serial/by-id; by-path
+///       likewise
 ///   serial:auto
 ///       the only rigline device that is plugged in
 ///   serial:auto/SERIAL
@@ -133,16 +136,18 @@ impl Man {
 ///   baud=115200
 ///       serial: the speed of a UART; USB devices ignore it
 ///   dtr=on|off
-///       serial: the DTR line, by default on
+///       serial: the DTR line [default: on]
 ///   rts=on|off
-///       serial: the RTS line, by default up to the driver
+///       serial: the RTS line [default: set by the driver]
 ///   link=lines|cobs
-///       serial, tcp: lines of JSON, which is the default, or
-///       binary frames with checksums, for a board on a bare
-///       UART
+///       serial, tcp: lines of JSON, or binary frames with
+///       checksums, for a board on a bare UART
+///       [default: lines]
+///   token-file=FILE
+///       tcp: the server's token, sent as the first line
 ///   pace=fast|recorded
-///       replay: replies at once, which is the default,
-///       or after the time that they took
+///       replay: replies at once, or after the time that they
+///       took in the recording [default: fast]
 ///
 /// Quote a target with options, since ? and & have a meaning
 /// in shells.

@@ -96,9 +96,9 @@ fn no_evals(folder: &Path, errors: &[String]) -> Failure {
     let text = match folder.metadata() {
         Err(error) => format!("{}: {error}", folder.display()),
         Ok(_) if errors.is_empty() => {
-            format!("{}: there are no evals; `rigline eval new` begins one", folder.display())
+            format!("{}: there are no evals in this folder; `rigline eval new` writes one", folder.display())
         }
-        Ok(_) => format!("{}: there are no evals that can be read", folder.display()),
+        Ok(_) => format!("{}: no eval in this folder can be read", folder.display()),
     };
     Failure::usage(text)
 }

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// The folder that evals are read from, and that relative paths begin at. Paths and links that lead out of it are refused
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
-    /// Where runs are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     /// The target of all evals, instead of the one in their files

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     connection: Connection,
     /// Serve lines over TCP at this address: PORT or HOST:PORT; port 0 selects a free port, which is printed. A port alone and
     /// localhost mean both loopback addresses
-    #[arg(long, value_name = "[HOST:]PORT", required_unless_present = "http", conflicts_with = "http")]
+    #[arg(long, value_name = "[HOST:]PORT", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
     /// The protocol of the clients: gevals over TCP, the others over HTTP
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_proxy || protocol.http.is_some()))]
@@ -67,7 +67,9 @@ impl Arguments {
                 names(|protocol| protocol.has_proxy)
             ))),
             (None, Some(address), protocol) => self.serve_http(&address, protocol),
-            (None, None, _) => Err(Failure::usage("say where to listen: --tcp or --http")),
+            (None, None, _) => Err(Failure::usage(
+                "the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol",
+            )),
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// Let the page run the evals in this folder
     #[arg(long, value_name = "DIR")]
     evals: Option<PathBuf>,
-    /// Where runs of evals are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR", requires = "evals")]
     runs: Option<PathBuf>,
     /// Read the token from this file instead of making a new one

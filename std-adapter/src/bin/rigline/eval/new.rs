@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::operations;
 use crate::connect::Failure;
 use crate::exit;
-use crate::out::print;
+use crate::out::{command_line, print};
 
 /// Write a first eval, which passes, for you to change
 #[derive(Debug, Args)]
@@ -70,6 +70,7 @@ impl New {
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
             print(&format!("{}\n", path.display()));
         }
+        print(&format!("next: rigline eval run {}\n", command_line(&[self.folder.to_string_lossy().into_owned()])));
         Ok(exit::SUCCESS)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use rigline_std::cli::files;
 use rigline_std::cli::signals::Signals;
+use rigline_std::cli::sync::lock;
 use rigline_std::cli::terminal;
 use rigline_std::eval::Spec;
 use rigline_std::eval::report::{Results, report};
@@ -71,7 +72,7 @@ pub(super) struct Run {
     /// Write all results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Where runs are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     #[command(flatten)]
@@ -104,7 +105,7 @@ impl Run {
                 let (runs, interrupted) = (runs.clone(), interrupted.clone());
                 tokio::spawn(async move {
                     let code = signals.next().await;
-                    *interrupted.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+                    *lock(&interrupted) = Some(code);
                     complain(format_args!("rigline: cancelling; cleanup steps run. Once more ends at once"));
                     runs.cancel_all();
                     std::process::exit(signals.next().await.into());
@@ -112,14 +113,14 @@ impl Run {
             }
             let mut done = Vec::new();
             for wanted in evals {
-                if interrupted.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                if lock(&interrupted).is_some() {
                     break;
                 }
                 let watched = Watched::new();
                 let run = self.one(&runs, &wanted, &watched).await;
                 done.push(Done { path: wanted.path, run, watched });
             }
-            let code = *interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+            let code = *lock(&interrupted);
             Ok((done, code))
         })?;
         let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
@@ -193,13 +194,17 @@ impl Run {
     fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> u8 {
         for Done { path, run, .. } in done {
             if let Err(error) = run {
-                if let StartError::Invalid(faults) = error {
-                    complain(format_args!("rigline: {} is not valid:", path.display()));
-                    for fault in faults {
-                        complain(format_args!("  {fault}"));
+                match error {
+                    StartError::Invalid(faults) => {
+                        complain(format_args!("rigline: {} is not valid:", path.display()));
+                        for fault in faults {
+                            complain(format_args!("  {fault}"));
+                        }
                     }
-                } else {
-                    complain(format_args!("rigline: {}: {error}", path.display()));
+                    StartError::NotFound(missing) if missing == path => {
+                        complain(format_args!("rigline: {}: there is no such file or folder", path.display()));
+                    }
+                    _ => complain(format_args!("rigline: {}: {error}", path.display())),
                 }
             }
         }

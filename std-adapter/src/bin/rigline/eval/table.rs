@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use rigline::protocol::waza::{RunState, Verdict};
+use rigline_std::cli::terminal;
 use rigline_std::eval::Spec;
 use rigline_std::eval::measurement::{self, Statistics};
 use rigline_std::eval::report::class;
@@ -69,18 +70,13 @@ fn over_trials(statistics: &Statistics) -> String {
 fn row(spec: &Spec, record: &TaskRecord) -> [String; 6] {
     let name = spec.tasks.get(record.task).map_or("", |task| task.name.as_str());
     let passed = record.trials.iter().filter(|trial| trial.verdict == Verdict::Passed).count();
-    let why = record.why().unwrap_or_default();
-    let why = match why.char_indices().nth(160) {
-        Some((end, _)) => format!("{}…", why.get(..end).unwrap_or_default()),
-        None => why.to_owned(),
-    };
     [
         spec.name.clone(),
         name.to_owned(),
         record.class().label().to_owned(),
         format!("{passed}/{}", record.trials.len()),
         time(record.duration),
-        why,
+        terminal::cut(record.why().unwrap_or_default(), 160),
     ]
 }
 

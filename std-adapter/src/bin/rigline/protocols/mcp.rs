@@ -58,7 +58,7 @@ pub(crate) struct Choice {
     /// Offer tools that list and run the evals in this folder, too
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     evals: Option<PathBuf>,
-    /// Where runs of evals are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR", requires = "evals", value_hint = ValueHint::DirPath)]
     runs: Option<PathBuf>,
 }
