@@ -388,7 +388,7 @@ impl Upstream {
             return Ok(found);
         }
         let Some(connect) = fallback.and_then(|protocol| protocol.client) else {
-            return Err(ClientError::usage("no protocol to ask by is built in").into());
+            return Err(ClientError::usage("no protocol for targets is built in").into());
         };
         let mut client = connect(target, ClientOptions::new(options)).await?;
         let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
@@ -432,7 +432,7 @@ impl Upstream {
 async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
     match client.describe(None, limit).await? {
         Description::Manifest(described) => Ok(*described),
-        Description::Page(_) => Err(ClientError::usage("the other end does not say which operations it has")),
+        Description::Page(_) => Err(ClientError::usage("the target does not list its operations")),
     }
 }
 

@@ -113,7 +113,7 @@ impl McpClient {
         };
         if string(view(&server).get("protocolVersion")).len() != 10 {
             self.hang_up().await;
-            return Err(no_answer("initialize was not answered as MCP has it"));
+            return Err(no_answer("the answer to initialize is not valid MCP"));
         }
         if let Some(open) = &mut self.open {
             open.server = server;
