@@ -147,8 +147,8 @@ def test_a_program_that_ends_before_all_threads_run_is_explained(monkeypatch: py
     start = threading.Thread.start
 
     def start_slowly(thread: threading.Thread) -> None:
-        start(thread)
         time.sleep(0.3)
+        start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_slowly)
     began = time.monotonic()
