@@ -16,7 +16,7 @@ use crate::call::Outcome;
 use crate::definition::{Facts, Protocol};
 use crate::failure::Failure;
 use crate::frame::{Framer, LineEnds, Taken, TooLong};
-use crate::json::check::{self, NO_SPANS, Spans, SyntaxError};
+use crate::json::check::{LineScanner, NO_SPANS, Scanned, Spans, SyntaxError};
 use crate::json::write::Writer;
 use crate::level::Level;
 use crate::manifest::Manifest;
@@ -56,28 +56,32 @@ use session::Session;
 /// assert!(matches!(engine.step(), Step::Shutdown));
 /// # Ok::<(), rigline::engine::TooSmall>(())
 /// ```
+#[repr(C)]
 pub struct Engine<'m> {
-    settings: Settings<'m>,
-    framer: Framer<'m>,
-    memory: &'m mut [u8],
-    reply: Reply,
+    // A Cortex-M0+ reaches the first 124 bytes of a structure in one step: what is large comes last.
     state: State,
-    /// What runs, or ran last: it stays where it is.
-    running: Running,
-    session: Session,
-    batch: Option<Batch>,
-    finished: bool,
     /// The protocol of the last message; what cannot be read is answered in it.
     protocol: &'static Protocol,
+    session: Session,
+    finished: bool,
+    /// What is to run has an acknowledgement, which goes first.
+    is_deferred: bool,
+    /// The least level of logs that the connection's peer wants.
+    least_log: Level,
+    batch: Option<Batch>,
+    memory: &'m mut [u8],
+    settings: Settings<'m>,
     /// What was learnt from lines that wait their turn or have been answered already.
     lookahead: Lookahead,
     policy: Option<&'m dyn SessionPolicy>,
-    /// The least level of logs that the connection's peer wants.
-    least_log: Level,
-    /// What is to run has an acknowledgement, which goes first.
-    is_deferred: bool,
+    framer: Framer<'m>,
+    reply: Reply,
+    /// What runs, or ran last: it stays where it is.
+    running: Running,
     /// Where the members of the message in hand are.
     spans: Spans,
+    /// What comes in next is checked as it comes.
+    scanner: LineScanner,
 }
 
 /// What does not change while an engine runs.
@@ -164,6 +168,7 @@ impl<'m> Engine<'m> {
             policy: None,
             least_log: Level::Debug,
             spans: NO_SPANS,
+            scanner: LineScanner::new(),
             is_deferred: false,
         })
     }
@@ -235,6 +240,7 @@ impl<'m> Engine<'m> {
     pub fn disconnect(&mut self) -> bool {
         let open = self.is_session_open();
         self.framer.reset();
+        self.scanner.reset();
         self.state = State::Idle;
         self.session = Session::Fresh;
         self.batch = None;
@@ -299,6 +305,8 @@ impl<'m> Engine<'m> {
                 None if self.batch.is_some() => Some(self.next_member()),
                 // A job that was started has its turn before what came after it.
                 None if self.settings.service.is_some_and(|service| service.next_job().is_some()) => {
+                    // What comes in meanwhile is looked at in the background.
+                    self.scanner.reset();
                     self.state = State::Job;
                     return Next::Run;
                 }
@@ -377,15 +385,20 @@ impl<'m> Engine<'m> {
     }
 
     fn take_line(&mut self) -> Option<Done> {
-        // Most lines are one object and were read to their end: its check finds that end too.
+        // Most lines are one object: they are checked as they come in, which finds their end too.
         if let Some(lines) = self.framer.unframed() {
-            self.spans = NO_SPANS;
-            if let Some((whole, length)) = check::scan_line(lines, &self.protocol.members, &mut self.spans) {
-                self.framer.take_first(length, whole);
-                return Some(self.message(0, length, true));
+            match self.scanner.scan(lines, &self.protocol.members, &mut self.spans) {
+                Scanned::Line { whole, length } => {
+                    self.framer.take_first(length, whole);
+                    return Some(self.message(0, length, true));
+                }
+                Scanned::Part if !self.finished => return None,
+                Scanned::Part | Scanned::Other => {}
             }
         }
-        match self.framer.take()? {
+        let taken = self.framer.take()?;
+        self.scanner.reset();
+        match taken {
             Taken::TooLong(fault) => {
                 let protocol = self.protocol;
                 Some(Done::Reply(too_long(&mut self.writer_for_line(), protocol, fault)))

@@ -136,7 +136,9 @@ impl Reply {
             Stage::NoOutputs | Stage::InOutputs => {}
         }
         self.text = None;
-        let bit = 1_u32 << (name.bytes().fold(0, |sum: u8, byte| sum.rotate_left(3) ^ byte) & 31);
+        let sum = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        // The high bits of the product depend on all of the sum's.
+        let bit = 1_u32 << (sum.wrapping_mul(0x9E37_79B1) >> 27);
         if self.names & bit != 0 && self.has_output(memory, name) {
             self.fault = Some(Fault::NameTwice);
             return Err(NAME_TWICE);

@@ -6,6 +6,7 @@ mod lifeline;
 #[cfg(unix)]
 mod limits;
 mod not_started;
+mod running;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,6 +18,7 @@ use std::sync::OnceLock;
 pub(crate) use lifeline::Lifeline;
 pub use limits::{ensure_descriptors, raise_open_files};
 pub(crate) use not_started::NotStarted;
+pub(crate) use running::{Pipes, Running};
 
 use crate::target::Exec;
 
@@ -147,6 +149,12 @@ pub fn write_errors_instead_of_signals() {
         let kind = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
         drop(runtime.block_on(async { tokio::signal::unix::signal(kind) }));
     }
+}
+
+/// The end of what a program wrote to its standard error, as errors show it.
+pub(crate) fn last_words(stderr: &str) -> String {
+    let stderr = stderr.trim_end();
+    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
 }
 
 #[cfg(not(unix))]

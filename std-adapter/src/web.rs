@@ -494,7 +494,5 @@ fn json_response(status: StatusCode, body: &Value) -> Response {
 }
 
 fn json_text(status: StatusCode, body: String) -> Response {
-    let mut response = (status, Body::from(body + "\n")).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    crate::http::json(status, body + "\n")
 }

@@ -742,7 +742,7 @@ fn n_13_addresses_with_the_path_of_a_call_and_servers_of_another_protocol() {
     for gevals in [gevals.to_owned(), gevals.replace("null", "1")] {
         let (code, _, errors) =
             rigline(&["call", &gevals, "identify", "--protocol", "amplifier", "--start-timeout", "1s"], "");
-        assert!(code != 0 && errors.contains("try --protocol gevals or mcp"), "{errors}");
+        assert!(code != 0 && errors.contains("select another protocol with --protocol"), "{errors}");
     }
 }
 

@@ -65,7 +65,8 @@ impl Background<'_> {
     /// In protocols with ids, faults need not wait, nor what a [`Service`] answers, nor what [`Protocol::busy`] says. Where there
     /// are no ids every reply comes in the order of its line, faults included.
     pub fn answer<'o>(&mut self, memory: &'o mut [u8]) -> Option<&'o [u8]> {
-        if memory.len() < LEAST_REPLY {
+        // Mostly nothing came in meanwhile.
+        if memory.len() < LEAST_REPLY || !self.tail.has_more() {
             return None;
         }
         let limit = memory.len().saturating_sub(1);

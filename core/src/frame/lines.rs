@@ -194,11 +194,10 @@ fn hold(buf: &mut [u8], state: &mut State, mut at: usize, len: usize) -> (usize,
     (at, end)
 }
 
-/// What was not looked at, if the last byte of it ends a line and all of it is in the memory.
+/// What was not looked at, if it comes next and all of it is in the memory.
 pub(super) fn unframed<'f>(buf: &'f [u8], state: &mut State) -> Option<&'f [u8]> {
     state.release();
-    let lines = part(buf, state.look, state.end);
-    (lines.last() == Some(&LF) && state.start >= state.kept && state.excess == Excess::None).then_some(lines)
+    (state.start >= state.kept && state.excess == Excess::None).then(|| part(buf, state.look, state.end))
 }
 
 pub(super) fn take_first(buf: &mut [u8], state: &mut State, length: usize, whole: usize) {
@@ -224,7 +223,7 @@ fn locate(buf: &mut [u8], state: &mut State) -> Option<Found> {
 /// of ASCII other than white space, so that it is not blank and has no byte-order mark.
 #[inline]
 fn text_line(buf: &[u8], state: &mut State) -> Option<Found> {
-    let lines = unframed(buf, state)?;
+    let lines = unframed(buf, state).filter(|lines| lines.last() == Some(&LF))?;
     let (State { look: at, scan, ends, .. }, [b'!'..=0x7F, ..]) = (&*state, lines) else { return None };
     let looked_at = scan.saturating_sub(*at);
     let end = find(lines.get(looked_at..)?, *ends)?.saturating_add(looked_at);

@@ -191,8 +191,8 @@ impl<'b> Framer<'b> {
         (line.get_mut(held_at..).unwrap_or_default(), Tail { buf: tail, state: &mut self.state })
     }
 
-    /// What was read and not delivered, if it is known to have a line's end in it: it starts with the next line. For those who find
-    /// the end themselves, and say so by [`take_first`](Self::take_first). The line that is held is consumed.
+    /// What was read and not delivered, if nothing of it was dropped: it starts with the next line. For those who find the line's end
+    /// themselves, and say so by [`take_first`](Self::take_first). The line that is held is consumed.
     pub(crate) fn unframed(&mut self) -> Option<&[u8]> {
         unframed(self.buf, &mut self.state)
     }

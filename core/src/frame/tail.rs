@@ -35,6 +35,11 @@ impl<'f> Tail<'f> {
         self.state.finished = true;
     }
 
+    /// Whether there is anything that [`peek`](Self::peek) has not looked at.
+    pub(crate) fn has_more(&self) -> bool {
+        self.state.scan < self.state.end || self.state.finished
+    }
+
     /// The next complete line that was not looked at before, by this tail or by that of an earlier line.
     ///
     /// A line that is over the limit is not seen here: it cannot be complete while another line is held.

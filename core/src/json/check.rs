@@ -26,10 +26,10 @@ pub fn check(text: &[u8]) -> Result<(), SyntaxError> {
 
 /// [`check`] with a depth limit of `32 * WORDS`; it costs `4 * WORDS` bytes of stack and no more at any input.
 pub fn check_to_depth<const WORDS: usize>(text: &[u8]) -> Result<(), SyntaxError> {
-    let mut stack = [0; WORDS];
-    let mut scanner = Scanner::new(text, &mut stack);
-    let end = scanner.value(text, 0);
-    scanner.end(end)
+    let mut scanner = Scanner::<WORDS>::new();
+    scanner.length = text.len();
+    let end = scanner.skip(text, Place::Value);
+    scanner.end(text, end)
 }
 
 /// Why a text is not JSON, and where.
@@ -218,30 +218,43 @@ impl<'t> Parts<'t> {
 /// The members of one object that the checker watches: it records where their values are.
 #[derive(Debug)]
 pub struct Members {
+    /// How many tables there are one below the other, this one included.
+    levels: u8,
     /// In the order in which a peer is likely to send them.
     keys: &'static [Member],
-    /// Where the last value of any other member goes.
-    others: Option<u8>,
-    /// Strings do not count as other members.
-    strings: bool,
+    /// Where the span of the last value of any other member goes, as in [`Level::slot`].
+    others: u8,
 }
 
 impl Members {
     /// Watches these members, best in the order in which peers send them.
+    ///
+    /// # Panics
+    /// If there are more than four tables one below the other: in a constant, where tables belong, it does not compile.
     pub const fn of(keys: &'static [Member]) -> Self {
-        Self { keys, others: None, strings: false }
+        let (mut levels, mut rest) = (1, keys);
+        while let [key, others @ ..] = rest {
+            if let Some(child) = key.child
+                && child.levels >= levels
+            {
+                levels = child.levels + 1;
+            }
+            rest = others;
+        }
+        assert!(levels as usize <= LEVELS, "a message has no room for so many levels of watched members");
+        Self { levels, keys, others: NO_SLOT }
     }
 
     /// Watches for values that are not strings: the slot stays absent if all are.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
     pub const fn strings(slot: usize) -> Self {
-        Self { keys: &[], others: Some(slot as u8), strings: true }
+        Self { levels: 1, keys: &[], others: slot as u8 | NO_STRING }
     }
 
     /// The same table, and `slot` holds the last member that is not in it.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
     pub(crate) const fn with_others(self, slot: usize) -> Self {
-        Self { others: Some(slot as u8), ..self }
+        Self { others: slot as u8, ..self }
     }
 
     /// The slot of the member of this name.
@@ -342,269 +355,578 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 /// # Ok::<(), rigline::json::SyntaxError>(())
 /// ```
 pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
-    let mut stack = [0; DEPTH_WORDS];
-    let mut scanner = Scanner::new(text, &mut stack);
+    let mut scanner = Scanner::<DEPTH_WORDS>::new();
+    scanner.length = text.len();
     let end = match scanner.space(text) {
-        [b'{', rest @ ..] => scanner.object(rest, 1, level, slots),
-        rest => scanner.value(rest, 0),
+        [b'{', rest @ ..] => {
+            scanner.watch(level);
+            scanner.members(rest, Place::Open, slots)
+        }
+        rest => scanner.skip(rest, Place::Value),
     };
-    scanner.end(end)
+    scanner.end(text, end)
 }
 
-/// [`scan`] of the line that `text` starts with, whose end is not known yet: each byte is looked at once. It stops at the
-/// line's end at the latest. Returns the line's length with and without its end, if it is one object from its first byte to
-/// LF or CR LF; all else is for the framer and [`scan`].
-pub(crate) fn scan_line(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Option<(usize, usize)> {
-    let [b'{', members @ ..] = text else { return None };
-    let mut stack = [0; DEPTH_WORDS];
-    let mut scanner = Scanner { in_line: true, ..Scanner::new(text, &mut stack) };
-    let rest = scanner.object(members, 1, level, slots)?;
-    let length = scanner.offset(rest);
-    match rest {
-        [b'\n', ..] => Some((length.wrapping_add(1), length)),
-        [b'\r', b'\n', ..] => Some((length.wrapping_add(2), length)),
-        _ => None,
+/// [`scan`] of a line while it comes in: each byte is looked at once, as soon as it is there. It takes lines that are one object from
+/// their first byte to LF or CR LF; all else is for the framer and [`scan`].
+#[derive(Debug)]
+pub(crate) struct LineScanner(Scanner<DEPTH_WORDS>);
+
+/// What there is of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scanned {
+    /// The whole of it: its length with and without its end.
+    Line { whole: usize, length: usize },
+    /// Its beginning, which has no line end in it.
+    Part,
+    /// It is none of those that are taken, or not known to be one.
+    Other,
+}
+
+impl LineScanner {
+    /// The longest part of a name, a number or a literal that is looked at again when there is more of it.
+    const LONGEST_PART: usize = 128;
+    /// Where no line goes on.
+    const NOWHERE: usize = usize::MAX;
+
+    pub(crate) const fn new() -> Self {
+        Self(Scanner { is_line: true, ..Scanner::new() })
+    }
+
+    /// The next bytes are those of another line.
+    pub(crate) fn reset(&mut self) {
+        self.0.at = 0;
+    }
+
+    /// Goes on with the line that `text` starts with: all that is there of it, and what was there when it was scanned before. The
+    /// spans of its members are complete where it is a whole line, and must stay as they are until then.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn scan(&mut self, text: &[u8], level: &'static Members, spans: &mut Spans) -> Scanned {
+        let Self(scanner) = self;
+        scanner.length = text.len();
+        let end = if scanner.at == 0 {
+            let members = match text {
+                [b'{', members @ ..] => members,
+                [] => return Scanned::Part,
+                _ => return Scanned::Other,
+            };
+            *spans = NO_SPANS;
+            scanner.watch(level);
+            scanner.members(members, Place::Open, spans)
+        } else {
+            let Some(rest) = text.get(scanner.at..) else { return Scanned::Other };
+            if scanner.open == 0 { Some(rest) } else { scanner.members(rest, scanner.place, spans) }
+        };
+        let at = core::mem::replace(&mut scanner.at, Self::NOWHERE);
+        match end {
+            Some(rest) => {
+                let length = text.len().wrapping_sub(rest.len());
+                let end = match rest {
+                    [b'\n', ..] => 1,
+                    [b'\r', b'\n', ..] => 2,
+                    [] => {
+                        scanner.at = length;
+                        return Scanned::Part;
+                    }
+                    _ => return Scanned::Other,
+                };
+                scanner.at = 0;
+                Scanned::Line { whole: length.wrapping_add(end), length }
+            }
+            None if scanner.fault.kind == SyntaxErrorKind::UnexpectedEnd
+                && text.len().wrapping_sub(at) <= Self::LONGEST_PART =>
+            {
+                scanner.at = at;
+                Scanned::Part
+            }
+            None => Scanned::Other,
+        }
     }
 }
 
-/// Walks a text. What is left of it is passed and returned in two registers; `None` says that [`Scanner::fault`] is set.
-struct Scanner<'t> {
-    text: &'t [u8],
-    /// One bit for each open container: whether the one around it is an object.
-    stack: &'t mut [u32],
-    /// CR and LF are no white space.
-    in_line: bool,
+/// How many tables of watched members one message may have, one below the other.
+const LEVELS: usize = 4;
+
+/// Walks a text. What is left of it is passed and returned in two registers; `None` says that [`Scanner::fault`] is set, and where it
+/// stopped: with more of the text it can go on from there.
+///
+/// In the order of its members: a Cortex-M0+ reaches the first 124 bytes of a structure in one step.
+#[derive(Debug)]
+#[repr(C)]
+struct Scanner<const WORDS: usize> {
+    /// How much of the text is there.
+    length: usize,
+    /// The text is a line whose end is not known: CR and LF are no white space, and a number ends with what follows it.
+    is_line: bool,
+    /// Where it stopped, in the text and in the grammar.
+    at: usize,
+    place: Place,
+    /// How many watched objects are open. Those around the innermost are in `outer`.
+    open: usize,
+    nest: Nest,
+    inner: Level,
     fault: SyntaxError,
+    /// One bit for each open container: whether the one around it is an object.
+    stack: [u32; WORDS],
+    outer: [Outer; LEVELS - 1],
 }
 
-impl<'t> Scanner<'t> {
-    fn new(text: &'t [u8], stack: &'t mut [u32]) -> Self {
-        Self { text, stack, in_line: false, fault: SyntaxError { kind: SyntaxErrorKind::Empty, offset: 0 } }
+/// A place in the grammar, in the order in which they come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// Behind the bracket that opens a container.
+    Open,
+    /// Before a member.
+    Member,
+    /// Behind the quote that opens its name. It does not stop here.
+    Name,
+    /// Before a value.
+    Value,
+    /// In a value that is a string.
+    Text,
+    /// Behind a value.
+    Next,
+}
+
+/// The containers in a value that is skipped.
+#[derive(Debug, Clone, Copy)]
+struct Nest {
+    /// How many containers are open; 0 if no value is being skipped.
+    depth: usize,
+    /// What the innermost is, and those around it: the last 32 of them, one bit each. Never true outside.
+    in_object: bool,
+    around: u32,
+}
+
+impl Nest {
+    const NONE: Self = Self { depth: 0, in_object: false, around: 0 };
+}
+
+/// A watched object, and its member in hand.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    members: &'static Members,
+    /// The watched members from the one on that is likely to come next.
+    expected: &'static [Member],
+    /// The table of the member in hand.
+    child: Option<&'static Members>,
+    /// Where the span of its value goes: beyond all slots if nowhere. With [`NO_STRING`] if there only where it is no string.
+    slot: u8,
+    /// Where its value begins.
+    start: usize,
+}
+
+impl Level {
+    const fn of(members: &'static Members) -> Self {
+        Self { members, expected: members.keys, child: None, slot: NO_SLOT, start: 0 }
+    }
+
+    /// The next member by its table, if `rest` starts with its name; returns what follows its colon.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn expected<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
+        let after = self.expected.first()?.strip(rest)?;
+        self.found(self.expected);
+        Some(after)
+    }
+
+    /// The member in hand is the first of these; if there is none, it is none of the table.
+    #[inline(always)]
+    fn found(&mut self, members: &'static [Member]) {
+        (self.slot, self.child) = match members {
+            [key, others @ ..] => {
+                self.expected = others;
+                (key.slot, key.child)
+            }
+            [] => (self.members.others, None),
+        };
+    }
+
+    /// The object around an object that has ended.
+    #[inline(always)]
+    fn back_to(&mut self, outer: &Outer) {
+        self.members = outer.members;
+        self.expected = outer.members.keys.get(usize::from(outer.passed)..).unwrap_or_default();
+        self.slot = outer.slot;
+        self.start = outer.start as usize;
+    }
+}
+
+/// A watched object around the innermost.
+#[derive(Debug, Clone, Copy)]
+struct Outer {
+    members: &'static Members,
+    start: u32,
+    slot: u8,
+    /// How many of its watched members come before those that are expected.
+    passed: u8,
+}
+
+impl Outer {
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, reason = "slots are few, and no line is longer than 4 GiB")]
+    fn of(Level { members, expected, slot, start, .. }: &Level) -> Self {
+        let passed = members.keys.len().wrapping_sub(expected.len()) as u8;
+        Self { members, start: *start as u32, slot: *slot, passed }
+    }
+}
+
+static NO_MEMBERS: Members = Members::of(&[]);
+const NO_STRING: u8 = 0x80;
+const NO_SLOT: u8 = !NO_STRING;
+
+impl<const WORDS: usize> Scanner<WORDS> {
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    const fn new() -> Self {
+        Self {
+            length: 0,
+            is_line: false,
+            at: 0,
+            place: Place::Value,
+            open: 0,
+            nest: Nest::NONE,
+            inner: Level::of(&NO_MEMBERS),
+            fault: SyntaxError { kind: SyntaxErrorKind::Empty, offset: 0 },
+            stack: [0; WORDS],
+            outer: [Outer { members: &NO_MEMBERS, start: 0, slot: 0, passed: 0 }; LEVELS - 1],
+        }
     }
 
     /// Where `rest` starts in the text.
     #[inline(always)]
     fn offset(&self, rest: &[u8]) -> usize {
-        self.text.len().wrapping_sub(rest.len())
+        self.length.wrapping_sub(rest.len())
     }
 
-    /// The members of a watched object whose brace ends just before `rest`; returns what follows its closing brace.
-    /// Recursion goes as deep as the tables of levels do, whatever the input.
-    fn object(
+    /// The outermost object is a watched one.
+    fn watch(&mut self, members: &'static Members) {
+        self.open = 1;
+        self.nest = Nest::NONE;
+        self.inner = Level::of(members);
+    }
+
+    /// The members of watched objects from `place` on; returns what follows the closing brace of the outermost.
+    fn members<'t>(&mut self, rest: &'t [u8], place: Place, slots: &mut [Span]) -> Option<&'t [u8]> {
+        let mut inner = self.inner;
+        let end = self.members_in(&mut inner, rest, place, slots);
+        if end.is_none() {
+            self.inner = inner;
+        }
+        end
+    }
+
+    #[inline(always)]
+    fn members_in<'t>(
         &mut self,
+        inner: &mut Level,
         mut rest: &'t [u8],
-        depth: usize,
-        level: &'static Members,
+        mut place: Place,
         slots: &mut [Span],
     ) -> Option<&'t [u8]> {
-        // The wanted members from the one on that is likely to come next.
-        let mut expected = level.keys;
-        let mut name = match self.space(rest) {
-            [b'"', name @ ..] => name,
-            [b'}', rest @ ..] => return Some(rest),
-            rest => return self.unexpected(rest),
+        // What was begun with less of the text.
+        let begun = if self.nest.depth > 0 {
+            Some(self.skip(rest, place)?)
+        } else if place == Place::Text {
+            Some(self.string(rest)?)
+        } else {
+            None
         };
+        if let Some(after) = begun {
+            rest = after;
+            self.record(inner, slots, rest);
+            place = Place::Next;
+        }
         loop {
-            let found;
-            (found, rest) = match expected.first().and_then(|key| key.strip(name)) {
-                Some(rest) => (expected, rest),
-                None => self.other_key(name, level)?,
-            };
-            let value = self.space(rest);
-            let (slot, child) = match found {
-                [key, others @ ..] => {
-                    expected = others;
-                    (Some(key.slot), key.child)
-                }
-                [] => (level.others.filter(|_| !(level.strings && matches!(value, [b'"', ..]))), None),
-            };
-            rest = if let Some(child) = child {
-                if slot.and_then(|slot| slots.get(usize::from(slot))).is_some_and(|span| !span.is_absent()) {
-                    clear(child, slots);
-                }
-                match value {
-                    [b'{', members @ ..] => self.object(members, depth.wrapping_add(1), child, slots)?,
-                    _ => self.value(value, depth)?,
-                }
-            } else {
-                self.short_value(value, depth)?
-            };
-            if let Some(slot) = slot
-                && let Some(span) = slots.get_mut(usize::from(slot))
-            {
-                #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
-                {
-                    *span = Span { start: self.offset(value) as u32, end: self.offset(rest) as u32 };
-                }
+            if place <= Place::Member {
+                (place, rest) = match self.space(rest) {
+                    [b'"', name @ ..] => (Place::Name, name),
+                    end @ [b'}', ..] if place == Place::Open => (Place::Next, end),
+                    other => return self.unexpected(place, other),
+                };
             }
-            if let [b',', b'"', next @ ..] = rest {
-                name = next;
-                continue;
+            if place == Place::Name {
+                rest = match inner.expected(rest) {
+                    Some(after) => after,
+                    None => match self.other_key(rest, inner) {
+                        Some(after) => after,
+                        None => return self.stop_in_name(rest),
+                    },
+                };
+                place = Place::Value;
             }
-            rest = match self.space(rest) {
-                [b',', rest @ ..] => self.space(rest),
-                [b'}', rest @ ..] => return Some(rest),
-                rest => return self.unexpected(rest),
-            };
-            match rest {
-                [b'"', next @ ..] => name = next,
-                _ => return self.unexpected(rest),
-            }
-        }
-    }
-
-    /// The level's members from the one on whose name `rest` starts with (none of them, if it is none of theirs), and what
-    /// follows its colon.
-    #[inline(never)]
-    fn other_key(&mut self, rest: &'t [u8], level: &'static Members) -> Option<(&'static [Member], &'t [u8])> {
-        let mut keys = level.keys;
-        while let [key, others @ ..] = keys {
-            if let Some(after) = key.strip(rest) {
-                return Some((keys, after));
-            }
-            keys = others;
-        }
-        let end = plain(rest);
-        if let [b'"', b':', after @ ..] = end {
-            return Some((&[], after));
-        }
-        let after = self.close(end)?;
-        let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
-        // RFC 8259 §8.3: names are compared after their escapes are decoded.
-        let name = Text::of_checked(rest.get(..length).unwrap_or_default());
-        keys = level.keys;
-        while let [key, others @ ..] = keys
-            && !name.is(key.name)
-        {
-            keys = others;
-        }
-        Some((keys, self.colon(after)?))
-    }
-
-    /// [`value`](Self::value) where it is likely to be no container.
-    #[inline(always)]
-    fn short_value(&mut self, rest: &'t [u8], outside: usize) -> Option<&'t [u8]> {
-        match rest {
-            [b'"', string @ ..] => self.close(plain(string)),
-            [b'-' | b'0'..=b'9', ..] => self.number(rest),
-            _ => self.value(rest, outside),
-        }
-    }
-
-    /// Skips any value: the tight loop. `outside` containers are open around it.
-    fn value(&mut self, mut rest: &'t [u8], outside: usize) -> Option<&'t [u8]> {
-        let mut depth = outside;
-        // What the innermost open container is, and those around it: the last 32 of them, one bit each. Never true outside.
-        let mut in_object = false;
-        let mut around = 0;
-        rest = self.space(rest);
-        loop {
-            let ended = 'value: {
-                if in_object {
-                    let [b'"', name @ ..] = rest else { return self.unexpected(rest) };
-                    // Members that are plain strings, one behind the other, get by without the tests further down.
-                    let mut name = plain(name);
-                    while let [b'"', b':', b'"', string @ ..] = name {
-                        let string = plain(string);
-                        let [b'"', b',', b'"', next @ ..] = string else {
-                            rest = self.close(string)?;
-                            break 'value true;
-                        };
-                        name = plain(next);
+            if place == Place::Value {
+                rest = self.space(rest);
+                inner.start = self.offset(rest);
+                if let Some(child) = inner.child {
+                    if slots.get(usize::from(inner.slot)).is_some_and(|span| !span.is_absent()) {
+                        clear(child, slots);
                     }
-                    rest = self.close(name)?;
-                    rest = self.colon(rest)?;
-                }
-                if let [b'"', string @ ..] = rest {
-                    rest = self.close(plain(string))?;
-                    break 'value true;
+                    if let [b'{', inside @ ..] = rest
+                        && let Some(outer) = self.outer.get_mut(self.open.wrapping_sub(1))
+                    {
+                        *outer = Outer::of(inner);
+                        *inner = Level::of(child);
+                        self.open = self.open.wrapping_add(1);
+                        rest = inside;
+                        place = Place::Open;
+                        continue;
+                    }
                 }
                 rest = match rest {
-                    [open @ (b'{' | b'['), inside @ ..] => {
-                        if depth.is_multiple_of(32) {
-                            self.save(rest, depth, around)?;
+                    [b'"', string @ ..] => self.close(plain(string))?,
+                    _ => {
+                        inner.slot &= !NO_STRING;
+                        match rest {
+                            [b'-' | b'0'..=b'9', ..] => self.number(rest)?,
+                            _ => self.skip(rest, Place::Value)?,
                         }
-                        around = around << 1 | u32::from(in_object);
-                        depth = depth.wrapping_add(1);
-                        in_object = *open == b'{';
-                        rest = self.space(inside);
-                        break 'value matches!((rest, in_object), ([b'}', ..], true) | ([b']', ..], false));
                     }
-                    [b'-' | b'0'..=b'9', ..] => self.number(rest)?,
-                    [b't', ..] => self.literal(rest, b"true")?,
-                    [b'f', ..] => self.literal(rest, b"false")?,
-                    [b'n', ..] => self.literal(rest, b"null")?,
-                    [b'+' | b'.' | b'N' | b'I', ..] => return self.fault(SyntaxErrorKind::BadNumber, rest),
-                    _ => return self.unexpected(rest),
                 };
-                true
+                self.record(inner, slots, rest);
+            }
+            // Behind a value.
+            if let [b',', b'"', name @ ..] = rest {
+                rest = name;
+                place = Place::Name;
+                continue;
+            }
+            match self.space(rest) {
+                [b',', after @ ..] => {
+                    rest = after;
+                    place = Place::Member;
+                }
+                [b'}', after @ ..] => {
+                    rest = after;
+                    self.open = self.open.wrapping_sub(1);
+                    let Some(outer) = self.outer.get(self.open.wrapping_sub(1)) else { return Some(rest) };
+                    inner.back_to(outer);
+                    self.record(inner, slots, rest);
+                    place = Place::Next;
+                }
+                other => return self.unexpected(Place::Next, other),
+            }
+        }
+    }
+
+    /// The value in hand ends just before `rest`.
+    #[inline(always)]
+    fn record(&self, level: &Level, slots: &mut [Span], rest: &[u8]) {
+        if let Some(span) = slots.get_mut(usize::from(level.slot)) {
+            #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
+            {
+                *span = Span { start: level.start as u32, end: self.offset(rest) as u32 };
+            }
+        }
+    }
+
+    /// Any member, whose name `rest` starts with; returns what follows its colon.
+    #[inline(never)]
+    fn other_key<'t>(&mut self, rest: &'t [u8], level: &mut Level) -> Option<&'t [u8]> {
+        let mut keys = level.members.keys;
+        let mut after = None;
+        while let [key, others @ ..] = keys {
+            after = key.strip(rest);
+            if after.is_some() {
+                break;
+            }
+            keys = others;
+        }
+        if after.is_none() {
+            let end = plain(rest);
+            after = if let [b'"', b':', after @ ..] = end {
+                Some(after)
+            } else {
+                let after = self.close(end)?;
+                let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
+                // RFC 8259 §8.3: names are compared after their escapes are decoded.
+                let name = Text::of_checked(rest.get(..length).unwrap_or_default());
+                keys = level.members.keys;
+                while let [key, others @ ..] = keys
+                    && !name.is(key.name)
+                {
+                    keys = others;
+                }
+                self.colon(after)
             };
+        }
+        level.found(keys);
+        after
+    }
+
+    /// The end of a name, its colon and white space; returns what follows.
+    #[inline(never)]
+    fn rest_of_name<'t>(&mut self, end: &'t [u8]) -> Option<&'t [u8]> {
+        let after = self.close(end)?;
+        self.colon(after)
+    }
+
+    /// Skips any value, or the rest of one from `place` in its innermost container on.
+    #[inline(never)]
+    fn skip<'t>(&mut self, rest: &'t [u8], place: Place) -> Option<&'t [u8]> {
+        let mut nest = Nest { depth: self.open, in_object: false, around: 0 };
+        if self.nest.depth > 0 {
+            nest = core::mem::replace(&mut self.nest, Nest::NONE);
+        }
+        let end = self.skip_in(&mut nest, rest, place);
+        // What is no container is not gone on with here.
+        if end.is_none() && nest.depth > self.open {
+            self.nest = nest;
+        }
+        end
+    }
+
+    /// The tight loop.
+    #[inline(always)]
+    fn skip_in<'t>(&mut self, nest: &mut Nest, mut rest: &'t [u8], mut place: Place) -> Option<&'t [u8]> {
+        let outside = self.open;
+        let mut ended = place == Place::Next;
+        if place == Place::Text {
+            rest = self.string(rest)?;
+            ended = true;
+        }
+        rest = self.space(rest);
+        if place == Place::Open {
+            ended = self.is_empty(rest, nest.in_object)?;
+        }
+        loop {
+            ended = ended
+                || 'value: {
+                    if nest.in_object && place != Place::Value {
+                        let [b'"', name @ ..] = rest else { return self.unexpected(Place::Member, rest) };
+                        // Members that are plain strings, one behind the other, get by without the tests further down.
+                        let mut name = name;
+                        let mut end = plain(name);
+                        while let [b'"', b':', b'"', string @ ..] = end {
+                            let string = plain(string);
+                            let [b'"', b',', b'"', next @ ..] = string else {
+                                rest = self.close(string)?;
+                                break 'value true;
+                            };
+                            name = next;
+                            end = plain(next);
+                        }
+                        rest = match end {
+                            [b'"', b':', after @ ..] => self.space(after),
+                            _ => match self.rest_of_name(end) {
+                                Some(after) => after,
+                                None => return self.stop_in_name(name),
+                            },
+                        };
+                    }
+                    place = Place::Member;
+                    rest = match rest {
+                        [b'"', string @ ..] => self.close(plain(string))?,
+                        [open @ (b'{' | b'['), inside @ ..] => {
+                            if nest.depth.is_multiple_of(32) {
+                                self.save(rest, nest.depth, nest.around)?;
+                            }
+                            nest.around = nest.around << 1 | u32::from(nest.in_object);
+                            nest.depth = nest.depth.wrapping_add(1);
+                            nest.in_object = *open == b'{';
+                            rest = self.space(inside);
+                            break 'value self.is_empty(rest, nest.in_object)?;
+                        }
+                        [b'-' | b'0'..=b'9', ..] => self.number(rest)?,
+                        [b't', ..] => self.literal(rest, b"true")?,
+                        [b'f', ..] => self.literal(rest, b"false")?,
+                        [b'n', ..] => self.literal(rest, b"null")?,
+                        [b'+' | b'.' | b'N' | b'I', ..] => return self.fault(SyntaxErrorKind::BadNumber, rest),
+                        _ => return self.unexpected(Place::Value, rest),
+                    };
+                    true
+                };
             if !ended {
                 continue;
             }
+            ended = false;
             // A value has ended, or an empty container is about to.
             loop {
-                if depth == outside {
+                if nest.depth == outside {
                     return Some(rest);
                 }
                 rest = self.space(rest);
-                match (rest, in_object) {
+                match (rest, nest.in_object) {
                     ([b',', after @ ..], _) => {
                         rest = self.space(after);
                         break;
                     }
                     ([b'}', after @ ..], true) | ([b']', after @ ..], false) => {
                         rest = after;
-                        depth = depth.wrapping_sub(1);
-                        in_object = around & 1 == 1;
-                        around >>= 1;
-                        if depth.is_multiple_of(32) {
-                            around = self.stack.get(depth / 32).copied().unwrap_or_default();
+                        nest.depth = nest.depth.wrapping_sub(1);
+                        nest.in_object = nest.around & 1 == 1;
+                        nest.around >>= 1;
+                        if nest.depth.is_multiple_of(32) {
+                            nest.around = self.stack.get(nest.depth / 32).copied().unwrap_or_default();
                         }
                     }
-                    _ => return self.unexpected(rest),
+                    _ => return self.unexpected(Place::Next, rest),
                 }
             }
+        }
+    }
+
+    /// Whether a container is empty whose inside begins with `rest`.
+    #[inline(always)]
+    fn is_empty(&mut self, rest: &[u8], in_object: bool) -> Option<bool> {
+        match (rest, in_object) {
+            ([], _) => self.unexpected(Place::Open, rest),
+            ([b'}', ..], true) | ([b']', ..], false) => Some(true),
+            _ => Some(false),
         }
     }
 
     /// Keeps what the 32 containers up to `depth` are; beyond the last that can be kept, it is too deep.
     #[inline(never)]
     fn save(&mut self, rest: &[u8], depth: usize, around: u32) -> Option<()> {
-        let limit = self.stack.len() * 32;
         let Some(word) = self.stack.get_mut(depth / 32) else {
-            return self.fault(SyntaxErrorKind::TooDeep { limit }, rest);
+            return self.fault(SyntaxErrorKind::TooDeep { limit: WORDS * 32 }, rest);
         };
         *word = around;
         Some(())
     }
 
+    /// The colon behind a name.
     #[inline(always)]
-    fn colon(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
+    fn colon<'t>(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
         if !matches!(rest, [b':', ..]) {
             rest = self.space(rest);
         }
         match rest {
             [b':', rest @ ..] => Some(self.space(rest)),
-            _ => self.unexpected(rest),
+            _ => self.unexpected(Place::Member, rest),
         }
     }
 
-    fn literal(&mut self, rest: &'t [u8], word: &'static [u8]) -> Option<&'t [u8]> {
-        let mut rest = rest;
+    fn literal<'t>(&mut self, from: &'t [u8], word: &'static [u8]) -> Option<&'t [u8]> {
+        let mut rest = from;
         for byte in word {
             match rest {
                 [same, after @ ..] if same == byte => rest = after,
-                _ => return self.unexpected(rest),
+                _ => {
+                    self.note_unexpected(Place::Value, rest);
+                    return self.stop(Place::Value, from);
+                }
             }
         }
         Some(rest)
     }
 
+    /// A number that may begin with a minus sign.
+    #[inline(never)]
+    fn number<'t>(&mut self, from: &'t [u8]) -> Option<&'t [u8]> {
+        match self.digits_of_number(from) {
+            // There may be more of it.
+            Some([]) if self.is_line => self.note_unexpected(Place::Value, &[]),
+            Some(rest) => return Some(rest),
+            None => {}
+        }
+        self.stop(Place::Value, from)
+    }
+
     /// `number = [ "-" ] int [ "." 1*DIGIT ] [ ( "e" / "E" ) [ "-" / "+" ] 1*DIGIT ]`, `int = "0" / ( digit1-9 *DIGIT )`
     /// (RFC 8259 §6).
-    #[inline(never)]
-    fn number(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
+    #[inline(always)]
+    fn digits_of_number<'t>(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
         if let [b'-', digits @ ..] = rest {
             rest = digits;
         }
@@ -628,7 +950,7 @@ impl<'t> Scanner<'t> {
     }
 
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn digits(&mut self, from: &'t [u8]) -> Option<&'t [u8]> {
+    fn digits<'t>(&mut self, from: &'t [u8]) -> Option<&'t [u8]> {
         let mut rest = from;
         while let [b'0'..=b'9', after @ ..] = rest {
             rest = after;
@@ -641,7 +963,7 @@ impl<'t> Scanner<'t> {
 
     /// The end of a string whose next byte is a quote, or needs a second look; returns what follows its closing quote.
     #[inline(always)]
-    fn close(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
+    fn close<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {
             [b'"', rest @ ..] => Some(rest),
             _ => self.string(rest),
@@ -649,32 +971,41 @@ impl<'t> Scanner<'t> {
     }
 
     #[inline(never)]
-    fn string(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
+    fn string<'t>(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
         loop {
             rest = plain(rest);
-            match rest {
+            rest = match rest {
                 [b'"', rest @ ..] => return Some(rest),
-                _ => rest = self.special(rest)?,
+                _ => match self.special(rest) {
+                    Some(after) => after,
+                    None => return self.stop(Place::Text, rest),
+                },
             }
         }
     }
 
-    /// An escape, a character beyond ASCII, or a fault, in a string; returns what follows it.
+    /// An escape, characters beyond ASCII, or a fault, in a string; returns what follows them.
     #[inline(never)]
-    fn special(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
+    fn special<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {
             [] => self.fault(SyntaxErrorKind::UnexpectedEnd, rest),
             [b'\\', escape @ ..] => self.escape(escape),
             [0x80..=0xFF, ..] => match foreign(rest) {
-                Ok(rest) => Some(rest),
-                Err(rest) => self.fault(SyntaxErrorKind::NotUtf8, rest),
+                Ok(after) => Some(after),
+                // Those before are right.
+                Err(fault) if fault.len() < rest.len() => Some(fault),
+                // There may be more of a character.
+                Err(fault) if self.is_line && fault.len() < 4 && fault.iter().all(|byte| *byte >= 0x80) => {
+                    self.fault(SyntaxErrorKind::UnexpectedEnd, fault)
+                }
+                Err(fault) => self.fault(SyntaxErrorKind::NotUtf8, fault),
             },
             _ => self.fault(SyntaxErrorKind::ControlCharacter, rest),
         }
     }
 
     /// `escape ( %x22 / %x5C / %x2F / %x62 / %x66 / %x6E / %x72 / %x74 / %x75 4HEXDIG )` (RFC 8259 §7).
-    fn escape(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
+    fn escape<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
         match rest {
             [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', rest @ ..] => Some(rest),
             [b'u', digits @ ..] => {
@@ -693,33 +1024,45 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    fn end(&mut self, rest: Option<&'t [u8]>) -> Result<(), SyntaxError> {
+    /// The end of the whole `text`.
+    fn end(&mut self, text: &[u8], rest: Option<&[u8]>) -> Result<(), SyntaxError> {
         match rest.map(|rest| self.space(rest)) {
             Some([]) => return Ok(()),
-            Some(rest @ [0x80..=0xFF, ..]) => self.unexpected(rest).map(|_| ()),
+            Some(rest @ [0x80..=0xFF, ..]) => self.unexpected(Place::Next, rest),
             Some(rest) => self.fault(SyntaxErrorKind::TrailingData, rest),
             None => None::<()>,
         };
-        Err(self.fault)
+        let SyntaxError { mut kind, offset } = self.fault;
+        if kind == SyntaxErrorKind::UnexpectedByte && matches!(text.get(offset), Some(b'C' | b'c')) && is_header(text) {
+            kind = SyntaxErrorKind::HeaderFraming;
+        }
+        Err(SyntaxError { kind, offset })
+    }
+
+    /// `rest` starts with what cannot stand at `place`.
+    #[inline(always)]
+    fn unexpected<T>(&mut self, place: Place, rest: &[u8]) -> Option<T> {
+        self.note_unexpected(place, rest);
+        None
     }
 
     #[inline(never)]
-    fn unexpected(&mut self, rest: &[u8]) -> Option<&'t [u8]> {
+    fn note_unexpected(&mut self, place: Place, rest: &[u8]) {
         let kind = match rest {
             [0x80..=0xFF, ..] if foreign(rest).is_err_and(|fault| fault.len() == rest.len()) => {
                 SyntaxErrorKind::NotUtf8
             }
-            [b'C' | b'c', ..] if is_header(self.text) => SyntaxErrorKind::HeaderFraming,
             [_, ..] => SyntaxErrorKind::UnexpectedByte,
-            [] if self.text.is_empty() => SyntaxErrorKind::Empty,
+            [] if self.length == 0 => SyntaxErrorKind::Empty,
             [] => SyntaxErrorKind::UnexpectedEnd,
         };
-        self.fault(kind, rest)
+        self.fault::<()>(kind, rest);
+        self.stop::<()>(place, rest);
     }
 
     /// Skips white space (RFC 8259 §2). Hosts send none, so that a look at the first byte is what it costs.
     #[inline(always)]
-    fn space(&self, rest: &'t [u8]) -> &'t [u8] {
+    fn space<'t>(&self, rest: &'t [u8]) -> &'t [u8] {
         match rest {
             [0..=b' ', ..] => self.some_space(rest),
             _ => rest,
@@ -727,13 +1070,29 @@ impl<'t> Scanner<'t> {
     }
 
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn some_space(&self, mut rest: &'t [u8]) -> &'t [u8] {
+    fn some_space<'t>(&self, mut rest: &'t [u8]) -> &'t [u8] {
         while let [byte @ (b' ' | b'\t' | b'\n' | b'\r'), after @ ..] = rest
-            && !(self.in_line && matches!(byte, b'\n' | b'\r'))
+            && !(self.is_line && matches!(byte, b'\n' | b'\r'))
         {
             rest = after;
         }
         rest
+    }
+
+    /// It goes on here, should there be more of the text.
+    #[cold]
+    fn stop<T>(&mut self, place: Place, rest: &[u8]) -> Option<T> {
+        self.place = place;
+        self.at = self.offset(rest);
+        None
+    }
+
+    /// It goes on with the name that begins at `rest`, which has its opening quote before it.
+    #[cold]
+    fn stop_in_name<T>(&mut self, rest: &[u8]) -> Option<T> {
+        self.place = Place::Member;
+        self.at = self.offset(rest).wrapping_sub(1);
+        None
     }
 
     #[cold]
@@ -753,7 +1112,7 @@ fn is_header(text: &[u8]) -> bool {
 /// Forgets what an earlier member of the same name had below it.
 #[cold]
 fn clear(level: &'static Members, slots: &mut [Span]) {
-    if let Some(span) = level.others.and_then(|slot| slots.get_mut(usize::from(slot))) {
+    if let Some(span) = slots.get_mut(usize::from(level.others & !NO_STRING)) {
         *span = Span::default();
     }
     for key in level.keys {

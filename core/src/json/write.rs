@@ -78,15 +78,6 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
-    #[cfg(not(target_pointer_width = "64"))]
-    pub fn str(&mut self, text: &str) {
-        self.byte(b'"');
-        self.content(text.as_bytes());
-        self.byte(b'"');
-    }
-
-    /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
-    #[cfg(target_pointer_width = "64")]
     pub fn str(&mut self, text: &str) {
         let mut rest = text.as_bytes();
         let whole = rest.len().wrapping_add(2);
@@ -565,7 +556,7 @@ fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
 
 /// As above. A processor that loads a word from an odd address byte by byte gains nothing by words.
 #[cfg(not(any(target_pointer_width = "64", target_arch = "wasm32")))]
-#[inline]
+#[inline(never)]
 fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
     copy_plain_bytes(to, from)
 }

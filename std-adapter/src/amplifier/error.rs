@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::host::HostError;
 use crate::http_client::HttpError;
+use crate::process::last_words;
 
 /// The codes that the text reserves. A module may have its own codes besides.
 pub const RESERVED_CODES: [&str; 7] =
@@ -68,7 +69,7 @@ pub enum CallError {
         "no answer within {limit:?}{}{}{}",
         hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default(),
         shown(odd.as_deref()),
-        tail(stderr)
+        last_words(stderr)
     )]
     Timeout {
         /// The limit.
@@ -85,7 +86,7 @@ pub enum CallError {
         "the module has ended{}{}{}",
         exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(),
         shown(odd.as_deref()),
-        tail(stderr)
+        last_words(stderr)
     )]
     Gone {
         /// The first line that was no JSON, if there was one.
@@ -127,15 +128,10 @@ fn shown(odd: Option<&str>) -> String {
     }
 }
 
-const OTHER_PROTOCOL: &str = "this is JSON-RPC, not Amplifier's protocol; try --protocol gevals or mcp";
+const OTHER_PROTOCOL: &str = "this is JSON-RPC, not Amplifier's protocol; select another protocol with --protocol";
 
 fn is_json_rpc(text: &str) -> bool {
     Json::parse(text.as_bytes()).is_ok_and(|json| json.get("jsonrpc").is_some())
-}
-
-fn tail(stderr: &str) -> String {
-    let stderr = stderr.trim_end();
-    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
 }
 
 pub(super) fn bad(reason: impl Into<String>, text: &str) -> CallError {

@@ -12,6 +12,7 @@ use super::descriptor::KindName;
 use super::error::{CallError, bad};
 use super::lines::{Lines, Request};
 use super::{EventLog, EventRecord, ModuleError, ModuleKind};
+use crate::clock::millis;
 use crate::host as rigline_host;
 use crate::host::wire;
 use crate::http_client::{self, Bounds, HttpError};
@@ -194,11 +195,7 @@ impl Host {
                 let bounds = Bounds { timeout: limit, limit: most };
                 let answer = http_client::post(&url, token.as_deref(), text.as_bytes().to_vec(), bounds).await;
                 match answer {
-                    Ok(answer) => {
-                        let answer = String::from_utf8(answer).map_err(|error| bad(error.to_string(), ""))?;
-                        // RFC 8259 §8.1: a byte order mark may be passed over.
-                        Ok(answer.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(answer))
-                    }
+                    Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
                     Err(HttpError::Timeout { limit }) => {
                         Err(CallError::Timeout { limit, hint: None, odd: None, stderr: String::new() })
                     }
@@ -266,7 +263,7 @@ impl Host {
         events.write(&EventRecord {
             module,
             status: Some(if error.is_none() { "ok" } else { "error" }.into()),
-            duration_ms: Some(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            duration_ms: Some(millis(start.elapsed())),
             data: data("op"),
             error,
             session_id: self.session_id.clone(),

@@ -55,11 +55,26 @@ pub(super) const CONFIG: &[&str] = &[
     "hooks",
 ];
 /// Members of a task.
-pub(super) const TASK: &[&str] = &["hooks", "enabled", "skip"];
+pub(super) const TASK: &[&str] = &[
+    "hooks",
+    "enabled",
+    "skip",
+    "assert",
+    "asserts",
+    "assertions",
+    "check",
+    "checks",
+    "criteria",
+    "evaluators",
+    "expected_output",
+    "scorer",
+    "scorers",
+    "verify",
+];
 /// Members of `inputs`.
 pub(super) const INPUTS: &[&str] = &["repos", "environment"];
-/// Members of `expected`.
-pub(super) const EXPECTED: &[&str] = &["output_not_contains", "tool_calls"];
+/// Members of `expected`, which cannot be judged here.
+pub(super) const EXPECTED: &[&str] = &["outcomes", "behavior", "tool_calls"];
 /// Types of graders.
 pub(super) const GRADERS: &[&str] = &[
     "action_sequence",

@@ -30,12 +30,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use embedded_io_async::{ErrorType, Read};
+use embedded_io_adapters::tokio_1::FromTokio;
+use embedded_io_async::Read;
 use rigline::json::Kind;
 use rigline::json::write::Writer;
 use rigline::protocol::waza;
 use rigline::rpc::{INVALID_PARAMS, Incoming};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -229,7 +230,7 @@ impl Server {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let client = Client::new(Output::of(writer, BACKLOG, true));
-        let mut reader = Reading(reader);
+        let mut reader = FromTokio::new(reader);
         let conversation = async {
             let input = Input::of_socket(REQUEST_LIMIT, None);
             if let Ok(End::Input) = converse(&mut reader, &client, &self.shared, input, None).await {
@@ -265,7 +266,7 @@ async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
 
 async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
     let client = Client::new(Output::of(stream.clone(), BACKLOG, true));
-    let mut read = Reading(stream.clone());
+    let mut read = FromTokio::new(stream.clone());
     let ended = match access.refusal(stream.ends()) {
         Some(refusal) => {
             client.out.send(lines::error_line(lines::NOT_ALLOWED, &refusal));
@@ -282,20 +283,7 @@ async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
     client.out.finish().await;
     client.out.lose();
     if let Ok(End::Refused) = ended {
-        net::drain(&mut read.0).await;
-    }
-}
-
-/// Reading, as `embedded-io` has it.
-struct Reading<R>(R);
-
-impl<R> ErrorType for Reading<R> {
-    type Error = io::Error;
-}
-
-impl<R: AsyncRead + Unpin> Read for Reading<R> {
-    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buf).await
+        net::drain(read.inner_mut()).await;
     }
 }
 

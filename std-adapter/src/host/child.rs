@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::error::{Exit, HostError};
 use crate::process::{self, Lifeline, NotStarted};
@@ -60,6 +61,12 @@ impl Child {
     /// Asks the whole group to end.
     pub fn terminate(&self) {
         self.inner.signal(Signal::Terminate);
+    }
+
+    /// Asks the whole group to end, and waits for it: it may drive hardware, and have something to put in order.
+    pub(crate) async fn end(&self, within: Duration) -> Option<Exit> {
+        self.terminate();
+        timeout(within, self.ended()).await.ok()
     }
 
     /// Ends the whole group at once.

@@ -22,7 +22,7 @@ use crate::target::{Exec, Link, Target, Tcp};
 /// What dials a target.
 ///
 /// # Errors
-/// [`HostError::Unsupported`] for targets that gevals hosts cannot use.
+/// [`HostError::Unsupported`] for an HTTP target: this machinery is for protocols that are spoken over byte streams.
 pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     // Over the binary link, at so many bytes a second.
     let link = match target {
@@ -44,7 +44,7 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
         Target::Tcp(tcp) => Box::new(TcpDialer(tcp.clone())),
         Target::Replay(replay) => Box::new(ReplayDialer::new(replay)?),
         Target::Http(url) => {
-            return Err(HostError::Unsupported(format!("{url}: gevals has no HTTP transport")));
+            return Err(HostError::Unsupported(format!("{url}: the protocol has no HTTP transport")));
         }
     };
     let inner = match link {

@@ -118,7 +118,6 @@ impl Output {
     }
 
     /// Whether the client was lost since too much waited.
-    #[cfg(feature = "eval")]
     pub(crate) fn has_overflowed(&self) -> bool {
         self.state.has_overflowed.load(Ordering::Acquire)
     }
@@ -139,7 +138,6 @@ impl Output {
     }
 
     /// A line of the queue was written.
-    #[cfg(feature = "eval")]
     pub(crate) fn written(&self, length: usize) {
         self.state.written(length);
     }

@@ -16,10 +16,26 @@ fn by_framing(bytes: &[u8]) -> Option<(usize, usize, [Span; 5])> {
     (is_for_it && scan(content, &OUTER, &mut spans).is_ok()).then_some((end + 1, content.len(), spans))
 }
 
+/// What the scanner of lines makes of it, if it gets all of it at once.
 fn by_scanning(bytes: &[u8]) -> Option<(usize, usize, [Span; 5])> {
-    let mut spans = [Span::default(); 5];
-    let (whole, length) = scan_line(bytes, &OUTER, &mut spans)?;
-    Some((whole, length, spans))
+    by_scanning_parts(bytes, &[])
+}
+
+/// What the scanner of lines makes of it, if reads end at `cuts` and at the end.
+fn by_scanning_parts(bytes: &[u8], cuts: &[usize]) -> Option<(usize, usize, [Span; 5])> {
+    let (mut scanner, mut spans) = (LineScanner::new(), NO_SPANS);
+    for end in cuts.iter().copied().chain([bytes.len()]) {
+        match scanner.scan(&bytes[..end], &OUTER, &mut spans) {
+            Scanned::Line { whole, length } => return Some((whole, length, *spans.first_chunk().unwrap())),
+            Scanned::Part => assert!(!bytes[..end].contains(&b'\n'), "a line's end was not found"),
+            // Then it stays so.
+            Scanned::Other => {
+                assert_eq!(scanner.scan(bytes, &OUTER, &mut spans), Scanned::Other);
+                return None;
+            }
+        }
+    }
+    None
 }
 
 #[test]
@@ -53,23 +69,117 @@ fn k_01_a_line_is_found_by_its_check_where_the_framer_would_find_it() {
     }
 }
 
+const TOKENS: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"a\"",
+    "\"name\"",
+    "\"b\"",
+    "\"\\n\"",
+    "1",
+    "null",
+    " ",
+    "\t",
+    "\r",
+    "\n",
+    "\r\n",
+    "{}",
+    "{\"a\":1}",
+    "{\"name\":{\"b\":2}}",
+    "{\"a\":{\"b\":[",
+    "]}}",
+    "\"",
+    "\u{e9}",
+    "-1.5e+3",
+    "\"\\u00e9\u{1F680}\"",
+    "\"x\":true,",
+    "\"y\" : \"z\" , ",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 20_000 }))]
 
     #[test]
     fn k_01_the_scan_of_a_line_says_what_framing_and_scanning_say(
-        tokens in proptest::collection::vec(
-            prop::sample::select(&[
-                "{", "}", "[", "]", ",", ":", "\"a\"", "\"name\"", "\"b\"", "\"\\n\"", "1", "null", " ", "\t", "\r", "\n", "\r\n",
-                "{}", "{\"a\":1}", "{\"name\":{\"b\":2}}", "{\"a\":{\"b\":[", "]}}", "\"", "\u{e9}",
-            ][..]),
-            0..16,
-        ),
+        tokens in proptest::collection::vec(prop::sample::select(TOKENS), 0..16),
     ) {
         let text: String = tokens.concat();
         for start in ["", "{"] {
             let bytes: Vec<u8> = [start, &text, "\n"].concat().into_bytes();
             prop_assert_eq!(by_scanning(&bytes), by_framing(&bytes));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 2_000 }))]
+
+    /// Random members make lines that are right more often than random tokens do.
+    #[test]
+    fn k_01_a_line_in_parts_is_scanned_as_the_whole_is(
+        tokens in proptest::collection::vec(prop::sample::select(TOKENS), 0..12),
+        members in proptest::collection::vec(
+            prop::sample::select(&[
+                r#""a":1"#, r#""a":[{"x":"y","b":["\u00e9",-1.5e-3,true]},[]]"#, r#""name":{"b":"\"","c":{"b":1}}"#, r#""n\u0061me" : {}"#,
+                r#""name" : {"b" : null , "x" : [ ] }"#, r#""":"é🚀""#, r#""b":"{""#, r#""x":{"y":"z","v":"w"}"#, "\"\u{e9}\":false", r#""name":7"#,
+            ][..]),
+            0..6,
+        ),
+        cuts in proptest::collection::vec(0usize..400, 0..8),
+    ) {
+        let text: String = tokens.concat();
+        let members = members.join(",");
+        for text in [["{", &text, "\n"].concat(), ["{", &members, "}\n"].concat(), ["{", &members, "}\r\n"].concat()] {
+            let bytes = text.as_bytes();
+            let whole = by_scanning(bytes);
+            // Where a read ends behind a CR, a terminal's line may have ended.
+            let is_cut = |at: &usize| *at == 0 || bytes[*at - 1] != b'\r';
+            for at in (0..bytes.len()).filter(is_cut) {
+                prop_assert_eq!(by_scanning_parts(bytes, &[at]), whole, "{:?} cut at {}", text, at);
+            }
+            let each: Vec<usize> = (0..bytes.len()).filter(is_cut).collect();
+            prop_assert_eq!(by_scanning_parts(bytes, &each), whole, "{:?} byte by byte", text);
+            let mut some: Vec<usize> = cuts.iter().map(|at| at % bytes.len()).filter(is_cut).collect();
+            some.sort_unstable();
+            prop_assert_eq!(by_scanning_parts(bytes, &some), whole, "{:?} cut at {:?}", text, some);
+        }
+    }
+}
+
+#[test]
+fn k_01_what_is_looked_at_again_in_a_part_is_bounded() {
+    // A text goes on where it stopped; a name, a number and a literal begin anew, as long as they are short.
+    for (start, end, is_taken) in [
+        ("{\"a\":\"", "\"}\n", true),
+        ("{\"a\":[\"", "\"]}\n", true),
+        ("{\"", "\":1}\n", false),
+        ("{\"x\":{\"", "\":1}}\n", false),
+        ("{\"a\":1", "}\n", false),
+        ("{\"a\":[1", "]}\n", false),
+    ] {
+        for count in [100, 1000] {
+            let text = [start, &"1".repeat(count), end].concat();
+            let each: Vec<usize> = (0..text.len()).collect();
+            let found = by_scanning_parts(text.as_bytes(), &each);
+            assert_eq!(found.is_some(), is_taken || count == 100, "{start} {count}");
+            assert!(by_scanning(text.as_bytes()).is_some());
+        }
+    }
+}
+
+#[test]
+fn k_01_each_line_begins_anew() {
+    let (mut scanner, mut spans) = (LineScanner::new(), NO_SPANS);
+    // Given up, and cut in a nest.
+    for start in ["{]", "{\"x\":[[{", "{\"name\":{\"b\":\"\\u0", "{\"x\":1\n"] {
+        scanner.scan(start.as_bytes(), &OUTER, &mut spans);
+        scanner.reset();
+        let line = b"{\"name\":{\"b\":[2]}}\n";
+        assert_eq!(scanner.scan(line, &OUTER, &mut spans), Scanned::Line { whole: line.len(), length: line.len() - 1 });
+        assert_eq!(Some((line.len(), line.len() - 1, *spans.first_chunk().unwrap())), by_framing(line));
     }
 }

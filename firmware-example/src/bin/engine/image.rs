@@ -9,7 +9,7 @@ use embassy_rp::usb::{Driver, InterruptHandler};
 use embassy_rp::{Peri, bind_interrupts};
 use embassy_usb::{Builder, UsbDevice};
 use panic_halt as _;
-use rigline::engine::{Engine, Memory};
+use rigline::engine::{Engine, Memory, TooSmall};
 #[cfg(feature = "amplifier")]
 use rigline::protocol::AMPLIFIER;
 #[cfg(feature = "mcp")]
@@ -84,17 +84,21 @@ type UsbPort = Port<'static, Driver<'static, USB>>;
 #[inline(never)]
 fn engine() -> Option<(&'static mut Engine<'static>, &'static mut [u8])> {
     static BUFFER: StaticCell<[u8; BUFFERS]> = StaticCell::new();
-    static ENGINE: StaticCell<Engine<'static>> = StaticCell::new();
+    static ENGINE: StaticCell<Result<Engine<'static>, TooSmall>> = StaticCell::new();
 
     let (request, rest) = BUFFER.init_with(|| [0; BUFFERS]).split_at_mut(LINE);
     let (reply, logs) = rest.split_at_mut(LINE);
-    let engine = Engine::with_protocols(Kubernetes.manifest(), Memory { request, reply }, PROTOCOLS).ok()?;
-    #[cfg(feature = "waza")]
-    let engine = {
-        static EVALS: StaticCell<Evals> = StaticCell::new();
-        engine.with_service(EVALS.init(Evals::new(rigline_rig::pinmap::EVALS)))
-    };
-    Some((ENGINE.init(engine), logs))
+    // Made in its place: on its way there it would be on the stack.
+    let engine = ENGINE.init_with(|| {
+        let engine = Engine::with_protocols(Kubernetes.manifest(), Memory { request, reply }, PROTOCOLS);
+        #[cfg(feature = "waza")]
+        let engine = {
+            static EVALS: StaticCell<Evals> = StaticCell::new();
+            engine.map(|engine| engine.with_service(EVALS.init(Evals::new(rigline_rig::pinmap::EVALS))))
+        };
+        engine
+    });
+    Some((engine.as_mut().ok()?, logs))
 }
 
 #[inline(never)]

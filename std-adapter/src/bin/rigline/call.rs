@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
+use rigline_std::cli::by_schema::Schema;
 use rigline_std::cli::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
 use rigline_std::record::Recorder;
 use rigline_std::target::Target;
@@ -204,7 +205,7 @@ impl Arguments {
     async fn prepare(&self, client: &mut dyn Client) -> Result<String, Failure> {
         if !self.peer.protocol.has_manifest {
             // The program that calls knows what the operation takes.
-            return self.arguments(&[&self.operation], Some(&Value::Bool(true)));
+            return self.arguments(&[&self.operation], Some(&Schema::any()));
         }
         let described = client.describe(None, self.connection.start_timeout).await?;
         let Description::Manifest(described) = described else {
@@ -216,8 +217,8 @@ impl Arguments {
         }
         self.expected(&manifest.name, &manifest.version)?;
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-        let schema = manifest.operation(&self.operation).map(|operation| &operation.params);
-        self.arguments(&names, schema)
+        let schema = manifest.operation(&self.operation).map(|operation| Schema::read(&operation.params_text));
+        self.arguments(&names, schema.as_ref())
     }
 
     fn expected(&self, name: &str, version: &str) -> Result<(), Failure> {
@@ -228,7 +229,7 @@ impl Arguments {
         if range.matches(&version) { Ok(()) } else { Err(no(format!("version {version} is not in {range}"))) }
     }
 
-    fn arguments(&self, operations: &[&str], schema: Option<&Value>) -> Result<String, Failure> {
+    fn arguments(&self, operations: &[&str], schema: Option<&Schema>) -> Result<String, Failure> {
         let Some(schema) = schema else { return Err(arguments::no_operation(&self.operation, operations)) };
         let words =
             ["rigline".to_owned(), "describe".to_owned(), self.connection.target.to_string(), self.operation.clone()];

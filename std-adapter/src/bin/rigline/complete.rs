@@ -10,10 +10,10 @@ use std::time::Duration;
 use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
+use rigline::json::Json;
 use rigline_std::Host;
 use rigline_std::host::{Manifest, Options};
 use rigline_std::target::Target;
-use serde_json::Value;
 
 use crate::connect::{self, Failure};
 use crate::out;
@@ -186,12 +186,12 @@ pub(crate) fn arguments() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &std::ffi::OsStr| {
         let Some((manifest, operation)) = manifest() else { return Vec::new() };
         let Some(operation) = operation.and_then(|name| manifest.operation(&name).cloned()) else { return Vec::new() };
-        let root = Place::of(&operation.params);
+        let root = Place::of_text(&operation.params_text);
         let current = current.to_string_lossy();
         let mut found = Vec::new();
         for name in root.names() {
-            let Some(place) = root.member(name) else { continue };
-            let mut values: Vec<String> = place.values().iter().map(|value| text(value)).collect();
+            let Some(place) = root.member(&name) else { continue };
+            let mut values: Vec<String> = place.values().iter().map(|value| text(*value)).collect();
             if values.is_empty() && place.types() == ["boolean"] {
                 values = vec!["true".to_owned(), "false".to_owned()];
             }
@@ -199,7 +199,7 @@ pub(crate) fn arguments() -> ArgValueCompleter {
             if current.starts_with(&start) {
                 found.extend(values.iter().map(|value| candidate(format!("{start}{value}"), "")));
             } else {
-                found.push(candidate(start, place.description()));
+                found.push(candidate(start, &place.description()));
             }
         }
         found.retain(|candidate| candidate.get_value().to_string_lossy().starts_with(&*current));
@@ -207,8 +207,8 @@ pub(crate) fn arguments() -> ArgValueCompleter {
     })
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+fn text(value: Json<'_>) -> String {
+    value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string())
 }
 
 /// A shell shows what an extension says: nothing in it may drive the terminal.

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use rigline_std::cli::by_schema::Schema;
 use rigline_std::eval::list::list;
 use rigline_std::eval::run::Outcome;
 use rigline_std::eval::runs::StartError;
 use rigline_std::eval::{Fault, Spec, owner_of};
 use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
-use serde_json::Value;
 
 use crate::connect::{self, Failure};
 use crate::out::complain;
@@ -82,7 +82,7 @@ fn wanted(paths: &[PathBuf]) -> Result<(Vec<Wanted>, Vec<String>), Failure> {
         let listing = list(path);
         listing.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
         listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
-        if listing.evals.is_empty() {
+        if listing.evals.is_empty() && listing.errors.is_empty() {
             return Err(no_evals(path, &listing.errors));
         }
         errors.extend(listing.errors);
@@ -110,11 +110,12 @@ fn placed(fault: &Fault, kind: &str) -> String {
 }
 
 /// The operations that a target has, with their schemas.
-fn operations(target: &Target) -> Result<Vec<(String, Value)>, Failure> {
+fn operations(target: &Target) -> Result<Vec<(String, Schema)>, Failure> {
     connect::on_threads(async {
         let host = Host::connect(target, Options::default()).await.map_err(|error| Failure::of(&error))?;
         let manifest = host.describe();
-        let operations = manifest.operations.iter().map(|it| (it.name.clone(), it.params.clone())).collect();
+        let operations =
+            manifest.operations.iter().map(|it| (it.name.clone(), Schema::read(&it.params_text))).collect();
         let _ = host.shutdown().await;
         Ok(operations)
     })

@@ -94,7 +94,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             let most = match (settings.get(SECONDS), settings.get(MILLIS)) {
                 (Some(member), _) => reader.duration("max", member),
                 (None, Some(member)) => {
-                    let seconds = member.number().map(|ms| ms / 1000.0);
+                    let seconds = member.number().filter(|ms| *ms > 0.0).map(|ms| ms / 1000.0);
                     let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
                     if most.is_none() {
                         reader.fault(member, "max_ms: expected a number of milliseconds");

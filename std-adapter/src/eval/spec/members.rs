@@ -89,7 +89,7 @@ pub(super) const TASK: Known = Known {
         "for",
     ],
     elsewhere: foreign::TASK,
-    meant: &[],
+    meant: &[("expect", "expected")],
 };
 
 pub(super) const STEP: Known = Known {
@@ -123,11 +123,24 @@ pub(super) const INPUTS: Known =
 
 pub(super) const EXPECTED: Known = Known {
     what: "expected",
-    names: &["output_contains", "output_contains_any", "outcomes", "behavior"],
+    names: &["output_contains", "output_contains_any", "output_not_contains"],
     elsewhere: foreign::EXPECTED,
     meant: &[],
 };
 pub(super) const MOCK: Known = Known { what: "mock", names: &["output", "delay", "fail"], elsewhere: &[], meant: &[] };
+
+/// What has a member of this name, where another map has not. Names that any map may have for its readers, such as `owner` or `name`,
+/// belong to none.
+pub(super) fn level_of(name: &str) -> Option<String> {
+    const FOR_READERS: &[&str] =
+        &["name", "description", "id", "tags", "version", "skill", "file", "inputs", "prompt", "model"];
+    let levels: Vec<&str> = [&EVAL, &CONFIG, &METRICS, &TASK, &STEP, &HEALTH_STEP, &EXPECTED]
+        .into_iter()
+        .filter(|known| known.names.contains(&name) && !FOR_READERS.contains(&name))
+        .map(|known| known.what)
+        .collect();
+    (!levels.is_empty()).then(|| levels.join(", of "))
+}
 
 pub(super) const EVAL_MEMBERS: &[&str] = &["name", "description", "skill", "version", "tasks"];
 pub(super) const TASK_MEMBERS: &[&str] = &["id", "name", "description", "prompt", "graders"];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rigline::GoDuration;
 
-use super::members::Known;
+use super::members::{Known, level_of};
 use super::{Fault, TIME_LIMIT};
 use crate::eval::expand::{self, nearest};
 use crate::eval::node::{Kind, Node};
@@ -61,11 +61,13 @@ impl Reader<'_> {
                 continue;
             }
             let meant = known.meant.iter().find(|(written, _)| written == name).map(|(_, meant)| *meant);
+            let what = known.what;
             // What the map has already is not meant by another member.
             if let Some(meant) = meant.or_else(|| nearest(name, known.names)).filter(|meant| node.get(meant).is_none())
             {
-                let what = known.what;
                 self.warn(member, format!("{name}: {what} has no such member; did you mean `{meant}`?"));
+            } else if let Some(level) = level_of(name) {
+                self.warn(member, format!("{name}: {what} has no such member; it is one of {level}"));
             }
         }
     }
@@ -139,12 +141,13 @@ impl Reader<'_> {
         let member = node.get(name)?;
         match member.number() {
             Some(number) if range.contains(&number) => Some(number),
-            Some(number) => {
+            found if found.is_some() || member.digits().is_some() => {
                 let (least, most) = range.into_inner();
-                self.fault(member, format!("{name}: must be from {least} to {most}, is {number}"));
+                let written = member.text().unwrap_or_default();
+                self.fault(member, format!("{name}: must be from {least} to {most}, is {written}"));
                 None
             }
-            None => {
+            _ => {
                 self.fault(member, format!("{name}: expected a number, found {}", member.what()));
                 None
             }

@@ -74,6 +74,7 @@ impl<'n> Settings<'n> {
         if !SUPPORTED.contains(&kind) {
             return;
         }
+        self.check_single(reader);
         let known: Vec<&str> = settings_of(kind).into_iter().chain(COMMON.iter().copied()).collect();
         let others: Vec<&str> = SUPPORTED.iter().flat_map(|kind| settings_of(kind)).collect();
         for (name, member) in self.node.members().iter().chain(self.inner.map(Node::members).unwrap_or_default()) {
@@ -93,10 +94,37 @@ impl<'n> Settings<'n> {
         names.iter().find_map(|name| self.node.get(name).or_else(|| self.inner.and_then(|inner| inner.get(name))))
     }
 
+    /// All members of these names, at both levels.
+    fn all(&self, names: &[&str]) -> Vec<&'n Node> {
+        let levels = std::iter::once(self.node).chain(self.inner);
+        levels.flat_map(|level| names.iter().filter_map(|name| level.get(name))).collect()
+    }
+
+    /// The texts of all members of these names.
     pub(super) fn texts(&self, reader: &mut Reader<'_>, names: &[&str]) -> Vec<String> {
-        match self.get(names) {
-            Some(member) => reader.texts(names.first().copied().unwrap_or_default(), member),
-            None => Vec::new(),
+        let name = names.first().copied().unwrap_or_default();
+        self.all(names).into_iter().flat_map(|member| reader.texts(name, member)).collect()
+    }
+
+    /// Notes a setting that has several values, of which one would count: `min` at both levels, or `max` and `max_ms`.
+    fn check_single(&self, reader: &mut Reader<'_>) {
+        let durations = [SECONDS, MILLIS].concat();
+        let own: &[&[&str]] = match self.kind.as_str() {
+            "output_equals" => &[EQUALS],
+            "output_range" => &[&["min"], &["max"]],
+            "measurement" => &[&["low"], &["high"], &["unit"]],
+            "max_duration" => &[&durations],
+            "file" => &[&["exists"]],
+            _ => &[],
+        };
+        for names in own.iter().chain(&[CASE, &["step"], &["output"], &["metric"]]) {
+            let found: Vec<&str> = std::iter::once(self.node)
+                .chain(self.inner)
+                .flat_map(|level| names.iter().copied().filter(|name| level.get(name).is_some()))
+                .collect();
+            if found.len() > 1 {
+                self.fault(reader, &format!("only one of these counts, so keep that one: {}", found.join(", ")));
+            }
         }
     }
 
@@ -115,13 +143,17 @@ impl<'n> Settings<'n> {
 
     pub(super) fn patterns(&self, reader: &mut Reader<'_>, names: &[&str], holder: &Node) -> Vec<Regex> {
         let name = names.first().copied().unwrap_or_default();
-        let found = names
-            .iter()
-            .find_map(|name| holder.get(name))
-            .or_else(|| self.get(names).filter(|_| std::ptr::eq(holder, self.node)));
-        let Some(at) = found else { return Vec::new() };
+        let found = if std::ptr::eq(holder, self.node) {
+            self.all(names)
+        } else {
+            names.iter().filter_map(|name| holder.get(name)).collect()
+        };
         let mut compiled = Vec::new();
-        for pattern in reader.texts(name, at) {
+        let patterns: Vec<_> = found
+            .into_iter()
+            .flat_map(|at| reader.texts(name, at).into_iter().map(move |pattern| (at, pattern)))
+            .collect();
+        for (at, pattern) in patterns {
             match Regex::new(&pattern) {
                 Ok(regex) => {
                     if matches_everything(&regex) {

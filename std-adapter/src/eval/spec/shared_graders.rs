@@ -60,9 +60,8 @@ impl<'f> Graders<'f> {
                     format!("Grader {} refers to step {step}, which task {} does not have", grader.label(), task.id);
                 reader.fault_in(Some(grader.line), text);
             }
-            let is_same = |own: &&Grader| own.kind == "measurement" && own.label() == grader.label();
-            if grader.kind == "measurement" && task.graders.iter().any(|own| is_same(&own)) {
-                let text = format!("Two measurements of task {} have the name {}", task.id, grader.label());
+            if task.graders.iter().any(|own| own.is_same_measurement(grader)) {
+                let text = format!("Two measurements of task {} have the name {}", task.id, grader.measured());
                 reader.fault_in(Some(grader.line), text);
             }
         }

@@ -1,27 +1,18 @@
 //! Files that are read: regular ones, of a bounded size.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::eval::root::{self, FILE_LIMIT};
+use crate::files;
 
 /// Reads a regular file of a bounded size. Others could keep a reader waiting for ever.
 pub(in crate::eval) fn read(path: &Path) -> io::Result<String> {
     let file = root::open(path)?;
-    let about = file.metadata()?;
-    if !about.is_file() {
+    if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    let too_large = || io::Error::other(format!("over {FILE_LIMIT} bytes"));
-    if about.len() > FILE_LIMIT {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or_default().saturating_add(1));
-    file.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_LIMIT {
-        return Err(too_large());
-    }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+    files::read_open_text(&file, FILE_LIMIT)
 }
 
 /// Whether an error says that there is no file of that name: a part of it may be a file, or longer than names can be.

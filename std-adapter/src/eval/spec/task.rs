@@ -11,6 +11,7 @@ use super::settings::Settings;
 use super::step::{rank, steps};
 use super::texts::placeholders;
 use super::{Mock, Step, Task};
+use crate::eval::foreign;
 use crate::eval::grade::Grader;
 use crate::eval::node::{Kind, Node};
 
@@ -46,26 +47,29 @@ pub(super) fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut H
     let mut graders = graders(reader, node, "graders");
     graders.extend(measures);
     for (place, grader) in graders.iter().enumerate().filter(|(_, grader)| grader.kind == "measurement") {
-        if graders.iter().take(place).any(|earlier| earlier.kind == "measurement" && earlier.label() == grader.label())
-        {
-            reader.fault_in(Some(grader.line), format!("Two measurements have the name {}", grader.label()));
+        if graders.iter().take(place).any(|earlier| earlier.is_same_measurement(grader)) {
+            reader.fault_in(Some(grader.line), format!("Two measurements have the name {}", grader.measured()));
         }
     }
     if let Some(expected) = reader.map(node, "expected") {
         reader.check_members(expected, &EXPECTED);
-        for (name, any) in [("output_contains", false), ("output_contains_any", true)] {
+        for name in ["output_contains", "output_contains_any", "output_not_contains"] {
             if let Some(member) = expected.get(name) {
                 let texts = reader.texts(name, member);
+                let never = if name == "output_not_contains" { "pass" } else { "fail" };
                 if texts.iter().any(String::is_empty) {
-                    reader.fault(member, format!("{name}: an empty text is in every output, so this can never fail"));
+                    reader
+                        .fault(member, format!("{name}: an empty text is in every output, so this can never {never}"));
                 }
                 if texts.is_empty() {
                     reader.fault(member, format!("{name}: there are none, so this can never fail"));
                 } else {
-                    graders.push(Grader::expected(name, texts, any));
+                    graders.push(Grader::expected(name, texts));
                 }
             }
         }
+        let unjudged = foreign::EXPECTED.iter().filter(|name| expected.get(name).is_some());
+        graders.extend(unjudged.map(|name| Grader::unjudged(&format!("expected.{name}"))));
     }
     for grader in &graders {
         if let Some(step) = grader.step.as_deref().filter(|step| steps.iter().all(|known| known.id != *step)) {

@@ -40,7 +40,12 @@ pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[
             Some(rows) => rows,
             None => return Vec::new(),
         },
-        None => vec![Vec::new()],
+        None => {
+            if let Some(range) = eval.get("range") {
+                reader.warn(range, "range: it has no effect without tasks_from");
+            }
+            vec![Vec::new()]
+        }
     };
     let Some(member) = eval.get("tasks") else {
         match eval.get("tasks_from") {
@@ -342,6 +347,12 @@ fn rows(reader: &mut Reader<'_>, from: &Node, eval: &Node, folder: &Path) -> Opt
             return None;
         }
     };
+    let names: Vec<&str> = header.iter().map(str::trim).collect();
+    let mut named = names.iter().enumerate().filter(|(_, name)| !name.is_empty());
+    if let Some((_, twice)) = named.find(|(place, name)| names.iter().take(*place).any(|known| known == *name)) {
+        fault(format!("tasks_from: two columns have the name {twice}"), Some(1));
+        return None;
+    }
     let mut rows = Vec::new();
     for record in table.records() {
         match record {
@@ -358,9 +369,9 @@ fn rows(reader: &mut Reader<'_>, from: &Node, eval: &Node, folder: &Path) -> Opt
     }
     // `range: [first, last]`, from 1, both included.
     if let Some(range) = eval.get("range") {
-        let ends: Vec<usize> = range.elements().iter().filter_map(|end| end.digits()?.parse().ok()).collect();
-        match ends.as_slice() {
-            [first, last] if *first >= 1 && first <= last => {
+        let ends: Option<Vec<usize>> = range.elements().iter().map(|end| end.digits()?.parse().ok()).collect();
+        match ends.as_deref() {
+            Some([first, last]) if *first >= 1 && first <= last => {
                 rows = rows.into_iter().take(*last).skip(first - 1).collect();
             }
             _ => reader.fault(range, "range: expected the first and the last row, such as [1, 10]"),

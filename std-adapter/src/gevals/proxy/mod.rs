@@ -77,7 +77,7 @@ pub use session::End;
 #[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Connect};
-use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, Options};
+use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, NO_LIMIT, Options};
 use crate::lines::{on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
 use crate::sync::lock;
@@ -85,9 +85,6 @@ use crate::target::Target;
 
 /// How long a program that lost its caller has to put things in order.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Longer than any call takes. An [`Instant`](std::time::Instant) cannot be as late as the latest duration has it.
-const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// How long lines may be, in bytes without the newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -410,9 +407,7 @@ impl Proxy {
         shared.request_limit = manifest.request_limit;
         #[cfg(feature = "schemas")]
         {
-            let operations = manifest.operations.iter();
-            shared.schemas =
-                Some(Schemas::new(operations.map(|operation| (operation.name.as_str(), &operation.params))));
+            shared.schemas = Some(Schemas::of(&manifest.operations));
         }
         drop(shared);
         *turn = Some(host);
@@ -525,8 +520,7 @@ impl Proxy {
 /// Asks a program to end, so that it can put its hardware into the safe state, and then drops the connection.
 async fn end_gently(host: &Host) {
     if let Some(child) = host.child() {
-        child.terminate();
-        let _ = tokio::time::timeout(GRACE, child.ended()).await;
+        child.end(GRACE).await;
     }
 }
 

@@ -16,6 +16,7 @@ use super::{Calling, Proxy, Refusal, Seat};
 use crate::lines::{self, Event, Input, NOT_ALLOWED, Output, Request, on_one_line};
 use crate::log;
 use crate::net::{self, Access, Presence, Stream};
+use crate::terminal::cut;
 
 /// How many requests of a caller wait; what it sends beyond is left in the stream.
 const MAX_WAITING: usize = 64;
@@ -258,7 +259,7 @@ async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut boo
     let refusal = |code, message: String| Refusal { code, message, data: serde_json::Value::Null };
     let is_known = matches!((method.as_str(), is_notification), ("execute", _) | ("initialize" | "shutdown", false));
     if !is_known {
-        return Err(refusal(rpc::METHOD_NOT_FOUND, format!("Unknown method: {}", short(method))));
+        return Err(refusal(rpc::METHOD_NOT_FOUND, format!("Unknown method: {}", cut(method, 64))));
     }
     // It is part of a line that was checked.
     let params = Json::parse(params.as_bytes()).map_err(|error| Refusal::internal(error.to_string()))?;
@@ -277,11 +278,6 @@ async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut boo
             Ok("{}".to_owned())
         }
     }
-}
-
-fn short(name: &str) -> String {
-    let cut: String = name.chars().take(64).collect();
-    if cut.len() < name.len() { cut + "…" } else { cut }
 }
 
 /// Sends a log, given without its newline: one that is too long is shortened. What its caller does not read in time is left out, and counted.

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use rigline_std::cli::files;
 use rigline_std::cli::signals::Signals;
+use rigline_std::cli::sync::lock;
 use rigline_std::cli::terminal;
 use rigline_std::eval::Spec;
 use rigline_std::eval::report::{Results, report};
@@ -99,7 +100,7 @@ impl Run {
                 let (runs, interrupted) = (runs.clone(), interrupted.clone());
                 tokio::spawn(async move {
                     let code = signals.next().await;
-                    *interrupted.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+                    *lock(&interrupted) = Some(code);
                     complain(format_args!("rigline: cancelling; cleanup steps run. Once more ends at once"));
                     runs.cancel_all();
                     std::process::exit(signals.next().await.into());
@@ -107,14 +108,14 @@ impl Run {
             }
             let mut done = Vec::new();
             for wanted in evals {
-                if interrupted.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                if lock(&interrupted).is_some() {
                     break;
                 }
                 let watched = Watched::new();
                 let run = self.one(&runs, &wanted, &watched).await;
                 done.push(Done { path: wanted.path, run, watched });
             }
-            let code = *interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+            let code = *lock(&interrupted);
             Ok((done, code))
         })?;
         let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
@@ -123,12 +124,11 @@ impl Run {
             let runs: Vec<(&Spec, &Watched)> = runs.collect();
             reports::results(as_json(&done, &errors, code), &runs, &store, began)
         };
-        let has_written = self.tell(&done, &errors, code, &results);
+        let code = self.tell(&done, &errors, code, &results);
         if let Some(github) = github {
             github.end(&results());
         }
-        let code = recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code));
-        Ok(if has_written || code != exit::SUCCESS { code } else { exit::FAILED })
+        Ok(recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code)))
     }
 
     /// Finds out before anything is run that a report could not be written.
@@ -185,9 +185,8 @@ impl Run {
         }
     }
 
-    /// The table, and the reports. One that cannot be written takes no other with it; whether all were.
-    fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> bool {
-        let json_text = || format!("{:#}\n", as_json(done, errors, code));
+    /// The table, and the reports. One that cannot be written takes no other with it. It gives the exit code, which says so too.
+    fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> u8 {
         for Done { path, run, .. } in done {
             if let Err(error) = run {
                 match error {
@@ -205,30 +204,26 @@ impl Run {
             }
         }
         let takes_stdout = self.json || self.files().any(|(_, path)| is_stdout(path));
-        if self.json {
-            print_json(&json_text());
-        } else if !takes_stdout {
+        if !takes_stdout {
             show(done);
         }
         let mut has_written = true;
-        let mut write = |path: &Path, text: &str| {
-            if is_stdout(path) {
-                out::print_file(text);
-            } else if let Err(error) = files::write(path, text.as_bytes()) {
-                out::complain_of_failure(&format!("{}: {error}", path.display()));
-                has_written = false;
-            }
-        };
-        if let Some(path) = &self.json_file {
-            write(path, &terminal::json(&json_text()));
-        }
+        let mut write = |path: &Path, text: &str| has_written &= write_report(path, text);
         if let Some(path) = &self.junit {
-            write(path, &as_junit(done, &self.attachments(done)));
+            write(path, &as_junit(done, errors, &self.attachments(done)));
         }
         if self.reports.is_wanted() {
-            self.reports.write(&results(), write);
+            self.reports.write(&results(), &mut write);
         }
-        has_written
+        // Those with the exit code in them come last.
+        let json_text = |has_written: bool| format!("{:#}\n", as_json(done, errors, with_reports(code, has_written)));
+        if let Some(path) = &self.json_file {
+            has_written &= write_report(path, &terminal::json(&json_text(has_written)));
+        }
+        if self.json {
+            print_json(&json_text(has_written));
+        }
+        with_reports(code, has_written)
     }
 
     /// Files that belong to each run: its record, and the folder of `--record`.
@@ -274,6 +269,26 @@ fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8
     }
     let report = format!("{:#}\n", as_json(done, errors, code));
     record::finish(recorder, &[("report.json", report), ("values.jsonl", values)], code)
+}
+
+/// Whether a report was written.
+fn write_report(path: &Path, text: &str) -> bool {
+    if is_stdout(path) {
+        out::print_file(text);
+        return true;
+    }
+    match files::write(path, text.as_bytes()) {
+        Ok(()) => true,
+        Err(error) => {
+            out::complain_of_failure(&format!("{}: {error}", path.display()));
+            false
+        }
+    }
+}
+
+/// The exit code, when a report could perhaps not be written.
+fn with_reports(code: u8, has_written: bool) -> u8 {
+    if has_written || code != exit::SUCCESS { code } else { exit::FAILED }
 }
 
 fn is_stdout(path: &Path) -> bool {
