@@ -43,8 +43,8 @@ import pathlib, re, sys
 PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
 # Where a protocol may be named: `{}` is its name. waza's desktop side is `eval`, and its command `rigline eval`.
 OWN = {"core": ["protocol/", "lib.rs"], "std-adapter": ["{}/", "bin/rigline/protocols/{}", "lib.rs", "guide.rs"]}
-# The registries.
-OWN["std-adapter"] += ["protocols.rs", "bin/rigline/protocols/mod.rs"]
+# The registries, and the table of what other eval runners have: their files, and the members and graders of those.
+OWN["std-adapter"] += ["protocols.rs", "bin/rigline/protocols/mod.rs", "eval/foreign.rs"]
 ALSO = {("std-adapter", "waza"): ["eval/", "bin/rigline/eval.rs", "bin/rigline/eval/", "bin/rigline/junit.rs"]}
 problems, known = [], {}
 known_file = pathlib.Path(".ci/layers.known")

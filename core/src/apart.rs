@@ -1,10 +1,10 @@
-//! Futures in stack frames of their own.
+//! Futures in separate stack frames.
 
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// A future that is polled in a stack frame of its own.
+/// A future that is polled in a separate stack frame.
 ///
 /// A compiler that inlines all futures into the one that awaits them makes one frame with room for each of them, which is on
 /// the stack while any of them runs. On a board, a future that is large or calls deeply is better awaited as

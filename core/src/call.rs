@@ -24,7 +24,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// The operation's name, as the manifest has it.
+    /// The operation's name, as in the manifest.
     pub fn operation(&self) -> &'static str {
         self.operation.name
     }
@@ -105,8 +105,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// What is known of a call besides its arguments. What a protocol's hosts say about a call is read by that protocol's own
-/// accessor: [`gevals::TaskContext::of`](crate::protocol::gevals::TaskContext::of),
+/// The context of a call: what is known of it in addition to its arguments. Each protocol has an accessor for what its
+/// hosts send about a call: [`gevals::TaskContext::of`](crate::protocol::gevals::TaskContext::of),
 /// [`amplifier::session_id`](crate::protocol::amplifier::session_id),
 /// [`namel3ss::Invocation::of`](crate::protocol::namel3ss::Invocation::of).
 #[derive(Debug, Clone, Copy)]
@@ -142,7 +142,8 @@ impl Outcome {
     /// Success, with nothing to add to the outputs.
     pub const DONE: Self = Self { message: None };
 
-    /// Success, summed up in a fixed sentence. [`Context::done`](crate::Context::done) takes any.
+    /// Success, summed up in a fixed sentence. [`Context::done`](crate::Context::done) accepts any
+    /// text.
     pub const fn message(message: &'static str) -> Self {
         Self { message: Some(message) }
     }

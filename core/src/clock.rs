@@ -1,4 +1,4 @@
-//! What the core does not have and the adapter supplies: time, and a place for logs that cannot go on the wire.
+//! What the adapter supplies to the core: the time, and a destination for logs that the protocol cannot send.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -20,8 +20,9 @@ pub trait Clock {
         waker.wake_by_ref();
     }
 
-    /// Takes a log that its protocol has no line for: in Amplifier and namel3ss the reply is the only line. Write it to
-    /// standard error on a desktop, or to a board's RTT channel. `text` is one line, escaped as in a JSON string.
+    /// Writes a log of a protocol that has no lines for logs: in Amplifier and namel3ss the reply is the only line.
+    /// Write it to standard error on a desktop, or to a board's RTT channel. `text` is one line, escaped as in a JSON
+    /// string.
     ///
     /// The default drops it.
     fn log_out_of_band(&self, level: Level, text: &str) {

@@ -16,8 +16,8 @@ use crate::received::Received;
 use crate::reply::Reply;
 use crate::service::{Job, Service, Step};
 
-/// The handler's interface to the current call: outputs, logs and time. What a handler writes through it goes straight into the bounded reply region; nothing is kept
-/// on a heap.
+/// The handler's interface to the current call: outputs, logs and time. A handler's outputs are written directly into
+/// the bounded reply region, without a heap.
 ///
 /// ```
 /// # use rigline::{Context, Failure, Outcome};
@@ -178,7 +178,8 @@ impl<'a> Context<'a> {
         self.log(Level::Error, message);
     }
 
-    /// Waits. While a handler waits, async drivers go on reading and writing, and a call whose time is up ends here.
+    /// Waits for this duration. Meanwhile async drivers continue to read and write. If the call exceeds its time
+    /// limit or is cancelled, it ends here.
     pub fn sleep(&self, duration: Duration) -> Sleep<'a> {
         Sleep::until(self.clock, self.clock.now().after(duration))
     }
@@ -238,12 +239,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What is written from here on is about a job.
+    /// Marks what is written from now on as part of a job.
     pub(crate) fn begin_job(&mut self, service: &'a dyn Service, job: Job) {
         self.job = Some((service, job));
     }
 
-    /// Sends a service's notifications about a step of the job. They wait for room: what says how a job goes is not dropped.
+    /// Sends a service's notifications about a step of the job. They wait for room in the buffer, and are never
+    /// dropped.
     pub(crate) async fn report(&mut self, step: &Step<'_>) {
         let Some((service, job)) = self.job else { return };
         let mut nth = 0;
@@ -283,7 +285,7 @@ fn finish_line(mut out: Writer<'_>) -> Option<usize> {
     out.finish().ok().map(|line| line.len())
 }
 
-/// What is done of what there is to do, as a text.
+/// The progress as a text, such as `3/10`.
 struct Counted<'m> {
     done: u32,
     total: Option<u32>,
@@ -322,7 +324,8 @@ impl core::fmt::Debug for Context<'_> {
     }
 }
 
-/// What is too large is writable: the count goes on, and says how much room it needs.
+/// A value that is too large can be written: it is counted, so that the error can state the size
+/// that is needed.
 fn is_writable(result: Result<(), SerError>) -> bool {
     matches!(result, Ok(()) | Err(SerError::TooLarge(_)))
 }
@@ -340,11 +343,12 @@ pub struct ReplyBuffer<'a> {
 
 /// Where log lines go. Each driver has one.
 pub trait LogSink {
-    /// Memory for one whole line, its newline included; what does not fit it is dropped. Each time it was asked for,
-    /// [`commit`](Self::commit), [`withdraw`](Self::withdraw) or [`dropped`](Self::dropped) says what became of it.
+    /// Memory for one whole line, its newline included. A line that does not fit is dropped. After each call of this
+    /// method, one of [`commit`](Self::commit), [`withdraw`](Self::withdraw) and [`dropped`](Self::dropped) is
+    /// called.
     fn room(&mut self) -> &mut [u8];
 
-    /// Takes the first `length` bytes of [`room`](Self::room): one line, with its newline.
+    /// Sends the first `length` bytes of [`room`](Self::room): one line, with its newline.
     fn commit(&mut self, length: usize);
 
     /// A call has come this far. Returns whether that is farther than what was reported meanwhile, by a driver that
@@ -354,13 +358,13 @@ pub trait LogSink {
         true
     }
 
-    /// Whether lines wait here until the driver has its turn. If not, they are on the wire when [`commit`](Self::commit)
+    /// Whether lines wait here until the driver runs again. If not, they are on the wire when [`commit`](Self::commit)
     /// returns.
     fn is_queue(&self) -> bool {
         false
     }
 
-    /// Nothing is taken of [`room`](Self::room) after all.
+    /// Nothing in [`room`](Self::room) is sent.
     fn withdraw(&mut self) {}
 
     /// The longest line that it ever has room for; 0 if it does not say.

@@ -1,4 +1,4 @@
-//! What a protocol is to an engine: a value, made of tables, phrases and a few functions.
+//! The definition of a protocol, as a value for the engine: tables, phrases and a few functions.
 
 use core::fmt;
 
@@ -94,7 +94,8 @@ impl Protocol {
         Self { is_answer: test, ..self }
     }
 
-    /// With ids: while a call is out, what cannot be read is answered at once, and this says what becomes of the rest.
+    /// Requests have ids. While a call runs, unreadable messages are answered at once, and this function decides about
+    /// the others.
     #[must_use]
     pub const fn busy(self, busy: fn(&Received<'_>) -> Busy) -> Self {
         Self { busy: Some(busy), ..self }
@@ -158,7 +159,7 @@ impl defmt::Format for Protocol {
     }
 }
 
-/// What a protocol may want to know besides the message.
+/// What a protocol may need to know in addition to the message.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Facts<'f> {
@@ -196,14 +197,14 @@ pub enum Action {
         /// The answer.
         answer: Respond,
     },
-    /// To take note of an event: the answer goes first, the work is done then, and logs keep their route.
+    /// Record an event: the answer is sent first, then the work is done. Logs use their usual route.
     AckThenRun {
         /// The event, an object.
         event: Span,
         /// The answer.
         answer: Respond,
     },
-    /// Nothing, and there is no reply.
+    /// Do nothing, and send no reply.
     Ignore,
 }
 
@@ -217,9 +218,9 @@ pub struct CallAction {
 }
 
 impl CallAction {
-    /// The operation at `index` in the manifest with the arguments at `args`, an object. Where `args` is absent or null, the
-    /// arguments are an empty object, which takes the place of the member at `reusable`: one of at least two bytes that every
-    /// such request has and that is not wanted any more once it was read.
+    /// The operation at `index` in the manifest with the arguments at `args`, an object. If `args` is absent or null,
+    /// the arguments are an empty object, which is written over the member at `reusable`: a member of at least two
+    /// bytes that every such request has, and that is not needed after it was read.
     pub fn new(received: &Received<'_>, index: usize, args: Span, reusable: Span) -> Self {
         let has_args = received.of(args).first() == Some(&b'{');
         Self { index, args: if has_args { args } else { reusable }, has_args, timeout: None }
@@ -252,8 +253,8 @@ pub(crate) struct Nanos(pub(crate) u64);
 pub enum Busy {
     /// It waits its turn.
     Wait,
-    /// It is answered at once: reading it must give [`Action::Answer`], [`Action::Ignore`] or a refusal, and anything else
-    /// waits.
+    /// The message is answered at once. Reading it must return [`Action::Answer`], [`Action::Ignore`] or a refusal; any
+    /// other action waits.
     Answer,
     /// It cancels the request with the id whose JSON text is at this span: the call that is out, or one that waits its
     /// turn. A cancelled request is not answered. The message itself is not answered either.

@@ -35,7 +35,7 @@ pub enum ParseDurationError {
     UnknownUnit,
     /// The duration does not fit 64 bits of nanoseconds.
     Overflow,
-    /// Something stands where a number must.
+    /// A number is missing.
     Invalid,
 }
 
@@ -73,7 +73,7 @@ impl GoDuration {
         Self::parse_bytes(text.as_bytes())
     }
 
-    /// [`parse`](Self::parse) of what may not be UTF-8: nothing that is not would be taken.
+    /// [`parse`](Self::parse) for bytes that may not be UTF-8, which are then an error.
     pub(crate) fn parse_bytes(bytes: &[u8]) -> Result<Self, ParseDurationError> {
         let (negative, mut rest) = match bytes {
             [] => return Err(ParseDurationError::Empty),
@@ -187,7 +187,7 @@ impl Serialize for GoDuration {
     }
 }
 
-/// From a string that [`GoDuration::parse`] takes.
+/// From a string that [`GoDuration::parse`] accepts.
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextVisitor;
@@ -269,7 +269,7 @@ static UNITS: [Unit; 8] = [
     Unit::new(b"ns", 1),
 ];
 
-/// One number with its unit, in nanoseconds of at most [`MIN`], and what stands behind it.
+/// One number with its unit, in nanoseconds of at most [`MIN`], and the text after it.
 fn component(text: &[u8]) -> Result<(u64, &[u8]), ParseDurationError> {
     let whole = Digits::read(text);
     let (mut rest, mut has_digits) = (whole.rest, whole.rest.len() < text.len());
@@ -471,7 +471,8 @@ impl Text {
         }
     }
 
-    /// The last `digits` digits behind a point, without zeros at the end; returns what stands before the point.
+    /// Writes the last `digits` digits behind a point, without zeros at the end; returns the number before the
+    /// point.
     fn push_fraction(&mut self, mut value: u64, digits: u32) -> u64 {
         let mut any = false;
         for _ in 0..digits {

@@ -51,15 +51,15 @@ pub trait Extension {
     /// [`safe_state`](Self::safe_state) runs after that.
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure>;
 
-    /// Takes the configuration that a host sends when it starts a session. It is not
-    /// called where a host sends none. What fails here fails the start of the session.
+    /// Receives the configuration that a host sends when it starts a session. It is not called if
+    /// the host sends none. If it returns an error, the session does not start.
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
         let _ = (config, cx);
         Ok(())
     }
 
-    /// Takes note of an event, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The
-    /// acknowledgement is on the wire already when this runs, and requests that come in meanwhile wait their turn.
+    /// Receives an event, for modules of kind [`Hook`](crate::manifest::Kind::Hook). The acknowledgement is sent
+    /// before this runs. Requests that arrive meanwhile wait their turn.
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
         let _ = (event, cx);
     }
@@ -79,7 +79,8 @@ pub trait Extension {
         job.refuse();
     }
 
-    /// Brings what the extension drives into a state that is safe without supervision: a rig turns its rails off.
+    /// Brings the hardware into a state that is safe without supervision. For example, a rig switches its rails
+    /// off.
     ///
     /// It runs when a session that began with `initialize` is lost without `shutdown`, and when a call is cancelled or
     /// times out.

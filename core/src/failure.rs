@@ -7,10 +7,10 @@ use crate::json::write::{Message, Writer};
 
 /// How a call failed. [`protocol`](crate::protocol) has the table of how each protocol encodes it.
 ///
-/// Every [`core::error::Error`] converts into one of the kind [`Failed`](FailureKind::Failed), by `?` too; its text is kept. That is
-/// why this type does not implement `Error` itself: the two conversions would overlap. Without an allocator the first
-/// [`MAX_ERROR_TEXT`] bytes are kept, and a longer text ends in `...`. [`Context::failure`](crate::Context::failure) takes any text, of any length and
-/// kind.
+/// Every [`core::error::Error`] converts into one of the kind [`Failed`](FailureKind::Failed), also by `?`, with its
+/// text. For this reason this type does not implement `Error` itself: the two conversions would overlap. Without an
+/// allocator only the first [`MAX_ERROR_TEXT`] bytes of the text are kept, and a longer text ends in `...`.
+/// [`Context::failure`](crate::Context::failure) accepts a text of any length, and any kind.
 ///
 /// ```
 /// # use rigline::Failure;
@@ -88,7 +88,8 @@ impl Failure {
     /// No operation of that name: for the arm of a handler's match that is never reached.
     pub const UNKNOWN_OPERATION: Self = Self::new(FailureKind::UnknownOperation, "Unknown operation");
 
-    /// A failure explained by a fixed sentence. [`Context::failure`](crate::Context::failure) takes any text.
+    /// A failure with a fixed sentence as its text. [`Context::failure`](crate::Context::failure) accepts any
+    /// text.
     pub const fn new(kind: FailureKind, text: &'static str) -> Self {
         Self { kind, detail: Detail::Static(text), prefix: PathPrefix::None, code: None }
     }
@@ -117,7 +118,7 @@ impl Failure {
         self
     }
 
-    /// Whether its text was logged when it was made: there is no reply in a run.
+    /// Whether its text was logged when it was made: a run of an eval has no reply.
     pub(crate) fn is_logged(&self) -> bool {
         self.detail == Detail::Written
     }
@@ -144,7 +145,7 @@ impl<E: core::error::Error + 'static> From<E> for Failure {
     }
 }
 
-/// How many bytes of another error's text a [`Failure`] keeps where there is no allocator.
+/// The size of another error's text in a [`Failure`] without an allocator, in bytes.
 pub const MAX_ERROR_TEXT: usize = 48;
 
 #[cfg(not(feature = "alloc"))]
@@ -167,7 +168,7 @@ impl ErrorText {
 
     #[cfg(not(feature = "alloc"))]
     fn of(error: &dyn fmt::Display) -> Self {
-        /// Takes what fits, and notes whether all did.
+        /// Keeps the beginning of a text that fits, and records whether all of it did.
         struct Cut(heapless::String<MAX_ERROR_TEXT, u8>, bool);
         impl fmt::Write for Cut {
             fn write_str(&mut self, text: &str) -> fmt::Result {

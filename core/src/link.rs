@@ -50,16 +50,17 @@ use crate::engine::is_answered;
 /// The algorithm of the CRC: CRC-32/ISO-HDLC.
 const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
-/// The most bytes a frame has besides its payload and COBS's code bytes: kind, sequence, length, CRC, the first code byte, the end.
+/// The largest number of bytes in a frame in addition to its payload and COBS's code bytes: kind, sequence, length,
+/// CRC, the first code byte, the end.
 pub const OVERHEAD: usize = 1 + 5 + 5 + 4 + 1 + 1;
 
-/// The most bytes that a payload of `payload` bytes takes on the wire.
+/// The largest size of a frame with a payload of `payload` bytes, in bytes.
 pub const fn encoded_size(payload: usize) -> usize {
     let body = payload + OVERHEAD;
     body + body / 254
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -190,7 +191,7 @@ impl Blocks {
         Self { block: [0; 256], length: 0, complete: 0 }
     }
 
-    /// Adds a byte of the body; returns whether a block is complete, to be taken.
+    /// Adds a byte of the body; returns whether a block is complete.
     fn push(&mut self, byte: u8) -> bool {
         if byte != 0 {
             self.length = self.length.wrapping_add(1);
@@ -282,14 +283,14 @@ impl<'m> Collector<'m> {
         (self.memory.len() + 1).saturating_sub(OVERHEAD + self.memory.len() / 254 + 1)
     }
 
-    /// The payload of the frame that was given last; empty once another byte was taken.
+    /// The payload of the frame that was returned last. It is empty after the next byte was pushed.
     #[cfg(feature = "async")]
     fn payload(&self) -> &[u8] {
         let body = self.memory.get(..self.length).unwrap_or_default();
         postcard::from_bytes::<(u8, u32, &[u8])>(body).map_or(&[], |(_, _, payload)| payload)
     }
 
-    /// Takes a byte; returns what it ended, if it ended something.
+    /// Adds a byte; returns the frame or the fault that it completes, if any.
     pub fn push(&mut self, byte: u8) -> Option<Collected<'_>> {
         if core::mem::take(&mut self.taken) {
             self.length = 0;
@@ -463,7 +464,7 @@ impl Shared {
 #[cfg(feature = "async")]
 enum Taken {
     Nothing,
-    /// What runs is cancelled.
+    /// The running call is cancelled.
     Reset,
     Line,
     Notification,
@@ -553,7 +554,7 @@ mod device {
         bytes: [u8; 64],
         at: usize,
         end: usize,
-        /// How much of the collected line was given out.
+        /// How much of the collected line was returned already.
         given: Option<usize>,
     }
 
@@ -589,7 +590,7 @@ mod device {
     }
 
     impl<R: Read> LinkReader<'_, '_, R> {
-        /// Gives out more of the collected line, and a newline at its end.
+        /// Returns more of the collected line, with a newline at its end.
         fn give(&mut self, given: usize, buf: &mut [u8]) -> usize {
             let payload = self.collector.payload();
             let rest = payload.get(given..).unwrap_or_default();
@@ -603,7 +604,7 @@ mod device {
             count
         }
 
-        /// Takes a byte; returns whether there is something to do.
+        /// Adds a byte; returns whether there is something to do.
         fn take(&mut self, byte: u8) -> Result<bool, LinkError<R::Error>> {
             let limit = u32::try_from(self.collector.limit()).unwrap_or(u32::MAX);
             match self.collector.push(byte) {
@@ -620,7 +621,7 @@ mod device {
         }
     }
 
-    /// Lines into frames. Each call of [`write`](Write::write) takes one whole line.
+    /// Converts lines into frames. Each call of [`write`](Write::write) must be one whole line.
     #[derive(Debug)]
     pub struct LinkWriter<'s, 'm, W> {
         shared: &'s Shared,

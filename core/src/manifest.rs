@@ -1,4 +1,4 @@
-//! What an extension is and offers, known at compile time and kept in flash.
+//! The manifest: what an extension is and offers. It is known at compile time and stored in flash.
 
 use core::fmt;
 
@@ -26,13 +26,13 @@ pub struct Manifest {
     pub name: &'static str,
     /// Its semantic version.
     pub version: &'static str,
-    /// What it is for, in a sentence; empty where nothing is said.
+    /// The description of the extension, in a sentence. It may be empty.
     pub description: &'static str,
     /// Commands that must be found in `PATH` before an operation runs (gevals "Requirement Object"; on desktops only).
     pub requires: &'static [&'static str],
     /// What it can do.
     pub operations: &'static [Operation],
-    /// What it is to an Amplifier host.
+    /// The kind of Amplifier module that it is.
     pub kind: Kind,
     /// What it promises to a namel3ss host.
     pub guarantees: &'static [Guarantee],
@@ -174,7 +174,7 @@ impl core::error::Error for NotSemantic {}
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Kind {
-    /// Gives access to a model or service.
+    /// Provides access to a model or service.
     Provider,
     /// Does things when asked.
     #[default]
@@ -271,18 +271,19 @@ impl Guarantee {
 pub struct Operation {
     /// The name a call says.
     pub name: &'static str,
-    /// What it does, in a sentence; empty where nothing is said.
+    /// The description of the operation, in a sentence. It may be empty.
     pub description: &'static str,
     /// The JSON Schema of its arguments.
     pub params: Schema,
-    /// The JSON Schema of its outputs, where it is known, for the protocols that tell it.
+    /// The JSON Schema of its outputs, if it is known, for the protocols that send it (Amplifier
+    /// and MCP).
     pub outputs: Option<Schema>,
-    /// What running it does to the world, where that is said.
+    /// The effects of running it, if they are declared.
     pub effects: Option<Effects>,
 }
 
-/// What running an operation does to the world: MCP's tool annotations. Clients use them to decide what to run without
-/// asking; where nothing is said, they assume the worst.
+/// The effects of running an operation: MCP's tool annotations. Clients use them to decide what to run without asking
+/// the user. If nothing is declared, they assume the worst.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -309,8 +310,8 @@ impl Effects {
 pub const MAX_IDENTIFIER: usize = 64;
 
 impl Operation {
-    /// Its name for clients that accept only letters, digits and `_`: `_` takes the place of all other bytes. It has at most
-    /// [`MAX_IDENTIFIER`].
+    /// Its name for clients that accept only letters, digits and `_`: all other bytes are replaced by `_`. It has at
+    /// most [`MAX_IDENTIFIER`] bytes.
     pub fn identifier(&self) -> impl Iterator<Item = u8> + use<> {
         let name = self.name.bytes().take(MAX_IDENTIFIER);
         name.map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' })
@@ -334,7 +335,7 @@ impl Operation {
         Self { outputs, ..self }
     }
 
-    /// With what running it does to the world.
+    /// Declares the effects of running it.
     #[must_use]
     pub const fn effects(self, effects: Effects) -> Self {
         Self { effects: Some(effects), ..self }

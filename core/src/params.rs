@@ -39,7 +39,7 @@ use crate::schema::{HasNode, Schema};
 
 /// A type that arguments are made of: its schema. The decoder is its [`Deserialize`](serde::Deserialize).
 ///
-/// `#[derive(Params)]` writes both. A type of one's own can implement both by hand:
+/// `#[derive(Params)]` writes both. Your own type can implement both by hand:
 ///
 /// ```
 /// use rigline::params::{Node, Params};
@@ -64,7 +64,7 @@ use crate::schema::{HasNode, Schema};
     message = "`{Self}` has no schema, so that it cannot be an argument",
     label = "has no schema",
     note = "a struct or an enum of yours gets one, and its decoder, by `#[derive(rigline::Params)]`",
-    note = "a field of any other type that implements serde's `Deserialize` takes one in words: `#[param(schema = \"{{...}}\")]`",
+    note = "for any other type that implements serde's `Deserialize`, write the schema yourself: `#[param(schema = \"{{...}}\")]`",
     note = "`String`, `Vec`, `Cow` and `BTreeMap` need the feature `alloc` of rigline, `HashMap` the feature `std`"
 )]
 pub trait Params: Sized {
@@ -87,7 +87,7 @@ pub trait Params: Sized {
     message = "`{Self}` has no schema, so that it cannot be an output",
     label = "has no schema",
     note = "a struct or an enum of yours gets one, and its serializer, by `#[derive(rigline::Outputs)]`",
-    note = "a field of any other type that implements serde's `Serialize` takes one in words: `#[output(schema = \"{{...}}\")]`"
+    note = "for any other type that implements serde's `Serialize`, write the schema yourself: `#[output(schema = \"{{...}}\")]`"
 )]
 pub trait OutputValue: Serialize {
     /// The schema.

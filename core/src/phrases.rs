@@ -8,16 +8,16 @@ use crate::received::Received;
 
 /// The parts that the replies of a protocol are made of, in the order in which they are written.
 ///
-/// A success is `head` `success` [`Outputs`] `message` `close`; an error is `head` `error` text `error_end` `close`. The outputs
-/// of a success are written as they come, before it is known that the call will succeed: [`Failed`] says what becomes of
-/// them if it does not.
+/// A success is `head` `success` [`Outputs`] `message` `close`; an error is `head` `error` text `error_end` `close`.
+/// Outputs are written at once, before it is known whether the call will succeed: [`Failed`] defines what happens to
+/// them if it fails.
 #[derive(Debug)]
 pub struct Phrases {
     /// Writes the beginning of every reply, up to behind its id; the id's JSON text is empty where there is none.
     pub head: fn(&mut Writer<'_>, &[u8]),
     /// What follows the head of a success, up to where its outputs go.
     pub success: &'static [u8],
-    /// What form outputs have.
+    /// The form of outputs.
     pub outputs: Outputs,
     /// Where the message of a success goes.
     pub message: MessagePlace,
@@ -37,12 +37,12 @@ pub struct Phrases {
     pub close: fn(&mut Writer<'_>, &Closing<'_>),
     /// Where logs go.
     pub logs: Logs,
-    /// Writes a notification about a call's progress as a whole line without its newline, and returns whether it did: a
-    /// caller may not have asked for one. Progress is a log where there is no such notification.
+    /// Writes a notification about a call's progress as a whole line without its newline, and returns whether it did:
+    /// the caller may not have asked for progress. If it did not, the progress is logged.
     pub progress: Option<fn(&mut Writer<'_>, &Progress<'_>) -> bool>,
 }
 
-/// What form outputs have.
+/// The form of outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outputs {
     /// What goes before the first of them.
@@ -80,7 +80,7 @@ pub struct ContentPlace {
 /// How outputs stay in the reply to a call that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Failed {
-    /// What takes the place of [`Phrases::success`]; it is not shorter than that.
+    /// The replacement for [`Phrases::success`]. It must not be shorter than that.
     pub success: &'static [u8],
     /// A reply without outputs is an error like any other.
     pub with_outputs_only: bool,
@@ -90,7 +90,7 @@ pub struct Failed {
     pub end: &'static [u8],
 }
 
-/// What is known of a reply whose end is to be written.
+/// What is known of a reply before its end is written.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Closing<'c> {
@@ -142,12 +142,13 @@ pub struct Log<'l> {
 pub struct Progress<'p> {
     /// What is done, more than last time, unless [`beat`](Self::beat) is.
     pub done: u32,
-    /// How often this was reported again since, while the handler waited: one more than last time. A caller that gives up where
-    /// it hears nothing goes on waiting. It counts as millionths of `done`.
+    /// How often this progress was repeated while the handler waited. A repetition keeps a caller waiting that would
+    /// otherwise end the call after a silence. It is added to `done` in millionths, so that each report is larger than
+    /// the one before.
     pub beat: u32,
-    /// What there is to do, if that is known.
+    /// The total, if it is known.
     pub total: Option<u32>,
-    /// What it is at.
+    /// The current step, as a text.
     pub message: Option<&'p dyn Message>,
     /// The request.
     pub received: Option<Received<'p>>,

@@ -428,8 +428,10 @@ enum Fault {
 }
 
 const NAME_TWICE: Failure = Failure::new(FailureKind::Internal, "two outputs have the same name");
-const UNWRITABLE: Failure =
-    Failure::new(FailureKind::Internal, "an output has no JSON form (NaN, infinity or a key that is no string)");
+const UNWRITABLE: Failure = Failure::new(
+    FailureKind::Internal,
+    "an output cannot be written as JSON (NaN, infinity, or a key that is not a string)",
+);
 
 /// The JSON value that `text` begins with, and what follows it.
 fn one_value(text: &[u8]) -> Result<(&[u8], &[u8]), SyntaxError> {

@@ -138,7 +138,7 @@ struct Pieces<T>(core::marker::PhantomData<T>);
 impl<T: HasNode> Pieces<T> {
     const LEN: usize = {
         let length = T::NODE.len();
-        assert!(length < 1 << PIECES, "a schema takes at most 65,535 bytes");
+        assert!(length < 1 << PIECES, "a schema has at most 65,535 bytes");
         length
     };
 

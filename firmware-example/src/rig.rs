@@ -420,7 +420,9 @@ impl<B: Board> Rig<B> {
         inputs.position(name).map(Pin::Input).ok_or_else(|| {
             cx.failure(
                 FailureKind::BadArguments,
-                format_args!("args.pin: unknown pin `{name:.40}`: there are inputs {inputs} and outputs {outputs}"),
+                format_args!(
+                    "args.pin: unknown pin `{name:.40}`: expected one of the inputs {inputs} or the outputs {outputs}"
+                ),
             )
         })
     }
@@ -775,7 +777,7 @@ fn find(kind: &str, name: &str, table: Names, cx: &mut Context<'_>) -> Result<us
     table.position(name).ok_or_else(|| {
         cx.failure(
             FailureKind::BadArguments,
-            format_args!("args.{kind}: unknown {kind} `{name:.40}`: there are {table}"),
+            format_args!("args.{kind}: unknown {kind} `{name:.40}`: expected one of {table}"),
         )
     })
 }

@@ -376,23 +376,27 @@ fn self_test_names_what_failed() {
 #[test]
 fn bad_arguments_are_named_and_change_nothing() {
     let (mut rig, clock) = sim(1);
-    let long = format!("args.rail: unknown rail `{}`: there are 3V3, 5V0", "x".repeat(40));
+    let long = format!("args.rail: unknown rail `{}`: expected one of 3V3, 5V0", "x".repeat(40));
     let table: &[(&str, &str, &str)] = &[
-        ("power", r#"{"rail":"5V","on":true}"#, "args.rail: unknown rail `5V`: there are 3V3, 5V0"),
+        ("power", r#"{"rail":"5V","on":true}"#, "args.rail: unknown rail `5V`: expected one of 3V3, 5V0"),
         ("power", &format!(r#"{{"rail":"{}","on":true}}"#, "x".repeat(500)), &long),
         ("power", "null", "args.rail: required, but missing"),
         ("power", r#"{"rail":"3V3"}"#, "args.on: required, but missing"),
         ("power", r#"{"rail":"3V3","on":"yes"}"#, "args.on: expected true or false"),
         ("power", r#"{"rail":null,"on":true}"#, "args.rail: expected a string"),
-        ("measure", r#"{"channel":"3v3"}"#, "args.channel: unknown channel `3v3`: there are 3V3, 5V0, AUX, TEMP"),
+        ("measure", r#"{"channel":"3v3"}"#, "args.channel: unknown channel `3v3`: expected one of 3V3, 5V0, AUX, TEMP"),
         ("measure", r#"{"channel":"3V3","samples":0}"#, "args.samples: 0 is below the minimum 1"),
         ("measure", r#"{"channel":"3V3","samples":1001}"#, "args.samples: 1001 is above the maximum 1000"),
         ("measure", r#"{"channel":"3V3","samples":1.5}"#, "args.samples: expected an integer from 1 to 1000"),
         ("measure", r#"{"channel":"3V3","samples":-1}"#, "args.samples: expected an integer from 1 to 1000"),
         ("measure", r#"{"channel":"3V3","samples":"16"}"#, "args.samples: expected an integer from 1 to 1000"),
-        ("gpio-read", r#"{"pin":"X"}"#, "args.pin: unknown pin `X`: there are inputs LED, LED2, GP15 and outputs GP14"),
+        (
+            "gpio-read",
+            r#"{"pin":"X"}"#,
+            "args.pin: unknown pin `X`: expected one of the inputs LED, LED2, GP15 or the outputs GP14",
+        ),
         ("gpio-write", r#"{"pin":"LED","high":true}"#, "args.pin: `LED` is an input; the outputs are GP14"),
-        ("press", r#"{"button":"reset"}"#, "args.button: unknown button `reset`: there are RESET, USER"),
+        ("press", r#"{"button":"reset"}"#, "args.button: unknown button `reset`: expected one of RESET, USER"),
         ("press", r#"{"button":"RESET","ms":0}"#, "args.ms: 0 is below the minimum 1"),
         ("press", r#"{"button":"RESET","ms":10001}"#, "args.ms: 10001 is above the maximum 10000"),
         ("wait-for", r#"{"channel":"3V3","min":3}"#, "args.max: required, but missing"),

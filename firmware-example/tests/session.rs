@@ -74,7 +74,7 @@ fn the_lines_of_the_real_host() {
     assert_eq!(replies[1]["result"]["message"], "all 6 checks passed");
     assert_eq!(
         replies[2]["error"]["message"],
-        "args.pin: unknown pin `A<b>&é\u{2028}`: there are inputs LED, LED2, GP15 and outputs GP14"
+        "args.pin: unknown pin `A<b>&é\u{2028}`: expected one of the inputs LED, LED2, GP15 or the outputs GP14"
     );
     assert_eq!(replies[3]["result"]["message"], "3V3 is on");
     // After `shutdown` the hardware stays as it is.

@@ -244,7 +244,7 @@ async fn serve() -> ExitCode {
         while let Ok((stream, _)) = listener.accept().await {
             stream.set_nodelay(true).expect("a socket takes options");
             let (proxy, (reader, writer)) = (Arc::clone(&proxy), stream.into_split());
-            tokio::spawn(async move { proxy.serve(reader, writer, Transport::Socket).await });
+            tokio::spawn(async move { proxy.serve(reader, writer, Transport::Stream).await });
         }
     };
     local.run_until(accept).await;

@@ -197,9 +197,10 @@ func Connect(ctx context.Context, target string, options *Options) (*Rig, error)
 		}
 		return Open(ctx, connection, options)
 	case strings.HasPrefix(target, "serial:"), strings.HasPrefix(target, "tcp:"):
-		return Start(ctx, options, binary, "bridge", "--line-limit", "8388608", "--", target)
+		// Without --wait, the bridge would wait for an absent device for longer than the session's start may take.
+		return Start(ctx, options, binary, "bridge", "--wait", "1ms", "--line-limit", "8388608", "--", target)
 	}
-	return nil, &Error{Kind: ConnectFailed, Message: fmt.Sprintf("%q is not a target; there are tcp:HOST:PORT, serial:PORT and sim", target)}
+	return nil, &Error{Kind: ConnectFailed, Message: fmt.Sprintf("%q is not a target; expected one of: tcp:HOST:PORT, serial:PORT, sim; Start runs a program", target)}
 }
 
 // Start opens a session with a program.
@@ -288,13 +289,13 @@ func (r *Rig) Call(ctx context.Context, operation string, args any, options *Cal
 	if workdir == "" {
 		workdir, _ = os.Getwd()
 	}
-	surroundings := map[string]any{"workdir": workdir, "phase": options.Phase, "timeout": timeout.String()}
+	callContext := map[string]any{"workdir": workdir, "phase": options.Phase, "timeout": timeout.String()}
 	if len(options.Env) > 0 {
-		surroundings["env"] = options.Env
+		callContext["env"] = options.Env
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout+grace)
 	defer cancel()
-	got, err := r.ask(ctx, "execute", map[string]any{"operation": operation, "args": args, "context": surroundings})
+	got, err := r.ask(ctx, "execute", map[string]any{"operation": operation, "args": args, "context": callContext})
 	if err != nil {
 		var known *Error
 		if errors.As(err, &known) {

@@ -281,6 +281,15 @@ func TestAProgram(t *testing.T) {
 	}
 }
 
+func TestABoardThatIsNotPluggedInIsAnErrorAtOnce(t *testing.T) {
+	riglineBinary(t)
+	t.Setenv("RIGLINE_ROOT", t.TempDir())
+	_, err := Connect(context.Background(), "serial:auto", nil)
+	if err == nil || !strings.Contains(err.Error(), "no rigline device is plugged in") {
+		t.Fatal(err)
+	}
+}
+
 func TestCuttingACallOffSwitchesOutputsOff(t *testing.T) {
 	server := exec.Command(riglineBinary(t), "serve", "sim", "--tcp", "127.0.0.1:0")
 	output, err := server.StdoutPipe()

@@ -5,10 +5,10 @@
 //! schema (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
 //!
 //! ```
-//! use rigline_std::cli::by_schema::{Draft, settle};
-//! let schema = serde_json::json!({ "properties": {
+//! use rigline_std::cli::by_schema::{Draft, Schema, settle};
+//! let schema = Schema::from(&serde_json::json!({ "properties": {
 //!     "serial": { "type": "string" }, "count": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
-//! } });
+//! } }));
 //! let members = [("serial", "123456789012345678901"), ("count", "5")];
 //! let draft = Draft::Map(members.map(|(name, text)| (name.to_owned(), Draft::written(text))).into());
 //! let settled = settle(&draft, &schema);
@@ -21,10 +21,19 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::percent_decode_str;
 use rigline::json::{Json, Kind};
 use serde_json::Value;
 
+use instance::Exact;
+
+use crate::host::Operation;
 use crate::number;
+
+mod instance;
+mod schema;
+
+pub use schema::Schema;
 
 /// A value before it is known what it stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +102,8 @@ pub struct Checked {
 pub struct Misfit {
     /// Where: names and places from the outside in, `days.0`. It is empty for the whole.
     pub path: String,
+    /// The same, one by one: a name may have dots in it.
+    pub names: Vec<String>,
     /// Why.
     pub text: String,
 }
@@ -104,17 +115,16 @@ impl std::fmt::Display for Misfit {
 }
 
 /// Chooses what each scalar stands for, so that the whole fits the schema if it can.
-pub fn settle(draft: &Draft, schema: &Value) -> Settled {
+pub fn settle(draft: &Draft, schema: &Schema) -> Settled {
     let mut choices = Vec::new();
-    choose(draft, schema, &[schema], &mut choices);
+    choose(draft, schema.value(), &[schema.value()], &mut choices);
     let render = |choices: &[Choice<'_>]| {
         let mut json = String::new();
         write(draft, &mut choices.iter(), &mut json);
         json
     };
-    let validator = Validator::of(schema);
     let mut json = render(&choices);
-    let mut checked = validator.check(&json);
+    let mut checked = schema.check(&json);
     // The choice above goes by the kind of a value. Bounds, patterns and what hangs on other members are for the validator.
     let open: Vec<usize> =
         choices.iter().enumerate().filter(|(_, choice)| choice.texts.len() > 1).map(|(place, _)| place).collect();
@@ -128,7 +138,7 @@ pub fn settle(draft: &Draft, schema: &Value) -> Settled {
                 choice.chosen.clone_from(text);
             }
             let tried = render(&choices);
-            let result = validator.check(&tried);
+            let result = schema.check(&tried);
             if result.misfits.len() < checked.misfits.len() {
                 (json, checked) = (tried, result);
                 break;
@@ -143,7 +153,7 @@ pub fn settle(draft: &Draft, schema: &Value) -> Settled {
 
 /// Has strings that are numbers become numbers where the schema wants those and takes no string, digit by digit: the namel3ss engine
 /// writes the decimals of a flow as strings. A text that is not JSON stays as it is.
-pub(crate) fn read_numeric_strings(json: &str, schema: &Value) -> String {
+pub(crate) fn read_numeric_strings(json: &str, schema: &Schema) -> String {
     match Json::parse(json.as_bytes()) {
         Ok(value) => settle(&with_numeric_strings(value), schema).json,
         Err(_) => json.to_owned(),
@@ -165,23 +175,27 @@ fn with_numeric_strings(value: Json<'_>) -> Draft {
 }
 
 /// The schemas of an extension's operations, by name: what a call is checked against before it is sent.
-pub(crate) struct Schemas(BTreeMap<String, (Value, Validator)>);
+pub(crate) struct Schemas(BTreeMap<String, Schema>);
 
 impl Schemas {
-    pub(crate) fn new<'s>(operations: impl Iterator<Item = (&'s str, &'s Value)>) -> Self {
-        let read = |(name, schema): (&str, &Value)| (name.to_owned(), (schema.clone(), Validator::of(schema)));
-        Self(operations.map(read).collect())
+    pub(crate) fn of(operations: &[Operation]) -> Self {
+        Self::new(operations.iter().map(|operation| (operation.name.as_str(), operation.params_text.as_str())))
+    }
+
+    /// Names, and the texts of their schemas.
+    pub(crate) fn new<'s>(schemas: impl Iterator<Item = (&'s str, &'s str)>) -> Self {
+        Self(schemas.map(|(name, text)| (name.to_owned(), Schema::read(text))).collect())
     }
 
     /// The arguments of a call whose caller may have written numbers as strings: [`read_numeric_strings`].
     pub(crate) fn with_numbers(&self, operation: &str, args: &str) -> String {
-        self.0.get(operation).map_or_else(|| args.to_owned(), |(schema, _)| read_numeric_strings(args, schema))
+        self.0.get(operation).map_or_else(|| args.to_owned(), |schema| read_numeric_strings(args, schema))
     }
 
     /// Why the arguments break their schema, in one line. There is none if they fit, or cannot be checked here.
     pub(crate) fn refusal(&self, operation: &str, args: &str) -> Option<String> {
-        let checked = self.0.get(operation)?.1.check(args);
-        let faults = checked.misfits.iter().map(|Misfit { path, text }| match path.as_str() {
+        let checked = self.0.get(operation)?.check(args);
+        let faults = checked.misfits.iter().map(|Misfit { path, text, .. }| match path.as_str() {
             "" => text.clone(),
             path => format!("{path}: {text}"),
         });
@@ -335,28 +349,13 @@ fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
     })?;
     match pointer {
         "" => Some(root),
-        pointer if pointer.starts_with('/') => root.pointer(&decoded(pointer)),
+        pointer if pointer.starts_with('/') => root.pointer(&percent_decode_str(pointer).decode_utf8_lossy()),
         anchor => ["$defs", "definitions"]
             .into_iter()
             .filter_map(|name| root.get(name)?.as_object())
             .flat_map(serde_json::Map::values)
             .find(|schema| schema.get("$anchor").is_some_and(|name| name == anchor)),
     }
-}
-
-/// A pointer in a URI has `%` escapes.
-fn decoded(pointer: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = pointer.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped = (byte == b'%')
-            .then(|| after.get(..2))
-            .flatten()
-            .and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        bytes.push(escaped.unwrap_or(byte));
-        rest = after.get(if escaped.is_some() { 2 } else { 0 }..).unwrap_or_default();
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Whether a schema takes values of this kind.
@@ -390,12 +389,18 @@ fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str().is_some_and(is)),
         _ => true,
     };
+    let exact = |name: &str| keywords.get(name).and_then(Value::as_str);
+    let is_listed = |values: &str| {
+        Json::parse(values.as_bytes()).is_ok_and(|values| values.elements().any(|value| same(json, value.as_str())))
+    };
     is_kind
         && keywords.get("const").is_none_or(|constant| same(json, &constant.to_string()))
+        && exact(schema::CONST).is_none_or(|constant| same(json, constant))
         && keywords
             .get("enum")
             .and_then(Value::as_array)
             .is_none_or(|values| values.iter().any(|value| same(json, &value.to_string())))
+        && exact(schema::ENUM).is_none_or(is_listed)
         && referred(schema, root).is_none_or(|other| takes(other, root, json, depth + 1))
         && keywords
             .get("allOf")
@@ -420,119 +425,9 @@ fn is_whole(schema: &Value, root: &Value, depth: usize) -> bool {
 /// Whether two JSON texts are of the same value: numbers by what they are, members in any order.
 pub fn same(a: &str, b: &str) -> bool {
     match (Json::parse(a.as_bytes()), Json::parse(b.as_bytes())) {
-        (Ok(a), Ok(b)) => is_same(a, b),
+        (Ok(a), Ok(b)) => a.kind() == b.kind() && Exact::of(a).canonical() == Exact::of(b).canonical(),
         _ => false,
     }
-}
-
-fn is_same(a: Json<'_>, b: Json<'_>) -> bool {
-    match (a.kind(), b.kind()) {
-        (Kind::Number, Kind::Number) => match (number::decimal(a.as_str()), number::decimal(b.as_str())) {
-            (Some(a), Some(b)) => a == b,
-            // Too long, or an exponent beyond all measure.
-            _ => a.as_str() == b.as_str(),
-        },
-        (Kind::Array, Kind::Array) => {
-            let (mut a, mut b) = (a.elements(), b.elements());
-            loop {
-                match (a.next(), b.next()) {
-                    (None, None) => return true,
-                    (Some(a), Some(b)) if is_same(a, b) => {}
-                    _ => return false,
-                }
-            }
-        }
-        (Kind::Object, Kind::Object) => {
-            // The last of several members with one name counts, as most readers have it.
-            let members = |json: Json<'_>| -> BTreeMap<String, String> {
-                json.members().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect()
-            };
-            let (a, b) = (members(a), members(b));
-            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
-        }
-        (Kind::String, Kind::String) => match (a.text(), b.text()) {
-            (Some(a), Some(b)) => a.chars().eq(b.chars()),
-            _ => false,
-        },
-        (a_kind, b_kind) => a_kind == b_kind && a.as_str() == b.as_str(),
-    }
-}
-
-/// A schema that was read, or why it was not.
-struct Validator(Result<jsonschema::Validator, String>);
-
-impl Validator {
-    fn of(schema: &Value) -> Self {
-        if let Some(dialect) = schema.get("$schema").and_then(Value::as_str)
-            && !is_known(dialect)
-        {
-            return Self(Err(format!("its schema is written in {dialect}, which is not known here")));
-        }
-        let mut schema = schema.clone();
-        spell_out_nullable(&mut schema);
-        Self(
-            jsonschema::validator_for(&schema).map_err(|error| format!("its schema cannot be evaluated here: {error}")),
-        )
-    }
-
-    fn check(&self, json: &str) -> Checked {
-        let validator = match &self.0 {
-            Ok(validator) => validator,
-            Err(why) => return Checked { misfits: Vec::new(), unchecked: Some(why.clone()) },
-        };
-        let value: Value = match serde_json::from_str(json) {
-            Ok(value) => value,
-            Err(error) => {
-                let why = format!("the value cannot be checked here: {error}");
-                return Checked { misfits: Vec::new(), unchecked: Some(why) };
-            }
-        };
-        let mut checked = Checked::default();
-        let mut given_up = None;
-        for error in validator.iter_errors(&value) {
-            let path = error.instance_path().to_string().trim_start_matches('/').replace('/', ".");
-            // The pattern may fit: its search was given up.
-            if matches!(error.kind(), jsonschema::error::ValidationErrorKind::BacktrackLimitExceeded { .. }) {
-                given_up = Some(format!("the value cannot be checked here: {path}: {error}"));
-            } else {
-                checked.misfits.push(Misfit { path, text: error.to_string() });
-            }
-        }
-        checked.unchecked = given_up.filter(|_| checked.misfits.is_empty());
-        checked
-    }
-}
-
-/// `nullable` is a word of OpenAPI 3.0, which JSON Schema has no notion of.
-fn spell_out_nullable(schema: &mut Value) {
-    match schema {
-        Value::Object(keywords) => {
-            if keywords.get("nullable") == Some(&Value::Bool(true)) {
-                if let Some(kind) = keywords.get_mut("type").filter(|kind| kind.is_string()) {
-                    *kind = Value::Array(vec![kind.take(), "null".into()]);
-                }
-                if let Some(values) = keywords.get_mut("enum").and_then(Value::as_array_mut) {
-                    values.push(Value::Null);
-                }
-            }
-            keywords.values_mut().for_each(spell_out_nullable);
-        }
-        Value::Array(elements) => elements.iter_mut().for_each(spell_out_nullable),
-        _ => {}
-    }
-}
-
-fn is_known(dialect: &str) -> bool {
-    let dialect = dialect.trim_end_matches('#').trim_start_matches("http://").trim_start_matches("https://");
-    matches!(
-        dialect,
-        "json-schema.org/draft-04/schema"
-            | "json-schema.org/draft-06/schema"
-            | "json-schema.org/draft-07/schema"
-            | "json-schema.org/draft/2019-09/schema"
-            | "json-schema.org/draft/2020-12/schema"
-            | "json-schema.org/schema"
-    )
 }
 
 fn is_number(json: &str) -> bool {
@@ -563,10 +458,10 @@ mod tests {
             "s": { "type": "string", "pattern": "^(?=a)(a|aa)+\\1$" }, "n": { "type": "integer" },
         } });
         let text = "a".repeat(40) + "b";
-        let checked = Validator::of(&schema).check(&json!({ "s": text }).to_string());
+        let checked = Schema::from(&schema).check(&json!({ "s": text }).to_string());
         assert!(checked.misfits.is_empty(), "{checked:?}");
         assert!(checked.unchecked.is_some_and(|why| why.contains("cannot be checked here: s: ")));
-        let checked = Validator::of(&schema).check(&json!({ "s": text, "n": "x" }).to_string());
+        let checked = Schema::from(&schema).check(&json!({ "s": text, "n": "x" }).to_string());
         assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n"]);
     }
 
@@ -620,13 +515,13 @@ mod tests {
         ];
         for (name, text, written, output) in table {
             for (draft, expected) in [(Draft::written(text), written), (Draft::output(text), output)] {
-                let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &schema);
+                let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &Schema::from(&schema));
                 assert_eq!(settled.json, format!("{{\"{name}\":{expected}}}"), "{name}={text}");
                 assert_eq!(settled.checked.misfits.is_empty(), text != "yes", "{name}={text}: {:?}", settled.checked);
             }
         }
         let list = Draft::List(vec![Draft::output("1"), Draft::output("2"), Draft::output(big)]);
-        let settled = settle(&Draft::Map(vec![("deep".into(), list)]), &schema);
+        let settled = settle(&Draft::Map(vec![("deep".into(), list)]), &Schema::from(&schema));
         assert_eq!(settled.json, format!(r#"{{"deep":["1",2,{big}]}}"#));
     }
 
@@ -639,7 +534,7 @@ mod tests {
         for (kind, expected) in [("a", r#"{"kind":"a","v":"5"}"#), ("b", r#"{"kind":"b","v":5}"#)] {
             for v in [Draft::written("5"), Draft::output("5")] {
                 let draft = Draft::Map(vec![("kind".into(), Draft::text(kind)), ("v".into(), v)]);
-                let settled = settle(&draft, &schema);
+                let settled = settle(&draft, &Schema::from(&schema));
                 assert_eq!((settled.json.as_str(), settled.checked.misfits.len()), (expected, 0));
             }
         }
@@ -657,13 +552,16 @@ mod tests {
             json!({"type": 5}),
         ] {
             schema.as_object_mut().unwrap().entry("properties").or_insert(json!({}))["n"] = integer.clone();
-            let settled = settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &schema);
+            let settled = settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &Schema::from(&schema));
             assert_eq!(settled.json, r#"{"n":5}"#, "{schema}");
             assert!(settled.checked.unchecked.is_some() && settled.checked.misfits.is_empty(), "{schema}");
         }
         let circular = json!({"properties": {"n": {"$ref": "#/properties/n"}}});
-        assert_eq!(settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &circular).json, r#"{"n":"5"}"#);
-        let checked = Validator::of(&json!({"properties": {"n": integer, "m": {"items": integer}}}))
+        assert_eq!(
+            settle(&Draft::Map(vec![("n".into(), Draft::output("5"))]), &Schema::from(&circular)).json,
+            r#"{"n":"5"}"#
+        );
+        let checked = Schema::from(&json!({"properties": {"n": integer, "m": {"items": integer}}}))
             .check(r#"{"n":"x","m":[1,"y"]}"#);
         assert_eq!(checked.misfits.iter().map(|misfit| misfit.path.as_str()).collect::<Vec<_>>(), ["n", "m.1"]);
     }
@@ -694,7 +592,138 @@ mod tests {
             (r#"{"inner": {"x": "1.5"}}"#, r#"{"inner":{"x":1.5}}"#),
             (r#"{"more\u0022": "1.5"}"#, r#"{"more\"":"1.5"}"#),
         ] {
-            assert_eq!(read_numeric_strings(args, &schema), wanted, "{args}");
+            assert_eq!(read_numeric_strings(args, &Schema::from(&schema)), wanted, "{args}");
+        }
+    }
+
+    #[test]
+    fn g_05_numbers_are_held_against_bounds_with_all_their_digits() {
+        // Keywords, values that fit, values that do not.
+        let table: &[(&str, &[&str], &[&str])] = &[
+            (
+                r#""exclusiveMinimum":18446744073709551616"#,
+                &["18446744073709551617", "1e400", "18446744073709551616.5"],
+                &["18446744073709551616", "18446744073709551615", "0", "-1e400"],
+            ),
+            (
+                r#""maximum":9007199254740992"#,
+                &["9007199254740992", "9007199254740992.0", "9.007199254740992e15"],
+                &["9007199254740993", "9007199254740992.5", "9007199254740992.0000000000000000001"],
+            ),
+            (r#""minimum":0.1"#, &["0.1", "1e-1", "0.10000000000000000001"], &["0.09999999999999999999", "1e-400"]),
+            (r#""exclusiveMaximum":0.3"#, &["0.29999999999999999999"], &["0.3", "0.30"]),
+            (r#""minimum":-1e400,"maximum":1e400"#, &["1e399", "-1e400", "0", "1e400"], &["1e401", "-1e401"]),
+            (r#""minimum":5,"exclusiveMinimum":true"#, &["5.1"], &["5", "4"]),
+            (r#""maximum":5,"exclusiveMaximum":true,"minimum":0,"exclusiveMinimum":false"#, &["4", "0"], &["5", "-1"]),
+            (r#""multipleOf":0.01"#, &["0.07", "4.35", "1e400", "0", "-0.29", "19.99"], &["0.075", "1e-3"]),
+            (r#""multipleOf":1e-999999999"#, &["1e999999999", "0.07"], &["1e-1000000000", "3e-1000000000"]),
+            (r#""multipleOf":1e999999999"#, &["0", "1e999999999", "-20e999999999"], &["1", "1e999999998"]),
+            (
+                r#""multipleOf":3"#,
+                &["123456789012345678901234567890", "300000000000000000000000000000000"],
+                &["123456789012345678901234567891", "1e30"],
+            ),
+            (
+                r#""const":123456789012345678901234567890"#,
+                &["123456789012345678901234567890", "12345678901234567890123456789e1"],
+                &["123456789012345678901234567891", "1.2345678901234568e29"],
+            ),
+            (
+                r#""enum":[9007199254740993,"x",[1.0]]"#,
+                &["9007199254740993", r#""x""#, "[1]"],
+                &["9007199254740992", "[2]"],
+            ),
+            (r#""const":{"a":1e400}"#, &[r#"{"a":10e399}"#], &[r#"{"a":1e401}"#, r#"{"a":1e400,"b":1}"#]),
+            (
+                r#""uniqueItems":true"#,
+                &["[123456789012345678901234567890,123456789012345678901234567891]", "[1,true,\"1\",[1]]"],
+                &["[1,1.0]", "[1e400,10e399]", r#"[{"a":1,"b":2},{"b":2.0,"a":1}]"#],
+            ),
+            (
+                r#""type":"integer""#,
+                &["1.0", "1e400", "123456789012345678901234567890", "10e-1"],
+                &["9007199254740993.5", "1e-400", "123456789012345678901234567890.5"],
+            ),
+            (r#""items":{"minimum":18446744073709551616}"#, &["[18446744073709551616]"], &["[18446744073709551615]"]),
+            (r#""anyOf":[{"const":1e30},{"minimum":1e40}]"#, &["1e30", "1e41"], &["1e31"]),
+            (r#""not":{"maximum":18446744073709551616}"#, &["18446744073709551617"], &["18446744073709551616"]),
+            (r##""$ref":"#/$defs/x","$defs":{"x":{"maximum":0.1}}"##, &["0.1"], &["0.10000000000000000001"]),
+            (r#""minimum":1,"nullable":true,"enum":[1,2]"#, &["1", "null"], &["3", r#""1""#]),
+        ];
+        for (keywords, fit, misfit) in table {
+            let schema = Schema::read(&format!("{{\"properties\":{{\"v\":{{{keywords}}}}}}}"));
+            let schema = if keywords.contains("$defs") { Schema::read(&format!("{{{keywords}}}")) } else { schema };
+            let args = |value: &str| {
+                if keywords.contains("$defs") { (*value).to_owned() } else { format!("{{\"v\":{value}}}") }
+            };
+            for value in *fit {
+                assert_eq!(schema.check(&args(value)), Checked::default(), "{keywords}: {value}");
+            }
+            for value in *misfit {
+                assert_eq!(schema.check(&args(value)).misfits.len(), 1, "{keywords}: {value}");
+            }
+        }
+        // Names that are keywords, and values that are not compared.
+        let schema = Schema::read(
+            r#"{"properties":{"minimum":{"type":"integer"},"const":{"const":5}},"default":{"minimum":7},"x":{"const":1e400}}"#,
+        );
+        assert_eq!(schema.check(r#"{"minimum":1,"const":5.0}"#), Checked::default());
+        assert_eq!(schema.check(r#"{"minimum":"1","const":6}"#).misfits.len(), 2);
+        let long = "1".repeat(number::DIGIT_LIMIT + 1);
+        let schema = Schema::read(r#"{"maximum":5}"#);
+        assert!(
+            schema.check(&long).unchecked.is_some_and(|why| why.contains("a number of 10001 bytes is not compared"))
+        );
+        for schema in [r#"{"multipleOf":0}"#, r#"{"minimum":"5"}"#, r#"{"const":"#, ""] {
+            assert!(Schema::read(schema).check("7").unchecked.is_some(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn g_05_what_does_not_fit_is_quoted_as_it_was_written() {
+        let text = |schema: &str, value: &str| {
+            let misfits = Schema::read(schema).check(value).misfits;
+            misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        let big = "123456789012345678901234567890";
+        for (schema, value, wanted) in [
+            (
+                r#"{"maximum":18446744073709551616}"#,
+                big,
+                format!("{big} is greater than the maximum of 18446744073709551616"),
+            ),
+            (r#"{"minimum":2.50}"#, "1.10", "1.10 is less than the minimum of 2.50".into()),
+            (r#"{"exclusiveMinimum":1e30}"#, "1e30", "1e30 is less than or equal to the minimum of 1e30".into()),
+            (r#"{"exclusiveMaximum":1e30}"#, "1e31", "1e31 is greater than or equal to the maximum of 1e30".into()),
+            (r#"{"multipleOf":0.10}"#, "0.15", "0.15 is not a multiple of 0.10".into()),
+            (r#"{"const":1.10}"#, "1.11", "1.10 was expected".into()),
+            (r#"{"enum":[1.10,2,3,4]}"#, "1.11", "1.11 is not one of 1.10, 2 or 2 other candidates".into()),
+            (r#"{"enum":[1.10,2]}"#, "1.11", "1.11 is not one of 1.10 or 2".into()),
+            (r#"{"type":"string"}"#, big, format!(r#"{big} is not of type "string""#)),
+            (r#"{"items":{"type":"string"}}"#, "[1e400]", r#"0: 1e400 is not of type "string""#.into()),
+            (
+                r#"{"properties":{"a.b":{"properties":{"x/y":{"type":"string"}}}}}"#,
+                r#"{"a.b":{"x/y":5}}"#,
+                r#"a.b.x/y: 5 is not of type "string""#.into(),
+            ),
+        ] {
+            assert_eq!(text(schema, value), wanted, "{schema}");
+        }
+    }
+
+    #[test]
+    fn g_05_a_choice_goes_by_all_digits_of_the_schema() {
+        let schema = Schema::read(
+            r#"{"properties":{"c":{"const":123456789012345678901234567890},"e":{"enum":[18446744073709551617,"18446744073709551618"]}}}"#,
+        );
+        for (name, text, wanted) in [
+            ("c", "123456789012345678901234567890", "123456789012345678901234567890"),
+            ("e", "18446744073709551617", "18446744073709551617"),
+            ("e", "18446744073709551618", r#""18446744073709551618""#),
+        ] {
+            let settled = settle(&Draft::Map(vec![(name.into(), Draft::output(text))]), &schema);
+            assert_eq!(settled.json, format!("{{\"{name}\":{wanted}}}"));
+            assert_eq!(settled.checked, Checked::default(), "{name}={text}");
         }
     }
 }

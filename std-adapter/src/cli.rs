@@ -1,7 +1,7 @@
 //! What the command `rigline`, a binary of this package, uses besides the public API. It may change in any version.
 
 pub mod by_schema {
-    pub use crate::by_schema::{Draft, Misfit, Settled, same, settle};
+    pub use crate::by_schema::{Draft, Misfit, Schema, Settled, same, settle};
 }
 
 pub mod check {
@@ -14,6 +14,10 @@ pub mod client {
         Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Command, Described, Description,
         Form, OptionValues, Page, ProtocolOption,
     };
+}
+
+pub mod clock {
+    pub use crate::clock::unix_millis;
 }
 
 pub mod files {
@@ -38,8 +42,12 @@ pub mod signals {
     pub use crate::signals::Signals;
 }
 
+pub mod sync {
+    pub use crate::sync::lock;
+}
+
 pub mod terminal {
-    pub use crate::terminal::{is_control, json, one_line, printable};
+    pub use crate::terminal::{cut, cut_and_counted, is_control, json, one_line, printable};
 }
 
 pub mod traffic {

@@ -139,6 +139,15 @@ pub struct Answer {
     pub stderr: String,
 }
 
+impl Answer {
+    /// Success with a result of any type; its member `message`, if it is a text, is the message too.
+    pub(crate) fn of_result(result: String, stderr: String) -> Self {
+        let json = rigline::json::Json::parse(result.as_bytes()).ok();
+        let message = json.and_then(|json| Some(json.get("message")?.text()?.to_string()));
+        Self { message, outputs: result, is_message_output: true, failure: None, stderr }
+    }
+}
+
 /// The failure of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallFailure {
@@ -207,7 +216,6 @@ impl ClientError {
     }
 
     /// Transcripts cannot be written.
-    #[cfg(feature = "check")]
     pub(crate) fn transcripts(error: io::Error) -> Self {
         Self::usage(format!("--transcripts {error}"))
     }
@@ -295,6 +303,23 @@ pub struct ProtocolOption {
     pub form: Form,
     /// Another option that must be given too.
     pub requires: Option<&'static str>,
+}
+
+impl ProtocolOption {
+    /// An option of `call`, whose value help calls `value`.
+    pub(crate) const fn new(name: &'static str, form: Form, value: &'static str, help: &'static str) -> Self {
+        Self { name, commands: &[Command::Call], value: Some(value), help, form, requires: None }
+    }
+
+    /// A flag of `call`.
+    pub(crate) const fn flag(name: &'static str, help: &'static str) -> Self {
+        Self { value: None, ..Self::new(name, Form::Flag, "", help) }
+    }
+
+    /// The same, of other commands.
+    pub(crate) const fn of(self, commands: &'static [Command]) -> Self {
+        Self { commands, ..self }
+    }
 }
 
 /// A command that talks to an extension.

@@ -10,10 +10,20 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{self, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rigline::{Clock, Instant, Level};
 use tokio::time;
+
+/// Milliseconds, as records have them.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970 (UTC).
+pub fn unix_millis(time: SystemTime) -> u64 {
+    millis(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
 
 /// The core's clock over tokio's time. Its start is the moment it was made; its clones are the same clock, for one thread.
 ///
@@ -23,7 +33,7 @@ use tokio::time;
 /// ```
 /// use rigline::Clock;
 /// use rigline_std::TokioClock;
-/// use std::time::Duration;
+/// use std::time::{Duration, SystemTime};
 ///
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// runtime.block_on(async {

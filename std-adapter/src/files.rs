@@ -44,7 +44,10 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// # Errors
 /// It cannot be read, is not a regular file, or has more bytes.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = open(path)?;
+    read_open(&open(path)?, limit)
+}
+
+fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("over {limit} bytes"));
     let length = file.metadata()?.len();
     if length > limit {
@@ -60,7 +63,12 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As `read`, or it is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read(path, limit)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+    read_open_text(&open(path)?, limit)
+}
+
+/// As [`read_text`], of a file that was opened.
+pub(crate) fn read_open_text(file: &File, limit: u64) -> io::Result<String> {
+    String::from_utf8(read_open(file, limit)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
 /// Writes a whole file. It makes the folders that are missing, writes a new file beside `path` and renames it, so that a link is

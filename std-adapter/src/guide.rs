@@ -3,11 +3,11 @@
 //! | chapter | question |
 //! |---|---|
 //! | [`arguments`] | What arguments can an operation take? |
-//! | [`outputs`] | What can it give back? |
+//! | [`outputs`] | What can it return? |
 //! | [`errors`] | How does it fail? |
 //! | [`logs`] | How does it report progress, wait, and end in time? |
 //! | [`configuration`] | How does a host configure it? |
-//! | [`safe_state`] | What happens to the hardware when the host is gone? |
+//! | [`safe_state`] | What happens to the hardware when the host disconnects? |
 //! | [`serving`] | How is it served on stdio, over TCP and over HTTP? |
 //! | [`board`] | How does it run on a microcontroller? |
 //! | [`hosts`] | How does a program call extensions? |

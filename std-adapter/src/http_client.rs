@@ -118,23 +118,12 @@ pub(crate) async fn exchange(
     limit: usize,
 ) -> Result<Vec<u8>, HttpError> {
     let (uri, mut sender, connection) = open(url).await?;
-    let host = uri.host().unwrap_or_default();
     let method = if body.is_some() { Method::POST } else { Method::GET };
-    let mut request = Request::builder()
-        .method(method)
-        .uri(uri.path_and_query().map_or("/", |path| path.as_str()))
-        .header(header::HOST, uri.authority().map_or(host, |authority| authority.as_str()))
-        .header(header::ACCEPT, "application/json")
-        .header(header::USER_AGENT, concat!("rigline/", env!("CARGO_PKG_VERSION")))
-        .header(header::CONNECTION, "close");
-    if body.is_some() {
-        request = request.header(header::CONTENT_TYPE, "application/json");
-    }
-    if let Some(token) = token {
-        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-    }
-    let body = Full::new(Bytes::from(body.unwrap_or_default()));
-    let request = request.body(body).map_err(|error| HttpError::Broken { reason: error.to_string() })?;
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let mut headers = vec![("accept", "application/json")];
+    headers.extend(body.as_ref().map(|_| ("content-type", "application/json")));
+    headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    let request = head(&uri, method, &headers, body.unwrap_or_default())?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         let (head, mut body) = response.into_parts();
@@ -168,17 +157,7 @@ pub(crate) async fn request(
     mut received: impl FnMut(&Parts, &[u8]),
 ) -> Result<Parts, HttpError> {
     let (uri, mut sender, connection) = open(url).await?;
-    let mut request = Request::builder()
-        .method(method)
-        .uri(uri.path_and_query().map_or("/", |path| path.as_str()))
-        .header(header::HOST, uri.authority().map_or("", |authority| authority.as_str()))
-        .header(header::USER_AGENT, concat!("rigline/", env!("CARGO_PKG_VERSION")))
-        .header(header::CONNECTION, "close");
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let request = request.body(Full::new(Bytes::from(body)));
-    let request = request.map_err(|error| HttpError::Broken { reason: error.to_string() })?;
+    let request = head(&uri, method, headers, body)?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         let (head, mut body) = response.into_parts();
@@ -190,6 +169,17 @@ pub(crate) async fn request(
         Ok(head)
     };
     beside(connection, exchange).await
+}
+
+fn head(uri: &Uri, method: Method, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Request<Full<Bytes>>, HttpError> {
+    let request = Request::builder()
+        .method(method)
+        .uri(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .header(header::HOST, uri.authority().map_or("", |authority| authority.as_str()))
+        .header(header::USER_AGENT, concat!("rigline/", env!("CARGO_PKG_VERSION")))
+        .header(header::CONNECTION, "close");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    request.body(Full::new(Bytes::from(body))).map_err(|error| HttpError::Broken { reason: error.to_string() })
 }
 
 /// Connects to where `url` says.

@@ -12,17 +12,22 @@ use tokio::time::{Instant, sleep_until};
 use crate::net::Token;
 use crate::not_http::{Opening, is_http};
 
+mod output;
+
+pub(crate) use output::LOG_BACKLOG;
+pub(crate) use output::Output;
+
 /// How many bytes a client may send before its token is known.
 const BEFORE_TOKEN: usize = 16 << 10;
 
-/// How long a client may take to send its token, or the rest of a long line of which nothing has come since.
+/// How long a client may take to send its token, or the rest of a long line of which nothing has come since, or may take nothing of
+/// what is sent.
 pub(crate) const STALLED: Duration = Duration::from_secs(10);
 
 /// A line that is not whole yet and has fewer bytes than this takes up no memory that is worth taking back.
 const SMALL: usize = 64 << 10;
 
 /// How large the replies are that are written where they are to be.
-#[cfg(feature = "eval")]
 const USUAL_REPLY: usize = 8 << 10;
 
 /// What an HTTP request is answered with.
@@ -121,7 +126,6 @@ impl Input {
     }
 
     /// Whether nothing is left of what came.
-    #[cfg(feature = "eval")]
     pub(crate) fn is_empty(&self) -> bool {
         self.framer.buffered() == 0 && self.refused.is_none()
     }
@@ -229,7 +233,6 @@ pub(crate) fn error_line(code: i32, message: &str) -> Vec<u8> {
 
 /// Answers a line, a batch too, with the bodies that `serve` returns: what follows a reply's id, `,"result":…}` or
 /// `,"error":…}`. The reply has up to `limit` bytes; in place of a longer one goes -32603 with the size that it needs.
-#[cfg(feature = "eval")]
 pub(crate) fn answer(
     line: &[u8],
     limit: usize,
@@ -415,7 +418,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "eval")]
     #[test]
     fn replies_of_any_size_up_to_the_limit() {
         let line = br#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;

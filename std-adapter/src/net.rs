@@ -13,9 +13,11 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 pub use self::token::Token;
 
@@ -26,6 +28,8 @@ mod token;
 
 /// How often a free port is tried that both loopback addresses have.
 const FREE_PORT_TRIES: usize = 16;
+/// How long what comes from a client that was refused is still read.
+const DRAIN: Duration = Duration::from_millis(500);
 
 /// Where to listen: `HOST:PORT`, or a port alone. `localhost`, and a port alone, stand for both loopback addresses.
 ///
@@ -229,6 +233,12 @@ impl Listeners {
         let _ = stream.set_nodelay(true);
         Ok(Stream::new(stream))
     }
+}
+
+/// Reads and drops what a refused client has still sent: a reset would take the refusal with it.
+pub(crate) async fn drain(reader: &mut (impl AsyncRead + Unpin)) {
+    let mut rest = tokio::io::sink();
+    let _ = timeout(DRAIN, tokio::io::copy(reader, &mut rest)).await;
 }
 
 /// The two addresses of an accepted connection.

@@ -6,6 +6,7 @@ mod lifeline;
 #[cfg(unix)]
 mod limits;
 mod not_started;
+mod running;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,6 +18,7 @@ use std::sync::OnceLock;
 pub(crate) use lifeline::Lifeline;
 pub use limits::{ensure_descriptors, raise_open_files};
 pub(crate) use not_started::NotStarted;
+pub(crate) use running::{Pipes, Running};
 
 use crate::target::Exec;
 
@@ -127,6 +129,12 @@ fn located(program: &OsStr, folder: Option<&Path>) -> OsString {
     }
 }
 
+/// Whether there is a program of this name: a file if it is a path, which may be relative to the folder, and otherwise a file in `PATH`.
+pub(crate) fn is_found(program: impl AsRef<OsStr>, folder: Option<&Path>) -> bool {
+    let program = program.as_ref();
+    if is_path(program) { Path::new(&located(program, folder)).exists() } else { which::which(program).is_ok() }
+}
+
 /// Whether it names a file, and not what is looked for in `PATH`.
 fn is_path(program: &OsStr) -> bool {
     program.as_encoded_bytes().iter().any(|byte| *byte == b'/' || (cfg!(windows) && *byte == b'\\'))
@@ -141,6 +149,12 @@ pub fn write_errors_instead_of_signals() {
         let kind = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
         drop(runtime.block_on(async { tokio::signal::unix::signal(kind) }));
     }
+}
+
+/// The end of what a program wrote to its standard error, as errors show it.
+pub(crate) fn last_words(stderr: &str) -> String {
+    let stderr = stderr.trim_end();
+    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
 }
 
 #[cfg(not(unix))]

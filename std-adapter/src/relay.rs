@@ -154,10 +154,10 @@ impl Relay {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = thread::Builder::new().name("rigline-relay".into()).spawn(move || {
             runtime.block_on(async {
-                match Upstream::connect(&target, options.clone(), first).await {
+                match connect(&target, options.clone(), first).await {
                     Ok((upstream, described)) => {
                         let _ = tell.send(Ok(described));
-                        pass_on(upstream, queue, || Upstream::connect(&target, options.clone(), first)).await;
+                        pass_on(upstream, queue, || connect(&target, options.clone(), first)).await;
                     }
                     Err(error) => {
                         let _ = tell.send(Err(error));
@@ -167,14 +167,12 @@ impl Relay {
             runtime.shutdown_background();
         })?;
         let described = told.recv().map_err(io::Error::other)??;
-        let operations = &described.manifest.operations;
-        let schemas = Schemas::new(operations.iter().map(|operation| (operation.name.as_str(), &operation.params)));
+        let schemas = Schemas::of(&described.manifest.operations);
         let manifest = lasting(described);
         Ok(Self { manifest, schemas, jobs: Some(jobs), thread: Some(thread), codes: Vec::new(), logs })
     }
 
     /// Ends the connection, so that another program may have the target. The next call opens it again.
-    #[cfg(feature = "eval")]
     pub(crate) async fn release(&self) {
         let (done, told) = oneshot::channel();
         if let Some(jobs) = &self.jobs
@@ -309,8 +307,8 @@ impl Extension for Relay {
 }
 
 /// Forwards calls until the relay is dropped.
-async fn pass_on<F: Future<Output = Result<(Upstream, Described), RelayError>>>(
-    upstream: Upstream,
+async fn pass_on<F: Future<Output = Result<(Box<dyn Client>, Described), RelayError>>>(
+    upstream: Box<dyn Client>,
     mut queue: mpsc::Receiver<Job>,
     connect: impl Fn() -> F,
 ) {
@@ -320,7 +318,7 @@ async fn pass_on<F: Future<Output = Result<(Upstream, Described), RelayError>>>(
             Job::Call { request, answer } => (request, answer),
             Job::Release(done) => {
                 if let Some(upstream) = open.take() {
-                    upstream.close().await;
+                    let _ = upstream.close().await;
                 }
                 let _ = done.send(());
                 continue;
@@ -338,7 +336,10 @@ async fn pass_on<F: Future<Output = Result<(Upstream, Described), RelayError>>>(
                     Err(error) => return unanswered(&error, error.is_timeout()),
                 },
             };
-            upstream.call(&request).await
+            match upstream.call(&request).await {
+                Ok(answer) => relayed(answer),
+                Err(error) => unanswered(&error, error.is_timeout()),
+            }
         };
         let told = tokio::select! {
             biased;
@@ -354,79 +355,51 @@ async fn pass_on<F: Future<Output = Result<(Upstream, Described), RelayError>>>(
         }
     }
     if let Some(upstream) = open {
-        upstream.close().await;
+        let _ = upstream.close().await;
     }
 }
 
-/// The other end, by the protocol that it answers.
-struct Upstream(Box<dyn Client>);
-
-impl Upstream {
-    async fn connect(
-        target: &Target,
-        options: Options,
-        wanted: Option<&'static Protocol>,
-    ) -> Result<(Self, Described), RelayError> {
-        if options.config.is_none()
-            && let Some(connect) = wanted.and_then(|protocol| protocol.client)
-            && let Some(found) = Self::try_first(connect, target, &options).await
-        {
+/// Connects to the other end, by the protocol that it answers.
+async fn connect(
+    target: &Target,
+    options: Options,
+    wanted: Option<&'static Protocol>,
+) -> Result<(Box<dyn Client>, Described), RelayError> {
+    let client_of = |protocol: Option<&'static Protocol>| protocol.and_then(|protocol| protocol.client);
+    let asking = |relaying| protocols::ALL.iter().find(|protocol| protocol.relay == relaying).copied();
+    let first = client_of(asking(Relaying::First));
+    let is_http = matches!(target, Target::Http(_));
+    // Only the fallback has a config.
+    let tried = if options.config.is_none() { [client_of(wanted), first.filter(|_| !is_http)] } else { [None; 2] };
+    for connect in tried.into_iter().flatten() {
+        if let Some(found) = try_first(connect, target, &options).await {
             return Ok(found);
         }
-        let asking = |relaying| protocols::ALL.iter().find(|protocol| protocol.relay == relaying);
-        let (first, fallback) = (asking(Relaying::First), asking(Relaying::Fallback));
-        let http = first.filter(|_| matches!(target, Target::Http(_)));
-        if let Some(connect) = http.and_then(|protocol| protocol.client) {
-            let mut client = connect(target, ClientOptions::new(options)).await?;
-            let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
-            return Ok((Self(client), described));
-        }
-        if options.config.is_none()
-            && let Some(connect) = first.and_then(|protocol| protocol.client)
-            && let Some(found) = Self::try_first(connect, target, &options).await
-        {
-            return Ok(found);
-        }
-        let Some(connect) = fallback.and_then(|protocol| protocol.client) else {
-            return Err(ClientError::usage("no protocol to ask by is built in").into());
-        };
-        let mut client = connect(target, ClientOptions::new(options)).await?;
-        let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
-        Ok((Self(client), described))
     }
+    let Some(connect) = first.filter(|_| is_http).or_else(|| client_of(asking(Relaying::Fallback))) else {
+        return Err(ClientError::usage("no protocol to ask by is built in").into());
+    };
+    let mut client = connect(target, ClientOptions::new(options)).await?;
+    let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
+    Ok((client, described))
+}
 
-    /// Asks by the protocol whose results keep their types. If something keeps it from answering, the fallback reports it, and waits
-    /// for what can be waited for.
-    async fn try_first(connect: ClientFactory, target: &Target, options: &Options) -> Option<(Self, Described)> {
-        let mut client = connect(target, ClientOptions::new(options.clone())).await.ok()?;
-        let limit = FIRST_TIMEOUT.min(options.start_timeout);
-        // A board may be booting when the first line comes.
-        let tries = if matches!(target, Target::Serial(_) | Target::Tcp(_)) { 3 } else { 1 };
-        for _ in 0..tries {
-            match described(&mut *client, limit / tries).await {
-                Ok(described) => return Some((Self(client), described)),
-                Err(error) if error.is_timeout() => {}
-                Err(_) => break,
-            }
-        }
-        client.cancel().await;
-        None
-    }
-
-    async fn call(&mut self, request: &CallRequest) -> Answer {
-        match self.0.call(request).await {
-            Ok(answer) => relayed(answer),
-            Err(error) => unanswered(&error, error.is_timeout()),
+/// Asks by the protocol whose results keep their types. If something keeps it from answering, the fallback reports it, and waits
+/// for what can be waited for.
+async fn try_first(connect: ClientFactory, target: &Target, options: &Options) -> Option<(Box<dyn Client>, Described)> {
+    let mut client = connect(target, ClientOptions::new(options.clone())).await.ok()?;
+    let limit = FIRST_TIMEOUT.min(options.start_timeout);
+    // A board may be booting when the first line comes.
+    let tries = if matches!(target, Target::Serial(_) | Target::Tcp(_)) { 3 } else { 1 };
+    for _ in 0..tries {
+        match described(&mut *client, limit / tries).await {
+            Ok(described) => return Some((client, described)),
+            Err(error) if error.is_timeout() => {}
+            Err(_) => break,
         }
     }
-
-    async fn cancel(&mut self) {
-        self.0.cancel().await;
-    }
-
-    async fn close(self) {
-        let _ = self.0.close().await;
-    }
+    client.cancel().await;
+    None
 }
 
 async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {

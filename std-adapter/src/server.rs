@@ -33,16 +33,16 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, Pending, pending, poll_fn};
+use std::future::{Future, Pending, pending};
 use std::io;
-use std::pin::Pin;
 
-use embedded_io_async::{ErrorType, Read, Write};
+use embedded_io_adapters::tokio_1::FromTokio;
+use embedded_io_async::{Read, Write};
 use rigline::Extension;
 use rigline::engine::{Engine, LEAST_REPLY, Memory, TooSmall};
 use rigline::protocol::{self, Protocol};
 use rigline::serve::{End, ServeError, Transport, asynch};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::clock::TokioClock;
 
@@ -169,7 +169,7 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         reader: impl AsyncRead + Unpin,
         writer: impl AsyncWrite + Unpin,
     ) -> Result<End, ServerError<io::Error>> {
-        self.serve(Half(reader), Half(writer)).await
+        self.serve(FromTokio::new(reader), FromTokio::new(writer)).await
     }
 
     /// Serves until the session or the streams end, in a tokio runtime.
@@ -200,31 +200,6 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
             .send_log(self.send_log)
             .serve(&mut reader, &mut writer);
         self.clock.drive(serving).await.map_err(ServerError::Transport)
-    }
-}
-
-/// A stream of tokio as one of embedded-io.
-struct Half<S>(S);
-
-impl<S> ErrorType for Half<S> {
-    type Error = io::Error;
-}
-
-impl<S: AsyncRead + Unpin> Read for Half<S> {
-    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut buf = ReadBuf::new(buf);
-        poll_fn(|task| Pin::new(&mut self.0).poll_read(task, &mut buf)).await?;
-        Ok(buf.filled().len())
-    }
-}
-
-impl<S: AsyncWrite + Unpin> Write for Half<S> {
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        poll_fn(|task| Pin::new(&mut self.0).poll_write(task, bytes)).await
-    }
-
-    async fn flush(&mut self) -> io::Result<()> {
-        poll_fn(|task| Pin::new(&mut self.0).poll_flush(task)).await
     }
 }
 

@@ -69,7 +69,6 @@ mod stop;
 mod system;
 mod watch;
 
-#[cfg(feature = "eval")]
 pub(crate) use self::system::take;
 
 /// Serves `extension` on standard input and output until the session ends, with the limits of [`Stdio::new`]. The exit

@@ -27,10 +27,17 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 }
 
 /// The text, cut after so many characters, with an ellipsis in the place of the rest.
-#[cfg(feature = "eval")]
-pub(crate) fn cut(text: &str, most: usize) -> String {
+pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// As [`cut`], and says how long the text is.
+pub fn cut_and_counted(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some(_) => format!("{} ({} bytes)", cut(text, most), text.len()),
         None => text.to_owned(),
     }
 }

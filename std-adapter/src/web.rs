@@ -431,7 +431,7 @@ async fn file(method: Method, uri: Uri) -> Response {
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
             response
         }
-        None => refuse(StatusCode::NOT_FOUND, "nothing is at this path"),
+        None => refuse(StatusCode::NOT_FOUND, "there is nothing at this path"),
     }
 }
 
@@ -448,7 +448,7 @@ impl Service {
         };
         let proxy = lease.proxy();
         socket::carry(socket, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
-            let end = proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+            let end = proxy.serve_until(reader, writer, Transport::Stream, lost.cancelled_owned()).await;
             (end == End::Refused)
                 .then(|| Closing::new(1008, "HTTP is not understood here: send one line of JSON as a text frame"))
         })
@@ -494,7 +494,5 @@ fn json_response(status: StatusCode, body: &Value) -> Response {
 }
 
 fn json_text(status: StatusCode, body: String) -> Response {
-    let mut response = (status, Body::from(body + "\n")).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    crate::http::json(status, body + "\n")
 }

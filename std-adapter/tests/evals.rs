@@ -1691,7 +1691,13 @@ fn n_14_this_folder_one_task_file_a_new_eval_and_an_empty_folder() {
     }
     fs::remove_dir(folder.path().join("empty")).unwrap();
     let (code, stdout, stderr) = here(&["eval", "new", "mine"]);
-    assert_eq!((code, stdout.as_str()), (Some(0), "mine/eval.yaml\nmine/tasks/first.yaml\n"), "{stderr}");
+    assert_eq!(
+        (code, stdout.as_str()),
+        (Some(0), "mine/eval.yaml\nmine/tasks/first.yaml\nnext: rigline eval run mine\n"),
+        "{stderr}"
+    );
+    let (code, _, stderr) = here(&["eval", "run", "nowhere"]);
+    assert_eq!((code, stderr.as_str()), (Some(2), "rigline: nowhere: there is no such file or folder\n"));
     assert_eq!(here(&["eval", "new", "mine"]).0, Some(2), "what is there stays");
     let (code, stdout, stderr) = here(&["eval", "run"]);
     assert!(code == Some(0) && stdout.contains("1 of 1 tasks passed"), "{stdout}{stderr}");

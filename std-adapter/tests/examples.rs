@@ -38,7 +38,7 @@ struct Greeter;
 
 #[derive(Params)]
 struct Greet<'a> {
-    /// Whom to greet.
+    /// The name to greet.
     name: Option<&'a str>,
 }
 

@@ -973,6 +973,9 @@ fn i_03_clients_learn_what_there_is_while_a_call_runs() {
     assert_eq!(http.legacy("ping", json!({})).json()["result"], json!({}));
     let list = http.modern("tools/list", json!({}), &[("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")]);
     assert_eq!(list.json()["result"]["tools"].as_array().unwrap().len(), 9);
+    for params in [json!({"name": "no_such"}), json!({"name": 5}), json!({})] {
+        assert_eq!(http.legacy("tools/call", params.clone()).json()["error"]["code"], -32602, "{params}");
+    }
     let batch = "[{\"jsonrpc\":\"2.0\",\"id\":1,\r\n\"method\":\"tools/list\"}]";
     assert_eq!(names(&http.raw("POST", &[], batch).json()[0]).len(), 9);
     assert!(started.elapsed() < PATIENCE / 2, "it waited for the call");

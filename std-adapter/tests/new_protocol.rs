@@ -206,7 +206,7 @@ fn over_http() {
         ("POST", "/ping", "{\"ping\":", 400, r#"{"pang":"400""#),
         ("POST", "/length", "", 400, r#"{"pang":"400","why":"the body is empty"}"#),
         ("GET", "/ping", "", 405, r#"{"pang":"405","why":"only POST is allowed here"}"#),
-        ("POST", "/", "{}", 404, r#"{"pang":"404","why":"nothing is at /"#),
+        ("POST", "/", "{}", 404, r#"{"pang":"404","why":"there is nothing at /"#),
     ] {
         let (found, text) = ask(method, path, body);
         assert!(found == status && text.starts_with(expected), "{method} {path} {body}: {found} {text}");

@@ -724,6 +724,28 @@ fn a_relay_keeps_digits() {
     assert!(seen.contains(&format!("\"args\":{args}")), "{seen}");
 }
 
+/// The guide's example and curl commands have the address with the path of a call; the host uses the same server.
+#[test]
+fn n_13_addresses_with_the_path_of_a_call_and_servers_of_another_protocol() {
+    let server = Server::start(&["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
+    for path in ["", "/", "/invoke", "/invoke/"] {
+        let url = format!("{}{path}", server.url);
+        let (code, out, errors) = rigline(&["call", &url, "identify", "--protocol", "amplifier"], "");
+        assert!(code == 0 && out.contains("board"), "{path}: {out}{errors}");
+    }
+    let (code, _, errors) =
+        rigline(&["call", &format!("{}/nowhere", server.url), "identify", "--protocol", "amplifier"], "");
+    let text = "there is nothing at /nowhere/describe; expected one of: /health, /describe, /invoke";
+    assert!(code == 3 && errors.contains(text), "{errors}");
+    // A program that answers in JSON-RPC only.
+    let gevals = "exec:sh -c 'while read -r line; do echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":null,\\\"error\\\":{}}\"; done'";
+    for gevals in [gevals.to_owned(), gevals.replace("null", "1")] {
+        let (code, _, errors) =
+            rigline(&["call", &gevals, "identify", "--protocol", "amplifier", "--start-timeout", "1s"], "");
+        assert!(code != 0 && errors.contains("select another protocol with --protocol"), "{errors}");
+    }
+}
+
 /// What passes a relay: codes and details, time limits and what comes after them, an end and a new start, events.
 #[test]
 fn what_a_relay_passes_on() {
@@ -867,7 +889,7 @@ fn calls_and_their_exit_codes() {
             "expected one of no_filesystem_write",
         ),
         (&["describe", "sim", "--protocol", "amplifier"], 0, ""),
-        (&["describe", "sim", "--protocol", "namel3ss"], 2, "does not say what it is"),
+        (&["describe", "sim", "--protocol", "namel3ss"], 2, "cannot describe itself"),
         (&["describe", &project, "--protocol", "namel3ss"], 0, ""),
         (&["call", &project, "T", "--protocol", "namel3ss"], 2, "there is \"t\""),
         (&["call", "sim", "identify", "--events", &events], 2, "--events goes with --protocol amplifier"),
@@ -881,7 +903,7 @@ fn calls_and_their_exit_codes() {
             2,
             "--phase goes with --protocol gevals",
         ),
-        (&["serve", "sim"], 2, "--tcp"),
+        (&["serve", "sim"], 2, "use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol"),
         (&["serve", "sim", "--tcp", "0", "--protocol", "amplifier"], 2, "use --http"),
         (
             &["serve", "sim", "--http", "0", "--protocol", "gevals"],

@@ -448,6 +448,24 @@ fn g_13_addresses_that_are_none_are_usage_and_taken_ones_are_not() {
     assert_eq!(code(&["serve", "sim", "--protocol", "amplifier", "--http", &taken]), Some(3));
 }
 
+/// The first client would otherwise be the one to learn that the program does not exist.
+#[test]
+fn g_13_a_server_of_a_missing_program_does_not_start() {
+    let servers: [&[&str]; 4] = [
+        &["serve", "nope-nowhere", "--tcp", "127.0.0.1:0"],
+        &["serve", "./nope/nowhere", "--http", "127.0.0.1:0", "--protocol", "amplifier"],
+        &["web", "nope-nowhere"],
+        &["mcp", "nope-nowhere"],
+    ];
+    for words in servers {
+        let output = Command::new(RIGLINE).args(words).stdin(Stdio::null()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{words:?}: {stderr}");
+        assert!(stderr.contains(&format!("there is no program `{}`", words[1])), "{words:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{words:?}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
 #[test]
 fn g_13_params_that_are_no_object_are_refused_on_every_way_in() {
     let proxy = Server::start(&["serve", "sim", "--tcp", "0"], "serving");

@@ -120,7 +120,7 @@ async fn g_16_buffered_writers_are_flushed() {
     let (ours, theirs) = tokio::io::duplex(1024);
     let (reader, writer) = tokio::io::split(theirs);
     let serving = async {
-        proxy.serve(reader, tokio::io::BufWriter::new(writer), Transport::Socket).await;
+        proxy.serve(reader, tokio::io::BufWriter::new(writer), Transport::Stream).await;
     };
     let asking = async {
         let (reader, mut writer) = tokio::io::split(ours);

@@ -250,7 +250,7 @@ impl Once {
         match name.as_str() {
             "alias" | "example" | "requires" | "guarantees" | "secrets" => Ok(()),
             _ if self.0.insert(name.clone()) => Ok(()),
-            _ => Err(meta.error(format_args!("`{name}` is said twice: leave one of the two"))),
+            _ => Err(meta.error(format_args!("`{name}` is given twice: remove one of the two"))),
         }
     }
 }

@@ -336,7 +336,10 @@ impl Methods {
                 if name == "safe_state"
                     && let Some(parameter) = function.sig.inputs.iter().find(|input| matches!(input, FnArg::Typed(_)))
                 {
-                    faults.add(syn::Error::new_spanned(parameter, "#[safe_state] takes nothing but `&mut self`"));
+                    faults.add(syn::Error::new_spanned(
+                        parameter,
+                        "a #[safe_state] method has no argument except `&mut self`",
+                    ));
                 }
                 *place = Some(method);
             }
@@ -749,7 +752,7 @@ impl Method {
         if takers > 1 {
             return Err(syn::Error::new_spanned(
                 &signature.inputs,
-                "all arguments come in one struct: write one with a field for each, and #[derive(rigline::Params)]",
+                "an operation has one struct with all its arguments: write one with a field for each, and #[derive(rigline::Params)]",
             ));
         }
         Ok(Self {

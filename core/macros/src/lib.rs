@@ -15,9 +15,9 @@ mod text;
 ///
 /// #[derive(Params)]
 /// struct Greet<'a> {
-///     /// Who is greeted.
+///     /// The name to greet.
 ///     name: &'a str,
-///     /// How many times.
+///     /// How many times to greet.
 ///     #[param(minimum = 1, maximum = 10, default = 1)]
 ///     times: u8,
 /// }
@@ -124,8 +124,8 @@ macro_rules! method_attributes {
 
 method_attributes! { operation configure safe_state on_event run_task }
 
-/// Writes the JSON Schema of a struct or an enum of names, and the decoder that enforces it: serde's `Deserialize`. Do not
-/// derive that one beside it.
+/// Writes the JSON Schema of a struct or an enum of names, and the decoder that enforces it: serde's `Deserialize`. Do
+/// not derive `Deserialize` as well.
 ///
 /// ```
 /// use rigline::{Params, Schema, json::Decimal, json::de::from_checked};

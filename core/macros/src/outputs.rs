@@ -80,7 +80,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
             continue;
         }
         if members.iter().any(|(_, other)| other.name == member.name) {
-            let message = format!("the name `{}` is taken: rename one of the two", member.name);
+            let message = format!("two fields have the name `{}`: rename one of them", member.name);
             return Err(syn::Error::new(member.span, message));
         }
         members.push((field, member));

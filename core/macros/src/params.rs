@@ -63,7 +63,7 @@ pub(crate) fn undescribed<'a>(
         .filter(silent)
         .map(|member| {
             let name = &member.name;
-            let note = format!("hosts show what {what} means, and `{name}` does not say it: write a doc comment");
+            let note = format!("hosts show the description of {what}, and `{name}` has none: write a doc comment");
             let warning = warning("missing_description", member.span, &note);
             quote!(#(#allowed)* #warning)
         })
@@ -284,10 +284,7 @@ fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Re
         member.description.clone_from(&container.description);
     }
     if member.skip || !matches!(member.default, Default::None) || !member.aliases.is_empty() {
-        return Err(syn::Error::new_spanned(
-            field,
-            "a field without a name is not looked for: it takes no default, alias or skip",
-        ));
+        return Err(syn::Error::new_spanned(field, "a field without a name cannot have a default, an alias or skip"));
     }
     let (name, ty) = (&input.ident, &field.ty);
     let (_, types, _) = input.generics.split_for_impl();
@@ -410,7 +407,10 @@ fn names<'a>(members: impl Iterator<Item = &'a Member> + Clone) -> syn::Result<V
         match names.iter().find(|(known, _)| *known == name) {
             Some((_, first)) if *first == owner => {}
             Some(_) => {
-                return Err(syn::Error::new(span, format_args!("the name `{name}` is taken: rename one of the two")));
+                return Err(syn::Error::new(
+                    span,
+                    format_args!("two fields have the name `{name}`: rename one of them"),
+                ));
             }
             None => names.push((name, owner)),
         }

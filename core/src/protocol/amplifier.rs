@@ -62,7 +62,7 @@ fn write_code(out: &mut Writer<'_>, kind: FailureKind, name: Option<&'static str
     out.raw(b"\",\"message\":\"");
 }
 
-/// How long an invoke may take by default (the default of the other two specifications).
+/// The default time limit of an invoke (the default of the other two specifications).
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 const OP: usize = 0;
@@ -92,7 +92,7 @@ fn envelope(received: &Received<'_>) -> Envelope {
     Envelope::Request { id: if received.of(id).len() <= MAX_ID { id } else { Span::default() } }
 }
 
-/// What is an answer of it besides: the whole of what `health` and `describe` answer.
+/// Recognises the answers of `health` and `describe`, which have no `ok`.
 fn is_answer(json: Json<'_>) -> bool {
     definition::is_answer(json)
         || json.get("status").and_then(|status| status.text()).is_some_and(|status| status == "ok")
@@ -191,7 +191,7 @@ fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, _: &
     out.raw(b"\"}}");
 }
 
-/// Writes that the arguments of `on_event` are no event, and why.
+/// Writes that the arguments of `on_event` are not an event, and why.
 fn refuse_event(out: &mut Writer<'_>, received: &Received<'_>, _: &Facts<'_>) {
     out.raw(ERROR);
     out.raw(b"bad_request\",\"message\":\"args.");

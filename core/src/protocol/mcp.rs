@@ -271,7 +271,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
     if is("tools/list") {
         return match cursor(received) {
             Some(_) => Ok(Action::Answer(write_tools)),
-            None => Err(const { &invalid("cursor", "not one that was given out here") }),
+            None => Err(const { &invalid("cursor", "not a cursor from this server") }),
         };
     }
     if is("tools/call") {

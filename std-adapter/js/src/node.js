@@ -29,10 +29,11 @@ function commandOf(target) {
   const rigline = process.env.RIGLINE_BINARY || 'rigline';
   if (target === 'sim') return [rigline, 'rig'];
   if (typeof target === 'string' && /^(serial|tcp):./.test(target)) {
-    return [rigline, 'bridge', '--line-limit', '8388608', '--', target];
+    // Without --wait, the bridge would wait for an absent device for longer than the session's start may take.
+    return [rigline, 'bridge', '--wait', '1ms', '--line-limit', '8388608', '--', target];
   }
-  const known = 'tcp:HOST:PORT, serial:PORT, sim, and a command as a list of words';
-  throw new RiglineError('connect', `${JSON.stringify(target)} is not a target; there are ${known}`);
+  const known = 'tcp:HOST:PORT, serial:PORT, sim, or a command as a list of words';
+  throw new RiglineError('connect', `${JSON.stringify(target)} is not a target; expected one of: ${known}`);
 }
 
 /** A program's standard input and output. It has a process group of its own, so that a terminal's Ctrl-C does not reach it. */

@@ -40,6 +40,12 @@ test('cutting a call off switches outputs off', { skip }, async (context) => {
   await second.close();
 });
 
+test('a board that is not plugged in is an error at once', { skip }, async () => {
+  process.env.RIGLINE_ROOT = '/nonexistent';
+  await assert.rejects(connect('serial:auto'), /no rigline device is plugged in/);
+  delete process.env.RIGLINE_ROOT;
+});
+
 test('a program that cannot be started, and one that dies', { skip: process.platform === 'win32' }, async () => {
   await assert.rejects(connect(['/nonexistent/program']), { kind: 'connect' });
   await assert.rejects(connect(['sh', '-c', 'echo oops >&2; exit 3']), /exit status 3; its standard error ends with:\noops/);

@@ -12,11 +12,8 @@ use crate::client::{
     Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
     Record,
 };
-use crate::host::Manifest;
+use crate::host::{Manifest, NO_LIMIT};
 use crate::target::Target;
-
-/// Longer than any call takes.
-const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 struct AmplifierClient {
     host: Host,
@@ -82,7 +79,7 @@ impl Client for AmplifierClient {
                 None => rigline::protocol::amplifier::TIMEOUT,
             };
             match self.host.invoke(&request.operation, &request.args).await? {
-                Ok(result) => Ok(success(result)),
+                Ok(result) => Ok(Answer::of_result(result, String::new())),
                 Err(error) => Ok(failure(error)),
             }
         })
@@ -102,11 +99,6 @@ impl Client for AmplifierClient {
             Ok(None)
         })
     }
-}
-
-fn success(result: String) -> Answer {
-    let message = Json::parse(result.as_bytes()).ok().and_then(|json| Some(json.get("message")?.text()?.to_string()));
-    Answer { message, outputs: result, is_message_output: true, failure: None, stderr: String::new() }
 }
 
 fn failure(error: ModuleError) -> Answer {

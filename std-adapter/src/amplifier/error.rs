@@ -4,11 +4,13 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use rigline::json::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::host::HostError;
 use crate::http_client::HttpError;
+use crate::process::last_words;
 
 /// The codes that the text reserves. A module may have its own codes besides.
 pub const RESERVED_CODES: [&str; 7] =
@@ -67,7 +69,7 @@ pub enum CallError {
         "no answer within {limit:?}{}{}{}",
         hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default(),
         shown(odd.as_deref()),
-        tail(stderr)
+        last_words(stderr)
     )]
     Timeout {
         /// The limit.
@@ -84,7 +86,7 @@ pub enum CallError {
         "the module is gone{}{}{}",
         exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(),
         shown(odd.as_deref()),
-        tail(stderr)
+        last_words(stderr)
     )]
     Gone {
         /// The first line that was no JSON, if there was one.
@@ -117,16 +119,23 @@ pub enum CallError {
 }
 
 fn shown(odd: Option<&str>) -> String {
-    odd.map(|line| format!("; it wrote {line:?}, which is not a reply to this request: a reply is one JSON text on one line, in the form that the operation has"))
-        .unwrap_or_default()
+    match odd {
+        Some(line) if is_json_rpc(line) => format!("; it wrote {line:?}, and {OTHER_PROTOCOL}"),
+        Some(line) => format!(
+            "; it wrote {line:?}, which is not a reply to this request: a reply is one JSON text on one line, in the form that the operation has"
+        ),
+        None => String::new(),
+    }
 }
 
-fn tail(stderr: &str) -> String {
-    let stderr = stderr.trim_end();
-    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
+const OTHER_PROTOCOL: &str = "this is JSON-RPC, not Amplifier's protocol; select another protocol with --protocol";
+
+fn is_json_rpc(text: &str) -> bool {
+    Json::parse(text.as_bytes()).is_ok_and(|json| json.get("jsonrpc").is_some())
 }
 
 pub(super) fn bad(reason: impl Into<String>, text: &str) -> CallError {
+    let reason = if is_json_rpc(text) { OTHER_PROTOCOL.to_owned() } else { reason.into() };
     let text = text.chars().take(200).collect();
-    CallError::Bad { reason: reason.into(), text }
+    CallError::Bad { reason, text }
 }

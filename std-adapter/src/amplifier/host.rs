@@ -12,6 +12,7 @@ use super::descriptor::KindName;
 use super::error::{CallError, bad};
 use super::lines::{Lines, Request};
 use super::{EventLog, EventRecord, ModuleError, ModuleKind};
+use crate::clock::millis;
 use crate::host as rigline_host;
 use crate::host::wire;
 use crate::http_client::{self, Bounds, HttpError};
@@ -84,7 +85,11 @@ impl Host {
     /// A host of the module at `target`. Nothing is opened before the first call.
     pub fn new(target: &Target, options: &rigline_host::Options) -> Result<Self, CallError> {
         let place = match target {
-            Target::Http(url) => Place::Http { url: url.clone(), token: None },
+            // The address with the path of a call, which is what servers print and documents show, means the same server.
+            Target::Http(url) => {
+                let base = url.trim_end_matches('/');
+                Place::Http { url: base.strip_suffix("/invoke").unwrap_or(base).to_owned(), token: None }
+            }
             target => {
                 let dialer = wire::dialer(target, options).map_err(CallError::Connect)?;
                 Place::Lines(Lines::new(dialer).with_options(options))
@@ -190,11 +195,7 @@ impl Host {
                 let bounds = Bounds { timeout: limit, limit: most };
                 let answer = http_client::post(&url, token.as_deref(), text.as_bytes().to_vec(), bounds).await;
                 match answer {
-                    Ok(answer) => {
-                        let answer = String::from_utf8(answer).map_err(|error| bad(error.to_string(), ""))?;
-                        // RFC 8259 §8.1: a byte order mark may be passed over.
-                        Ok(answer.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(answer))
-                    }
+                    Ok(answer) => String::from_utf8(answer).map_err(|error| bad(error.to_string(), "")),
                     Err(HttpError::Timeout { limit }) => {
                         Err(CallError::Timeout { limit, hint: None, odd: None, stderr: String::new() })
                     }
@@ -262,7 +263,7 @@ impl Host {
         events.write(&EventRecord {
             module,
             status: Some(if error.is_none() { "ok" } else { "error" }.into()),
-            duration_ms: Some(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            duration_ms: Some(millis(start.elapsed())),
             data: data("op"),
             error,
             session_id: self.session_id.clone(),
@@ -288,6 +289,7 @@ impl Place {
 
 fn object(answer: &str) -> Result<Json<'_>, CallError> {
     let json = Json::parse(answer.as_bytes()).map_err(|error| bad(error.to_string(), answer))?;
+
     if json.kind() == Kind::Object { Ok(json) } else { Err(bad("expected an object", answer)) }
 }
 

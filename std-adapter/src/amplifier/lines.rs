@@ -22,14 +22,11 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::{CallError, bad};
 use crate::host::wire::{self, Connect, Control, Reader, Writer};
-use crate::host::{Child, DTR_LOW, Options, also_open, deadline, random};
+use crate::host::{Child, DTR_LOW, Options, TERMINATION, also_open, deadline, random};
 use crate::sync::lock;
 
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
-
-/// How long a program that was asked to end may take.
-pub(super) const TERMINATION: Duration = Duration::from_millis(500);
 
 /// How many lines that are no replies are passed over before a call is given up.
 const NOISE: usize = 1000;
@@ -436,9 +433,7 @@ impl Lines {
         let Some(mut open) = self.open.take() else { return };
         open.reset().await;
         if let Some(child) = &open.child {
-            // It may drive hardware, and have something to put in order.
-            child.terminate();
-            let _ = timeout(TERMINATION, child.ended()).await;
+            child.end(TERMINATION).await;
             child.kill();
         }
     }
@@ -451,8 +446,7 @@ impl Lines {
         if let Some(child) = &open.child
             && timeout(Duration::from_secs(2), child.ended()).await.is_err()
         {
-            child.terminate();
-            let _ = timeout(TERMINATION, child.ended()).await;
+            child.end(TERMINATION).await;
             child.kill();
         }
     }

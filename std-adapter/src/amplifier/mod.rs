@@ -37,7 +37,7 @@ pub use lines::Lines;
 pub use plan::Plan;
 
 #[cfg(feature = "amplifier")]
-use crate::client::{Command, Form, ProtocolOption};
+use crate::client::{Form, ProtocolOption};
 #[cfg(feature = "amplifier")]
 use crate::protocol::{Protocol, Relaying};
 
@@ -55,23 +55,14 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     #[cfg(feature = "check")]
     check: Some(&check::SUITE),
     options: &[
-        ProtocolOption {
-            name: "session",
-            commands: &[Command::Call],
-            value: Some("ID"),
-            help: "The session that the call belongs to",
-            form: Form::Once,
-            requires: None,
-        },
-        ProtocolOption {
-            name: "events",
-            commands: &[Command::Call],
-            value: Some("FILE"),
-            help: "Append the events of the call to this file, as JSON lines: `module:invoke`, and `policy:decision` if the \
+        ProtocolOption::new("session", Form::Once, "ID", "The session that the call belongs to"),
+        ProtocolOption::new(
+            "events",
+            Form::Once,
+            "FILE",
+            "Append the events of the call to this file, as JSON lines: `module:invoke`, and `policy:decision` if the \
                    call is forbidden",
-            form: Form::Once,
-            requires: None,
-        },
+        ),
     ],
     ..Protocol::new("amplifier", "Amplifier")
 };

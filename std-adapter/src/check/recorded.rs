@@ -9,7 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value;
 
 use super::{CaseFailure, Fixture, NO_SESSION, Verdict};
+use crate::clock::millis;
 use crate::host::Direction;
+use crate::terminal::cut_and_counted;
 
 /// A call that may be made: on live hardware nothing else runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -125,9 +127,9 @@ fn transcript(folder: &Path, case: &str) -> PathBuf {
 impl Exchange {
     fn lines(&self) -> Vec<(Direction, String)> {
         let got = self.got.as_deref().unwrap_or("");
-        let mut lines = vec![(Direction::Sent, cut(&self.sent, 400))];
+        let mut lines = vec![(Direction::Sent, cut_and_counted(&self.sent, 400))];
         if !got.is_empty() {
-            lines.push((Direction::Received, cut(got, 400)));
+            lines.push((Direction::Received, cut_and_counted(got, 400)));
         }
         lines
     }
@@ -146,20 +148,15 @@ impl Exchange {
             "component": "rigline check",
             "module": target,
             "status": if is_ok { "ok" } else { "error" },
-            "duration_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
-            "data": { "op": self.op, "sent": cut(&self.sent, 4000) },
+            "duration_ms": millis(self.took),
+            "data": { "op": self.op, "sent": cut_and_counted(&self.sent, 4000) },
         });
         match &self.got {
-            Ok(got) => event["data"]["got"] = cut(got, 4000).into(),
+            Ok(got) => event["data"]["got"] = cut_and_counted(got, 4000).into(),
             Err(why) => event["error"] = serde_json::json!({ "code": "unreachable", "message": why }),
         }
         format!("{event}\n")
     }
-}
-
-fn cut(text: &str, length: usize) -> String {
-    let shown: String = text.chars().take(length).collect();
-    if shown.len() < text.len() { format!("{shown}… ({} bytes)", text.len()) } else { shown }
 }
 
 impl<H> Recorded<H> {

@@ -2,30 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use super::expand::nearest;
+use super::foreign;
 use super::node::Node;
-use super::spec::{Fault, Overrides, Spec, Step, Task, foreign, in_folder, load, read};
-use crate::by_schema::{Draft, settle};
+use super::spec::source::{folder_of, in_folder, read};
+use super::spec::{Fault, Overrides, Spec, Step, Task, load};
+use crate::by_schema::{Draft, Schema, settle};
 
 /// Checks the steps of an eval against a target's operations and their schemas. It gives what is wrong, and what may be.
 /// What placeholders stand for is not known before a run.
-pub fn against(spec: &Spec, operations: &[(String, Value)]) -> (Vec<Fault>, Vec<Fault>) {
+pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
     let names: Vec<&str> = operations.iter().map(|(name, _)| name.as_str()).collect();
-    let folder = super::spec::folder_of(&spec.path);
+    let folder = folder_of(&spec.path);
     for task in &spec.tasks {
         for step in &task.steps {
             let fault = |text: String| of_step(folder, task, step, text);
             let Some((_, schema)) = operations.iter().find(|(name, _)| *name == step.operation) else {
                 let near = nearest(&step.operation, &names).map(|near| format!("; did you mean `{near}`?"));
-                let near = near.unwrap_or_else(|| format!("; there are {}", names.join(", ")));
+                let near = near.unwrap_or_else(|| format!("; expected one of: {}", names.join(", ")));
                 faults.push(fault(format!("the target has no operation {}{near}", step.operation)));
                 continue;
             };
-            let properties = schema.get("properties").and_then(Value::as_object);
-            let known: Vec<&str> = properties.into_iter().flat_map(serde_json::Map::keys).map(String::as_str).collect();
+            let properties = schema.json().get("properties").into_iter();
+            let known: Vec<String> =
+                properties.flat_map(|properties| properties.members()).map(|(name, _)| name.to_string()).collect();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
             for (name, _) in step.args.members().iter().filter(|(name, _)| !known.contains(&name.as_str())) {
                 if let Some(near) = nearest(name, &known).filter(|near| step.args.get(near).is_none()) {
                     warnings.push(fault(format!(
@@ -40,12 +42,7 @@ pub fn against(spec: &Spec, operations: &[(String, Value)]) -> (Vec<Fault>, Vec<
                 warnings.push(fault(format!("the arguments of {} are not checked: {why}", step.operation)));
             }
             for misfit in settled.checked.misfits {
-                let is_about = |path: &String| {
-                    misfit.path == *path
-                        || path
-                            .strip_prefix(&misfit.path)
-                            .is_some_and(|rest| misfit.path.is_empty() || rest.starts_with('.'))
-                };
+                let is_about = |path: &Vec<String>| path.starts_with(&misfit.names);
                 let hangs_on_unknown = unknown.iter().any(is_about) && !misfit.text.contains("is a required property");
                 if !hangs_on_unknown {
                     faults.push(fault(format!("{}: {misfit}", step.operation)));
@@ -66,9 +63,9 @@ fn of_step(folder: &Path, task: &Task, step: &Step, text: String) -> Fault {
 }
 
 /// Arguments in which placeholders stay as they are; `unknown` gets the paths of those.
-fn known_values(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<String>) -> Draft {
+fn known_values(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<Vec<String>>) -> Draft {
     if let Some(text) = node.text().filter(|text| super::placeholders::PLACEHOLDER.is_match(text)) {
-        unknown.push(path.join("."));
+        unknown.push(path.clone());
         return Draft::text(&text);
     }
     let mut inner = |name: String, node: &Node| {
@@ -99,7 +96,7 @@ pub fn owner_of(path: &Path) -> Result<Option<(PathBuf, String)>, String> {
     let Some(node) = read(path).ok().and_then(|source| Node::parse(&source).ok()) else { return Ok(None) };
     let has = |name: &str| node.get(name).is_some();
     let is_task = has("id") && ["steps", "prompt", "inputs", "graders", "expected"].into_iter().any(has);
-    if !is_task || has("tasks") || has("tasks_from") || has("config") || foreign(node.members()).is_some() {
+    if !is_task || has("tasks") || has("tasks_from") || has("config") || foreign::program_of(node.members()).is_some() {
         return Ok(None);
     }
     let Ok(own) = path.canonicalize() else { return Ok(None) };

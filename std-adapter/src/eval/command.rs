@@ -1,27 +1,19 @@
 //! The executor `command`: a program that gets the prompt on its standard input.
-//!
-//! The program and all that it starts are one process group, which is ended when the program is, when the run is cancelled, and
-//! when this process is killed.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::process::ExitStatus;
 
 use rigline::Level;
 use rigline::protocol::waza::Verdict;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, Command};
-use tokio::time::timeout;
 
 use super::session::OnLog;
-use crate::process::{self, Lifeline, NotStarted};
+use crate::process::{Pipes, Running};
 
 /// The most of a program's output that is looked at, in bytes. The rest is read and dropped.
 pub const OUTPUT_LIMIT: usize = 4 << 20;
-/// How long what a program has started may keep its output open after its end.
-const LINGER: Duration = Duration::from_millis(500);
 /// A line of standard error is cut here.
 const LINE_LIMIT: u64 = 4096;
 
@@ -56,52 +48,20 @@ pub(super) async fn run(
     log: &OnLog,
 ) -> Result<String, CommandError> {
     let program = words.first().cloned().unwrap_or_default();
-    let folder = Path::new(workdir);
-    let mut command = Command::from(process::command(&program, words.iter().skip(1), Some(folder)));
-    command.envs(env);
-    if let Some(model) = model {
-        command.env("EVAL_MODEL", model);
-    }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let lifeline = Lifeline::new();
-    let started = command.spawn().map_err(|error| {
-        let source = NotStarted::why(&program, Some(folder), error).into_io();
-        CommandError::Start { program: program.clone(), source }
-    })?;
-    let mut group = Group { id: started.id(), _lifeline: started.id().map(|id| lifeline.hold(id)), child: started };
-    let child = &mut group.child;
-    let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let env = env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let env = env.chain(model.map(|model| ("EVAL_MODEL", model)));
+    let (mut running, Pipes { mut stdin, stdout, stderr }) =
+        Running::start(&program, words.iter().skip(1), Path::new(workdir), env)
+            .map_err(|source| CommandError::Start { program: program.clone(), source })?;
     let give = async {
-        if let Some(mut input) = input {
-            // A program that does not read its prompt is none of our business.
-            let _ = input.write_all(prompt.as_bytes()).await;
-            let _ = input.shutdown().await;
-        }
+        // A program that does not read its prompt is none of our business.
+        let _ = stdin.write_all(prompt.as_bytes()).await;
+        drop(stdin);
     };
     let mut kept = Vec::new();
-    let take = async {
-        if let Some(output) = output {
-            read(output, &mut kept).await;
-        }
-    };
-    let tell = async {
-        if let Some(errors) = errors {
-            each_line(errors, log).await;
-        }
-    };
-    let talking = async { tokio::join!(give, take, tell) };
-    let status = {
-        let mut talking = std::pin::pin!(talking);
-        let status = tokio::select! {
-            _ = &mut talking => child.wait().await,
-            status = child.wait() => {
-                // What it has started may have its output for ever.
-                let _ = timeout(LINGER, talking).await;
-                status
-            }
-        };
-        status.map_err(|source| CommandError::Wait { program: program.clone(), source })?
-    };
+    let talking = async { tokio::join!(give, read(stdout, &mut kept), each_line(stderr, log)) };
+    let (status, _) = running.ended(talking).await;
+    let status = status.map_err(|source| CommandError::Wait { program: program.clone(), source })?;
     if !status.success() {
         return Err(CommandError::Failed { program, status });
     }
@@ -126,26 +86,5 @@ async fn each_line(stream: impl AsyncRead + Unpin, log: &OnLog) {
             log(Level::Info, text);
         }
         line.clear();
-    }
-}
-
-/// A program and all that it started, which end when this is dropped.
-struct Group {
-    id: Option<u32>,
-    /// What ends it when this process is killed.
-    _lifeline: Option<Lifeline>,
-    child: Child,
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Once it has been waited for, its number may be another's; but its group may live on under that number as long as a
-        // member does, in which case nobody else can have got it.
-        #[cfg(unix)]
-        if let Some(group) = self.id.and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)) {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-        #[cfg(not(unix))]
-        let _ = (self.id, self.child.start_kill());
     }
 }

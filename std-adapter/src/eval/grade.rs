@@ -1,11 +1,13 @@
 //! Graders: what a trial is judged by.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
 use regex::Regex;
+use rigline::json::{Json, Kind};
 
-use super::placeholders::substitute;
+use super::placeholders::{is_whole, substitute};
 pub use super::records::{Grade, Judgement};
 use super::records::{Measurement, StepRecord};
 use super::root::FILE_LIMIT;
@@ -119,7 +121,14 @@ pub(super) struct Evidence<'a> {
 
 impl Grader {
     /// One that stands under a task's `expected`.
-    pub(super) fn expected(kind: &str, values: Vec<String>, any: bool) -> Self {
+    pub(super) fn expected(kind: &str, texts: Vec<String>) -> Self {
+        let (values, not) = if kind == "output_not_contains" { (Vec::new(), texts) } else { (texts, Vec::new()) };
+        let check = Check::Contains { values, not, any: kind == "output_contains_any", ignore_case: false };
+        Self { check, ..Self::unjudged(kind) }
+    }
+
+    /// One that cannot be judged here.
+    pub(super) fn unjudged(kind: &str) -> Self {
         Self {
             name: None,
             metric: None,
@@ -127,7 +136,7 @@ impl Grader {
             step: None,
             output: None,
             kind: kind.to_owned(),
-            check: Check::Contains { values, not: Vec::new(), any, ignore_case: false },
+            check: Check::Unsupported,
             unit: None,
             is_by_step: false,
             line: 0,
@@ -138,7 +147,7 @@ impl Grader {
     pub(super) fn equals(step: &str, output: &str, text: String, json: String, line: u32) -> Self {
         let check = Check::Equals { text, json };
         let (step, output) = (Some(step.to_owned()), Some(output.to_owned()));
-        Self { step, output, kind: "output_equals".into(), check, line, ..Self::expected("", Vec::new(), false) }
+        Self { step, output, kind: "output_equals".into(), check, line, ..Self::unjudged("") }
     }
 
     /// Its name, or its type.
@@ -149,6 +158,13 @@ impl Grader {
     /// What it measures, without its step.
     pub(super) fn measured(&self) -> &str {
         self.name.as_deref().or(self.output.as_deref()).unwrap_or(&self.kind)
+    }
+
+    /// Whether both are measurements of one name. Without names, those of two steps are told apart by their steps.
+    pub(super) fn is_same_measurement(&self, other: &Self) -> bool {
+        let are_measurements = self.kind == "measurement" && other.kind == "measurement";
+        let have_names = self.name.is_some() || other.name.is_some();
+        are_measurements && self.measured() == other.measured() && (have_names || self.step == other.step)
     }
 
     pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {
@@ -259,17 +275,15 @@ impl Grader {
             Check::Equals { text: wanted, json } => {
                 let text = self.text(evidence)?;
                 let filled = substitute(wanted, evidence.steps)?;
-                let number = |text: &str| number::decimal(text);
                 let equal = text.trim() == filled.trim()
                     || by_schema::same(text.trim(), json)
-                    // A number that another step gave.
-                    || *filled != *wanted && number(&text).is_some_and(|found| number(&filled) == Some(found));
+                    || is_wanted(json, &text, *filled != **wanted, evidence.steps)?;
                 let message = format!("{} {} {}", shown(&text), if equal { "is" } else { "is not" }, shown(&filled));
                 if equal { Ok(message) } else { Err(message) }
             }
             Check::Range { min, max } => {
                 let text = self.text(evidence)?;
-                let found = number::decimal(&text).ok_or_else(|| format!("{} is not a number", shown(&text)))?;
+                let found = number::decimal(&text).ok_or_else(|| not_comparable(&text))?;
                 let bound = |bound: &Option<String>| bound.as_deref().and_then(number::decimal);
                 let is_outside = bound(min).is_some_and(|min| found < min) || bound(max).is_some_and(|max| found > max);
                 let say = |bound: &Option<String>| bound.clone().unwrap_or_else(|| "…".to_owned());
@@ -326,6 +340,75 @@ fn filled<'t>(text: &'t str, evidence: &Evidence<'_>) -> Result<std::borrow::Cow
     let filled = substitute(text, evidence.steps)?;
     // It would be found everywhere.
     if filled.is_empty() { Err(format!("{text} is empty, so there is nothing to look for")) } else { Ok(filled) }
+}
+
+/// Whether an output is what is wanted, a JSON text: a number in any spelling, such as the `+3.30E+00` of instruments, or a value that
+/// outputs of earlier steps are a part of.
+fn is_wanted(wanted: &str, output: &str, is_filled: bool, steps: &[StepRecord]) -> Result<bool, String> {
+    let Ok(wanted) = Json::parse(wanted.as_bytes()) else { return Ok(false) };
+    if wanted.kind() == Kind::Number {
+        return Ok(number::decimal(output).is_some_and(|found| number::decimal(wanted.as_str()) == Some(found)));
+    }
+    if !is_filled {
+        return Ok(false);
+    }
+    if let Some(text) = wanted.text() {
+        // A number that another step gave, or a part of a text.
+        let filled = substitute_text(&text.to_string(), steps)?;
+        return Ok(number::decimal(output).is_some_and(|found| number::decimal(&filled) == Some(found))
+            || by_schema::same(output.trim(), filled.trim()));
+    }
+    match Json::parse(output.trim().as_bytes()) {
+        Ok(found) => is_filled_same(wanted, found, steps),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Whether a value is another, whose texts may have placeholders.
+fn is_filled_same(wanted: Json<'_>, found: Json<'_>, steps: &[StepRecord]) -> Result<bool, String> {
+    if let Some(text) = wanted.text() {
+        let filled = substitute_text(&text.to_string(), steps)?;
+        let is_text = found.text().is_some_and(|found| found == *filled);
+        return Ok(is_text || is_whole(&text.to_string()) && by_schema::same(&filled, found.as_str()));
+    }
+    match (wanted.kind(), found.kind()) {
+        (Kind::Array, Kind::Array) => {
+            let (wanted, found): (Vec<_>, Vec<_>) = (wanted.elements().collect(), found.elements().collect());
+            let mut same = wanted.len() == found.len();
+            for (wanted, found) in wanted.into_iter().zip(found) {
+                same = same && is_filled_same(wanted, found, steps)?;
+            }
+            Ok(same)
+        }
+        (Kind::Object, Kind::Object) => {
+            let names = |json: Json<'_>| json.members().map(|(name, _)| name.to_string()).collect::<HashSet<_>>();
+            let mut same = names(wanted) == names(found);
+            for (name, wanted) in wanted.members() {
+                same = match found.get(&name.to_string()) {
+                    Some(found) => same && is_filled_same(wanted, found, steps)?,
+                    None => false,
+                };
+            }
+            Ok(same)
+        }
+        _ => Ok(by_schema::same(wanted.as_str(), found.as_str())),
+    }
+}
+
+fn substitute_text(text: &str, steps: &[StepRecord]) -> Result<String, String> {
+    substitute(text, steps).map(std::borrow::Cow::into_owned)
+}
+
+/// Why an output is not held against a limit.
+fn not_comparable(output: &str) -> String {
+    match Json::parse(output.trim().as_bytes()) {
+        Ok(json) if json.kind() == Kind::Number => format!(
+            "{} is not compared: a number may have {} bytes, and 18 digits in its exponent",
+            shown(output),
+            number::DIGIT_LIMIT
+        ),
+        _ => format!("{} is not a number", shown(output)),
+    }
 }
 
 /// A text in a message: quoted, and cut.

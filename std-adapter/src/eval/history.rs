@@ -2,9 +2,9 @@
 
 use std::io;
 
-use rigline::protocol::waza::Summary;
 use serde_json::{Map, Value, json};
 
+use super::results::row;
 use super::runs::Runs;
 use super::store::Stored;
 
@@ -18,16 +18,12 @@ pub const LIMIT: usize = 200;
 /// # Errors
 /// The folder of runs cannot be read.
 pub fn history(runs: &Runs, limit: usize) -> io::Result<Value> {
-    let one = |(id, head, Stored { state, summary, error }): (String, Value, Stored)| {
-        let Summary { total, passed, failed } = summary;
-        json!({
-            "runId": id, "name": head["name"], "path": head["path"], "skill": head["skill"], "model": head["model"],
-            "startedAtMs": head["startedAtMs"], "status": state.as_str(), "total": total, "passed": passed,
-            "failed": failed, "error": error, "tasks": tasks(runs, &id),
-        })
+    let with_tasks = |run: &(String, Value, Stored)| {
+        let mut row = row(run);
+        row["tasks"] = tasks(runs, &run.0).into();
+        row
     };
-    let runs: Vec<Value> = runs.all()?.into_iter().take(limit.min(LIMIT)).map(one).collect();
-    Ok(json!({ "runs": runs }))
+    Ok(json!({ "runs": runs.all()?.iter().take(limit.min(LIMIT)).map(with_tasks).collect::<Vec<_>>() }))
 }
 
 /// The tasks of a run that are done, in the order in which they ended.

@@ -7,8 +7,9 @@ use std::thread;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use super::foreign::{self, AsText};
 use super::node::{Unreadable, options, unreadable};
-use super::spec::{AsText, foreign, read};
+use super::spec::source::read;
 use super::walk;
 
 /// How deep folders are walked into.
@@ -129,7 +130,7 @@ fn look(path: &Path, is_named: bool) -> Option<Result<Head, String>> {
         return None;
     }
     let head = serde_saphyr::from_str_with_options::<Head>(&text, options());
-    if head.as_ref().is_ok_and(|head| foreign(&head.members).is_some()) {
+    if head.as_ref().is_ok_and(|head| foreign::program_of(&head.members).is_some()) {
         return None;
     }
     Some(head.map_err(|error| match unreadable(&error) {

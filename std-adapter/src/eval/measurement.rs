@@ -1,9 +1,7 @@
 //! Measurements: what graders and steps record, and what they come to over several trials.
 
-use std::cmp::Ordering;
-
-use bigdecimal::{BigDecimal, ToPrimitive as _};
-use serde_json::{Number, Value, json};
+use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive as _};
+use serde_json::{Value, json};
 
 pub use super::records::Measurement;
 use super::records::{TrialRecord, as_json};
@@ -32,8 +30,8 @@ pub struct Statistics {
     pub min: String,
     /// The greatest value.
     pub max: String,
-    /// The mean.
-    pub mean: f64,
+    /// The mean, which is rounded if its digits do not end.
+    pub mean: String,
     /// The standard deviation of a sample. `None` of one value.
     pub deviation: Option<f64>,
     /// The process capability: the distance of the mean from the nearer limit, in three standard deviations. `None` without a limit, of
@@ -64,16 +62,18 @@ impl Statistics {
         let by_value = |a: &&(BigDecimal, &str), b: &&(BigDecimal, &str)| a.0.cmp(&b.0);
         let text = |found: Option<&(BigDecimal, &str)>| found.map(|(_, text)| (*text).to_owned());
         let (min, max) = (text(values.iter().min_by(by_value))?, text(values.iter().max_by(by_value))?);
+        let numbers: Vec<&BigDecimal> = values.iter().map(|(value, _)| value).collect();
         #[allow(clippy::cast_precision_loss, reason = "trials are few")]
         let count = values.len() as f64;
-        let floats: Vec<f64> = values.iter().map(|(value, _)| value.to_f64().unwrap_or(f64::NAN)).collect();
-        let mean = floats.iter().sum::<f64>() / count;
-        let is_constant = values.iter().all(|(value, _)| value.cmp(&values[0].0) == Ordering::Equal);
-        let squares = floats.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+        // With all digits: what several values differ by may be less than a float of their size can hold.
+        let mean = mean(&numbers);
+        let from_mean = |value: &BigDecimal| (value - mean.as_ref()?).to_f64();
+        let is_constant = numbers.windows(2).all(|two| matches!(two, [a, b] if a == b));
+        let squares = numbers.iter().map(|value| from_mean(value).unwrap_or(f64::NAN).powi(2)).sum::<f64>();
         let deviation = (values.len() > 1).then(|| if is_constant { 0.0 } else { (squares / (count - 1.0)).sqrt() });
-        let bound =
-            |bound: &Option<String>| bound.as_deref().and_then(number::decimal).and_then(|bound| bound.to_f64());
-        let distances = [bound(&last.low).map(|low| mean - low), bound(&last.high).map(|high| high - mean)];
+        let bound = |bound: &Option<String>| bound.as_deref().and_then(number::decimal).filter(is_plain);
+        let low = bound(&last.low).and_then(|low| from_mean(&low)).map(|distance| -distance);
+        let distances = [low, bound(&last.high).and_then(|high| from_mean(&high))];
         let nearest = distances.into_iter().flatten().reduce(f64::min);
         let cpk = deviation
             .filter(|deviation| *deviation > 0.0)
@@ -86,10 +86,16 @@ impl Statistics {
             count: values.len(),
             min,
             max,
-            mean,
+            mean: mean.map(|mean| mean.to_plain_string()).unwrap_or_default(),
             deviation: finite(deviation),
             cpk: finite(cpk),
         })
+    }
+
+    /// The mean with so many digits behind its point, if there is one.
+    pub fn mean_to(&self, digits: usize) -> Option<String> {
+        let digits = i64::try_from(digits).ok()?;
+        Some(number::decimal(&self.mean)?.with_scale_round(digits, RoundingMode::HalfEven).to_plain_string())
     }
 
     /// As JSON.
@@ -103,12 +109,30 @@ impl Statistics {
             "count": self.count,
             "min": as_json(&self.min),
             "max": as_json(&self.max),
-            "mean": Number::from_f64(self.mean),
+            "mean": if self.mean.is_empty() { Value::Null } else { as_json(&self.mean) },
             "standardDeviation": self.deviation,
             "cpk": self.cpk,
             "verdict": if self.passed { "pass" } else { "fail" },
         })
     }
+}
+
+/// Whether a number can be added to others: its exponent does not make it a number of thousands of digits.
+fn is_plain(number: &BigDecimal) -> bool {
+    number.fractional_digit_count().unsigned_abs() <= 1000
+}
+
+/// The mean of numbers, with three digits more than they have. `None` where one of them has a very large exponent.
+fn mean(numbers: &[&BigDecimal]) -> Option<BigDecimal> {
+    if !numbers.iter().all(|number| is_plain(number)) {
+        return None;
+    }
+    let sum: BigDecimal = numbers.iter().copied().sum();
+    let digits = numbers.iter().map(|number| number.fractional_digit_count()).max()?.max(0) + 3;
+    let mean = sum / BigDecimal::from(u64::try_from(numbers.len()).ok()?);
+    // 17 digits are what a float has.
+    let digits = digits.max(17 - (mean.digits().cast_signed() - mean.fractional_digit_count()));
+    Some(mean.with_scale_round(digits, RoundingMode::HalfEven).normalized())
 }
 
 #[cfg(test)]
@@ -130,7 +154,7 @@ mod tests {
     fn l_04_statistics_over_trials() {
         let three = measured(&["3.29", "3.30", "3.31"], Some("3.135"), Some("3.465"));
         assert_eq!((three.count, three.min.as_str(), three.max.as_str()), (3, "3.29", "3.31"));
-        assert!((three.mean - 3.3).abs() < 1e-12);
+        assert_eq!(three.mean, "3.3");
         assert!((three.deviation.unwrap() - 0.01).abs() < 1e-12);
         assert!((three.cpk.unwrap() - 5.5).abs() < 1e-9);
         // One value has no deviation; equal values have one of 0, and no capability.
@@ -146,6 +170,13 @@ mod tests {
         assert_eq!(big.min, "123456789012345678901234567890");
         assert_eq!(big.to_json()["min"], "123456789012345678901234567890");
         assert_eq!(measured(&["3.30"], None, None).to_json()["value"], 3.3);
+        assert_eq!(big.mean, "123456789012345678901234567890.5");
+        assert!((big.deviation.unwrap() - 0.5_f64.sqrt()).abs() < 1e-12);
+        let near = measured(&["1e20", "100000000000000000001"], Some("100000000000000000000"), None);
+        assert!((near.cpk.unwrap() - 0.5 / (3.0 * 0.5_f64.sqrt())).abs() < 1e-9);
+        let thirds = measured(&["1", "2", "2"], None, None);
+        assert_eq!(thirds.mean, "1.6666666666666667");
+        assert_eq!(measured(&["3", "5"], None, None).to_json()["mean"], 4);
         // Numbers beyond floats have no mean in JSON, and no panic.
         let huge = measured(&["1e999999", "-1e999999"], Some("0"), None);
         assert!(huge.cpk.is_none() && huge.to_json()["mean"].is_null());

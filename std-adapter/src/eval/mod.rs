@@ -69,6 +69,7 @@
 mod against;
 mod command;
 mod expand;
+mod foreign;
 pub mod grade;
 pub mod history;
 pub mod list;

@@ -89,8 +89,8 @@ impl StepRecord {
     pub(super) fn no_output(&self, name: &str) -> String {
         let there: Vec<&str> = self.outputs.iter().map(|(name, _)| name.as_str()).collect();
         match there.as_slice() {
-            [] => format!("step {} has no outputs, and so no {name}", self.id),
-            there => format!("step {} has no output {name}; there are {}", self.id, there.join(", ")),
+            [] => format!("step {} has no output {name}; it has no outputs", self.id),
+            there => format!("step {} has no output {name}; known outputs: {}", self.id, there.join(", ")),
         }
     }
 
@@ -281,7 +281,14 @@ impl TrialRecord {
 
 /// A decimal number as a JSON number, where a 64-bit float is that number; as a string elsewhere.
 pub(super) fn as_json(text: &str) -> Value {
-    let float = text.trim().parse::<f64>().ok().and_then(Number::from_f64);
+    let text = text.trim();
+    // An integer stays one: `7` does not become `7.0`.
+    let is_plain = !text.starts_with("-0") && !text.starts_with('+') && (text == "0" || !text.starts_with('0'));
+    let integer = text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok();
+    if let Some(integer) = integer.filter(|_| is_plain) {
+        return integer;
+    }
+    let float = text.parse::<f64>().ok().and_then(Number::from_f64);
     match float.filter(|float| number::decimal(&float.to_string()) == number::decimal(text)) {
         Some(float) => Value::Number(float),
         None => text.into(),

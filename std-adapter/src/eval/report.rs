@@ -24,6 +24,7 @@ use super::runs;
 use super::session::Rig;
 use super::spec::Spec;
 use super::verdict::Class;
+use crate::clock::millis;
 
 /// What a whole run came to.
 pub fn class(outcome: &Outcome) -> Class {
@@ -54,7 +55,7 @@ pub fn report(spec: &Spec, run: &str, outcome: &Outcome) -> Value {
             "error": record.why(),
             "reliability": record.reliability().to_json(),
             "measurements": record.measurements().iter().map(Statistics::to_json).collect::<Vec<_>>(),
-            "durationMs": u64::try_from(record.duration.as_millis()).unwrap_or(u64::MAX),
+            "durationMs": millis(record.duration),
             "trials": record.trials.iter().map(|trial| runs::trial(task.map_or("", |task| &task.id), trial)).collect::<Vec<_>>(),
         })
     });
@@ -75,7 +76,7 @@ pub fn report(spec: &Spec, run: &str, outcome: &Outcome) -> Value {
         "passThreshold": spec.metrics.pass_threshold,
         "metrics": outcome.metrics,
         "score": outcome.score,
-        "durationMs": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        "durationMs": millis(outcome.duration),
         "tasks": tasks.collect::<Vec<_>>(),
     })
 }

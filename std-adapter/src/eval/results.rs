@@ -26,8 +26,12 @@ pub(super) fn answer(runs: &Runs, method: Text<'_>, params: Json<'_>) -> Option<
 }
 
 fn list(runs: &Runs, limit: usize) -> io::Result<Value> {
-    let one = |(id, head, Stored { state, summary, error }): (String, Value, Stored)| {
-        json!({
+    Ok(json!({ "runs": runs.all()?.iter().take(limit).map(row).collect::<Vec<_>>() }))
+}
+
+/// A run, without its tasks.
+pub(super) fn row((id, head, Stored { state, summary, error }): &(String, Value, Stored)) -> Value {
+    json!({
             "runId": id,
             "name": head["name"],
             "skill": head["skill"],
@@ -39,9 +43,7 @@ fn list(runs: &Runs, limit: usize) -> io::Result<Value> {
             "passed": summary.passed,
             "failed": summary.failed,
             "error": error,
-        })
-    };
-    Ok(json!({ "runs": runs.all()?.into_iter().take(limit).map(one).collect::<Vec<_>>() }))
+    })
 }
 
 fn summary(runs: &Runs) -> io::Result<Value> {

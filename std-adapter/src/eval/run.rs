@@ -8,7 +8,7 @@ use rigline::Level;
 use rigline::protocol::waza::{self, RunState, Summary, Verdict};
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::grade::{Grade, Judgement};
@@ -390,14 +390,16 @@ impl Shared {
                 Err(why) if left > 0 && !self.cancel.is_cancelled() => {
                     (self.log)(Level::Warn, &format!("{why}; it is tried again"));
                     left -= 1;
-                    tokio::select! {
-                        () = tokio::time::sleep(RETRY_PAUSE) => {}
-                        () = self.cancel.cancelled() => {}
-                    }
+                    self.pause().await;
                 }
                 opened => return opened,
             }
         }
+    }
+
+    /// Gives the rig time to recover, unless the run is cancelled.
+    async fn pause(&self) {
+        let _ = timeout(RETRY_PAUSE, self.cancel.cancelled()).await;
     }
 
     /// Runs a trial until it passes, or as often as it may be tried.
@@ -422,10 +424,7 @@ impl Shared {
             attempt += 1;
             retries += 1;
             if class == Class::RigError {
-                tokio::select! {
-                    () = tokio::time::sleep(RETRY_PAUSE) => {}
-                    () = self.cancel.cancelled() => {}
-                }
+                self.pause().await;
             }
         }
     }

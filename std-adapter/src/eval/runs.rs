@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use rigline::Phase;
 use rigline::protocol::waza::{self, RunState, Summary, Verdict};
@@ -20,6 +20,7 @@ use super::session::{Connect, Hosts};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
 use super::store::{RunFile, Store, Stored};
 use super::trial::TrialRecord;
+use crate::clock::{millis, unix_millis};
 use crate::sync::lock;
 use crate::target::{Port, Target};
 
@@ -63,10 +64,10 @@ pub enum StartError {
     #[error("Validation failed: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<Fault>),
     /// No executor has this name.
-    #[error("unknown executor {}; there are {}", .0, Executor::known().collect::<Vec<_>>().join(", "))]
+    #[error("unknown executor {}; expected one of: {}", .0, Executor::known().collect::<Vec<_>>().join(", "))]
     UnknownExecutor(String),
     /// The executor is one of another eval runner's.
-    #[error("Run failed: the executor {} is not available here; there are {}", .0, Executor::AVAILABLE.join(", "))]
+    #[error("Run failed: the executor {} is not available here; expected one of: {}", .0, Executor::AVAILABLE.join(", "))]
     Unavailable(String),
     /// No task is left by the filter.
     #[error("Run failed: no task matches the filter {0}")]
@@ -113,6 +114,17 @@ struct Table {
 struct Entry {
     stored: Stored,
     cancel: CancellationToken,
+}
+
+impl Entry {
+    /// Cancels the run unless it has ended; gives its state then.
+    fn cancel(&mut self) -> RunState {
+        if self.stored.state == RunState::Running {
+            self.stored.state = RunState::Cancelled;
+            self.cancel.cancel();
+        }
+        self.stored.state
+    }
 }
 
 /// A run that was accepted. It goes once it is launched; dropped before, it has failed.
@@ -234,7 +246,7 @@ impl Runs {
             "model": spec.config.model.as_deref().map(|model| spec.mask.hidden(model)),
             "totalTasks": total,
             "trialsPerTask": spec.config.trials_per_task,
-            "startedAtMs": millis(),
+            "startedAtMs": unix_millis(SystemTime::now()),
         }))?;
         let cancel = CancellationToken::new();
         let mut stored =
@@ -267,7 +279,7 @@ impl Runs {
         let mut tries = 0;
         loop {
             let random = RandomState::new().hash_one(tries) & 0xFF_FFFF;
-            let id = format!("{:x}-{random:06x}", millis());
+            let id = format!("{:x}-{random:06x}", unix_millis(SystemTime::now()));
             match self.inner.store.create(&id, head) {
                 Ok(file) => return Ok((id, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => tries += 1,
@@ -305,11 +317,7 @@ impl Runs {
         {
             let mut table = self.lock();
             if let Some(entry) = table.runs.get_mut(id) {
-                if entry.stored.state == RunState::Running {
-                    entry.stored.state = RunState::Cancelled;
-                    entry.cancel.cancel();
-                }
-                return Ok(Some(entry.stored.state));
+                return Ok(Some(entry.cancel()));
             }
         }
         match self.inner.store.look(id)? {
@@ -325,10 +333,7 @@ impl Runs {
         let mut table = self.lock();
         table.is_closed = true;
         for entry in table.runs.values_mut() {
-            if entry.stored.state == RunState::Running {
-                entry.stored.state = RunState::Cancelled;
-                entry.cancel.cancel();
-            }
+            entry.cancel();
         }
     }
 
@@ -473,7 +478,7 @@ impl Runs {
                     }
                 }
                 drop(table);
-                let duration = duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+                let duration = duration.map(millis);
                 let verdict = verdict.map(Verdict::as_str);
                 file.append(&json!({ "task": { "id": name(*task), "status": verdict, "durationMs": duration } }))
             }
@@ -519,7 +524,6 @@ fn tell(file: &mut RunFile, written: io::Result<()>) {
 
 /// A trial, as it is kept and reported.
 pub fn trial(task: &str, record: &TrialRecord) -> Value {
-    let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let steps = record.steps.iter().map(|step| {
         let outputs: serde_json::Map<String, Value> =
             step.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
@@ -557,11 +561,6 @@ pub fn trial(task: &str, record: &TrialRecord) -> Value {
         "graders": graders.collect::<Vec<_>>(),
         "durationMs": millis(record.duration),
     })
-}
-
-fn millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

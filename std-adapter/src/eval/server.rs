@@ -26,19 +26,19 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use embedded_io_async::{ErrorType, Read};
+use embedded_io_adapters::tokio_1::FromTokio;
+use embedded_io_async::Read;
 use rigline::json::Kind;
 use rigline::json::write::Writer;
 use rigline::protocol::waza;
 use rigline::rpc::{INVALID_PARAMS, Incoming};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -47,22 +47,22 @@ use super::run::{Event, OnEvent, Progress};
 use super::runs::{Accepted, Runs};
 use super::service::Service;
 use super::spec::Spec;
-use crate::lines::{self, Input};
-use crate::net::{Access, Listeners, Presence, Stream};
+use crate::lines::{self, Input, Output};
+use crate::net::{self, Access, Listeners, Presence, Stream};
 use crate::sync::lock;
 
 /// The longest request line, in bytes without its end.
 pub const REQUEST_LIMIT: usize = 8 << 20;
 /// The longest reply line, in bytes without its end.
 pub const REPLY_LIMIT: usize = 16 << 20;
-/// The most bytes that wait for a client that does not read.
+/// While more bytes than this wait for a client that does not read, the next line for it ends its connection.
 pub const BACKLOG: usize = 32 << 20;
 /// While this many bytes wait for a client, log lines for it are dropped, and counted.
-pub const LOG_BACKLOG: usize = 4 << 20;
+pub const LOG_BACKLOG: usize = lines::LOG_BACKLOG;
 /// While this many bytes wait for a client, no more of its requests are read.
 const PAUSE: usize = 1 << 20;
 /// How long a TCP client may take nothing of what waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = lines::STALLED;
 /// How long a TCP client may take to send the token.
 pub const TOKEN_TIMEOUT: Duration = lines::STALLED;
 /// How long the last lines may take to be out when the server is stopped.
@@ -150,20 +150,21 @@ fn body(service: &mut Service, incoming: Incoming<'_>) -> Vec<u8> {
 pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = crate::stdio::take()?;
     let mut input = input.start()?;
-    let (client, mut lines) = Client::new();
+    let (out, mut lines) = Output::queued(BACKLOG);
+    let client = Client::new(out);
     let failure = Arc::new(Mutex::new(None));
     let write = {
         let (client, failure) = (client.clone(), failure.clone());
         move || {
-            while let Some(line) = lines.blocking_recv() {
+            while let Some(Some(line)) = lines.blocking_recv() {
                 if let Err(error) = output.write_all(&line) {
                     if error.kind() != io::ErrorKind::BrokenPipe {
                         *lock(&failure) = Some(error);
                     }
-                    client.gone.cancel();
+                    client.out.lose();
                     return;
                 }
-                client.written(line.len());
+                client.out.written(line.len());
             }
         }
     };
@@ -176,11 +177,11 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
     runs.idle().await;
     if stop.is_cancelled() {
         // Whoever stopped it will not wait for one that does not read.
-        let _ = timeout(LAST_LINES, client.drained()).await;
+        let _ = timeout(LAST_LINES, client.out.at_most(0)).await;
     } else {
-        client.drained().await;
+        client.out.at_most(0).await;
     }
-    if client.has_overflowed.load(Ordering::Acquire) {
+    if client.out.has_overflowed() {
         let text = format!("{} MiB of replies and results wait, and nobody reads them", BACKLOG >> 20);
         return Err(io::Error::new(io::ErrorKind::TimedOut, text));
     }
@@ -228,9 +229,8 @@ impl Server {
         R: AsyncRead + Send + Unpin,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (client, lines) = Client::new();
-        let writer = tokio::spawn(write_lines(writer, lines, client.clone()));
-        let mut reader = Reading(reader);
+        let client = Client::new(Output::of(writer, BACKLOG, true));
+        let mut reader = FromTokio::new(reader);
         let conversation = async {
             let input = Input::of_socket(REQUEST_LIMIT, None);
             if let Ok(End::Input) = converse(&mut reader, &client, &self.shared, input, None).await {
@@ -239,11 +239,10 @@ impl Server {
         };
         tokio::select! {
             () = conversation => {}
-            () = lost => client.gone.cancel(),
+            () = lost => client.out.lose(),
         }
-        client.close();
-        let _ = writer.await;
-        client.gone.cancel();
+        client.out.finish().await;
+        client.out.lose();
     }
 }
 
@@ -266,12 +265,11 @@ async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
 }
 
 async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
-    let (client, lines) = Client::new();
-    let writer = tokio::spawn(write_lines(stream.clone(), lines, client.clone()));
-    let mut read = Reading(stream.clone());
+    let client = Client::new(Output::of(stream.clone(), BACKLOG, true));
+    let mut read = FromTokio::new(stream.clone());
     let ended = match access.refusal(stream.ends()) {
         Some(refusal) => {
-            client.send(lines::error_line(lines::NOT_ALLOWED, &refusal));
+            client.out.send(lines::error_line(lines::NOT_ALLOWED, &refusal));
             Ok(End::Refused)
         }
         None => {
@@ -282,150 +280,23 @@ async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
     if let Ok(End::Input) = ended {
         client.runs_done().await;
     }
-    // What waits is written, then the end.
-    client.close();
-    let _ = writer.await;
-    client.gone.cancel();
+    client.out.finish().await;
+    client.out.lose();
     if let Ok(End::Refused) = ended {
-        // What is still on its way is read and dropped: a reset would take the refusal with it.
-        let mut rest = [0; 4096];
-        let _ = timeout(Duration::from_millis(500), async { while let Ok(1..) = read.read(&mut rest).await {} }).await;
+        net::drain(read.inner_mut()).await;
     }
 }
 
-async fn write_lines<W: AsyncWrite + Unpin>(
-    mut stream: W,
-    mut lines: mpsc::UnboundedReceiver<Vec<u8>>,
-    client: Arc<Client>,
-) {
-    loop {
-        let line = tokio::select! {
-            line = lines.recv() => line,
-            () = client.gone.cancelled() => None,
-        };
-        let Some(line) = line else { break };
-        let mut rest = line.as_slice();
-        while !rest.is_empty() {
-            let written = tokio::select! {
-                written = timeout(PATIENCE, stream.write(rest)) => written,
-                // Too much waits behind this line.
-                () = client.gone.cancelled() => return,
-            };
-            match written {
-                Ok(Ok(count @ 1..)) => rest = rest.get(count..).unwrap_or_default(),
-                _ => return client.gone.cancel(),
-            }
-        }
-        client.written(line.len());
-    }
-    let _ = stream.shutdown().await;
-}
-
-/// Reading, as `embedded-io` has it.
-struct Reading<R>(R);
-
-impl<R> ErrorType for Reading<R> {
-    type Error = io::Error;
-}
-
-impl<R: AsyncRead + Unpin> Read for Reading<R> {
-    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buf).await
-    }
-}
-
-/// Where a client's lines go. They wait in a queue, which never makes anybody wait.
+/// A client: where its lines go, and what it has begun.
 struct Client {
-    lines: Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>,
-    /// Bytes in the queue.
-    waiting: AtomicUsize,
-    fewer: Notify,
-    /// Log lines that were dropped since the last that was not.
-    dropped: AtomicU64,
-    /// More waited than may wait.
-    has_overflowed: AtomicBool,
-    /// Nobody takes lines any more.
-    gone: CancellationToken,
+    out: Output,
     /// Its runs that have not ended.
     runs: watch::Sender<usize>,
 }
 
 impl Client {
-    fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Vec<u8>>) {
-        let (lines, queue) = mpsc::unbounded_channel();
-        let client = Self {
-            lines: Mutex::new(Some(lines)),
-            waiting: AtomicUsize::new(0),
-            fewer: Notify::new(),
-            dropped: AtomicU64::new(0),
-            has_overflowed: AtomicBool::new(false),
-            gone: CancellationToken::new(),
-            runs: watch::Sender::new(0),
-        };
-        (Arc::new(client), queue)
-    }
-
-    fn send(&self, line: Vec<u8>) {
-        if self.gone.is_cancelled() {
-            return;
-        }
-        let length = line.len();
-        if self.waiting.fetch_add(length, Ordering::AcqRel).saturating_add(length) > BACKLOG.max(length) {
-            self.has_overflowed.store(true, Ordering::Release);
-            return self.gone.cancel();
-        }
-        if let Some(lines) = &*lock(&self.lines) {
-            let _ = lines.send(line);
-        }
-    }
-
-    /// Sends a log line of a run, unless too much waits: a noisy run must not end its client.
-    fn send_log(&self, run: &str, line: Vec<u8>) {
-        if self.waiting.load(Ordering::Acquire) > LOG_BACKLOG {
-            self.dropped.fetch_add(1, Ordering::AcqRel);
-            return;
-        }
-        self.tell_dropped(run);
-        self.send(line);
-    }
-
-    /// Says how many log lines were dropped.
-    fn tell_dropped(&self, run: &str) {
-        let dropped = self.dropped.swap(0, Ordering::AcqRel);
-        if dropped > 0 {
-            let message = format!("{dropped} log lines were dropped: they came faster than they were read");
-            let log = waza::Log {
-                run_id: Some(run),
-                level: Some(rigline::Level::Warn.name()),
-                message: Some(&message),
-                ..waza::Log::default()
-            };
-            self.send(line("eval.log", &log));
-        }
-    }
-
-    fn written(&self, length: usize) {
-        self.waiting.fetch_sub(length, Ordering::AcqRel);
-        self.fewer.notify_waiters();
-    }
-
-    /// Waits until at most this many bytes wait, or the client is gone.
-    async fn at_most(&self, bytes: usize) {
-        loop {
-            let mut fewer = std::pin::pin!(self.fewer.notified());
-            fewer.as_mut().enable();
-            if self.waiting.load(Ordering::Acquire) <= bytes {
-                return;
-            }
-            tokio::select! {
-                () = fewer => {}
-                () = self.gone.cancelled() => return,
-            }
-        }
-    }
-
-    async fn drained(&self) {
-        self.at_most(0).await;
+    fn new(out: Output) -> Arc<Self> {
+        Arc::new(Self { out, runs: watch::Sender::new(0) })
     }
 
     /// Waits until its runs have ended, or it is gone.
@@ -433,13 +304,8 @@ impl Client {
         let mut runs = self.runs.subscribe();
         tokio::select! {
             _ = runs.wait_for(|runs| *runs == 0) => {}
-            () = self.gone.cancelled() => {}
+            () = self.out.gone() => {}
         }
-    }
-
-    /// Takes no more lines; those that wait still go out.
-    fn close(&self) {
-        lock(&self.lines).take();
     }
 
     /// Lets a run go, whose reply is in the queue.
@@ -450,12 +316,12 @@ impl Client {
             Arc::new(move |event| {
                 let Some(line) = notification(&id, &spec, &event) else { return };
                 match event {
-                    Event::Log { .. } => client.send_log(&id, line),
+                    Event::Log { .. } => client.out.log(line, |dropped| dropped_logs(&id, dropped)),
                     Event::Complete(_) => {
-                        client.tell_dropped(&id);
-                        client.send(line);
+                        client.out.report_dropped(|dropped| dropped_logs(&id, dropped));
+                        client.out.send(line);
                     }
-                    _ => client.send(line),
+                    _ => client.out.send(line),
                 }
             })
         };
@@ -463,6 +329,20 @@ impl Client {
         let client = self.clone();
         accepted.launch(&Handle::current(), on_event, move |_| client.runs.send_modify(|runs| *runs -= 1));
     }
+}
+
+/// The line that says how many log lines were dropped.
+fn dropped_logs(run: &str, count: u64) -> Vec<u8> {
+    log_line(
+        run,
+        rigline::Level::Warn,
+        &format!("{count} log lines were dropped: they came faster than they were read"),
+    )
+}
+
+fn log_line(run: &str, level: rigline::Level, message: &str) -> Vec<u8> {
+    let (run_id, level, message) = (Some(run), Some(level.name()), Some(message));
+    line("eval.log", &waza::Log { run_id, level, message, ..waza::Log::default() })
 }
 
 /// How a conversation ended.
@@ -487,7 +367,7 @@ async fn converse<R: Read<Error = io::Error>>(
         let (client, stream) = (client.clone(), stream.cloned());
         move || {
             let stream = stream.as_ref();
-            client.gone.is_cancelled() || stream.is_some_and(|stream| stream.presence() == Presence::Gone)
+            client.out.is_gone() || stream.is_some_and(|stream| stream.presence() == Presence::Gone)
         }
     };
     let mut has_ended = false;
@@ -499,20 +379,20 @@ async fn converse<R: Read<Error = io::Error>>(
                 Answered::Nothing => break,
                 Answered::Reply(reply, started) => {
                     if let Some(reply) = reply {
-                        client.send(reply);
+                        client.out.send(reply);
                     }
                     for accepted in started {
                         client.launch(accepted);
                     }
                 }
                 Answered::Refusal(line) => {
-                    client.send(line);
+                    client.out.send(line);
                     return Ok(End::Refused);
                 }
                 Answered::Gone => return Ok(End::Gone),
             }
-            client.at_most(PAUSE).await;
-            if client.gone.is_cancelled() {
+            client.out.at_most(PAUSE).await;
+            if client.out.is_gone() {
                 return Ok(End::Gone);
             }
             if input.is_empty() && !has_ended {
@@ -525,9 +405,9 @@ async fn converse<R: Read<Error = io::Error>>(
         let deadline = input.deadline();
         let count = tokio::select! {
             read = reader.read(input.space()) => read?,
-            () = client.gone.cancelled() => return Ok(End::Gone),
+            () = client.out.gone() => return Ok(End::Gone),
             () = lines::at(deadline) => {
-                client.send(input.stalled());
+                client.out.send(input.stalled());
                 return Ok(End::Refused);
             }
         };
@@ -576,15 +456,7 @@ fn notification(run: &str, spec: &Spec, event: &Event) -> Option<Vec<u8>> {
             };
             line("eval.progress", &progress)
         }
-        Event::Log { level, message } => {
-            let log = waza::Log {
-                run_id: Some(run),
-                level: Some(level.name()),
-                message: Some(message),
-                ..waza::Log::default()
-            };
-            line("eval.log", &log)
-        }
+        Event::Log { level, message } => log_line(run, *level, message),
         Event::Complete(outcome) => {
             let summary = outcome.error.is_none().then_some(outcome.summary);
             let complete = waza::Complete {

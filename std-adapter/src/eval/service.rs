@@ -1,6 +1,5 @@
 //! The eval service over files and runs, for one client.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use rigline::json::RawJson;
@@ -8,7 +7,7 @@ use rigline::json::view::Text;
 use rigline::protocol::waza::{
     Error, EvalList, EvalService, EvalSummary, Reply, RunRequest, RunState, Started, Status, TaskSummary, Validation,
 };
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde_json::Value;
 
 use super::list::list;
 use super::root::{Outside, Root};
@@ -71,7 +70,7 @@ fn file(path: Text<'_>) -> PathBuf {
 /// A JSON array of strings, in memory that lasts.
 fn raw(memory: &mut String, texts: impl Iterator<Item = String>) -> RawJson<'_> {
     // Compact JSON has no line break, so it is always taken.
-    *memory = serde_json::Value::from(texts.collect::<Vec<_>>()).to_string();
+    *memory = Value::from(texts.collect::<Vec<_>>()).to_string();
     RawJson::from_checked_str(memory).expect("compact JSON has no line break")
 }
 
@@ -131,7 +130,7 @@ impl EvalService for Service {
         for (name, json) in spec.members.iter().filter(|(name, _)| !is_known(name) && name != "path") {
             members.raw(name, json);
         }
-        reply.send(&members);
+        members.send(reply);
         Ok(())
     }
 
@@ -186,7 +185,7 @@ impl EvalService for Service {
         for (name, json) in &found.members {
             members.raw(name, json);
         }
-        reply.send(&members);
+        members.send(reply);
         Ok(())
     }
 
@@ -264,37 +263,23 @@ impl EvalService for Service {
     }
 }
 
-/// An object with whatever members.
+/// An object with whatever members, as JSON texts.
 #[derive(Default)]
-struct Members<'a>(Vec<(&'a str, Member<'a>)>);
+struct Members(Vec<String>);
 
-enum Member<'a> {
-    Text(&'a str),
-    Raw(Cow<'a, str>),
-}
-
-impl<'a> Members<'a> {
-    fn text(&mut self, name: &'a str, text: Option<&'a str>) {
-        self.0.extend(text.map(|text| (name, Member::Text(text))));
-    }
-
-    fn raw(&mut self, name: &'a str, json: &'a str) {
-        self.0.push((name, Member::Raw(on_one_line(json))));
-    }
-}
-
-impl Serialize for Members<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, member) in &self.0 {
-            match member {
-                Member::Text(text) => map.serialize_entry(name, text)?,
-                Member::Raw(json) => {
-                    let json = RawJson::from_checked_str(json).map_err(serde::ser::Error::custom)?;
-                    map.serialize_entry(name, &json)?;
-                }
-            }
+impl Members {
+    fn text(&mut self, name: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.raw(name, &Value::from(text).to_string());
         }
-        map.end()
+    }
+
+    fn raw(&mut self, name: &str, json: &str) {
+        self.0.push(format!("{}:{}", Value::from(name), on_one_line(json)));
+    }
+
+    fn send(&self, reply: &mut Reply<'_, '_>) {
+        let text = format!("{{{}}}", self.0.join(","));
+        reply.send(&RawJson::from_checked_str(&text).unwrap_or(RawJson::NULL));
     }
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rigline::{Level, Phase};
-use serde_json::Value;
 
 use super::verdict::Cause;
+use crate::by_schema::Schema;
 use crate::host::ports::Roots;
-#[cfg(feature = "web")]
 use crate::host::wire;
 use crate::host::{Agent, CallContext, EventKind, Host, HostError, JsonObject, Listener, Options, Outcome};
 use crate::record::Recorder;
@@ -60,7 +59,7 @@ pub trait Session: Send + Sync {
     /// Calls an operation. What keeps an answer away is the error.
     fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>>;
     /// The JSON Schema of an operation's arguments, if it has one.
-    fn schema(&self, operation: &str) -> Option<Value>;
+    fn schema(&self, operation: &str) -> Option<Schema>;
     /// Ends the call in hand at once, and opens a new session.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
     /// Who answers.
@@ -168,7 +167,6 @@ impl Connect for Hosts {
 }
 
 /// Opens a session over a connection of the caller's own.
-#[cfg(feature = "web")]
 pub(crate) async fn over(
     dialer: Box<dyn wire::Connect>,
     target: &Target,
@@ -270,8 +268,8 @@ impl Session for Open {
         })
     }
 
-    fn schema(&self, operation: &str) -> Option<Value> {
-        self.host.describe().operation(operation).map(|operation| operation.params.clone())
+    fn schema(&self, operation: &str) -> Option<Schema> {
+        self.host.describe().operation(operation).map(|operation| Schema::read(&operation.params_text))
     }
 
     fn cancel(&self) -> Pending<'_, Result<(), String>> {

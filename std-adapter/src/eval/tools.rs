@@ -35,6 +35,7 @@ use super::store::Store;
 use super::verdict::Class;
 use super::{Root, Spec, TRIAL_LIMIT, class};
 use crate::by_schema::Schemas;
+use crate::clock::millis;
 use crate::host::JsonObject;
 use crate::relay::Relay;
 
@@ -62,7 +63,7 @@ const RUN_OUTPUTS: &str = r#"{"type":"object","properties":{"eval":{"type":"stri
 pub struct Settings {
     /// The folder that they are below.
     pub root: Root,
-    /// Where runs are kept.
+    /// The folder for the records of runs.
     pub store: Store,
     /// The target of all steps.
     pub target: String,
@@ -118,9 +119,8 @@ impl Evals {
             return Err(EvalsError::Clash { extension: inner.name, operation: operation.name });
         }
         let tools = tools();
-        let schema = |tool: &Operation| serde_json::from_str(&tool.params.to_string()).unwrap_or(Value::Bool(true));
-        let schemas: Vec<(&str, Value)> = tools.iter().map(|tool| (tool.name, schema(tool))).collect();
-        let schemas = Schemas::new(schemas.iter().map(|(name, schema)| (*name, schema)));
+        let schemas: Vec<(&str, String)> = tools.iter().map(|tool| (tool.name, tool.params.to_string())).collect();
+        let schemas = Schemas::new(schemas.iter().map(|(name, schema)| (*name, schema.as_str())));
         let operations: Vec<Operation> = inner.operations.iter().copied().chain(tools).collect();
         let manifest = Box::leak(Box::new(inner.operations(Vec::leak(operations))));
         let runs = Runs::with_connect(store, Some(target), Arc::new(Configured { hosts, config }));
@@ -324,7 +324,7 @@ fn path_of(root: &Root, id: &str) -> Result<PathBuf, String> {
             let known: Vec<&str> = found.iter().map(|eval| eval.id.as_str()).take(20).collect();
             Err(match known.as_slice() {
                 [] => format!("id: there is no eval `{id}`; there are no evals in the folder"),
-                known => format!("id: there is no eval `{id}`; there are {}", known.join(", ")),
+                known => format!("id: there is no eval `{id}`; expected one of: {}", known.join(", ")),
             })
         }
         named => {
@@ -427,10 +427,6 @@ fn task(spec: &Spec, record: &TaskRecord) -> Value {
 
 fn cut(text: &str) -> &str {
     (0..=TEXT.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Cancels a run when it is dropped; one that has ended stays as it is.

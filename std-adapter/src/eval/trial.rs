@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rigline::protocol::waza::Verdict;
 use rigline::{Level, Phase};
-use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +17,7 @@ use super::records::{Cause, Grade, Judgement};
 pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
 use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
 use super::spec::{Executor, Spec, Step, Task};
-use crate::by_schema::settle;
+use crate::by_schema::{Schema, settle};
 
 /// The time limit of a cleanup step that sets none.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -303,7 +302,7 @@ impl Worker {
             return Err(EarlyEnd::new(Verdict::Error, Cause::Rig, "there is no session"));
         };
         // The extension says what is wrong with an operation that it does not have.
-        let schema = session.schema(&step.operation).unwrap_or(Value::Bool(true));
+        let schema = session.schema(&step.operation).unwrap_or_else(Schema::any);
         let draft = step.args.draft(steps).map_err(|why| EarlyEnd::new(Verdict::Error, Cause::Eval, why))?;
         let settled = settle(&draft, &schema);
         if let Some(why) = &settled.checked.unchecked {
@@ -429,11 +428,11 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            settle(&args.draft(&steps).unwrap(), &schema).json,
+            settle(&args.draft(&steps).unwrap(), &Schema::from(&schema)).json,
             r#"{"ms":250,"high":true,"id":"250","text":"rail 3V3: ok","free":"250","list":[1,"3V3"],"big":123456789012345678901234567890,"maybe":250,"s":"00123","tilde":"~"}"#
         );
         let fault = |text: &str| Node::parse(text).unwrap().draft(&steps).unwrap_err();
-        assert_eq!(fault("'{{steps.on.outputs.x}}'"), "step on has no output x; there are ms, name, high, big");
+        assert_eq!(fault("'{{steps.on.outputs.x}}'"), "step on has no output x; known outputs: ms, name, high, big");
         assert_eq!(fault("'{{steps.off.outputs.x}}'"), "step off did not run");
     }
 }

@@ -92,8 +92,7 @@ impl Client for GevalsClient {
         Box::pin(async {
             // A program may bring about its safe state first. To a device, a closed port or socket says as much.
             if let Some(child) = self.host.child() {
-                child.terminate();
-                let _ = tokio::time::timeout(INTERRUPT_TIMEOUT, child.ended()).await;
+                child.end(INTERRUPT_TIMEOUT).await;
             }
         })
     }

@@ -10,7 +10,7 @@ pub mod path;
 pub mod proxy;
 
 #[cfg(feature = "host")]
-use crate::client::{Command, Form, ProtocolOption};
+use crate::client::{Form, ProtocolOption};
 #[cfg(feature = "host")]
 use crate::protocol::{Protocol, Relaying};
 #[cfg(feature = "host")]
@@ -29,46 +29,16 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     #[cfg(feature = "check")]
     check: Some(&check::SUITE),
     options: &[
-        ProtocolOption {
-            name: "phase",
-            commands: &[Command::Call],
-            value: Some("PHASE"),
-            help: "The part of the task",
-            form: Form::OneOf(&["setup", "verify", "cleanup"]),
-            requires: None,
-        },
-        ProtocolOption {
-            name: "env",
-            commands: &[Command::Call],
-            value: Some("NAME=VALUE"),
-            help: "A variable of the task; may be repeated",
-            form: Form::Repeated,
-            requires: None,
-        },
-        ProtocolOption {
-            name: "workdir",
-            commands: &[Command::Call],
-            value: Some("DIR"),
-            help: "The task's directory [default: the current one]",
-            form: Form::Once,
-            requires: None,
-        },
-        ProtocolOption {
-            name: "agent-prompt",
-            commands: &[Command::Call],
-            value: Some("TEXT|@FILE"),
-            help: "The prompt that the agent under test got",
-            form: Form::TextOrFile,
-            requires: None,
-        },
-        ProtocolOption {
-            name: "agent-output",
-            commands: &[Command::Call],
-            value: Some("TEXT|@FILE"),
-            help: "The answer that the agent under test gave",
-            form: Form::TextOrFile,
-            requires: None,
-        },
+        ProtocolOption::new("phase", Form::OneOf(&["setup", "verify", "cleanup"]), "PHASE", "The part of the task"),
+        ProtocolOption::new("env", Form::Repeated, "NAME=VALUE", "A variable of the task; may be repeated"),
+        ProtocolOption::new("workdir", Form::Once, "DIR", "The task's directory [default: the current one]"),
+        ProtocolOption::new("agent-prompt", Form::TextOrFile, "TEXT|@FILE", "The prompt that the agent under test got"),
+        ProtocolOption::new(
+            "agent-output",
+            Form::TextOrFile,
+            "TEXT|@FILE",
+            "The answer that the agent under test gave",
+        ),
     ],
     ..Protocol::new("gevals", "gevals")
 };

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::error::{Exit, HostError};
 use crate::process::{self, Lifeline, NotStarted};
@@ -62,6 +63,12 @@ impl Child {
         self.inner.signal(Signal::Terminate);
     }
 
+    /// Asks the whole group to end, and waits for it: it may drive hardware, and have something to put in order.
+    pub(crate) async fn end(&self, within: Duration) -> Option<Exit> {
+        self.terminate();
+        timeout(within, self.ended()).await.ok()
+    }
+
     /// Ends the whole group at once.
     pub fn kill(&self) {
         self.inner.signal(Signal::Kill);
@@ -109,15 +116,30 @@ pub(super) struct Started {
     pub(super) stderr: ChildStderr,
 }
 
+/// Whether the system finds the program. It may fail to start all the same.
+///
+/// # Errors
+/// [`HostError::NoProgram`], or [`HostError::Start`] if its folder does not exist.
+pub(super) fn ensure_found(exec: &Exec, folder: Option<&Path>) -> Result<(), HostError> {
+    if process::is_found(&exec.program, folder) {
+        return Ok(());
+    }
+    Err(not_started(exec, folder, io::ErrorKind::NotFound.into()))
+}
+
+fn not_started(exec: &Exec, folder: Option<&Path>, error: io::Error) -> HostError {
+    match NotStarted::why(&exec.program, folder, error) {
+        NotStarted::Missing(hint) => HostError::NoProgram { program: exec.program.clone(), hint },
+        NotStarted::Fault(source) => HostError::Start { program: exec.program.clone(), source },
+    }
+}
+
 /// Starts a program with pipes for its input and outputs, as the leader of a process group of its own.
 pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]) -> Result<Started, HostError> {
     let mut command = process::command(&exec.program, &exec.args, folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    let failed = |error: io::Error| match NotStarted::why(&exec.program, folder, error) {
-        NotStarted::Missing(hint) => HostError::NoProgram { program: exec.program.clone(), hint },
-        NotStarted::Fault(source) => HostError::Start { program: exec.program.clone(), source },
-    };
+    let failed = |error: io::Error| not_started(exec, folder, error);
     let lifeline = Lifeline::new();
     let mut process = command.spawn().map_err(failed)?;
     let pipes = (process.stdin.take(), process.stdout.take(), process.stderr.take());

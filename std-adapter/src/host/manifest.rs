@@ -42,6 +42,8 @@ pub struct Operation {
     pub description: String,
     /// The JSON Schema of its arguments; `true`, which takes all, if it has none.
     pub params: Value,
+    /// Its text, in which numbers have all their digits.
+    pub params_text: String,
 }
 
 impl Operation {
@@ -104,8 +106,13 @@ impl Manifest {
                     faults.push(format!("operations.{name} is not an object"));
                 }
                 let description = member(operation, "description").map(|text| Plain(text).to_string());
-                let params = member(operation, "params").map_or(Value::Bool(true), value);
-                Operation { name, description: description.unwrap_or_default(), params }
+                let params = member(operation, "params");
+                Operation {
+                    name,
+                    description: description.unwrap_or_default(),
+                    params: params.map_or(Value::Bool(true), value),
+                    params_text: params.map_or("true", |params| params.as_str()).to_owned(),
+                }
             })
             .collect();
         let limits = member(json, "limits").unwrap_or(Json::NULL);

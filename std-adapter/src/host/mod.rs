@@ -116,7 +116,7 @@ pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
 /// How long an extension has to say what it is.
 const IDENTIFY: Duration = Duration::from_secs(2);
 /// How long a process that was asked to end has before it is killed.
-const TERMINATION: Duration = Duration::from_millis(500);
+pub(crate) const TERMINATION: Duration = Duration::from_millis(500);
 
 /// Gets every [`Event`], in order, from the task that reads. It must not wait.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -513,8 +513,7 @@ impl Host {
             let mut ended = timeout_at(deadline, child.ended()).await.ok();
             if ended.is_none() {
                 report.killed = true;
-                child.terminate();
-                ended = tokio::time::timeout(TERMINATION, child.ended()).await.ok();
+                ended = child.end(TERMINATION).await;
             }
             if ended.is_some() {
                 // Until its last lines are read.
@@ -586,6 +585,9 @@ pub(crate) fn random() -> u32 {
     let hash = RandomState::new().hash_one(SystemTime::now());
     u32::try_from(hash >> 32).unwrap_or_default()
 }
+
+/// Longer than any call takes. An [`Instant`] cannot be as late as the latest duration has it.
+pub(crate) const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 pub(crate) fn deadline(from: Instant, after: Duration) -> Instant {
     // A century is as good as for ever.

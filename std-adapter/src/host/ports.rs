@@ -183,12 +183,8 @@ impl Roots {
                 let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
                 let name = || fs::read_to_string(process.path().join("comm")).unwrap_or_default().trim().to_owned();
                 let command = if command.is_empty() { name() } else { command };
-                let mut shown: String = command.chars().take(SHOWN).collect();
-                if shown.len() < command.len() {
-                    shown.push('…');
-                }
                 // Anybody may call a process anything.
-                Some(Holder { pid, command: terminal::one_line(&shown).into() })
+                Some(Holder { pid, command: terminal::one_line(&terminal::cut(&command, SHOWN)).into() })
             })
             .collect();
         holders.sort_by_key(|holder| holder.pid);

@@ -22,7 +22,7 @@ use crate::target::{Exec, Link, Target, Tcp};
 /// What dials a target.
 ///
 /// # Errors
-/// [`HostError::Unsupported`] for targets that gevals hosts cannot use.
+/// [`HostError::Unsupported`] for an HTTP target: this machinery is for protocols that are spoken over byte streams.
 pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, HostError> {
     // Over the binary link, at so many bytes a second.
     let link = match target {
@@ -57,6 +57,18 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
         Some(recorder) => Box::new(TapDialer { inner, recorder: Arc::clone(recorder) }),
         None => inner,
     })
+}
+
+/// Whether a program that is the target exists. A server checks this before it listens: its first client would otherwise be the one to
+/// learn it. Devices and servers may appear later.
+///
+/// # Errors
+/// [`HostError::NoProgram`], or [`HostError::Start`] if its folder does not exist.
+pub fn ensure_program(target: &Target, options: &Options) -> Result<(), HostError> {
+    match target {
+        Target::Exec(exec) => child::ensure_found(exec, options.working_dir.as_deref()),
+        _ => Ok(()),
+    }
 }
 
 /// Opens a connection, and waits for a port that is busy, or a device that is not there, no longer than `wait`.

@@ -246,7 +246,7 @@ impl Exchange {
     /// The extension's ends of the stream.
     pub(super) fn ends(self: &Arc<Self>) -> (Requests, Lines) {
         let output = self.state().output.take();
-        (Requests { output, line: Vec::new(), given: 0 }, Lines { exchange: self.clone(), line: Vec::new() })
+        (Requests { output, line: VecDeque::new() }, Lines { exchange: self.clone(), line: Vec::new() })
     }
 
     /// Brings a line that the extension wrote to the request that it is about.
@@ -353,8 +353,7 @@ impl Drop for Incoming {
 #[derive(Debug)]
 pub(super) struct Requests {
     output: Option<mpsc::UnboundedReceiver<Vec<u8>>>,
-    line: Vec<u8>,
-    given: usize,
+    line: VecDeque<u8>,
 }
 
 impl ErrorType for Requests {
@@ -363,24 +362,15 @@ impl ErrorType for Requests {
 
 impl Read for Requests {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        let rest = loop {
-            let rest = self.line.get(self.given..).unwrap_or_default();
-            if !rest.is_empty() {
-                break rest;
-            }
+        while self.line.is_empty() {
             let next = match &mut self.output {
                 Some(output) => output.recv().await,
                 None => None,
             };
             let Some(line) = next else { return Ok(0) };
-            (self.line, self.given) = (line, 0);
-        };
-        let count = rest.len().min(buf.len());
-        if let (Some(place), Some(bytes)) = (buf.get_mut(..count), rest.get(..count)) {
-            place.copy_from_slice(bytes);
+            self.line = line.into();
         }
-        self.given += count;
-        Ok(count)
+        self.line.read(buf).await
     }
 }
 

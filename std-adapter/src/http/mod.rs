@@ -72,7 +72,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -531,13 +531,8 @@ async fn guarded(State(service): State<Arc<Service>>, request: Request, next: Ne
 async fn not_found(State(service): State<Arc<Service>>, request: Request) -> Response {
     let options = &service.options;
     let paths: Vec<&str> = options.routes.routes.iter().map(|route| options.path_of(route)).collect();
-    let paths = match paths.split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        None => String::new(),
-    };
-    let path = request.uri().path();
-    service.refuse(StatusCode::NOT_FOUND, &format!("nothing is at {path}; there are {paths}"))
+    let (path, paths) = (request.uri().path(), paths.join(", "));
+    service.refuse(StatusCode::NOT_FOUND, &format!("there is nothing at {path}; expected one of: {paths}"))
 }
 
 async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
@@ -620,11 +615,7 @@ impl Service {
     async fn ask(&self, line: Vec<u8>, client: Client) -> Response {
         match self.worker.ask(line, client).await {
             Ok(reply) => json(StatusCode::OK, reply),
-            Err(Refused::Full) => {
-                let mut response = self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
-                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-                response
-            }
+            Err(Refused::Full) => self.full(),
             Err(Refused::Abandoned) => {
                 let text = "the connection was closed while the request waited: it was not begun";
                 self.refuse(StatusCode::REQUEST_TIMEOUT, text)
@@ -635,6 +626,12 @@ impl Service {
                 self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended without an answer")
             }
         }
+    }
+
+    pub(crate) fn full(&self) -> Response {
+        let mut response = self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        response
     }
 
     pub(crate) fn fault(&self, fault: &Fault) -> Response {
@@ -651,8 +648,9 @@ impl Service {
     }
 }
 
-fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
-    let mut response = (status, Body::from(body.into())).into_response();
+/// A response whose body is JSON.
+pub(crate) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = (status, body.into()).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

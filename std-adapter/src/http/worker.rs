@@ -291,7 +291,7 @@ fn run<E: Extension>(
     }
     let pending = Rc::new(Pending::default());
     let extension = Observed { inner: extension, pending: pending.clone() };
-    let reader = Lines { shared, line: Vec::new(), given: 0, pending: pending.clone() };
+    let reader = Lines { shared, line: VecDeque::new(), pending: pending.clone() };
     let writer = Replies { shared, pending, reply: Vec::new() };
     serve(runtime, options, clock, extension, reader, writer)
 }
@@ -408,8 +408,7 @@ impl<E: Extension> Extension for Observed<E> {
 /// of a line, asks for more, and the extension is not at work, there will be no reply.
 struct Lines<'a> {
     shared: &'a Shared,
-    line: Vec<u8>,
-    given: usize,
+    line: VecDeque<u8>,
     pending: Rc<Pending>,
 }
 
@@ -419,16 +418,7 @@ impl ErrorType for Lines<'_> {
 
 impl Read for Lines<'_> {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        loop {
-            let rest = self.line.get(self.given..).unwrap_or_default();
-            if !rest.is_empty() {
-                let count = rest.len().min(buf.len());
-                if let (Some(place), Some(bytes)) = (buf.get_mut(..count), rest.get(..count)) {
-                    place.copy_from_slice(bytes);
-                }
-                self.given += count;
-                return Ok(count);
-            }
+        while self.line.is_empty() {
             if self.pending.reply.borrow().is_some() {
                 if self.pending.is_working.get() {
                     self.pending.answered.notified().await;
@@ -438,9 +428,10 @@ impl Read for Lines<'_> {
                 continue;
             }
             let Some(job) = self.shared.next().await else { return Ok(0) };
-            (self.line, self.given) = (job.line, 0);
+            self.line = job.line.into();
             *self.pending.reply.borrow_mut() = Some(job.reply);
         }
+        self.line.read(buf).await
     }
 }
 

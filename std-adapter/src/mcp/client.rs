@@ -18,14 +18,13 @@ use crate::client::{
     Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
 };
 use crate::host::wire::{self, Connect, RawConnection, Reader};
-use crate::host::{DTR_LOW, Event, EventKind, JsonObject, Listener, Log, Manifest, Options, deadline};
+use crate::host::{
+    DTR_LOW, Event, EventKind, JsonObject, Listener, Log, Manifest, NO_LIMIT, Options, TERMINATION, deadline,
+};
 use crate::target::Target;
 
 /// The most pages of a list: a server whose cursor does not advance is noticed.
 const MAX_PAGES: usize = 1000;
-
-/// How long a program may take to end when it is asked to.
-const TERMINATION: Duration = Duration::from_millis(500);
 
 /// After this time a device that has not answered is asked again: it may have been booting.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -273,8 +272,7 @@ impl McpClient {
         if let Some(child) = child
             && timeout(TERMINATION, child.ended()).await.is_err()
         {
-            child.terminate();
-            let _ = timeout(TERMINATION, child.ended()).await;
+            child.end(TERMINATION).await;
         }
     }
 }
@@ -328,7 +326,7 @@ impl Client for McpClient {
                 self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await?;
             }
             let limit = match request.timeout {
-                Some(Duration::ZERO) => Duration::from_secs(100 * 365 * 24 * 60 * 60),
+                Some(Duration::ZERO) => NO_LIMIT,
                 Some(limit) => limit.saturating_add(self.options.grace),
                 None => self.options.call_timeout,
             };

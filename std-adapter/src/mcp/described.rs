@@ -1,11 +1,9 @@
 //! What a manifest says, without its extension: so that no client waits for another one's call to learn what there is.
 
-use std::convert::Infallible;
-
-use embedded_io::{ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory};
 use rigline::protocol::mcp;
-use rigline::serve::{Transport, blocking};
+use rigline::serve::Transport;
+use rigline::serve::blocking::{Halves, Server};
 use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
 
 use crate::clock::TokioClock;
@@ -21,12 +19,12 @@ pub(super) fn described(manifest: &'static Manifest, request: &str, reply_limit:
     let (mut line, mut reply, mut log) = (vec![0; input.len() + 1], vec![0; reply_limit.saturating_add(1)], [0; LOG]);
     let memory = Memory { request: &mut line, reply: &mut reply };
     let mut engine = Engine::with_protocols(manifest, memory, &[mcp::MCP]).ok()?;
-    let mut stream = Stream { input: &input, output: Vec::new() };
+    let mut stream = Halves { reader: &*input, writer: Vec::new() };
     let (mut described, clock) = (Described(manifest), TokioClock::new());
-    let server = blocking::Server::new(&mut described, &mut engine, &clock).transport(Transport::Stdio);
+    let server = Server::new(&mut described, &mut engine, &clock).transport(Transport::Stdio);
     server.log_buffer(&mut log).serve(&mut stream).ok()?;
-    stream.output.pop();
-    (!stream.output.is_empty()).then_some(stream.output)
+    stream.writer.pop();
+    (!stream.writer.is_empty()).then_some(stream.writer)
 }
 
 /// An extension that says what it has, and does nothing.
@@ -39,32 +37,6 @@ impl Extension for Described {
 
     async fn call(&mut self, _: Call<'_>, _: &mut Context<'_>) -> Result<Outcome, Failure> {
         Err(Failure::UNKNOWN_OPERATION)
-    }
-}
-
-struct Stream<'t> {
-    input: &'t [u8],
-    output: Vec<u8>,
-}
-
-impl ErrorType for Stream<'_> {
-    type Error = Infallible;
-}
-
-impl Read for Stream<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        self.input.read(buf)
-    }
-}
-
-impl Write for Stream<'_> {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
-        self.output.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> Result<(), Infallible> {
-        Ok(())
     }
 }
 

@@ -28,7 +28,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::body::Frame;
 use rigline::json::{Json, Kind};
 use rigline::protocol::mcp;
-use rigline::rpc;
+use rigline::{Manifest, Operation, rpc};
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -37,7 +37,7 @@ use super::described::described;
 use crate::http::exchange::SESSIONS;
 use crate::http::exchange::{Dialect, Exchange, Incoming, Line, NotTaken, Outgoing};
 use crate::http::stream::Client;
-use crate::http::{Endpoint, Options, Pending, Route, Routes, Service};
+use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
 
 pub(super) const ROUTES: Routes =
     Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Exchange(answer))], refusal).with_dialect(&DIALECT);
@@ -117,7 +117,7 @@ fn answer(service: Arc<Service>, client: Client, request: Request) -> Pending<Re
                     return subscription(&outgoing, client);
                 }
                 if let Some(reply) = without_a_call(&service, exchange, &outgoing, json) {
-                    let mut response = whole(if is_modern { status_of(&reply) } else { StatusCode::OK }, reply);
+                    let mut response = json_response(if is_modern { status_of(&reply) } else { StatusCode::OK }, reply);
                     if begins && let Ok(name) = HeaderValue::from_str(&exchange.open_session()) {
                         response.headers_mut().insert(SESSION, name);
                     }
@@ -155,7 +155,7 @@ fn without_a_call(
     request: &Outgoing<'_>,
     json: Json<'_>,
 ) -> Option<Vec<u8>> {
-    if request.is_call || !exchange.is_alive() {
+    if request.is_call && names_a_tool(service.manifest(), json) || !exchange.is_alive() {
         return None;
     }
     if let Some(reply) = limit_logs(exchange, request, json) {
@@ -166,6 +166,13 @@ fn without_a_call(
         let _ = exchange.send(request);
     }
     described(service.manifest(), request.text, service.reply_limit())
+}
+
+/// Whether a call is of a tool that there is.
+fn names_a_tool(manifest: &Manifest, call: Json<'_>) -> bool {
+    let Some(name) = call.get("params").and_then(|params| params.get("name")?.text()) else { return false };
+    let is = |operation: &Operation| name == *operation.name || name.chars().eq(operation.identifier().map(char::from));
+    manifest.operations.iter().any(is)
 }
 
 /// Session Management: 404 has the client begin another session.
@@ -221,7 +228,7 @@ impl<'t> Refused<'t> {
     }
 
     fn response(&self) -> Response {
-        whole(self.status, self.body().to_string())
+        json_response(self.status, self.body().to_string())
     }
 }
 
@@ -235,11 +242,8 @@ impl<'t> Message<'t> {
                 // Nothing was asked of the client.
                 return Ok(Self::Notification);
             }
-            return Err(Refused::new(
-                id,
-                rpc::INVALID_REQUEST,
-                "Invalid Request: expected an object with the member method",
-            ));
+            let text = "Invalid Request: expected an object with the member method";
+            return Err(Refused::new(id, rpc::INVALID_REQUEST, text));
         };
         let Some(id) = id else {
             return Ok(match params.get("requestId") {
@@ -248,11 +252,8 @@ impl<'t> Message<'t> {
             });
         };
         if !matches!(json.get("id").map(|id| id.kind()), Some(Kind::String | Kind::Number)) {
-            return Err(Refused::new(
-                None,
-                rpc::INVALID_REQUEST,
-                "Invalid Request: the id must be a string or an integer",
-            ));
+            let text = "Invalid Request: the id must be a string or an integer";
+            return Err(Refused::new(None, rpc::INVALID_REQUEST, text));
         }
         let version = header_text(headers, "mcp-protocol-version", id)?;
         let own = |name: &str| meta.get(&format!("io.modelcontextprotocol/{name}"));
@@ -307,22 +308,17 @@ fn check_modern<'t>(
     header: Option<String>,
     headers: &HeaderMap,
 ) -> Result<(), Refused<'t>> {
-    let missing = |name: &str| {
-        let text = format!("_meta: io.modelcontextprotocol/{name}: required in every request, but missing");
-        Refused::new(Some(id), rpc::INVALID_PARAMS, text)
+    let invalid = |name: &str, why: &str| {
+        Refused::new(Some(id), rpc::INVALID_PARAMS, format!("_meta: io.modelcontextprotocol/{name}: {why}"))
     };
+    let missing = |name: &str| invalid(name, "required in every request, but missing");
     let mismatch = |text: String| Refused::new(Some(id), HEADER_MISMATCH, text);
     let version = version.ok_or_else(|| missing("protocolVersion"))?;
     let Some(version) = version.text().map(|version| version.to_string()) else {
-        return Err(Refused::new(
-            Some(id),
-            rpc::INVALID_PARAMS,
-            "_meta: io.modelcontextprotocol/protocolVersion: expected a string",
-        ));
+        return Err(invalid("protocolVersion", "expected a string"));
     };
     if capabilities.ok_or_else(|| missing("clientCapabilities"))?.kind() != Kind::Object {
-        let text = "_meta: io.modelcontextprotocol/clientCapabilities: expected an object";
-        return Err(Refused::new(Some(id), rpc::INVALID_PARAMS, text));
+        return Err(invalid("clientCapabilities", "expected an object"));
     }
     let compare = |name: &str, header: Option<String>, body: &str| match header {
         None => Err(mismatch(format!("Header mismatch: {name} is missing"))),
@@ -422,7 +418,7 @@ async fn batch(service: &Service, exchange: &Arc<Exchange>, headers: &HeaderMap,
     match (is_empty, replies.as_slice()) {
         (true, _) => Refused::new(None, rpc::INVALID_REQUEST, "Invalid Request: an empty batch").response(),
         (false, []) => StatusCode::ACCEPTED.into_response(),
-        (false, replies) => whole(StatusCode::OK, format!("[{}]", replies.join(","))),
+        (false, replies) => json_response(StatusCode::OK, format!("[{}]", replies.join(","))),
     }
 }
 
@@ -457,7 +453,7 @@ async fn respond(
             },
             Some(Line::Reply(reply)) => {
                 let status = if is_modern { status_of(&reply) } else { StatusCode::OK };
-                whole(status, reply)
+                json_response(status, reply)
             }
             // It was cancelled, or the extension has ended.
             None if service.exchange().is_some_and(|exchange| exchange.is_alive()) => {
@@ -519,19 +515,9 @@ fn subscription(request: &Outgoing<'_>, client: Client) -> Response {
 
 fn not_taken(service: &Service, refused: NotTaken) -> Response {
     match refused {
-        NotTaken::Full => {
-            let mut response = service.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            response
-        }
+        NotTaken::Full => service.full(),
         NotTaken::Gone => service.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the extension has ended"),
     }
-}
-
-fn whole(status: StatusCode, body: impl Into<Body>) -> Response {
-    let mut response = (status, body.into()).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 fn events(events: Events) -> Response {

@@ -115,7 +115,7 @@ impl Client for Namel3ssClient {
             }
             let called = result?;
             Ok(match called.result {
-                Ok(result) => success(result, called.stderr),
+                Ok(result) => Answer::of_result(result, called.stderr),
                 Err(error) => failure(error, called.stderr),
             })
         })
@@ -133,12 +133,6 @@ impl Client for Namel3ssClient {
     fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
-}
-
-fn success(result: String, stderr: String) -> Answer {
-    let json = rigline::json::Json::parse(result.as_bytes());
-    let message = json.ok().and_then(|json| Some(json.get("message")?.text()?.to_string()));
-    Answer { message, outputs: result, is_message_output: true, failure: None, stderr }
 }
 
 fn failure(error: ToolError, stderr: String) -> Answer {
@@ -175,7 +169,7 @@ impl From<RunError> for ClientError {
 async fn shake_hands(host: &Host, tool: Option<&str>) -> Result<Page, ClientError> {
     let none = || {
         ClientError::usage(
-            "a namel3ss program does not say what it is: name a service, with --tool, or the folder of a project",
+            "a namel3ss program cannot describe itself: use the folder of a project, or the URL of a service with --tool",
         )
     };
     let tool = tool.ok_or_else(none)?;

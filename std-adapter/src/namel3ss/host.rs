@@ -16,6 +16,7 @@ use super::reply::{CapabilityCheck, Reply};
 use super::runners::{Output, Program, RunError};
 use super::trace::Trace;
 use super::{Binding, Runner, redirects};
+use crate::clock::millis;
 use crate::http_client::{self, Bounds, HttpError};
 use crate::process;
 use crate::target::Target;
@@ -148,7 +149,7 @@ impl Host {
             ..Trace::default()
         };
         let result = self.run(call, &mut trace).await;
-        trace.duration_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        trace.duration_ms = millis(start.elapsed());
         let fault = match &result {
             Ok((Ok(_), _)) => None,
             Ok((Err(error), _)) => Some((error.error_type.clone(), error.message.clone())),
@@ -367,7 +368,7 @@ fn describe(trace: &mut Trace, resolved: &Resolved<'_>, timeout: Duration) {
     trace.runner = Some(resolved.runner.name());
     trace.resolved_source = Some(resolved.source.name());
     trace.entry = (resolved.source == Source::Binding).then(|| binding.entry.clone());
-    trace.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    trace.timeout_ms = millis(timeout);
     if let Some(pack) = resolved.pack {
         trace.pack_id = Some(pack.id.clone());
         trace.pack_name = Some(pack.name.clone());
@@ -546,7 +547,6 @@ impl Run<'_> {
     }
 
     fn judge_handshake(&self, answer: &[u8], trace: &mut Trace) -> Result<Option<ToolError>, RunError> {
-        let answer = answer.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(answer);
         let answer: Value = serde_json::from_slice(answer)
             .map_err(|error| RunError::Handshake { reason: format!("it is not JSON: {error}") })?;
         if !answer.is_object() {

@@ -91,54 +91,32 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     #[cfg(feature = "check")]
     check: Some(&check::SUITE),
     options: &[
+        ProtocolOption::new(
+            "trace",
+            Form::Once,
+            "FILE",
+            "Append the trace record of the call to this file, as a JSON line",
+        ),
         ProtocolOption {
-            name: "trace",
-            commands: &[Command::Call],
-            value: Some("FILE"),
-            help: "Append the trace record of the call to this file, as a JSON line",
-            form: Form::Once,
-            requires: None,
-        },
-        ProtocolOption {
-            name: "trace-format",
-            commands: &[Command::Call],
-            value: Some("FORMAT"),
-            help: "The shape of the trace record: `text` as the protocol's text has it, `namel3ss` as namel3ss keeps it in .namel3ss/run/last.json [default: text]",
-            form: Form::OneOf(&["text", "namel3ss"]),
             requires: Some("trace"),
+            ..ProtocolOption::new(
+                "trace-format",
+                Form::OneOf(&["text", "namel3ss"]),
+                "FORMAT",
+                "The shape of the trace record: `text` as the protocol's text has it, `namel3ss` as namel3ss keeps it in .namel3ss/run/last.json [default: text]",
+            )
         },
-        ProtocolOption {
-            name: "handshake",
-            commands: &[Command::Call],
-            value: None,
-            help: "A service must say first which guarantees it enforces",
-            form: Form::Flag,
-            requires: None,
-        },
-        ProtocolOption {
-            name: "require",
-            commands: &[Command::Call],
-            value: Some("GUARANTEE"),
-            help: "A guarantee that the tool must keep, such as `no_network`; may be repeated",
-            form: Form::Repeated,
-            requires: None,
-        },
-        ProtocolOption {
-            name: "tool",
-            commands: &[Command::Describe],
-            value: Some("TOOL"),
-            help: "The tool that a service is asked about",
-            form: Form::Once,
-            requires: None,
-        },
-        ProtocolOption {
-            name: "entry",
-            commands: &[Command::Check],
-            value: Some("MODULE:FUNCTION"),
-            help: "The tool's entry, as its binding has it",
-            form: Form::Once,
-            requires: None,
-        },
+        ProtocolOption::flag("handshake", "A service must say first which guarantees it enforces"),
+        ProtocolOption::new(
+            "require",
+            Form::Repeated,
+            "GUARANTEE",
+            "A guarantee that the tool must keep, such as `no_network`; may be repeated",
+        ),
+        ProtocolOption::new("tool", Form::Once, "TOOL", "The tool that a service is asked about")
+            .of(&[Command::Describe]),
+        ProtocolOption::new("entry", Form::Once, "MODULE:FUNCTION", "The tool's entry, as its binding has it")
+            .of(&[Command::Check]),
     ],
     ..Protocol::new("namel3ss", "namel3ss")
 };

@@ -3,25 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::reply::ReplyError;
 use crate::http_client::HttpError;
-use crate::process::{self, Lifeline, NotStarted};
+use crate::process::{Pipes, Running, last_words};
 
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
-
-/// How long what was started with SIGTERM may take to end before SIGKILL.
-const TERMINATION: Duration = Duration::from_millis(500);
-
-/// How long the output is waited for after the process itself has ended: others may hold the pipe.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why there is no reply from a tool.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +58,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// It did not end in time, and was ended.
-    #[error("the tool did not end within {limit:?}{}", tail(stderr))]
+    #[error("the tool did not end within {limit:?}{}", last_words(stderr))]
     Timeout {
         /// The limit.
         limit: Duration,
@@ -74,7 +66,7 @@ pub enum RunError {
         stderr: String,
     },
     /// It ended without a word, and not well.
-    #[error("the tool crashed ({status}){}", tail(stderr))]
+    #[error("the tool crashed ({status}){}", last_words(stderr))]
     Crash {
         /// How it ended.
         status: ExitStatus,
@@ -90,7 +82,7 @@ pub enum RunError {
         code: u8,
     },
     /// What it wrote is not a reply.
-    #[error("{source}{}", tail(stderr))]
+    #[error("{source}{}", last_words(stderr))]
     Reply {
         /// What is wrong with it.
         source: ReplyError,
@@ -133,11 +125,6 @@ fn hint(suggestion: Option<&str>) -> String {
     suggestion.map(|name| format!("; there is {name:?}")).unwrap_or_default()
 }
 
-fn tail(stderr: &str) -> String {
-    let stderr = stderr.trim_end();
-    if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
-}
-
 /// A process to be.
 pub(super) struct Program<'a> {
     pub(super) program: &'a OsStr,
@@ -160,94 +147,30 @@ impl Program<'_> {
     /// Starts it, writes all of `input` to it, and takes all of its output. It is the leader of a process group, which is ended
     /// with it.
     pub(super) async fn run(self, input: Vec<u8>) -> Result<Output, RunError> {
-        let mut command = Command::from(process::command(self.program, &self.args, Some(self.folder)));
-        command.envs(self.env).kill_on_drop(true);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let lifeline = Lifeline::new();
-        let mut child = command.spawn().map_err(|error| RunError::Start {
-            program: self.program.to_string_lossy().into_owned(),
-            source: NotStarted::why(self.program, Some(self.folder), error).into_io(),
-        })?;
-        let group = Group { id: child.id(), _lifeline: child.id().map(|id| lifeline.hold(id)) };
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let deadline = Instant::now() + self.timeout;
-        let (mut out, mut err) = (Kept::first(self.limit), Kept::last(STDERR_KEPT));
-        let mut status = None;
+        let Self { program, args, folder, env, timeout, limit } = self;
+        let (mut running, Pipes { mut stdin, stdout, stderr }) = Running::start(program, args, folder, env)
+            .map_err(|source| RunError::Start { program: program.to_string_lossy().into_owned(), source })?;
+        let (mut out, mut err) = (Kept::first(limit), Kept::last(STDERR_KEPT));
         let talk = async {
             let write = async {
-                if let Some(mut stdin) = stdin {
-                    // Who does not read it all may answer all the same.
-                    let _ = stdin.write_all(&input).await;
-                }
-                Ok::<_, io::Error>(())
+                // Who does not read it all may answer all the same.
+                let _ = stdin.write_all(&input).await;
+                drop(stdin);
+                Ok(())
             };
-            let read = async { tokio::try_join!(write, out.read(stdout), err.read(stderr)).map(|_| ()) };
-            tokio::pin!(read);
-            tokio::select! {
-                result = &mut read => {
-                    status = child.wait().await.ok();
-                    result
-                }
-                ended = child.wait() => {
-                    status = ended.ok();
-                    // Those whom it has started may hold its pipes for good.
-                    timeout(LAST_WORDS, read).await.unwrap_or(Ok(()))
-                }
-            }
+            tokio::try_join!(write, out.read(stdout), err.read(stderr)).map(|_| ())
         };
-        let talked = timeout_at(deadline, talk).await;
-        let stderr = |err: Kept| String::from_utf8_lossy(&err.bytes).into_owned();
-        match talked {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(RunError::Pipe(error)),
-            Err(_) => {
-                group.end(&mut child).await;
-                return Err(RunError::Timeout { limit: self.timeout, stderr: stderr(err) });
-            }
-        }
+        let ended = tokio::time::timeout(timeout, running.ended(talk)).await;
+        let stderr = String::from_utf8_lossy(&err.bytes).into_owned();
+        let Ok((status, talked)) = ended else {
+            running.end().await;
+            return Err(RunError::Timeout { limit: timeout, stderr });
+        };
+        talked.unwrap_or(Ok(())).map_err(RunError::Pipe)?;
         if out.is_over {
-            return Err(RunError::TooLong { limit: self.limit });
+            return Err(RunError::TooLong { limit });
         }
-        Ok(Output { stdout: out.bytes, stderr: stderr(err), status })
-    }
-}
-
-/// A process group, which is ended when this is dropped.
-struct Group {
-    id: Option<u32>,
-    /// What ends it when this process is killed.
-    _lifeline: Option<Lifeline>,
-}
-
-impl Group {
-    /// Asks it to end, then makes it: in a container the client passes that on.
-    async fn end(&self, child: &mut Child) {
-        self.signal(false);
-        let _ = timeout(TERMINATION, child.wait()).await;
-        self.signal(true);
-        let _ = child.start_kill();
-        let _ = timeout(TERMINATION, child.wait()).await;
-        sleep(Duration::ZERO).await;
-    }
-
-    #[cfg(unix)]
-    fn signal(&self, kill: bool) {
-        use rustix::process::{Pid, Signal, kill_process_group};
-        if let Some(pid) = self.id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
-            let _ = kill_process_group(pid, if kill { Signal::KILL } else { Signal::TERM });
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn signal(&self, _kill: bool) {
-        // There are no process groups here.
-        let _ = self.id;
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(true);
+        Ok(Output { stdout: out.bytes, stderr, status: status.ok() })
     }
 }
 
@@ -268,8 +191,7 @@ impl Kept {
         Self { keeps_last: true, ..Self::first(limit) }
     }
 
-    async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) -> io::Result<()> {
-        let Some(mut stream) = stream else { return Ok(()) };
+    async fn read(&mut self, mut stream: impl AsyncRead + Unpin) -> io::Result<()> {
         let mut piece = vec![0; 16 << 10];
         loop {
             let count = stream.read(&mut piece).await?;

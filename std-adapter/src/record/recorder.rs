@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use rigline::json::{Json, Kind};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::clock::Offset;
 use super::folder::{Folder, FolderError, SESSION, UART};
 use super::transcript::{self, Direction, Entry, What};
+use crate::clock::unix_millis;
 use crate::files;
 use crate::sync::lock;
 
@@ -52,7 +53,7 @@ impl Recorder {
     /// The folder cannot be used.
     pub fn folder(path: &Path, target: &str) -> Result<Self, FolderError> {
         let folder = Folder::create(path)?;
-        let started_ms = now_ms();
+        let started_ms = unix_millis(SystemTime::now());
         folder.say("rigline_version", env!("CARGO_PKG_VERSION").into());
         folder.say("host", json!({ "os": std::env::consts::OS, "arch": std::env::consts::ARCH }));
         folder.say("target", target.into());
@@ -67,7 +68,7 @@ impl Recorder {
     /// # Errors
     /// It cannot be written, or is something else.
     pub fn file(path: &Path, target: &str) -> io::Result<Self> {
-        let started_ms = now_ms();
+        let started_ms = unix_millis(SystemTime::now());
         let is_ours = |first: String| serde_json::from_str(&first).is_ok_and(|first| transcript::is_header(&first));
         if files::first_line(path)?.is_some_and(|first| !is_ours(first)) {
             let text = "there is a file that is not a transcript; nothing was changed";
@@ -239,11 +240,6 @@ impl Recorder {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn sent(state: &mut State, connection: u32, line: &[u8], ms: f64) {

@@ -21,6 +21,7 @@ use super::folder::SESSION;
 use super::transcript::{self, Direction, Entry, Transcript, What};
 use crate::files;
 use crate::number;
+use crate::terminal::cut;
 
 /// The longest transcript that is played, in bytes.
 const LONGEST: u64 = 1 << 30;
@@ -589,16 +590,13 @@ fn canonical(json: Json<'_>) -> String {
     }
 }
 
+fn short(text: &str) -> String {
+    cut(text, LISTED_LENGTH)
+}
+
 fn object(members: BTreeMap<String, String>) -> String {
     let members = members.into_iter().map(|(name, value)| format!("{}:{value}", Value::from(name)));
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
-}
-
-fn short(text: &str) -> String {
-    match text.char_indices().nth(LISTED_LENGTH) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,9 @@
 //! them is skipped with a server that does not see them. Nothing but the executor `mock` is run.
 
 use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::check::{Bench, Case, CaseFailure, Peer, Reply, Suite, Verdict, cases, cut, names, run_on_bench};
 
@@ -48,13 +47,12 @@ pub(super) const SUITE: Suite = Suite {
 };
 
 /// Evals to ask about. They go when this does.
-struct Evals(PathBuf);
+struct Evals(TempDir);
 
 impl Evals {
     fn new() -> Result<Self, CaseFailure> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("rigline-check-{}-{number}", std::process::id()));
+        let folder = tempfile::Builder::new().prefix("rigline-check-").tempdir();
+        let folder = folder.map_err(|error| CaseFailure::Skip(error.to_string()))?;
         let files = [
             (
                 "good/eval.yaml",
@@ -69,7 +67,7 @@ impl Evals {
             ("bad/eval.yaml", "description: It has neither name nor tasks\n"),
         ];
         for (file, text) in files {
-            let path = folder.join(file);
+            let path = folder.path().join(file);
             let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
             written.map_err(|error| CaseFailure::Skip(format!("{}: {error}", path.display())))?;
         }
@@ -77,14 +75,7 @@ impl Evals {
     }
 
     fn path(&self, file: &str) -> String {
-        self.0.join(file).to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Evals {
-    fn drop(&mut self) {
-        // What is left is the system's to tidy up.
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(file).to_string_lossy().into_owned()
     }
 }
 

@@ -228,7 +228,7 @@ impl Lease {
         let guard = lost.clone().drop_guard();
         tokio::spawn(async move {
             let (reader, writer) = split(theirs);
-            self.proxy.serve_until(reader, writer, Transport::Socket, lost.cancelled_owned()).await;
+            self.proxy.serve_until(reader, writer, Transport::Stream, lost.cancelled_owned()).await;
             self.end().await;
         });
         (ours, guard)

@@ -288,6 +288,12 @@ fn o_03_who_needs_a_case_decides_the_exit_code() -> Result<(), Failed> {
 #[allow(clippy::unnecessary_wraps, reason = "as all trials")]
 fn o_03_log_cases_run_the_calls_that_are_named() -> Result<(), Failed> {
     let target = fake("log.form").to_string();
+    for (call, hint) in
+        [("measure", "--call OPERATION '{…}'"), ("nowhere", "--call names an operation of the extension")]
+    {
+        let (code, out, _) = rigline(&["check", "sim", "--case", "execute.result", "--call", call]);
+        assert!(code == Some(1) && out.contains("was refused") && out.contains(hint), "{call}: {out}");
+    }
     let (code, out, _) = rigline(&["check", &target, "--case", "log.form", "--call", "identify"]);
     assert!(code == Some(1) && out.contains("data must be an object"), "{out}");
     let (code, out, _) =

@@ -172,7 +172,7 @@ const CASES: &[Case] = &[
             forever"#,
         start: "",
         calls: &["a", "b", "c"],
-        events: &["skipped: Booting v1.2...", "something else stands on the message's line", "skipped: done"],
+        events: &["skipped: Booting v1.2...", "there is other text on the message's line", "skipped: done"],
     },
     Case {
         name: "fc25 a byte order mark",

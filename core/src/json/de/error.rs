@@ -67,9 +67,9 @@ impl Found {
 pub enum Kind {
     /// The text is not JSON: it was not checked.
     NotJson,
-    /// The value is not what the type takes, which is named: "an integer from 0 to 65535".
+    /// The value is not one of the type, which is named: "an integer from 0 to 65535".
     Expected(&'static str),
-    /// The value has a JSON type that the type does not take, which is named: "a string".
+    /// The value has the wrong JSON type. The expected one is named: "a string".
     Unexpected(&'static str),
     /// The type refuses the value for its own reason.
     Refused,
@@ -87,7 +87,7 @@ pub enum Kind {
     },
     /// A field is given more than once.
     DuplicateField(&'static str),
-    /// A string has half of a surrogate pair, which stands for no character.
+    /// A string has half of a surrogate pair, which is not a character.
     LoneSurrogate,
     /// The array does not have this number of elements.
     Elements(u32),

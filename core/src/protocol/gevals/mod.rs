@@ -90,7 +90,7 @@ impl Manifest {
     pub const fn with_gevals_line_limit(self) -> Self {
         assert!(
             manifest_reply_len(&self, 20) <= HOST_LINE_LIMIT,
-            "the manifest takes more than the 65,535 bytes of a line that a gevals host reads: shorten descriptions, or split the extension"
+            "the manifest is longer than the 65,535 bytes that a gevals host reads in a line: shorten descriptions, or split the extension"
         );
         self
     }

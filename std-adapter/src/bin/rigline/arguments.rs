@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rigline::json::{Json, Kind};
-use rigline_std::cli::by_schema::{Draft, Misfit, Settled, settle};
-use serde_json::Value;
+use rigline_std::cli::by_schema::{Draft, Misfit, Schema, Settled, settle};
+use rigline_std::cli::terminal;
 
 use crate::connect::Failure;
 use crate::out::{complain, word};
@@ -38,8 +38,8 @@ const LONGEST_LIST: usize = 10_000;
 impl Given<'_> {
     /// The arguments as JSON text on one line. What the schema refuses is an error; a schema that cannot be evaluated here refuses
     /// nothing, since the extension checks its arguments itself.
-    pub(crate) fn arguments(&self, schema: &Value) -> Result<String, Failure> {
-        let root = Place::of(schema);
+    pub(crate) fn arguments(&self, schema: &Schema) -> Result<String, Failure> {
+        let root = Place::of(schema.json());
         let mut tree = Node::Object(self.object()?);
         let mut paths: Vec<Vec<String>> = Vec::new();
         for text in self.values {
@@ -100,6 +100,7 @@ impl Given<'_> {
                 }
                 Node::Object(members) => {
                     let names = place.names();
+                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
                     for (name, node) in members {
                         if let Some(place) = place.member(name) {
                             waiting.push((below(name), place, node));
@@ -156,9 +157,8 @@ impl Given<'_> {
         }
         let json = Json::parse(settled.json.as_bytes()).unwrap_or(Json::NULL);
         let mut faults: Vec<String> = Vec::new();
-        for Misfit { path, text, .. } in &settled.checked.misfits {
-            let names: Vec<String> = path.split('.').map(str::to_owned).collect();
-            let why = why(path, text, value(json, &names), place(root, &names).as_ref());
+        for Misfit { path, names, text, .. } in &settled.checked.misfits {
+            let why = why(path, text, value(json, names), place(root, names).as_ref());
             faults.push(if path.is_empty() {
                 format!("{}: {why}", self.operation)
             } else {
@@ -207,15 +207,16 @@ pub(crate) fn no_operation(name: &str, operations: &[&str]) -> Failure {
 /// Where a name stands: a dotted one within objects and lists, where the schema has some there and no argument of that very name.
 fn path(root: &Place<'_>, name: &str) -> Vec<String> {
     let whole = || vec![name.to_owned()];
-    if root.names().contains(&name) {
+    let names = root.names();
+    if names.iter().any(|known| known == name) {
         return whole();
     }
     let Some((first, _)) = name.split_once('.') else { return whole() };
     let is_container = |place: Place<'_>| {
         let types = place.types();
-        types.is_empty() || types.contains(&"object") || types.contains(&"array")
+        types.is_empty() || types.iter().any(|name| name == "object" || name == "array")
     };
-    let is_path = root.names().contains(&first) && root.member(first).is_some_and(is_container);
+    let is_path = names.iter().any(|known| known == first) && root.member(first).is_some_and(is_container);
     if is_path && !name.split('.').any(str::is_empty) { name.split('.').map(str::to_owned).collect() } else { whole() }
 }
 
@@ -294,9 +295,8 @@ impl Node {
             }
             Self::Leaf(_) => return Err("cannot be set: it already has a value".to_owned()),
         };
-        let any = Value::Bool(true);
         match next {
-            Some(next) => next.put(inner.as_ref().unwrap_or(&Place::of(&any)), rest, text),
+            Some(next) => next.put(inner.as_ref().unwrap_or(&Place::of_text("true")), rest, text),
             None => Ok(()),
         }
     }
@@ -306,7 +306,8 @@ impl Node {
         let Some(name) = rest.first() else { return Self::Leaf(Draft::json("null")) };
         let types = place.map(Place::types).unwrap_or_default();
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-        if types.contains(&"array") && (is_number || !types.contains(&"object")) || types.is_empty() && is_number {
+        let has = |wanted: &str| types.iter().any(|name| name == wanted);
+        if has("array") && (is_number || !has("object")) || types.is_empty() && is_number {
             Self::Array(BTreeMap::new())
         } else {
             Self::Object(Vec::new())
@@ -350,7 +351,8 @@ fn why(path: &str, text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>
     if place.types() == ["boolean"] {
         return format!("`{}` is neither true nor false; write {path}=true or {path}=false", brief(&given));
     }
-    let names: Vec<&str> = place.values().into_iter().filter_map(Value::as_str).collect();
+    let names: Vec<String> = place.values().into_iter().filter_map(|value| Some(value.text()?.to_string())).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match nearest(&given, &names).filter(|near| *near != given) {
         Some(near) => format!("{text}; did you mean `{near}`?"),
         None => text,
@@ -359,22 +361,19 @@ fn why(path: &str, text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>
 
 /// The beginning of a text that may be a page.
 fn brief(text: &str) -> String {
-    const LONGEST: usize = 500;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}… ({} bytes)", text.get(..end).unwrap_or_default(), text.len()),
-        None => text.to_owned(),
-    }
+    terminal::cut_and_counted(text, 500)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use serde_json::json;
 
     fn given(schema: &Value, values: &[&str]) -> Result<String, String> {
         let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
         let given = Given { operation: "op", args: None, values: &values, is_quiet: true, help: "help".into() };
-        given.arguments(schema).map_err(|failure| failure.text)
+        given.arguments(&Schema::from(schema)).map_err(|failure| failure.text)
     }
 
     #[test]

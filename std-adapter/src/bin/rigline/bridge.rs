@@ -42,23 +42,24 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if !self.protocol.has_proxy {
             return self.relay();
         }
         connect::run_alone(self.bridge())
     }
 
-    fn relay(self) -> ExitCode {
-        let relay = match Relay::connect(&self.connection.target, self.connection.options()) {
-            Ok(relay) => relay,
-            Err(error) => return serve::relay_failure(error).tell(),
-        };
+    fn relay(self) -> Result<ExitCode, Failure> {
+        let relay = Relay::connect(&self.connection.target, self.connection.options());
+        let relay = relay.map_err(serve::relay_failure)?;
         let mut stdio = Stdio::new();
         if let Some(lines) = self.protocol.lines {
             stdio = stdio.protocol(lines);
         }
-        if self.protocol.is_single_document { stdio.single_document().serve(relay) } else { stdio.serve(relay) }
+        if self.protocol.is_single_document {
+            stdio = stdio.single_document();
+        }
+        Ok(stdio.serve(relay))
     }
 
     async fn bridge(self) -> Result<u8, Failure> {
@@ -68,7 +69,7 @@ impl Arguments {
         }
         let limits = Limits { reply: self.reply_limit.max(600), ..Limits::default() };
         let proxy = Proxy::new(self.connection.target, options, limits);
-        let serving = proxy.serve(tokio::io::stdin(), tokio::io::stdout(), Transport::Process);
+        let serving = proxy.serve(tokio::io::stdin(), tokio::io::stdout(), Transport::Stdio);
         tokio::select! {
             end = serving => {
                 // After a loss there is nothing left to close.

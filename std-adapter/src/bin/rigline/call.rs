@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
+use rigline_std::cli::by_schema::Schema;
 use rigline_std::cli::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
 use rigline_std::record::Recorder;
 use rigline_std::target::Target;
@@ -64,7 +65,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(mut self) -> ExitCode {
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         connect::run_alone(async move {
             let as_json = self.json;
             let mut evidence = Evidence::default();
@@ -103,7 +104,7 @@ impl Arguments {
     }
 
     /// What `--help` shows where an operation is named: that operation.
-    pub(crate) fn describe(self) -> ExitCode {
+    pub(crate) fn describe(self) -> Result<ExitCode, Failure> {
         describe::Arguments::of_operation(self.connection, self.peer, self.operation, self.json).run()
     }
 
@@ -204,7 +205,7 @@ impl Arguments {
     async fn prepare(&self, client: &mut dyn Client) -> Result<String, Failure> {
         if !self.peer.protocol.has_manifest {
             // The program that calls knows what the operation takes.
-            return self.arguments(&[&self.operation], Some(&Value::Bool(true)));
+            return self.arguments(&[&self.operation], Some(&Schema::any()));
         }
         let described = client.describe(None, self.connection.start_timeout).await?;
         let Description::Manifest(described) = described else {
@@ -216,19 +217,19 @@ impl Arguments {
         }
         self.expected(&manifest.name, &manifest.version)?;
         let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-        let schema = manifest.operation(&self.operation).map(|operation| &operation.params);
-        self.arguments(&names, schema)
+        let schema = manifest.operation(&self.operation).map(|operation| Schema::read(&operation.params_text));
+        self.arguments(&names, schema.as_ref())
     }
 
     fn expected(&self, name: &str, version: &str) -> Result<(), Failure> {
         let Some(range) = &self.expect_version else { return Ok(()) };
-        let no = |why: String| Failure { code: connect::NO_ANSWER, text: format!("{name}: {why}") };
+        let no = |why: String| Failure::no_answer(format!("{name}: {why}"));
         let version =
             Version::parse(version).map_err(|error| no(format!("its version `{version}` is not semantic: {error}")))?;
         if range.matches(&version) { Ok(()) } else { Err(no(format!("version {version} is not in {range}"))) }
     }
 
-    fn arguments(&self, operations: &[&str], schema: Option<&Value>) -> Result<String, Failure> {
+    fn arguments(&self, operations: &[&str], schema: Option<&Schema>) -> Result<String, Failure> {
         let Some(schema) = schema else { return Err(arguments::no_operation(&self.operation, operations)) };
         let words =
             ["rigline".to_owned(), "describe".to_owned(), self.connection.target.to_string(), self.operation.clone()];

@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         connect::run(self.check())
     }
 
@@ -183,7 +183,7 @@ impl Arguments {
             return Err(Failure { code, ..failure });
         }
         if let Some(why) = &report.unreached {
-            return Err(Failure { code: connect::NO_ANSWER, text: why.clone() });
+            return Err(Failure::no_answer(why));
         }
         let counts = if self.strict { report.count(Outcome::Fail) } else { report.failed(Need::Host) };
         Ok(if counts == 0 { connect::SUCCESS } else { connect::FAILED })

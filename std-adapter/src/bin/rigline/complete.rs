@@ -10,10 +10,10 @@ use std::time::Duration;
 use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
+use rigline::json::Json;
 use rigline_std::Host;
 use rigline_std::host::{Manifest, Options};
 use rigline_std::target::Target;
-use serde_json::Value;
 
 use crate::connect::{self, Failure};
 use crate::out;
@@ -46,7 +46,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let mut script = Vec::new();
         let shells = Shells::builtins();
         let written = shells
@@ -59,9 +59,9 @@ impl Completions {
         match written {
             Some(Ok(())) => {
                 out::print_file(&String::from_utf8_lossy(&script));
-                ExitCode::SUCCESS
+                Ok(ExitCode::SUCCESS)
             }
-            _ => Failure::usage(format!("there are no completions for {}", self.shell)).tell(),
+            _ => Err(Failure::usage(format!("there are no completions for {}", self.shell))),
         }
     }
 }
@@ -76,16 +76,12 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    pub(crate) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let mut command = crate::command().disable_help_subcommand(true);
         command.build();
-        match self.write(&command, "rigline") {
-            Ok(count) => {
-                connect::print(&format!("wrote {} to {}\n", out::count(count, "page"), self.folder.display()));
-                ExitCode::SUCCESS
-            }
-            Err(failure) => failure.tell(),
-        }
+        let count = self.write(&command, "rigline")?;
+        connect::print(&format!("wrote {} to {}\n", out::count(count, "page"), self.folder.display()));
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Writes a page for each command. Returns their number.
@@ -115,6 +111,9 @@ impl Man {
 ///       a program with arguments, split as by a shell
 ///   serial:/dev/ttyACM0
 ///       the device on this port (COM3 on Windows)
+///   serial:by-id/NAME
+///       the same, by a name in /dev/serial/by-id; by-path
+///       likewise
 ///   serial:auto
 ///       the only rigline device that is plugged in
 ///   serial:auto/SERIAL
@@ -137,16 +136,18 @@ impl Man {
 ///   baud=115200
 ///       serial: the speed of a UART; USB devices ignore it
 ///   dtr=on|off
-///       serial: the DTR line, by default on
+///       serial: the DTR line [default: on]
 ///   rts=on|off
-///       serial: the RTS line, by default up to the driver
+///       serial: the RTS line [default: set by the driver]
 ///   link=lines|cobs
-///       serial, tcp: lines of JSON, which is the default, or
-///       binary frames with checksums, for a board on a bare
-///       UART
+///       serial, tcp: lines of JSON, or binary frames with
+///       checksums, for a board on a bare UART
+///       [default: lines]
+///   token-file=FILE
+///       tcp: the server's token, sent as the first line
 ///   pace=fast|recorded
-///       replay: replies at once, which is the default,
-///       or after the time that they took
+///       replay: replies at once, or after the time that they
+///       took in the recording [default: fast]
 ///
 /// Quote a target with options, since ? and & have a meaning
 /// in shells.
@@ -162,12 +163,11 @@ impl Man {
 pub(crate) struct Targets {}
 
 impl Targets {
-    pub(crate) fn run() -> ExitCode {
+    pub(crate) fn run() {
         let mut command = crate::command();
         command.build();
         let help = command.find_subcommand_mut("targets").map(|targets| targets.render_long_help().to_string());
         connect::print(&help.unwrap_or_default());
-        ExitCode::SUCCESS
     }
 }
 
@@ -186,12 +186,12 @@ pub(crate) fn arguments() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &std::ffi::OsStr| {
         let Some((manifest, operation)) = manifest() else { return Vec::new() };
         let Some(operation) = operation.and_then(|name| manifest.operation(&name).cloned()) else { return Vec::new() };
-        let root = Place::of(&operation.params);
+        let root = Place::of_text(&operation.params_text);
         let current = current.to_string_lossy();
         let mut found = Vec::new();
         for name in root.names() {
-            let Some(place) = root.member(name) else { continue };
-            let mut values: Vec<String> = place.values().iter().map(|value| text(value)).collect();
+            let Some(place) = root.member(&name) else { continue };
+            let mut values: Vec<String> = place.values().iter().map(|value| text(*value)).collect();
             if values.is_empty() && place.types() == ["boolean"] {
                 values = vec!["true".to_owned(), "false".to_owned()];
             }
@@ -199,7 +199,7 @@ pub(crate) fn arguments() -> ArgValueCompleter {
             if current.starts_with(&start) {
                 found.extend(values.iter().map(|value| candidate(format!("{start}{value}"), "")));
             } else {
-                found.push(candidate(start, place.description()));
+                found.push(candidate(start, &place.description()));
             }
         }
         found.retain(|candidate| candidate.get_value().to_string_lossy().starts_with(&*current));
@@ -207,8 +207,8 @@ pub(crate) fn arguments() -> ArgValueCompleter {
     })
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+fn text(value: Json<'_>) -> String {
+    value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string())
 }
 
 /// A shell shows what an extension says: nothing in it may drive the terminal.

@@ -1,5 +1,6 @@
 //! What the commands that talk to a target have in common: options, events on standard error, exit codes.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use rigline_std::net::Token;
 use rigline_std::record::Recorder;
 use rigline_std::target::Target;
 use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
 
 pub(crate) use crate::exit::{FAILED, NO_ANSWER, SUCCESS, TIMED_OUT, USAGE};
 pub(crate) use crate::failure::Failure;
@@ -64,8 +66,8 @@ impl Connection {
     }
 }
 
-/// Runs a command to its exit code. Ctrl-C, SIGTERM and SIGHUP drop it, which ends the programs that it has started.
-pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCode {
+/// Runs a command. Ctrl-C, SIGTERM and SIGHUP drop it, which ends the programs that it has started.
+pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> Result<ExitCode, Failure> {
     run_alone(async {
         tokio::select! {
             biased;
@@ -77,21 +79,29 @@ pub(crate) fn run<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCo
 }
 
 /// As [`run`], for a command that takes care of interruptions itself.
-pub(crate) fn run_alone<F: Future<Output = Result<u8, Failure>>>(command: F) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let result = match runtime {
-        Ok(runtime) => {
-            let result = runtime.block_on(command);
-            // A read from standard input cannot be called off: it is left alone.
-            runtime.shutdown_background();
-            result
-        }
-        Err(error) => Err(Failure { code: FAILED, text: format!("no async runtime can be started: {error}") }),
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => failure.tell(),
-    }
+pub(crate) fn run_alone<F: Future<Output = Result<u8, Failure>>>(command: F) -> Result<ExitCode, Failure> {
+    on_one_thread(command).map(ExitCode::from)
+}
+
+pub(crate) fn on_one_thread<T, F: Future<Output = Result<T, Failure>>>(future: F) -> Result<T, Failure> {
+    block_on(Builder::new_current_thread().enable_all().build(), future)
+}
+
+/// With as many open files as many runs and clients need.
+pub(crate) fn on_threads<T, F: Future<Output = Result<T, Failure>>>(future: F) -> Result<T, Failure> {
+    // The usual limit is meant for less. What there is has to do, if the system does not give more.
+    rigline_std::cli::process::raise_open_files(4096);
+    // Nothing blocks on these threads.
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
+    block_on(Builder::new_multi_thread().worker_threads(workers).enable_all().build(), future)
+}
+
+fn block_on<T, F: Future<Output = Result<T, Failure>>>(runtime: io::Result<Runtime>, future: F) -> Result<T, Failure> {
+    let runtime = runtime.map_err(|error| Failure::failed(format!("no async runtime can be started: {error}")))?;
+    let result = runtime.block_on(future);
+    // A read from standard input cannot be called off: it is left alone.
+    runtime.shutdown_background();
+    result
 }
 
 /// Waits for a signal to end. Returns the exit code for it: 128 and the signal's number, as a shell has it.

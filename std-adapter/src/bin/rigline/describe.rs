@@ -1,6 +1,7 @@
 use std::process::ExitCode;
 
 use rigline::json::{Json, Kind};
+use rigline_std::cli::by_schema::{Draft, Schema, settle};
 use rigline_std::cli::client::{Command, Description, Page};
 use rigline_std::host::{HostError, Manifest, Operation};
 use rigline_std::target::{Port, Serial, Target};
@@ -11,7 +12,7 @@ use crate::complete;
 use crate::connect::{self, Connection, Failure};
 use crate::out::{self, Table};
 use crate::protocol::{self, HasOptions, OwnOptions, PeerArguments};
-use crate::schema::{self, Place};
+use crate::schema::Place;
 
 /// `describe`'s options of single protocols.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl Arguments {
         Self { connection, peer, operation: Some(operation), own: OwnOptions::none(), json }
     }
 
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         connect::run(async move {
             self.own.check(self.peer.protocol)?;
             let (options, own) = (self.connection.options(), self.own.values.clone());
@@ -88,20 +89,17 @@ impl Arguments {
             let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
             return Err(arguments::no_operation(name, &names));
         };
-        let outputs = outputs(manifest, name);
+        let text = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
+        let outputs = outputs(text, name);
         let protocol = protocol::option_of(self.peer.protocol);
         let example = format!("{}{protocol}", example(&self.connection.target, operation));
         if self.json {
-            let written = Json::parse(manifest.text.as_bytes()).ok();
-            let written = written.and_then(|json| json.get("operations")?.get(name));
-            let member = |name: &str| written.and_then(|json| json.get(name)).filter(|value| !value.is_null());
-            let outputs = member("outputs").filter(|outputs| outputs.kind() == Kind::Object).unwrap_or(Json::NULL);
             let value = format!(
                 "{{\"operation\":{},\"description\":{},\"params\":{},\"outputs\":{},\"example\":{}}}",
                 json!(operation.name),
                 json!(operation.description),
-                member("params").map_or("true", |params| params.as_str()),
-                outputs.as_str(),
+                operation.params_text,
+                outputs.unwrap_or(Json::NULL).as_str(),
                 json!(example)
             );
             connect::print_json(&indented(&value));
@@ -114,7 +112,7 @@ impl Arguments {
 }
 
 /// Describes the rig that is plugged in, if it is the only one. No byte is written to a port that does not look like ours.
-pub(crate) fn the_only_one() -> ExitCode {
+pub(crate) fn the_only_one() -> Result<ExitCode, Failure> {
     match rigline_std::host::ports::Roots::of_environment().find(&Port::Auto) {
         Ok(port) => {
             connect::print(&format!("{port}\n\n"));
@@ -143,9 +141,9 @@ pub(crate) fn the_only_one() -> ExitCode {
                 "`rigline ports` lists serial ports, `rigline help` the commands.\n",
             ));
             connect::print(&text);
-            ExitCode::SUCCESS
+            Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Failure::usage(error.to_string()).tell(),
+        Err(error) => Err(Failure::usage(error)),
     }
 }
 
@@ -171,21 +169,22 @@ fn as_text(manifest: &Manifest) -> String {
     for fault in &manifest.faults {
         let _ = writeln!(text, "fault in the manifest: {fault}");
     }
+    let written = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
     for operation in &manifest.operations {
-        text.push_str(&describe(operation, outputs(manifest, &operation.name)));
+        text.push_str(&describe(operation, outputs(written, &operation.name)));
     }
     text
 }
 
 /// An operation: what it is for, what it takes and what it returns.
-fn describe(operation: &Operation, outputs: Option<&Value>) -> String {
+fn describe(operation: &Operation, outputs: Option<Json<'_>>) -> String {
     let mut text = format!("\n{}", out::word(&operation.name));
     if !operation.description.is_empty() {
         text.push_str(&format!(": {}", operation.description));
     }
     text.push('\n');
     let mut table = Table::new(&["argument", "type", "default", "description"]);
-    rows(&Place::of(&operation.params), "", &mut table, 0);
+    rows(&Place::of_text(&operation.params_text), "", &mut table, 0);
     if !table.is_empty() {
         text.push_str(&table.to_string());
     }
@@ -200,8 +199,8 @@ fn describe(operation: &Operation, outputs: Option<&Value>) -> String {
 }
 
 /// The schema of an operation's outputs, where the extension reports it.
-fn outputs<'m>(manifest: &'m Manifest, operation: &str) -> Option<&'m Value> {
-    manifest.raw.get("operations")?.get(operation)?.get("outputs").filter(|outputs| outputs.is_object())
+fn outputs<'m>(manifest: Json<'m>, operation: &str) -> Option<Json<'m>> {
+    manifest.get("operations")?.get(operation)?.get("outputs").filter(|outputs| outputs.kind() == Kind::Object)
 }
 
 /// How deep objects are shown. A schema may refer to itself.
@@ -212,14 +211,14 @@ const ROWS: usize = 200;
 /// A row for each member; those of an object, and of a list's elements, stand below it by the names that `call` takes.
 fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
     for name in place.names() {
-        let Some(member) = place.member(name).filter(|_| table.len() < ROWS) else { continue };
+        let Some(member) = place.member(&name).filter(|_| table.len() < ROWS) else { continue };
         let default = match member.keyword("default") {
-            Some(default) => default.to_string(),
-            None if place.requires(name) => "(required)".to_owned(),
+            Some(default) => default.as_str().to_owned(),
+            None if place.requires(&name) => "(required)".to_owned(),
             None => String::new(),
         };
         let path = format!("{prefix}{name}");
-        table.row([path.as_str(), &member.summary(), &default, member.description()]);
+        table.row([path.as_str(), &member.summary(), &default, &member.description()]);
         if depth < DEPTH {
             rows(&member, &format!("{path}."), table, depth + 1);
             if let Some(elements) = member.elements() {
@@ -232,13 +231,13 @@ fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
 /// A command line that calls it, with what it requires.
 fn example(target: &Target, operation: &Operation) -> String {
     let mut words = vec!["rigline".to_owned(), "call".to_owned(), target.to_string(), operation.name.clone()];
-    examples(&Place::of(&operation.params), "", &mut words, 0);
+    examples(&Place::of_text(&operation.params_text), "", &mut words, 0);
     out::command_line(&words)
 }
 
 fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usize) {
     for name in place.names().into_iter().filter(|name| place.requires(name)) {
-        let Some(member) = place.member(name) else { continue };
+        let Some(member) = place.member(&name) else { continue };
         let path = format!("{prefix}{name}");
         if depth < DEPTH && !member.names().is_empty() {
             examples(&member, &format!("{path}."), words, depth + 1);
@@ -250,27 +249,14 @@ fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usi
 
 /// A value that a place takes, most likely.
 fn value(place: &Place<'_>) -> String {
-    let given = place.keyword("examples").and_then(|examples| examples.get(0)).or_else(|| place.keyword("example"));
+    let given =
+        place.keyword("examples").and_then(|examples| examples.elements().next()).or_else(|| place.keyword("example"));
     let given = given.or_else(|| place.keyword("default")).or_else(|| place.values().first().copied());
     if let Some(given) = given {
-        return given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+        return given.text().map_or_else(|| given.as_str().to_owned(), |text| text.to_string());
     }
-    let number = |fallback: &str| {
-        let bound = |name| place.keyword(name).filter(|bound| !schema::is_limit_of_type(bound));
-        let is_in = |zero: f64| {
-            let holds = |name, is_right: fn(f64, f64) -> bool| {
-                bound(name).and_then(Value::as_f64).is_none_or(|bound| is_right(zero, bound))
-            };
-            holds("minimum", |zero, bound| zero >= bound) && holds("maximum", |zero, bound| zero <= bound)
-        };
-        if is_in(1.0) {
-            fallback.to_owned()
-        } else {
-            bound("minimum").or(bound("maximum")).map_or(fallback.to_owned(), Value::to_string)
-        }
-    };
-    match place.types().first().copied() {
-        Some("integer" | "number") => number("1"),
+    match place.types().first().map(|name| &**name) {
+        Some("integer" | "number") => number(place),
         Some("boolean") => "true".to_owned(),
         Some("array") => match place.elements() {
             Some(elements) if elements.types() == ["string"] => format!("[{}]", Value::from(value(&elements))),
@@ -280,4 +266,15 @@ fn value(place: &Place<'_>) -> String {
         Some("object") => "{}".to_owned(),
         _ => "TEXT".to_owned(),
     }
+}
+
+/// A number within the bounds of a place: 1, or a bound.
+fn number(place: &Place<'_>) -> String {
+    let bound = |name| place.keyword(name).map(|bound| bound.as_str());
+    let bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+    let keywords: Vec<String> = bounds.iter().filter_map(|name| Some(format!("\"{name}\":{}", bound(name)?))).collect();
+    let schema = Schema::read(&format!("{{{}}}", keywords.join(",")));
+    let mut candidates = ["1"].into_iter().chain(["minimum", "maximum", "multipleOf"].into_iter().filter_map(bound));
+    let fits = |text: &&str| settle(&Draft::json(*text), &schema).checked.misfits.is_empty();
+    candidates.find(fits).unwrap_or("1").to_owned()
 }

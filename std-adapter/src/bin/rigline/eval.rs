@@ -14,17 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use rigline_std::cli::by_schema::Schema;
 use rigline_std::eval::list::list;
 use rigline_std::eval::run::Outcome;
 use rigline_std::eval::runs::StartError;
 use rigline_std::eval::{Fault, Spec, owner_of};
 use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
-use serde_json::Value;
 
-use crate::connect::Failure;
-use crate::exit;
-use crate::jsonrpc::runtime;
+use crate::connect::{self, Failure};
 use crate::out::complain;
 use crate::reports::Watched;
 
@@ -44,17 +42,14 @@ enum Command {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
-        let result = match self.command {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let code = match self.command {
             Command::Run(run) => run.run(),
             Command::List(list) => list.run(),
             Command::Validate(validate) => validate.run(),
             Command::New(new) => new.run(),
         };
-        match result {
-            Ok(code) => ExitCode::from(code),
-            Err(failure) => failure.tell(),
-        }
+        code.map(ExitCode::from)
     }
 }
 
@@ -87,7 +82,7 @@ fn wanted(paths: &[PathBuf]) -> Result<(Vec<Wanted>, Vec<String>), Failure> {
         let listing = list(path);
         listing.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
         listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
-        if listing.evals.is_empty() {
+        if listing.evals.is_empty() && listing.errors.is_empty() {
             return Err(no_evals(path, &listing.errors));
         }
         errors.extend(listing.errors);
@@ -101,9 +96,9 @@ fn no_evals(folder: &Path, errors: &[String]) -> Failure {
     let text = match folder.metadata() {
         Err(error) => format!("{}: {error}", folder.display()),
         Ok(_) if errors.is_empty() => {
-            format!("{}: there are no evals; `rigline eval new` begins one", folder.display())
+            format!("{}: there are no evals in this folder; `rigline eval new` writes one", folder.display())
         }
-        Ok(_) => format!("{}: there are no evals that can be read", folder.display()),
+        Ok(_) => format!("{}: no eval in this folder can be read", folder.display()),
     };
     Failure::usage(text)
 }
@@ -115,12 +110,12 @@ fn placed(fault: &Fault, kind: &str) -> String {
 }
 
 /// The operations that a target has, with their schemas.
-fn operations(target: &Target) -> Result<Vec<(String, Value)>, Failure> {
-    let runtime = runtime().map_err(|error| Failure { code: exit::FAILED, text: error.to_string() })?;
-    runtime.block_on(async {
+fn operations(target: &Target) -> Result<Vec<(String, Schema)>, Failure> {
+    connect::on_threads(async {
         let host = Host::connect(target, Options::default()).await.map_err(|error| Failure::of(&error))?;
         let manifest = host.describe();
-        let operations = manifest.operations.iter().map(|it| (it.name.clone(), it.params.clone())).collect();
+        let operations =
+            manifest.operations.iter().map(|it| (it.name.clone(), Schema::read(&it.params_text))).collect();
         let _ = host.shutdown().await;
         Ok(operations)
     })

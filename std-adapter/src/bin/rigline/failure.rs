@@ -1,5 +1,6 @@
 //! Why a command fails, and with which exit code.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use rigline_std::cli::client::{Cause, ClientError};
@@ -19,8 +20,16 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
-        Self { code: USAGE, text: text.into() }
+    pub(crate) fn usage(text: impl Display) -> Self {
+        Self { code: USAGE, text: text.to_string() }
+    }
+
+    pub(crate) fn failed(text: impl Display) -> Self {
+        Self { code: FAILED, text: text.to_string() }
+    }
+
+    pub(crate) fn no_answer(text: impl Display) -> Self {
+        Self { code: NO_ANSWER, text: text.to_string() }
     }
 
     /// Prints it, and returns the exit code.

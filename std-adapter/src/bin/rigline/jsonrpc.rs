@@ -11,7 +11,6 @@ use rigline_std::eval::server;
 use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
 use rigline_std::net::{Access, ListenAddress, Token};
-use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::{self, Failure, complain};
@@ -48,7 +47,7 @@ pub(crate) struct Arguments {
     /// The folder that evals are read from, and that relative paths begin at. Paths and links that lead out of it are refused
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
-    /// Where runs are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     /// The target of all evals, instead of the one in their files
@@ -57,32 +56,19 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
-        match self.serve() {
-            Ok(code) => code,
-            Err(failure) => failure.tell(),
-        }
-    }
-
-    fn serve(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let root = Root::new(&self.root);
         let root = root.map_err(|error| Failure::usage(format!("--root {}: {error}", self.root.display())))?;
         let access = self.access()?;
-        let runs = runs(self.runs, self.target).map_err(Failure::usage)?;
+        let runs = Runs::with_connect(store(self.runs.clone())?, self.target.clone(), Arc::new(Hosts::default()));
         let listeners = self.tcp.as_ref().map(|address| {
-            let bound = address.bind();
-            bound.map_err(|error| Failure {
-                code: connect::NO_ANSWER,
-                text: format!("cannot listen on {address}: {error}"),
-            })
+            address.bind().map_err(|error| Failure::no_answer(format!("cannot listen on {address}: {error}")))
         });
         let listeners = listeners.transpose()?;
-        let failed = |text: String| Failure { code: connect::FAILED, text };
-        let runtime = runtime().map_err(|error| failed(error.to_string()))?;
-        let code = runtime.block_on(async {
+        connect::on_threads(async {
             let stop = CancellationToken::new();
             let code = Arc::new(AtomicU8::new(0));
-            let mut signals = Signals::new().map_err(|error| failed(error.to_string()))?;
+            let mut signals = Signals::new().map_err(Failure::failed)?;
             let watch = {
                 let (runs, stop, code) = (runs.clone(), stop.clone(), code.clone());
                 async move {
@@ -97,18 +83,16 @@ impl Arguments {
             match listeners {
                 None => {
                     let served = server::serve_stdio(runs, root, stop).await;
-                    served.map_err(|error| failed(format!("standard input and output: {error}")))?;
+                    served.map_err(|error| Failure::failed(format!("standard input and output: {error}")))?;
                 }
                 Some(listeners) => {
                     announce(&listeners, &access, self.token_file.as_deref());
                     let served = server::serve_tcp(listeners, runs, root, access, stop).await;
-                    served.map_err(|error| failed(error.to_string()))?;
+                    served.map_err(Failure::failed)?;
                 }
             }
             Ok(ExitCode::from(code.load(Ordering::Acquire)))
-        });
-        runtime.shutdown_background();
-        code
+        })
     }
 
     fn access(&self) -> Result<Access, Failure> {
@@ -140,31 +124,12 @@ fn announce(listeners: &[std::net::TcpListener], access: &Access, token_file: Op
     }
 }
 
-/// Runs that are kept in this folder, or among the user's state.
-pub(crate) fn runs(folder: Option<PathBuf>, target: Option<String>) -> Result<Runs, String> {
-    Ok(Runs::with_connect(store(folder)?, target, Arc::new(Hosts::default())))
-}
-
 /// The runs in this folder, or those among the user's state.
-pub(crate) fn store(folder: Option<PathBuf>) -> Result<Store, String> {
+pub(crate) fn store(folder: Option<PathBuf>) -> Result<Store, Failure> {
     let folder = match folder {
         Some(folder) => folder,
-        None => {
-            Store::default_folder().map_err(|error| format!("no place for runs: {error}; name one by --runs DIR"))?
-        }
+        None => Store::default_folder()
+            .map_err(|error| Failure::usage(format!("no place for runs: {error}; name one by --runs DIR")))?,
     };
-    Store::open(folder.clone()).map_err(|error| format!("{}: {error}", folder.display()))
-}
-
-pub(crate) fn runtime() -> std::io::Result<runtime::Runtime> {
-    more_files();
-    // Nothing blocks on these threads.
-    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
-    runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()
-}
-
-/// Asks for as many open files as many runs and clients need; the usual limit is meant for less. What there is has to do, if the
-/// system does not give more.
-fn more_files() {
-    rigline_std::cli::process::raise_open_files(4096);
+    Store::open(folder.clone()).map_err(|error| Failure::usage(format!("--runs {}: {error}", folder.display())))
 }

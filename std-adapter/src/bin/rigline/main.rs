@@ -1,7 +1,7 @@
 //! The command `rigline`.
 //!
-//! Each subcommand is a module with its `clap::Args` and a `run` that returns the exit code, and has one line in [`Command`]
-//! and one in [`Command::run`].
+//! Each subcommand is a module with its `clap::Args` and a `run` that returns the exit code or why it fails, and has one line in
+//! [`Command`] and one in [`Command::run`].
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -37,6 +37,8 @@ mod schema;
 mod serve;
 mod web;
 
+use failure::Failure;
+
 #[derive(Debug, Parser)]
 #[command(name = "rigline", version, about = "Write an extension once; run it on a microcontroller or a desktop")]
 #[command(
@@ -70,14 +72,14 @@ enum Command {
 }
 
 impl Command {
-    fn run(self) -> ExitCode {
+    fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Describe(arguments) => arguments.run(),
             Self::Call(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
             Self::Bridge(arguments) => arguments.run(),
             Self::OfProtocol(command) => command.run(),
-            Self::New(arguments) => arguments.run(),
+            Self::New(arguments) => Ok(arguments.run()),
             Self::Eval(arguments) => arguments.run(),
             Self::Jsonrpc(arguments) => arguments.run(),
             Self::Rig(arguments) => arguments.run(),
@@ -86,7 +88,10 @@ impl Command {
             Self::Ports(arguments) => arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
             Self::Replay(arguments) => arguments.run(),
-            Self::Targets(_) => complete::Targets::run(),
+            Self::Targets(_) => {
+                complete::Targets::run();
+                Ok(ExitCode::SUCCESS)
+            }
             Self::Completions(arguments) => arguments.run(),
             Self::Man(arguments) => arguments.run(),
         }
@@ -104,7 +109,7 @@ fn main() -> ExitCode {
         out::complain_of_failure(&format!("internal error{place}: {text}"));
     }));
     if let Err(why) = process::ensure_descriptors() {
-        return out::finish(connect::Failure::usage(why).tell());
+        return out::finish(Failure::usage(why).tell());
     }
     process::write_errors_instead_of_signals();
     complete::answer();
@@ -116,15 +121,15 @@ fn main() -> ExitCode {
 
 fn run(words: Vec<OsString>) -> ExitCode {
     let error = match parse(&words) {
-        Ok(Arguments { command: Some(command) }) => return command.run(),
-        Ok(Arguments { command: None }) => return describe::the_only_one(),
+        Ok(Arguments { command: Some(command) }) => return command.run().unwrap_or_else(|failure| failure.tell()),
+        Ok(Arguments { command: None }) => return describe::the_only_one().unwrap_or_else(|failure| failure.tell()),
         Err(error) => error,
     };
     let is_plain = !words.iter().any(|word| word.to_string_lossy().contains(rigline_std::cli::terminal::is_control));
     if error.kind() == ErrorKind::DisplayHelp
         && let Some(call) = call_with_help(words)
     {
-        return call.describe();
+        return call.describe().unwrap_or_else(|failure| failure.tell());
     }
     refuse(&error, is_plain)
 }

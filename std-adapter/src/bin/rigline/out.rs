@@ -6,11 +6,12 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 use rigline::json::{Json, Kind};
+use rigline_std::cli::sync::lock;
 use rigline_std::cli::terminal;
 use serde_json::json;
 use unicode_width::UnicodeWidthStr;
@@ -107,19 +108,19 @@ pub(crate) fn write(bytes: &[u8]) {
 
 /// Whether standard output takes no more, so that a command that would go on for long can end.
 pub(crate) fn has_failed() -> bool {
-    FAULT.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    lock(&FAULT).is_some()
 }
 
 /// Keeps the error of a write to standard output for [`finish`].
 pub(crate) fn failed(error: io::Error) {
-    FAULT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    lock(&FAULT).get_or_insert(error);
 }
 
 /// Writes a line to standard error. It does not matter whether it is read or can be written.
 pub(crate) fn complain(line: impl Display) {
     let line = line.to_string();
     if let Some(reason) = line.strip_prefix("rigline: ") {
-        *COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+        *lock(&COMPLAINT) = Some(reason.to_owned());
     }
     complain_in(Style::Plain, line);
 }
@@ -132,14 +133,14 @@ pub(crate) fn complain_in(style: Style, line: impl Display) {
 
 /// Says why the command fails, on standard error; with `--json` the JSON value on standard output has it, too.
 pub(crate) fn complain_of_failure(text: &str) {
-    *REASON.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+    *lock(&REASON) = Some(text.to_owned());
     complain_in(Style::Bad, format_args!("rigline: {text}"));
 }
 
 /// Says what is wrong with the command line, in clap's words, and in its colours if there are any.
 pub(crate) fn refuse(plain: &str, coloured: Option<String>) {
     let reason = plain.split("\n\n").next().unwrap_or_default().trim().trim_start_matches("error: ");
-    *REASON.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+    *lock(&REASON) = Some(reason.to_owned());
     let coloured = coloured.filter(|_| has_colour(&io::stderr()));
     let text = coloured.unwrap_or_else(|| terminal::printable(plain).into_owned());
     let _ = write!(io::stderr(), "{text}");
@@ -149,12 +150,12 @@ pub(crate) fn refuse(plain: &str, coloured: Option<String>) {
 pub(crate) fn finish(code: ExitCode) -> ExitCode {
     if JSON.load(Ordering::Relaxed) && !WRITTEN.load(Ordering::Relaxed) {
         let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code);
-        let take = |text: &Mutex<Option<String>>| text.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = |text: &Mutex<Option<String>>| lock(text).take();
         let reason = take(&REASON).or_else(|| take(&COMPLAINT)).filter(|_| code != ExitCode::SUCCESS);
         let value = json!({ "success": code == ExitCode::SUCCESS, "error": reason, "exit_code": number });
         print_json(&format!("{value:#}\n"));
     }
-    let mut fault = FAULT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let mut fault = lock(&FAULT).take();
     if fault.is_none() {
         fault = io::stdout().flush().err();
     }

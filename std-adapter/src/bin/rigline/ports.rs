@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         connect::run(async move {
             let roots = Roots::of_environment();
             roots.check().map_err(|error| Failure::of(&error))?;

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let read = if self.recording.is_dir() {
             Recording::read_transcript(&self.recording)
         } else {
@@ -57,15 +57,12 @@ impl Arguments {
             let read = opened.and_then(|file| transcript::read(BufReader::new(file)));
             read.map_err(|error| format!("{}: {error}", self.recording.display()))
         };
-        let transcript = match read {
-            Ok(transcript) => transcript,
-            Err(error) => return Failure::usage(error).tell(),
-        };
+        let transcript = read.map_err(Failure::usage)?;
         match self.target.clone() {
             Some(target) => connect::run(self.play(target, transcript)),
             None => {
                 show(&transcript);
-                ExitCode::from(connect::SUCCESS)
+                Ok(ExitCode::SUCCESS)
             }
         }
     }
@@ -140,7 +137,7 @@ struct Compared {
 
 fn no_answer(stop: CaseFailure) -> Failure {
     let (CaseFailure::Fail(text) | CaseFailure::Skip(text)) = stop;
-    Failure { code: connect::NO_ANSWER, text }
+    Failure::no_answer(text)
 }
 
 /// Shows what was recorded.

@@ -3,10 +3,12 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
+use rigline_std::cli::clock::unix_millis;
 use rigline_std::cli::files;
+use rigline_std::cli::sync::lock;
 use rigline_std::eval::Spec;
 use rigline_std::eval::report::{self, Logs, Results, Task, earlier};
 use rigline_std::eval::run::Event;
@@ -65,7 +67,7 @@ impl Watched {
     pub(crate) fn event(&self, event: &Event) {
         if let Event::Log { level, message } = event {
             let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.logs.lock().unwrap_or_else(PoisonError::into_inner).add(ms, level.name(), message);
+            lock(&self.logs).add(ms, level.name(), message);
         }
     }
 }
@@ -76,11 +78,7 @@ pub(crate) fn results(json: Value, runs: &[(&Spec, &Watched)], store: &Store, be
         complain(format_args!("rigline: reports: {error}"));
         Results::default()
     });
-    let since = |time: SystemTime| {
-        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    };
-    (results.started_ms, results.ended_ms) = (since(began), since(SystemTime::now()));
+    (results.started_ms, results.ended_ms) = (unix_millis(began), unix_millis(SystemTime::now()));
     for (run, (spec, watched)) in results.runs.iter_mut().zip(runs) {
         let folder = spec.path.parent().unwrap_or(Path::new(""));
         for known in &spec.tasks {
@@ -90,7 +88,7 @@ pub(crate) fn results(json: Value, runs: &[(&Spec, &Watched)], store: &Store, be
                 None => run.tasks.push(Task::not_run(&known.id, &known.name, file)),
             }
         }
-        run.logs = watched.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        run.logs = lock(&watched.logs).clone();
         match earlier(store, run) {
             Ok(earlier) => run.earlier = earlier,
             Err(error) => complain(format_args!("rigline: the trend is left out: {error}")),

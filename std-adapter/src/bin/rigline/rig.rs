@@ -6,7 +6,7 @@ use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
 use rigline_std::TokioClock;
 use rigline_std::cli::protocol::Protocol;
-use rigline_std::http::{Options, Server};
+use rigline_std::http::{Options, Server, ServerInfo};
 use rigline_std::net::ListenAddress;
 use rigline_std::stdio::Stdio;
 
@@ -83,8 +83,8 @@ impl HttpArguments {
         options = self.allow_host.iter().fold(options, Options::allow_host);
         options = self.allow_origin.iter().fold(options, Options::allow_origin);
         let failed = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::InvalidInput => Failure::usage(error.to_string()),
-            _ => Failure { code: connect::NO_ANSWER, text: format!("{address}: {error}") },
+            std::io::ErrorKind::InvalidInput => Failure::usage(error),
+            _ => Failure::no_answer(format!("{address}: {error}")),
         };
         Server::bind_all(address, options).map_err(failed)
     }
@@ -92,8 +92,7 @@ impl HttpArguments {
 
 /// Says on standard output where a server listens.
 pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protocol) -> Result<(), Failure> {
-    let addresses = server.addresses();
-    let addresses = addresses.map_err(|error| Failure { code: connect::NO_ANSWER, text: error.to_string() })?;
+    let addresses = server.addresses().map_err(Failure::no_answer)?;
     let path = match protocol.http {
         Some(routes) if routes.has_free_path() => http.path.as_str(),
         Some(routes) => routes.only_path().unwrap_or_default(),
@@ -106,12 +105,12 @@ pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protoco
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         if let (Some(address), Some(protocol)) = (&self.http.http, self.protocol) {
             return serve_http(&self.http, address, protocol, self.seed);
         }
         if self.http.token_file.is_some() || self.http.any_user {
-            return Failure::usage("--token-file and --any-user go with --http").tell();
+            return Err(Failure::usage("--token-file and --any-user go with --http"));
         }
         let clock = TokioClock::new();
         let mut stdio = Stdio::new().clock(clock.clone());
@@ -127,20 +126,20 @@ impl Arguments {
         if self.protocol.is_some_and(|protocol| protocol.is_single_document) {
             stdio = stdio.single_document();
         }
-        stdio.serve(Rig::new(SimBoard::new(clock, self.seed), stdio.limits()))
+        Ok(stdio.serve(Rig::new(SimBoard::new(clock, self.seed), stdio.limits())))
     }
 }
 
 /// Serves the simulated rig over HTTP.
-pub(crate) fn serve_http(http: &HttpArguments, address: &ListenAddress, protocol: &Protocol, seed: u32) -> ExitCode {
-    let result = http.bind(address, protocol).and_then(|server| {
-        announce(&server, http, protocol)?;
-        let make =
-            move |info: &rigline_std::http::ServerInfo| Rig::new(SimBoard::new(info.clock.clone(), seed), info.limits);
-        server.run(make).map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })
-    });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(),
-    }
+pub(crate) fn serve_http(
+    http: &HttpArguments,
+    address: &ListenAddress,
+    protocol: &Protocol,
+    seed: u32,
+) -> Result<ExitCode, Failure> {
+    let server = http.bind(address, protocol)?;
+    announce(&server, http, protocol)?;
+    let make = move |info: &ServerInfo| Rig::new(SimBoard::new(info.clock.clone(), seed), info.limits);
+    server.run(make).map_err(Failure::failed)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,13 +2,18 @@
 //!
 //! Whether a value is valid is not decided here but by `jsonschema`.
 
-use serde_json::Value;
+use std::borrow::Cow;
+
+use rigline::json::{Json, Kind};
+use rigline_std::cli::by_schema::same;
 
 /// A place in a schema: all subschemas that speak about it, with references and combinations resolved.
+///
+/// It looks at the schema's text, in which numbers have all their digits.
 #[derive(Debug, Clone)]
 pub(crate) struct Place<'s> {
-    root: &'s Value,
-    parts: Vec<&'s Value>,
+    root: Json<'s>,
+    parts: Vec<Json<'s>>,
 }
 
 /// How many subschemas are looked at for one place. Schemas may refer to themselves.
@@ -16,53 +21,58 @@ const PARTS: usize = 200;
 
 impl<'s> Place<'s> {
     /// The whole value.
-    pub(crate) fn of(root: &'s Value) -> Self {
+    pub(crate) fn of(root: Json<'s>) -> Self {
         Self::at(root, [root])
     }
 
-    fn at(root: &'s Value, schemas: impl IntoIterator<Item = &'s Value>) -> Self {
-        let mut parts: Vec<&'s Value> = Vec::new();
-        let mut waiting: Vec<&'s Value> = schemas.into_iter().collect();
+    /// The same; a text that is not JSON is a schema that says nothing.
+    pub(crate) fn of_text(root: &'s str) -> Self {
+        Self::of(Json::parse(root.as_bytes()).unwrap_or(Json::NULL))
+    }
+
+    fn at(root: Json<'s>, schemas: impl IntoIterator<Item = Json<'s>>) -> Self {
+        let mut parts: Vec<Json<'s>> = Vec::new();
+        let mut waiting: Vec<Json<'s>> = schemas.into_iter().collect();
         waiting.reverse();
         while let Some(schema) = waiting.pop() {
-            if parts.len() >= PARTS || parts.iter().any(|part| std::ptr::eq(*part, schema)) {
+            if parts.len() >= PARTS || parts.iter().any(|part| std::ptr::eq(part.as_str(), schema.as_str())) {
                 continue;
             }
             parts.push(schema);
             waiting.extend(referred(root, schema));
             for keyword in ["allOf", "anyOf", "oneOf"] {
-                waiting.extend(schema.get(keyword).and_then(Value::as_array).into_iter().flatten().rev());
+                let combined: Vec<Json<'s>> = schema.get(keyword).into_iter().flat_map(|all| all.elements()).collect();
+                waiting.extend(combined.into_iter().rev());
             }
-            waiting.extend(["then", "else"].iter().filter_map(|keyword| schema.get(*keyword)));
+            waiting.extend(["then", "else"].iter().filter_map(|keyword| schema.get(keyword)));
         }
         Self { root, parts }
     }
 
     /// The member of that name, or the element with that number; nothing if the schema does not know it.
     pub(crate) fn member(&self, name: &str) -> Option<Self> {
-        let mut found: Vec<&'s Value> =
-            self.parts.iter().filter_map(|part| part.get("properties")?.get(name)).collect();
+        let mut found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| part.get("properties")?.get(name)).collect();
         if let (true, Ok(place)) = (found.is_empty(), name.parse::<usize>()) {
-            found.extend(self.parts.iter().filter_map(|part| element(part, place)));
+            found.extend(self.parts.iter().filter_map(|part| element(*part, place)));
         }
         if found.is_empty() {
-            let others = self.parts.iter().filter_map(|part| part.get("additionalProperties"));
-            found.extend(others.filter(|others| others.is_object()));
+            found.extend(self.each("additionalProperties").filter(|others| others.kind() == Kind::Object));
         }
         (!found.is_empty()).then(|| Self::at(self.root, found))
     }
 
     /// What the elements of a list are.
     pub(crate) fn elements(&self) -> Option<Self> {
-        let found: Vec<&'s Value> = self.parts.iter().filter_map(|part| element(part, usize::MAX)).collect();
+        let found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| element(*part, usize::MAX)).collect();
         (!found.is_empty()).then(|| Self::at(self.root, found))
     }
 
     /// The names of its members, in the schema's order.
-    pub(crate) fn names(&self) -> Vec<&'s str> {
-        let mut names: Vec<&'s str> = Vec::new();
-        for name in self.each("properties").filter_map(Value::as_object).flat_map(serde_json::Map::keys) {
-            if !names.contains(&name.as_str()) {
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for (name, _) in self.each("properties").flat_map(|properties| properties.members()) {
+            let name = name.to_string();
+            if !names.contains(&name) {
                 names.push(name);
             }
         }
@@ -71,57 +81,61 @@ impl<'s> Place<'s> {
 
     /// Whether it must have this member.
     pub(crate) fn requires(&self, name: &str) -> bool {
-        self.each("required").filter_map(Value::as_array).flatten().any(|required| required == name)
+        let mut required = self.each("required").flat_map(|required| required.elements());
+        required.any(|required| required.text().is_some_and(|required| required == *name))
     }
 
     /// Whether it refuses members that it does not name.
     pub(crate) fn is_closed(&self) -> bool {
-        self.each("additionalProperties").chain(self.each("unevaluatedProperties")).any(|others| *others == false)
+        let mut others = self.each("additionalProperties").chain(self.each("unevaluatedProperties"));
+        others.any(|others| others.bool() == Some(false))
     }
 
     /// The types that it may have; empty if it may have any.
-    pub(crate) fn types(&self) -> Vec<&'s str> {
-        let mut types: Vec<&'s str> = Vec::new();
-        let mut add = |name: &'s str| {
+    pub(crate) fn types(&self) -> Vec<Cow<'s, str>> {
+        let mut types: Vec<Cow<'s, str>> = Vec::new();
+        let mut add = |name: Cow<'s, str>| {
             if !types.contains(&name) {
                 types.push(name);
             }
         };
         for part in &self.parts {
-            match part.get("type") {
-                Some(Value::String(name)) => add(name),
-                Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).for_each(&mut add),
-                _ => {}
+            let named = part.get("type");
+            let one = named.filter(|named| named.kind() == Kind::String).into_iter();
+            for name in one.chain(named.into_iter().flat_map(|named| named.elements())) {
+                if let Some(name) = name.text() {
+                    add(name.to_string().into());
+                }
             }
-            if part.get("nullable") == Some(&Value::Bool(true)) {
-                add("null");
+            if part.get("nullable").and_then(|nullable| nullable.bool()) == Some(true) {
+                add("null".into());
             }
-            if part.get("type").is_none() {
-                values_of(part).for_each(|value| add(type_of(value)));
+            if named.is_none() {
+                values_of(*part).for_each(|value| add(type_of(value).into()));
             }
         }
         // An object or a list need not say so.
         if types.is_empty() && self.each("properties").next().is_some() {
-            types.push("object");
+            types.push("object".into());
         }
         if types.is_empty() && self.each("items").chain(self.each("prefixItems")).next().is_some() {
-            types.push("array");
+            types.push("array".into());
         }
         types
     }
 
     /// The values of `enum` and `const`.
-    pub(crate) fn values(&self) -> Vec<&'s Value> {
+    pub(crate) fn values(&self) -> Vec<Json<'s>> {
         self.parts.iter().copied().flat_map(values_of).collect()
     }
 
     /// The first value of a keyword such as `description`.
-    pub(crate) fn keyword(&self, name: &str) -> Option<&'s Value> {
+    pub(crate) fn keyword(&self, name: &str) -> Option<Json<'s>> {
         self.each(name).next()
     }
 
-    pub(crate) fn description(&self) -> &'s str {
-        self.keyword("description").and_then(Value::as_str).unwrap_or_default()
+    pub(crate) fn description(&self) -> String {
+        self.keyword("description").and_then(|text| Some(text.text()?.to_string())).unwrap_or_default()
     }
 
     /// Its type in a few words: `integer 1..1000`, `"a" | "b"`, `list of string`.
@@ -129,7 +143,7 @@ impl<'s> Place<'s> {
         let values = self.values();
         if !values.is_empty() {
             const SHOWN: usize = 12;
-            let mut texts: Vec<String> = values.iter().take(SHOWN).map(ToString::to_string).collect();
+            let mut texts: Vec<String> = values.iter().take(SHOWN).map(|value| value.as_str().to_owned()).collect();
             if values.len() > SHOWN {
                 texts.push(format!("… ({} values)", values.len()));
             }
@@ -139,7 +153,7 @@ impl<'s> Place<'s> {
         let mut names: Vec<String> = Vec::new();
         for name in &types {
             // An integer is a number.
-            if *name != "integer" || !types.contains(&"number") {
+            if name != "integer" || !types.contains(&Cow::Borrowed("number")) {
                 names.push(self.summary_of(name));
             }
         }
@@ -161,7 +175,8 @@ impl<'s> Place<'s> {
                     range => format!("list of {range} {elements}"),
                 }
             }
-            "string" => match (size("minLength", "maxLength"), self.keyword("format").and_then(Value::as_str)) {
+            "string" => match (size("minLength", "maxLength"), self.keyword("format").and_then(|format| format.text()))
+            {
                 (_, Some(format)) => format!("string ({format})"),
                 (range, None) if !range.is_empty() => format!("string, {range} characters"),
                 _ => name.to_owned(),
@@ -171,7 +186,10 @@ impl<'s> Place<'s> {
     }
 
     fn range(&self, minimum: &str, maximum: &str, between: &str) -> String {
-        let bound = |name: &str| self.keyword(name).filter(|bound| !is_limit_of_type(bound)).map(number);
+        let bound = |name: &str| {
+            let bound = self.keyword(name).map(|bound| bound.as_str());
+            bound.filter(|bound| !is_limit_of_type(bound)).map(str::to_owned)
+        };
         match (bound(minimum), bound(maximum)) {
             (Some(minimum), Some(maximum)) if minimum == maximum => minimum,
             (Some(minimum), Some(maximum)) => format!("{minimum}{between}{maximum}"),
@@ -181,62 +199,83 @@ impl<'s> Place<'s> {
         }
     }
 
-    fn each(&self, keyword: &str) -> impl Iterator<Item = &'s Value> {
+    fn each(&self, keyword: &str) -> impl Iterator<Item = Json<'s>> {
         self.parts.iter().filter_map(move |part| part.get(keyword))
     }
 }
 
 /// What `$ref` refers to, within the same document.
-fn referred<'s>(root: &'s Value, schema: &'s Value) -> Option<&'s Value> {
-    let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-    root.pointer(pointer)
+fn referred<'s>(root: Json<'s>, schema: Json<'s>) -> Option<Json<'s>> {
+    let reference = schema.get("$ref")?.text()?.to_string();
+    let mut names = reference.strip_prefix('#')?.split('/');
+    if !names.next()?.is_empty() {
+        return None;
+    }
+    names.try_fold(root, |json, name| {
+        let name = name.replace("~1", "/").replace("~0", "~");
+        match json.kind() {
+            Kind::Array => json.elements().nth(name.parse().ok()?),
+            _ => json.get(&name),
+        }
+    })
 }
 
 /// The schema of an element; of those at the end, if the place is beyond all that stand alone.
-fn element(schema: &Value, place: usize) -> Option<&Value> {
-    let alone = schema.get("prefixItems").or_else(|| schema.get("items").filter(|items| items.is_array()));
-    if let Some(schema) = alone.and_then(Value::as_array).and_then(|schemas| schemas.get(place)) {
-        return Some(schema);
+fn element(schema: Json<'_>, place: usize) -> Option<Json<'_>> {
+    let items = schema.get("items");
+    let alone = schema.get("prefixItems").or(items.filter(|items| items.kind() == Kind::Array));
+    alone
+        .and_then(|alone| alone.elements().nth(place))
+        .or(items.filter(|items| items.kind() == Kind::Object))
+        .or_else(|| schema.get("additionalItems"))
+}
+
+fn values_of(schema: Json<'_>) -> impl Iterator<Item = Json<'_>> {
+    schema.get("enum").into_iter().flat_map(|values| values.elements()).chain(schema.get("const"))
+}
+
+fn type_of(value: Json<'_>) -> &'static str {
+    match value.kind() {
+        Kind::Null => "null",
+        Kind::Bool => "boolean",
+        Kind::Number => "number",
+        Kind::String => "string",
+        Kind::Array => "array",
+        Kind::Object => "object",
     }
-    schema.get("items").filter(|items| items.is_object()).or_else(|| schema.get("additionalItems"))
 }
 
-fn values_of(schema: &Value) -> impl Iterator<Item = &Value> {
-    schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"))
-}
+/// The limits of types of 64 bits and more, also as an `f64` has them: a bound that a type has anyway says nothing to a reader.
+const LIMITS: &[&str] = &[
+    "9223372036854775807",
+    "9223372036854775808",
+    "9223372036854776000",
+    "18446744073709551615",
+    "18446744073709551616",
+    "18446744073709552000",
+    "170141183460469231731687303715884105727",
+    "170141183460469231731687303715884105728",
+    "1.7014118346046923e38",
+    "340282366920938463463374607431768211455",
+    "340282366920938463463374607431768211456",
+    "3.402823669209385e38",
+    "3.4028234663852886e38",
+    "3.4028235e38",
+    "340282346638528859811704183484516925440",
+    "1.7976931348623157e308",
+];
 
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-/// A bound that a Rust type has anyway, such as `f32`'s -3.4e+38, says nothing to a reader.
-pub(crate) fn is_limit_of_type(bound: &Value) -> bool {
-    bound.as_f64().is_some_and(|bound| bound.abs() >= 9.0e18)
-}
-
-/// As people write it: no exponent where there need not be one.
-fn number(value: &Value) -> String {
-    match value.as_f64() {
-        Some(number)
-            if value.is_f64() && number.abs() < 1e15 && number.abs() >= 1e-9 || value.as_f64() == Some(0.0) =>
-        {
-            value.as_f64().unwrap_or_default().to_string()
-        }
-        _ => value.to_string(),
-    }
+/// Whether a bound, as JSON text, is a limit of a Rust type.
+fn is_limit_of_type(bound: &str) -> bool {
+    let size = bound.strip_prefix('-').unwrap_or(bound);
+    LIMITS.iter().any(|limit| same(size, limit))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn n_11_a_type_in_a_few_words() {
@@ -262,7 +301,28 @@ mod tests {
             (json!(true), "any"),
         ];
         for (schema, summary) in table {
-            assert_eq!(Place::of(&schema).summary(), summary, "{schema}");
+            assert_eq!(Place::of_text(&schema.to_string()).summary(), summary, "{schema}");
+        }
+    }
+
+    #[test]
+    fn g_05_bounds_have_the_digits_that_they_were_written_with() {
+        for (schema, summary) in [
+            (r#"{"type":"number","maximum":1e20}"#, "number up to 1e20"),
+            (r#"{"type":"integer","minimum":-9300000000000000000}"#, "integer from -9300000000000000000"),
+            (
+                r#"{"type":"integer","maximum":123456789012345678901234567890}"#,
+                "integer up to 123456789012345678901234567890",
+            ),
+            (r#"{"type":"number","minimum":1.50,"maximum":1e400}"#, "number 1.50..1e400"),
+            (r#"{"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807}"#, "integer"),
+            (r#"{"type":"integer","minimum":0,"maximum":18446744073709551615}"#, "integer from 0"),
+            (r#"{"type":"integer","maximum":18446744073709551614}"#, "integer up to 18446744073709551614"),
+            (r#"{"type":"number","minimum":-3.4028234663852886e+38,"maximum":3.4028234663852886E38}"#, "number"),
+            (r#"{"type":"number","minimum":-1.7976931348623157e308,"maximum":1.7976931348623157e308}"#, "number"),
+            (r#"{"enum":[18446744073709551617,1.10]}"#, "18446744073709551617 | 1.10"),
+        ] {
+            assert_eq!(Place::of_text(schema).summary(), summary, "{schema}");
         }
     }
 }

@@ -6,6 +6,7 @@ use rigline_rig::sim::SimBoard;
 use rigline_std::cli::protocol::Protocol;
 use rigline_std::cli::protocols;
 use rigline_std::host::local::in_process;
+use rigline_std::host::wire;
 use rigline_std::net::{Access, ListenAddress};
 use rigline_std::proxy::{Limits, Proxy};
 use rigline_std::relay::{Relay, RelayError};
@@ -33,7 +34,7 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 /// the token: over HTTP as a bearer token, over TCP as the first line,
 /// {"jsonrpc":"2.0","id":0,"method":"authenticate","params":{"token":"TOKEN"}}
 ///
-/// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address.
+/// Exit codes: 0 after Ctrl-C, SIGTERM or SIGHUP, 2 usage, 3 cannot listen on the address, or the program of the target does not exist.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  rigline serve sim --tcp 7000\n  rigline serve serial:auto --tcp 0.0.0.0:7000\n  rigline serve serial:auto --http 8080 --protocol amplifier"
@@ -43,7 +44,7 @@ pub(crate) struct Arguments {
     connection: Connection,
     /// Serve lines over TCP at this address: PORT or HOST:PORT; port 0 selects a free port, which is printed. A port alone and
     /// localhost mean both loopback addresses
-    #[arg(long, value_name = "[HOST:]PORT", required_unless_present = "http", conflicts_with = "http")]
+    #[arg(long, value_name = "[HOST:]PORT", conflicts_with = "http")]
     tcp: Option<ListenAddress>,
     /// The protocol of the clients: gevals over TCP, the others over HTTP
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_proxy || protocol.http.is_some()))]
@@ -56,35 +57,32 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let protocol = self.protocol.unwrap_or(protocols::ALL[0]);
         match (self.tcp.clone(), self.http.http.clone(), protocol) {
             (Some(address), _, protocol) if protocol.has_proxy => connect::run_alone(self.serve_tcp(address)),
-            (Some(_), ..) => usage(&format!(
+            (Some(_), ..) => Err(Failure::usage(format!(
                 "{} is not served over TCP, only {} is: use --http",
                 protocol.title,
                 names(|protocol| protocol.has_proxy)
-            )),
+            ))),
             (None, Some(address), protocol) => self.serve_http(&address, protocol),
-            (None, None, _) => usage("say where to listen: --tcp or --http"),
+            (None, None, _) => Err(Failure::usage(
+                "the address to listen on is missing: use --tcp [HOST:]PORT, or --http [HOST:]PORT with --protocol",
+            )),
         }
     }
 
-    fn serve_http(self, address: &ListenAddress, protocol: &Protocol) -> ExitCode {
+    fn serve_http(self, address: &ListenAddress, protocol: &Protocol) -> Result<ExitCode, Failure> {
         // It needs no program beside this one.
         if self.connection.target == Target::Sim && self.connection.config.is_none() {
             return rig::serve_http(&self.http, address, protocol, 1);
         }
-        let result = self.http.bind(address, protocol).and_then(|server| {
-            let relay = Relay::connect(&self.connection.target, self.connection.options());
-            let relay = relay.map_err(relay_failure)?;
-            rig::announce(&server, &self.http, protocol)?;
-            server.run(move |_| relay).map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })
-        });
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => failure.tell(),
-        }
+        let server = self.http.bind(address, protocol)?;
+        let relay = Relay::connect(&self.connection.target, self.connection.options()).map_err(relay_failure)?;
+        rig::announce(&server, &self.http, protocol)?;
+        server.run(move |_| relay).map_err(Failure::failed)?;
+        Ok(ExitCode::SUCCESS)
     }
 
     async fn serve_tcp(self, tcp: ListenAddress) -> Result<u8, Failure> {
@@ -95,7 +93,9 @@ impl Arguments {
         if let Some(path) = &self.http.token_file {
             access = access.with_token(connect::token(path)?);
         }
-        let failed = |error: std::io::Error| Failure { code: connect::NO_ANSWER, text: format!("{tcp}: {error}") };
+        wire::ensure_program(&self.connection.target, &self.connection.options())
+            .map_err(|error| Failure::of(&error))?;
+        let failed = |error: std::io::Error| Failure::no_answer(format!("{tcp}: {error}"));
         let listeners = tcp.bind().map_err(failed)?;
         for listener in &listeners {
             let address = listener.local_addr().map_err(failed)?;
@@ -136,13 +136,9 @@ impl Arguments {
     }
 }
 
-fn usage(text: &str) -> ExitCode {
-    Failure::usage(text).tell()
-}
-
 pub(crate) fn relay_failure(error: RelayError) -> Failure {
     match error {
         RelayError::Client(error) => error.into(),
-        error => Failure { code: connect::NO_ANSWER, text: error.to_string() },
+        error => Failure::no_answer(error),
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// Let the page run the evals in this folder
     #[arg(long, value_name = "DIR")]
     evals: Option<PathBuf>,
-    /// Where runs of evals are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR", requires = "evals")]
     runs: Option<PathBuf>,
     /// Read the token from this file instead of making a new one
@@ -67,20 +67,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
-        let runtime = match jsonrpc::runtime() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                let text = format!("no async runtime can be started: {error}");
-                return Failure { code: connect::FAILED, text }.tell();
-            }
-        };
-        let result = runtime.block_on(self.serve());
-        runtime.shutdown_background();
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => failure.tell(),
-        }
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        connect::on_threads(self.serve()).map(|()| ExitCode::SUCCESS)
     }
 
     async fn serve(self) -> Result<(), Failure> {
@@ -96,8 +84,10 @@ impl Arguments {
         let mut options = Options::new(token).host(connection.options()).sim(sim);
         if let Some(target) = self.target.clone() {
             if target != Target::Sim {
-                // Of targets that no page can reach, the user learns at once.
-                wire::dialer(&target, &connection.options()).map_err(|error| Failure::of(&error))?;
+                // The user learns at once of a target that no page can reach.
+                let checked = wire::dialer(&target, &connection.options());
+                let checked = checked.and_then(|_| wire::ensure_program(&target, &connection.options()));
+                checked.map_err(|error| Failure::of(&error))?;
             }
             options = options.target(target);
         }
@@ -109,14 +99,11 @@ impl Arguments {
         if let Some(folder) = &self.evals {
             let root = Root::new(folder);
             let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
-            let store = jsonrpc::store(self.runs.clone()).map_err(Failure::usage)?;
+            let store = jsonrpc::store(self.runs.clone())?;
             options = options.evals(root, store, Hosts::default());
         }
         let address = &self.listen;
-        let failed = |error: std::io::Error| Failure {
-            code: connect::NO_ANSWER,
-            text: format!("cannot listen on {address}: {error}"),
-        };
+        let failed = |error: std::io::Error| Failure::no_answer(format!("cannot listen on {address}: {error}"));
         let server = Server::bind(address, options).map_err(failed)?;
         let what = self.target.as_ref().map_or_else(|| "what is plugged in".to_owned(), ToString::to_string);
         connect::print(&format!("serving {what} at {}\n", server.url().map_err(failed)?));

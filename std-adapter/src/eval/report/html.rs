@@ -10,6 +10,7 @@ use super::super::verdict::Class;
 use super::model::{Logs, Measured, Past, Results, Run, Task, class_of, message, name, number, shown, time};
 use super::plot::{Point, plot, shares};
 use super::trend::{Means, key};
+use crate::number::decimal;
 
 /// How many plots a page has at most.
 const PLOTS: usize = 100;
@@ -211,9 +212,10 @@ fn measurements(tasks: &[&Task], plots: &mut usize) -> Markup {
                             @if numbers.is_empty() {
                                 td.number colspan="3" { (last.map(|it| shown(&it.value)).unwrap_or_default()) }
                             } @else {
-                                td.number { (short(numbers.iter().copied().fold(f64::INFINITY, f64::min))) }
+                                @let (least, most) = extremes(values);
+                                td.number { (least) }
                                 td.number { (short(average(&numbers))) }
-                                td.number { (short(numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max))) }
+                                td.number { (most) }
                             }
                             td { (name(last.and_then(|it| it.unit.as_deref()).unwrap_or_default())) }
                             td { "[" (last.map(|it| limit(&it.low)).unwrap_or_default()) " … " (last.map(|it| limit(&it.high)).unwrap_or_default()) "]" }
@@ -335,6 +337,15 @@ fn average(numbers: &[f64]) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     let count = numbers.len().max(1) as f64;
     numbers.iter().sum::<f64>() / count
+}
+
+/// The least and the greatest value, each with its digits: rounded, one beyond a limit would be shown as within it.
+fn extremes(values: &[&Measured]) -> (String, String) {
+    let mut sorted: Vec<_> =
+        values.iter().filter_map(|it| Some((decimal(&shown(&it.value))?, shown(&it.value)))).collect();
+    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let text = |found: Option<&(_, String)>| found.map(|(_, text)| text.clone()).unwrap_or_default();
+    (text(sorted.first()), text(sorted.last()))
 }
 
 /// A number with as many digits as anybody reads.

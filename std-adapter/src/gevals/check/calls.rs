@@ -93,7 +93,7 @@ pub(super) async fn results(bench: &mut Bench) -> Verdict {
             return bench.fail(format!("{name} answers with {size} bytes, and the real host reads {HOST_LINE_LIMIT}"));
         }
         let Some(result) = reply.result() else {
-            return bench.fail(format!("{name} was refused: {}", reply.error().unwrap_or_default()));
+            return bench.fail(refused(&name, &reply.error().unwrap_or_default()));
         };
         if result.is_null() {
             remark = Some(format!("{name} gives the result null, which the real host takes for a failure"));
@@ -124,6 +124,16 @@ pub(super) async fn results(bench: &mut Bench) -> Verdict {
     Ok(remark)
 }
 
+/// A call of `--call` that was refused, and how `--call` is used where that is the likely reason.
+fn refused(name: &str, error: &Value) -> String {
+    let hint = match error["code"].as_i64() {
+        Some(-32601) => "; --call names an operation of the extension",
+        Some(-32602) => "; give the arguments that it needs after its name: --call OPERATION '{…}'",
+        _ => "",
+    };
+    format!("{name} was refused: {error}{hint}")
+}
+
 pub(super) async fn as_the_host_sends(bench: &mut Bench) -> Verdict {
     let calls = bench.permitted_calls().await?;
     let mut peer = bench.session().await?;
@@ -132,7 +142,7 @@ pub(super) async fn as_the_host_sends(bench: &mut Bench) -> Verdict {
         let params = format!(r#"{{"operation":"{name}","args":{args},"context":{{"workdir":"/tmp","phase":""}}}}"#);
         let reply = peer.ask("execute", &params).await?;
         if let Some(error) = reply.error() {
-            return bench.fail(format!("{name} was refused: {error}"));
+            return bench.fail(refused(&name, &error));
         }
     }
     Ok(None)
@@ -147,7 +157,7 @@ pub(super) async fn unknown_members(bench: &mut Bench) -> Verdict {
     );
     let reply = peer.ask("execute", &params).await?;
     match reply.error() {
-        Some(error) => bench.fail(format!("{name} was refused: {error}")),
+        Some(error) => bench.fail(refused(&name, &error)),
         None => Ok(None),
     }
 }

@@ -22,7 +22,7 @@
 //!     let proxy = Arc::clone(&proxy);
 //!     tokio::spawn(async move {
 //!         let (reader, writer) = stream.into_split();
-//!         proxy.serve(reader, writer, Transport::Socket).await
+//!         proxy.serve(reader, writer, Transport::Stream).await
 //!     });
 //! }
 //! # }
@@ -71,12 +71,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-pub use session::{End, Transport};
+pub use rigline::serve::Transport;
+pub use session::End;
 
 #[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Connect};
-use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, Options};
+use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, NO_LIMIT, Options};
 use crate::lines::{on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
 use crate::sync::lock;
@@ -84,9 +85,6 @@ use crate::target::Target;
 
 /// How long a program that lost its caller has to put things in order.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Longer than any call takes. An [`Instant`](std::time::Instant) cannot be as late as the latest duration has it.
-const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// How long lines may be, in bytes without the newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -409,9 +407,7 @@ impl Proxy {
         shared.request_limit = manifest.request_limit;
         #[cfg(feature = "schemas")]
         {
-            let operations = manifest.operations.iter();
-            shared.schemas =
-                Some(Schemas::new(operations.map(|operation| (operation.name.as_str(), &operation.params))));
+            shared.schemas = Some(Schemas::of(&manifest.operations));
         }
         drop(shared);
         *turn = Some(host);
@@ -524,8 +520,7 @@ impl Proxy {
 /// Asks a program to end, so that it can put its hardware into the safe state, and then drops the connection.
 async fn end_gently(host: &Host) {
     if let Some(child) = host.child() {
-        child.terminate();
-        let _ = tokio::time::timeout(GRACE, child.ended()).await;
+        child.end(GRACE).await;
     }
 }
 

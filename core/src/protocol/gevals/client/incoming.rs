@@ -10,13 +10,15 @@ use crate::json::view::{Json, Text};
 /// What [`Client::receive`](super::Client::receive) made of a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'t> {
-    /// The message, or what there is instead of one.
+    /// The message, or the kind of line if it is not a message.
     pub incoming: Incoming<'t>,
-    /// Text that stood on the line before the message: an escape sequence, a banner without newline.
+    /// Text before the message on the same line, such as an escape sequence or a banner without a
+    /// newline.
     pub before: &'t [u8],
-    /// What stands behind the message on the same line: to be given to [`Client::receive`](super::Client::receive) as the next line.
+    /// Text behind the message on the same line. Pass it to [`Client::receive`](super::Client::receive) as the next
+    /// line.
     pub rest: &'t [u8],
-    /// In what the message was odd, and was understood all the same.
+    /// The deviations from the protocol in a message that was understood nevertheless.
     pub anomalies: Anomalies,
 }
 
@@ -32,8 +34,8 @@ impl<'t> Received<'t> {
 pub enum Incoming<'t> {
     /// The reply to a request that was out. It no longer is.
     Reply(Reply<'t>),
-    /// The reply to a request that is out came damaged, or a damaged message that belongs to no request. A request that it names
-    /// is no longer out.
+    /// A damaged reply to a pending request, or a damaged message that belongs to no request. The request that it names
+    /// is no longer pending.
     Malformed(Malformed<'t>),
     /// A reply to no call that is out: too late, to an earlier session, or to an id of the peer's own making.
     UnknownId(UnknownId<'t>),
@@ -46,7 +48,7 @@ pub enum Incoming<'t> {
     },
     /// gevals "Log".
     Log(Log<'t>),
-    /// A notification that is no log: not to be answered (JSON-RPC 2.0 §4.1).
+    /// A notification other than a log. It must not be answered (JSON-RPC 2.0 §4.1).
     Notification {
         /// Its method.
         method: Text<'t>,
@@ -90,7 +92,7 @@ pub struct Malformed<'t> {
     pub id: Option<u32>,
     /// What is wrong.
     pub fault: MalformedKind,
-    /// The line, or what there is of it. It may be anything but a message.
+    /// The line, or as much of it as there is. It is not a message.
     pub text: &'t [u8],
 }
 
@@ -105,7 +107,7 @@ pub enum MalformedKind {
 }
 
 impl Malformed<'_> {
-    /// The word that stands where JSON allows none, such as `NaN`, if it is one.
+    /// The word that is not allowed in JSON, such as `NaN`, if that is the fault.
     pub fn token(&self) -> Option<&str> {
         let MalformedKind::Syntax(error) = self.fault else { return None };
         if !matches!(error.kind, SyntaxErrorKind::UnexpectedByte | SyntaxErrorKind::BadNumber) {
@@ -145,7 +147,7 @@ pub struct NonProtocol<'t> {
     pub why: NonProtocolKind,
 }
 
-/// Why a line is no message.
+/// Why a line is not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NonProtocolKind {
@@ -169,7 +171,7 @@ impl fmt::Display for NonProtocolKind {
     }
 }
 
-/// In what a message was odd.
+/// How a message deviated from the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Anomalies(u8);
 
@@ -180,7 +182,7 @@ impl Anomalies {
     pub const NO_JSONRPC: Self = Self(1);
     /// Its id has the value of ours in another spelling: `"7"` or `7.0` for `7`.
     pub const ID_REFORMATTED: Self = Self(2);
-    /// Something else stood on its line.
+    /// There was other text on its line.
     pub const EXTRA_TEXT: Self = Self(4);
 
     /// Both sets.
@@ -199,7 +201,7 @@ impl Anomalies {
         [
             (Self::NO_JSONRPC, "the message lacks \"jsonrpc\":\"2.0\""),
             (Self::ID_REFORMATTED, "the reply's id is not the JSON value that was sent"),
-            (Self::EXTRA_TEXT, "something else stands on the message's line"),
+            (Self::EXTRA_TEXT, "there is other text on the message's line"),
         ]
         .into_iter()
         .filter(move |(anomaly, _)| self.contains(*anomaly))

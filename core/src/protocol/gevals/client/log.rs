@@ -28,7 +28,7 @@ impl<'t> Log<'t> {
         member(self.params, "level").map(Plain)
     }
 
-    /// The message. Params that are no object are the message themselves.
+    /// The message. Params other than an object are themselves the message.
     pub fn message(&self) -> Plain<'t> {
         match self.params.kind() {
             Kind::Object => Plain(member(self.params, "message").unwrap_or(Json::NULL)),

@@ -1,9 +1,10 @@
 //! The host's half of a session, without I/O: makes request lines, matches replies to calls, and separates logs and noise.
 //!
-//! A [`Client`] gives each request an id and remembers which are out. Lines go in as a [`Framer`](crate::frame::Framer)
-//! cut them; what each of them is comes out as an [`Incoming`], a view over the line. Real peers print banners into the
-//! stream, leave members out and break lines. So a line that is not a message of this protocol is never an error: it is [`NonProtocol`],
-//! to be shown; and a reply that can be recognised although it is damaged ends its call with a reason ([`Malformed`]).
+//! A [`Client`] gives each request an id and remembers which are out. Pass each line that a
+//! [`Framer`](crate::frame::Framer) returns. The result is an [`Incoming`], a view over the line. Real peers print
+//! banners into the stream, leave members out and break lines. So a line that is not a message of this protocol is
+//! never an error: it is [`NonProtocol`], to be shown; and a reply that can be recognised although it is damaged ends
+//! its call with a reason ([`Malformed`]).
 //!
 //! ```
 //! use rigline::client::{Client, Incoming, Request};
@@ -56,7 +57,8 @@ pub use request::{Request, RequestContext};
 /// The most requests that may be out at once.
 pub const MAX_PENDING: usize = 8;
 
-/// Ids stay below this, so that a peer that reads them into 32 bits with a sign gives back what it got.
+/// Ids stay below this, so that a peer that reads them as signed 32-bit integers returns them
+/// unchanged.
 const ID_END: u32 = 1 << 31;
 
 /// The host's half of one session.

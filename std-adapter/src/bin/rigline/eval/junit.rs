@@ -9,7 +9,8 @@ use rigline::protocol::waza::RunState;
 use super::Done;
 use crate::junit;
 
-pub(super) fn as_junit(done: &[Done], attachments: &HashMap<String, Vec<PathBuf>>) -> String {
+/// `errors` are of evals that could not be read.
+pub(super) fn as_junit(done: &[Done], errors: &[String], attachments: &HashMap<String, Vec<PathBuf>>) -> String {
     let text = junit::text;
     let mut report = Report::new("rigline");
     let mut names = junit::Names::default();
@@ -58,6 +59,17 @@ pub(super) fn as_junit(done: &[Done], attachments: &HashMap<String, Vec<PathBuf>
                     suite.add_test_case(case);
                 }
             }
+        }
+        report.add_test_suite(suite);
+    }
+    if !errors.is_empty() {
+        let mut suite = TestSuite::new("evals");
+        for (place, error) in errors.iter().enumerate() {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+            status.set_message(text(error));
+            let mut case = TestCase::new(format!("read {}", place + 1), status);
+            case.set_classname("evals");
+            suite.add_test_case(case);
         }
         report.add_test_suite(suite);
     }

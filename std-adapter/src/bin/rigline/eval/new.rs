@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use rigline_std::cli::by_schema::Schema;
 use rigline_std::cli::files;
 use rigline_std::target::Target;
 use serde_json::Value;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::operations;
 use crate::connect::Failure;
 use crate::exit;
-use crate::out::print;
+use crate::out::{command_line, print};
 
 /// Write a first eval, which passes, for you to change
 #[derive(Debug, Args)]
@@ -31,19 +32,17 @@ impl New {
             return Err(Failure::usage(format!("{} is there already", there.display())));
         }
         let operations = operations(&target)?;
-        let needs_none = |schema: &Value| schema.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty);
+        let required = |schema: &Schema| -> Vec<String> {
+            let names = schema.json().get("required").into_iter();
+            names.flat_map(|names| names.elements()).filter_map(|name| Some(name.text()?.to_string())).collect()
+        };
         let Some((operation, schema)) =
-            operations.iter().find(|(_, schema)| needs_none(schema)).or_else(|| operations.first())
+            operations.iter().find(|(_, schema)| required(schema).is_empty()).or_else(|| operations.first())
         else {
             return Err(Failure::usage(format!("{} has no operations", self.target)));
         };
-        let required = schema.get("required").and_then(Value::as_array);
-        let args: String = required
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(|name| format!("\n      {}: CHANGE-ME", Value::from(name)))
-            .collect();
+        let args: String =
+            required(schema).into_iter().map(|name| format!("\n      {}: CHANGE-ME", Value::from(name))).collect();
         let args = if args.is_empty() { " {}".to_owned() } else { args };
         // A target from here is not one from the eval's folder.
         let written = match &target {
@@ -61,8 +60,9 @@ impl New {
             Value::from(written),
         );
         let task_text = format!(
-            "id: first\nname: {operation} answers\nsteps:\n  - id: call\n    operation: {}\n    args:{args}\n    timeout: 10s\n\
+            "id: first\nname: {}\nsteps:\n  - id: call\n    operation: {}\n    args:{args}\n    timeout: 10s\n\
              graders:\n  # Others: output_range, output_equals, contains, regex, file_exists\n  - {{ type: max_duration, step: call, max: 10s }}\n",
+            Value::from(format!("{operation} answers")),
             Value::from(operation.as_str()),
         );
         for (path, text) in [(&eval, eval_text), (&task, task_text)] {
@@ -70,6 +70,7 @@ impl New {
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
             print(&format!("{}\n", path.display()));
         }
+        print(&format!("next: rigline eval run {}\n", command_line(&[self.folder.to_string_lossy().into_owned()])));
         Ok(exit::SUCCESS)
     }
 }

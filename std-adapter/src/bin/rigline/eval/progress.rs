@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rigline::protocol::waza::{self, Verdict};
+use rigline_std::cli::sync::lock;
 use rigline_std::eval::Spec;
 use rigline_std::eval::run::{Event, Progress};
 
@@ -54,7 +55,7 @@ impl Show {
     }
 
     fn draw(&self, progress: &Progress, Bars { all, run, tasks }: &Bars) {
-        let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = lock(tasks);
         let place = progress.task.unwrap_or_default();
         match progress.event {
             waza::Event::TaskStart => {

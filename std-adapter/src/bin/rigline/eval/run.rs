@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use rigline_std::cli::files;
 use rigline_std::cli::signals::Signals;
+use rigline_std::cli::sync::lock;
 use rigline_std::cli::terminal;
 use rigline_std::eval::Spec;
 use rigline_std::eval::report::{Results, report};
@@ -22,9 +23,9 @@ use super::junit::as_junit;
 use super::progress::Show;
 use super::table::show;
 use super::{Done, Wanted, assignment, placed, wanted};
-use crate::connect::Failure;
+use crate::connect::{self, Failure};
 use crate::exit;
-use crate::jsonrpc::runtime;
+use crate::jsonrpc::store;
 use crate::out::{self, complain, print_json};
 use crate::record::{self, RecordArguments};
 use crate::reports::{self, GitHub, ReportArguments, Watched};
@@ -58,7 +59,7 @@ pub(super) struct Run {
     #[arg(long)]
     strict: bool,
     /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
-    #[arg(long, value_name = "DURATION", value_parser = crate::connect::duration, default_value = "0s", hide_default_value = true)]
+    #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true)]
     wait: Duration,
     /// Write a JUnit report; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -71,7 +72,7 @@ pub(super) struct Run {
     /// Write all results as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Where runs are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     #[command(flatten)]
@@ -92,16 +93,14 @@ impl Run {
         let (runs, store) = self.runs(recorder.clone())?;
         let began = SystemTime::now();
         let github = GitHub::begin();
-        let runtime = runtime().map_err(|error| Failure { code: exit::FAILED, text: error.to_string() })?;
-        let (done, interrupted) = runtime.block_on(async {
-            let failed = |error: std::io::Error| Failure { code: exit::FAILED, text: error.to_string() };
-            let mut signals = Signals::new().map_err(failed)?;
+        let (done, interrupted) = connect::on_threads(async {
+            let mut signals = Signals::new().map_err(Failure::failed)?;
             let interrupted = Arc::new(Mutex::new(None));
             {
                 let (runs, interrupted) = (runs.clone(), interrupted.clone());
                 tokio::spawn(async move {
                     let code = signals.next().await;
-                    *interrupted.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+                    *lock(&interrupted) = Some(code);
                     complain(format_args!("rigline: cancelling; cleanup steps run. Once more ends at once"));
                     runs.cancel_all();
                     std::process::exit(signals.next().await.into());
@@ -109,29 +108,27 @@ impl Run {
             }
             let mut done = Vec::new();
             for wanted in evals {
-                if interrupted.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                if lock(&interrupted).is_some() {
                     break;
                 }
                 let watched = Watched::new();
                 let run = self.one(&runs, &wanted, &watched).await;
                 done.push(Done { path: wanted.path, run, watched });
             }
-            let code = *interrupted.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok::<_, Failure>((done, code))
+            let code = *lock(&interrupted);
+            Ok((done, code))
         })?;
-        runtime.shutdown_background();
         let code = interrupted.unwrap_or_else(|| code(&done, !errors.is_empty()));
         let results = || {
             let runs = done.iter().filter_map(|done| Some((&*done.run.as_ref().ok()?.1, &*done.watched)));
             let runs: Vec<(&Spec, &Watched)> = runs.collect();
             reports::results(as_json(&done, &errors, code), &runs, &store, began)
         };
-        let has_written = self.tell(&done, &errors, code, &results);
+        let code = self.tell(&done, &errors, code, &results);
         if let Some(github) = github {
             github.end(&results());
         }
-        let code = recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code));
-        Ok(if has_written || code != exit::SUCCESS { code } else { exit::FAILED })
+        Ok(recorder.map_or(code, |recorder| end_recording(&recorder, &done, &errors, code)))
     }
 
     /// Finds out before anything is run that a report could not be written.
@@ -147,13 +144,7 @@ impl Run {
     }
 
     fn runs(&self, recorder: Option<Arc<Recorder>>) -> Result<(Runs, Store), Failure> {
-        let folder = match &self.runs {
-            Some(folder) => folder.clone(),
-            None => Store::default_folder()
-                .map_err(|error| Failure::usage(format!("no place for runs: {error}; name one by --runs DIR")))?,
-        };
-        let store = Store::open(folder.clone())
-            .map_err(|error| Failure::usage(format!("--runs {}: {error}", folder.display())))?;
+        let store = store(self.runs.clone())?;
         let hosts = Hosts { wait: self.wait, recorder, ..Hosts::default() };
         Ok((Runs::with_connect(store.clone(), None, Arc::new(hosts)), store))
     }
@@ -194,46 +185,45 @@ impl Run {
         }
     }
 
-    /// The table, and the reports. One that cannot be written takes no other with it; whether all were.
-    fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> bool {
-        let json_text = || format!("{:#}\n", as_json(done, errors, code));
+    /// The table, and the reports. One that cannot be written takes no other with it. It gives the exit code, which says so too.
+    fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> u8 {
         for Done { path, run, .. } in done {
             if let Err(error) = run {
-                if let StartError::Invalid(faults) = error {
-                    complain(format_args!("rigline: {} is not valid:", path.display()));
-                    for fault in faults {
-                        complain(format_args!("  {fault}"));
+                match error {
+                    StartError::Invalid(faults) => {
+                        complain(format_args!("rigline: {} is not valid:", path.display()));
+                        for fault in faults {
+                            complain(format_args!("  {fault}"));
+                        }
                     }
-                } else {
-                    complain(format_args!("rigline: {}: {error}", path.display()));
+                    StartError::NotFound(missing) if missing == path => {
+                        complain(format_args!("rigline: {}: there is no such file or folder", path.display()));
+                    }
+                    _ => complain(format_args!("rigline: {}: {error}", path.display())),
                 }
             }
         }
         let takes_stdout = self.json || self.files().any(|(_, path)| is_stdout(path));
-        if self.json {
-            print_json(&json_text());
-        } else if !takes_stdout {
+        if !takes_stdout {
             show(done);
         }
         let mut has_written = true;
-        let mut write = |path: &Path, text: &str| {
-            if is_stdout(path) {
-                out::print_file(text);
-            } else if let Err(error) = files::write(path, text.as_bytes()) {
-                out::complain_of_failure(&format!("{}: {error}", path.display()));
-                has_written = false;
-            }
-        };
-        if let Some(path) = &self.json_file {
-            write(path, &terminal::json(&json_text()));
-        }
+        let mut write = |path: &Path, text: &str| has_written &= write_report(path, text);
         if let Some(path) = &self.junit {
-            write(path, &as_junit(done, &self.attachments(done)));
+            write(path, &as_junit(done, errors, &self.attachments(done)));
         }
         if self.reports.is_wanted() {
-            self.reports.write(&results(), write);
+            self.reports.write(&results(), &mut write);
         }
-        has_written
+        // Those with the exit code in them come last.
+        let json_text = |has_written: bool| format!("{:#}\n", as_json(done, errors, with_reports(code, has_written)));
+        if let Some(path) = &self.json_file {
+            has_written &= write_report(path, &terminal::json(&json_text(has_written)));
+        }
+        if self.json {
+            print_json(&json_text(has_written));
+        }
+        with_reports(code, has_written)
     }
 
     /// Files that belong to each run: its record, and the folder of `--record`.
@@ -279,6 +269,26 @@ fn end_recording(recorder: &Recorder, done: &[Done], errors: &[String], code: u8
     }
     let report = format!("{:#}\n", as_json(done, errors, code));
     record::finish(recorder, &[("report.json", report), ("values.jsonl", values)], code)
+}
+
+/// Whether a report was written.
+fn write_report(path: &Path, text: &str) -> bool {
+    if is_stdout(path) {
+        out::print_file(text);
+        return true;
+    }
+    match files::write(path, text.as_bytes()) {
+        Ok(()) => true,
+        Err(error) => {
+            out::complain_of_failure(&format!("{}: {error}", path.display()));
+            false
+        }
+    }
+}
+
+/// The exit code, when a report could perhaps not be written.
+fn with_reports(code: u8, has_written: bool) -> u8 {
+    if has_written || code != exit::SUCCESS { code } else { exit::FAILED }
 }
 
 fn is_stdout(path: &Path) -> bool {

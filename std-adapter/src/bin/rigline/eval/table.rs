@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use rigline::protocol::waza::{RunState, Verdict};
+use rigline_std::cli::terminal;
 use rigline_std::eval::Spec;
 use rigline_std::eval::measurement::{self, Statistics};
 use rigline_std::eval::report::class;
@@ -57,29 +58,25 @@ fn show_measurements(done: &[Done]) {
 
 fn over_trials(statistics: &Statistics) -> String {
     let Some(deviation) = statistics.deviation else { return String::new() };
-    let Statistics { min, max, mean, .. } = statistics;
+    let Statistics { min, max, .. } = statistics;
     let cpk = statistics.cpk.map_or_else(String::new, |cpk| format!(", Cpk {cpk:.2}"));
     // One digit more than the values have.
     let digits = |text: &str| text.split_once('.').map_or(0, |(_, fraction)| fraction.len()).min(12);
     let digits = digits(min).max(digits(max)) + 1;
-    format!("{min} to {max}, mean {mean:.digits$}, s {deviation:.digits$}{cpk}")
+    let mean = statistics.mean_to(digits).map_or_else(String::new, |mean| format!(", mean {mean}"));
+    format!("{min} to {max}{mean}, s {deviation:.digits$}{cpk}")
 }
 
 fn row(spec: &Spec, record: &TaskRecord) -> [String; 6] {
     let name = spec.tasks.get(record.task).map_or("", |task| task.name.as_str());
     let passed = record.trials.iter().filter(|trial| trial.verdict == Verdict::Passed).count();
-    let why = record.why().unwrap_or_default();
-    let why = match why.char_indices().nth(160) {
-        Some((end, _)) => format!("{}…", why.get(..end).unwrap_or_default()),
-        None => why.to_owned(),
-    };
     [
         spec.name.clone(),
         name.to_owned(),
         record.class().label().to_owned(),
         format!("{passed}/{}", record.trials.len()),
         time(record.duration),
-        why,
+        terminal::cut(record.why().unwrap_or_default(), 160),
     ]
 }
 

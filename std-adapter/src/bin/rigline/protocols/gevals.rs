@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use rigline_std::target::Target;
 
-use super::shim::{finish, program, put, this};
+use super::shim::{program, put, this};
 use crate::connect::Failure;
 
 pub(super) const STARTER_FILES: &[(&str, &str)] = &[
@@ -30,11 +30,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> ExitCode {
-        finish(self.write())
-    }
-
-    fn write(&self) -> Result<(), Failure> {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let words = match &self.target {
             Target::Exec(exec) => program(exec)?,
             Target::Sim => vec![this()?, "rig".to_owned()],

@@ -58,7 +58,7 @@ pub(crate) struct Choice {
     /// Offer tools that list and run the evals in this folder, too
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     evals: Option<PathBuf>,
-    /// Where runs of evals are kept [default: the user's state folder]
+    /// The folder for the records of runs [default: the user's state folder]
     #[arg(long, value_name = "DIR", requires = "evals", value_hint = ValueHint::DirPath)]
     runs: Option<PathBuf>,
 }
@@ -70,20 +70,13 @@ impl Choice {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> ExitCode {
-        match self.serve() {
-            Ok(code) => code,
-            Err(failure) => failure.tell(),
-        }
-    }
-
-    fn serve(mut self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         let selection = self.selected.selection();
         if let Some(folder) = &self.selected.evals {
             self.connection.target = anywhere(&self.connection.target)?;
             let (input_end, ended) = watch::channel(false);
             let settings = self.evals(folder, ended)?;
-            let evals = Evals::new(self.relay()?, settings).map_err(|error| Failure::usage(error.to_string()))?;
+            let evals = Evals::new(self.relay()?, settings).map_err(Failure::usage)?;
             let evals = Selected::new(evals, &selection).map_err(Failure::usage)?;
             return Ok(Stdio::new().input_end(input_end).serve(evals));
         }
@@ -104,7 +97,7 @@ impl Arguments {
     fn evals(&self, folder: &Path, ended: watch::Receiver<bool>) -> Result<Settings, Failure> {
         let root = Root::new(folder);
         let root = root.map_err(|error| Failure::usage(format!("--evals {}: {error}", folder.display())))?;
-        let store = jsonrpc::store(self.selected.runs.clone()).map_err(Failure::usage)?;
+        let store = jsonrpc::store(self.selected.runs.clone())?;
         // Of a target that steps cannot be sent to, the user learns at once.
         wire::dialer(&self.connection.target, &self.connection.options()).map_err(|error| Failure::of(&error))?;
         let hosts = Hosts { wait: self.connection.wait, ..Hosts::default() };
@@ -159,21 +152,14 @@ pub(crate) struct ConfigArguments {
 }
 
 impl ConfigArguments {
-    pub(crate) fn run(self) -> ExitCode {
-        match self.configure() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => failure.tell(),
-        }
-    }
-
-    fn configure(&self) -> Result<(), Failure> {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let Some(client) = Client::ALL.into_iter().find(|client| client.name() == self.client) else {
             return Err(Failure::usage(format!("there is no client {}", self.client)));
         };
         let server = self.server()?;
         if !self.write {
             connect::print(&client.snippet(&self.name, &server));
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         let path = match &self.file {
             Some(path) => path.clone(),
@@ -186,8 +172,8 @@ impl ConfigArguments {
             }
         };
         let edit = client.write(&path, &self.name, &server).map_err(|error| match error {
-            EditError::Io(error) => Failure { code: connect::FAILED, text: error.to_string() },
-            error => Failure::usage(error.to_string()),
+            EditError::Io(error) => Failure::failed(error),
+            error => Failure::usage(error),
         })?;
         let path = path.display();
         connect::print(&match edit {
@@ -195,7 +181,7 @@ impl ConfigArguments {
             Edit::Changed { backup } => format!("{path} is changed; what it was is in {}\n", backup.display()),
             _ => format!("{path} is written\n"),
         });
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     }
 
     fn server(&self) -> Result<Server, Failure> {

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::failure::Failure;
+
 mod amplifier;
 mod gevals;
 mod mcp;
@@ -24,7 +26,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Descriptor(arguments) => arguments.run(),
             Self::Events(arguments) => arguments.run(),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use rigline_std::target::{Exec, Target};
 
-use super::shim::{finish, program, put, this};
+use super::shim::{program, put, this};
 use crate::connect::Failure;
 
 pub(super) const STARTER_FILES: &[(&str, &str)] =
@@ -29,11 +29,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> ExitCode {
-        finish(self.write())
-    }
-
-    fn write(&self) -> Result<(), Failure> {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let bridge = |target: &Target| -> Result<_, Failure> {
             Ok(["bridge".to_owned(), target.to_string(), "--protocol".to_owned(), "namel3ss".to_owned()]
                 .into_iter()

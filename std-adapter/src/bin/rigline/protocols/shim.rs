@@ -10,7 +10,7 @@ use crate::connect::Failure;
 use crate::{files, out};
 
 pub(super) fn this() -> Result<String, Failure> {
-    let this = process::this_path().map_err(|error| Failure::usage(error.to_string()))?;
+    let this = process::this_path().map_err(Failure::usage)?;
     Ok(this.to_string_lossy().into_owned())
 }
 
@@ -25,18 +25,13 @@ pub(super) fn program(exec: &Exec) -> Result<Vec<String>, Failure> {
     Ok([vec![program.to_owned()], exec.args.clone()].concat())
 }
 
-pub(super) fn put(output: &Path, comment: &str, command: &str) -> Result<(), Failure> {
+pub(super) fn put(output: &Path, comment: &str, command: &str) -> Result<ExitCode, Failure> {
     let script = format!("#!/bin/sh\n# {comment}\n{command}\n");
     if output == Path::new("-") {
         out::print_file(&script);
-        return Ok(());
+    } else {
+        let written = rigline_std::cli::files::write_executable(output, script.as_bytes());
+        written.map_err(|error| files::failed(output, &error))?;
     }
-    rigline_std::cli::files::write_executable(output, script.as_bytes()).map_err(|error| files::failed(output, &error))
-}
-
-pub(super) fn finish(result: Result<(), Failure>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(),
-    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -37,35 +37,25 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if self.check {
-            return match self.check() {
-                Ok(text) => {
-                    connect::print(&text);
-                    ExitCode::SUCCESS
-                }
-                Err(failure) => failure.tell(),
-            };
+            connect::print(&self.check()?);
+            return Ok(ExitCode::SUCCESS);
         }
-        let told = files::ensure_reports(&[("--output", self.output.as_deref())], None);
-        let told = told.and_then(|()| self.describe()).and_then(|text| match &self.output {
-            Some(path) => files::write(path, &text),
-            None => {
-                connect::print_json(&text);
-                Ok(())
-            }
-        });
-        match told {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => failure.tell(),
+        files::ensure_reports(&[("--output", self.output.as_deref())], None)?;
+        let text = self.describe()?;
+        match &self.output {
+            Some(path) => files::write(path, &text)?,
+            None => connect::print_json(&text),
         }
+        Ok(ExitCode::SUCCESS)
     }
 
     fn check(&self) -> Result<String, Failure> {
         let text =
             files::read(self.target.as_ref()).map_err(|error| Failure::usage(format!("{}: {error}", self.target)))?;
-        let descriptor = Descriptor::parse(&text)
-            .map_err(|error| Failure { code: connect::FAILED, text: format!("{}: {error}", self.target) })?;
+        let descriptor =
+            Descriptor::parse(&text).map_err(|error| Failure::failed(format!("{}: {error}", self.target)))?;
         Ok(format!("{} is the descriptor of {}\n", self.target, descriptor.name))
     }
 
@@ -92,13 +82,11 @@ impl Arguments {
         };
         let options = Options::default();
         let limit = options.call_timeout;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure { code: connect::FAILED, text: error.to_string() })?;
-        let described = runtime.block_on(async {
+        let described = connect::on_one_thread(async {
             let mut client = connect(&target, ClientOptions::new(options)).await?;
             let described = client.describe(None, limit).await;
             let _ = client.close().await;
-            described
+            Ok(described?)
         })?;
         let Description::Manifest(described) = described else {
             return Err(Failure::usage(format!("{target} does not say which operations it has")));

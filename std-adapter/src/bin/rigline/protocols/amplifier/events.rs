@@ -61,21 +61,15 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> ExitCode {
-        let name = self.file.display();
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let unusable = |error: io::Error| Failure::usage(format!("{}: {error}", self.file.display()));
         let input: Box<dyn BufRead> = if self.file.as_os_str() == "-" {
             Box::new(io::stdin().lock())
         } else {
-            match files::open(&self.file) {
-                Ok(file) => Box::new(BufReader::with_capacity(64 << 10, file)),
-                Err(error) => return Failure::usage(format!("{name}: {error}")).tell(),
-            }
+            Box::new(BufReader::with_capacity(64 << 10, files::open(&self.file).map_err(unusable)?))
         };
-        match self.read(LogReader::new(input, self.line_limit)) {
-            Ok(0) => ExitCode::SUCCESS,
-            Ok(_) => ExitCode::from(exit::FAILED),
-            Err(error) => Failure { code: exit::USAGE, text: format!("{name}: {error}") }.tell(),
-        }
+        let faults = self.read(LogReader::new(input, self.line_limit)).map_err(unusable)?;
+        Ok(ExitCode::from(if faults == 0 { exit::SUCCESS } else { exit::FAILED }))
     }
 
     /// Returns the number of lines with faults.

@@ -1,0 +1,97 @@
+//! What other eval runners have, and this one has not. `.ci/layers.sh` allows their names in this file.
+
+use super::node::{Kind, Node};
+
+/// Whose file it is, if its members are those of another program's files.
+pub(super) fn program_of<T>(members: &[(String, T)]) -> Option<&'static str>
+where
+    T: AsText,
+{
+    let text = |wanted: &str| members.iter().find(|(name, _)| name == wanted).and_then(|(_, value)| value.as_text());
+    let has = |wanted: &str| members.iter().any(|(name, _)| name == wanted);
+    match () {
+        () if text("kind").is_some_and(|kind| kind == "Eval") => {
+            Some("an eval of gevals (mcpchecker), which its own host runs")
+        }
+        () if text("kind").is_some_and(|kind| kind == "Task") && has("spec") => {
+            Some("a task of gevals (mcpchecker), which its own host runs")
+        }
+        () if has("jobs") && (has("on") || has("true") || has("runs-on")) => Some("a CI workflow of GitHub"),
+        () if has("stages") && !has("tasks") => Some("a CI pipeline"),
+        () if has("providers") && (has("prompts") || has("tests")) => Some("an eval of promptfoo"),
+        () if (has("solver") || has("scorer")) && !has("name") => Some("an eval of Inspect"),
+        () => None,
+    }
+}
+
+/// What may be a text.
+pub(super) trait AsText {
+    /// The text, if it is one.
+    fn as_text(&self) -> Option<&str>;
+}
+
+impl AsText for Node {
+    fn as_text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Executors.
+pub(super) const EXECUTORS: [&str; 3] = ["copilot-sdk", "copilot-cli", "claude-code"];
+/// Members of an eval.
+pub(super) const EVAL: &[&str] = &["hooks", "baseline", "fixtures"];
+/// Members of `config`.
+pub(super) const CONFIG: &[&str] = &[
+    "group_by",
+    "fail_fast",
+    "judge_model",
+    "skill_directories",
+    "required_skills",
+    "disabled_skills",
+    "mcp_servers",
+    "hooks",
+];
+/// Members of a task.
+pub(super) const TASK: &[&str] = &[
+    "hooks",
+    "enabled",
+    "skip",
+    "assert",
+    "asserts",
+    "assertions",
+    "check",
+    "checks",
+    "criteria",
+    "evaluators",
+    "expected_output",
+    "scorer",
+    "scorers",
+    "verify",
+];
+/// Members of `inputs`.
+pub(super) const INPUTS: &[&str] = &["repos", "environment"];
+/// Members of `expected`, which cannot be judged here.
+pub(super) const EXPECTED: &[&str] = &["outcomes", "behavior", "tool_calls"];
+/// Types of graders.
+pub(super) const GRADERS: &[&str] = &[
+    "action_sequence",
+    "behavior",
+    "code",
+    "diff",
+    "human",
+    "human_calibration",
+    "inline_script",
+    "json_schema",
+    "llm",
+    "llm_comparison",
+    "program",
+    "prompt",
+    "script",
+    "skill_invocation",
+    "tool_calls",
+    "tool_constraint",
+    "trigger",
+];

@@ -1,0 +1,63 @@
+//! Placeholders of steps, which are filled while a task runs, and braces that begin none.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::reader::Reader;
+use crate::eval::node::{Kind, Node};
+use crate::eval::placeholders::{PLACEHOLDER, literal};
+
+/// Notes what is wrong with the placeholders in a node's texts. `fault` tells what is wrong with a step that one names.
+pub(super) fn placeholders(reader: &mut Reader<'_>, node: &Node, fault: &dyn Fn(&str) -> Option<String>) {
+    each_text(node, &mut |text, line| {
+        for almost in ALMOST.find_iter(text).map(|almost| almost.as_str()) {
+            let fault = match PLACEHOLDER.captures(almost).and_then(|found| found.get(1)) {
+                None => Some("write {{steps.ID.outputs.KEY}}".to_owned()),
+                Some(step) => fault(step.as_str()),
+            };
+            if let Some(fault) = fault {
+                reader.fault_in(Some(line), format!("{almost}: {fault}"));
+            }
+        }
+    });
+}
+
+/// What begins as one.
+static ALMOST: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{\s*steps\b[^{}]*\}*").expect("a constant pattern"));
+
+fn each_text(node: &Node, visit: &mut dyn FnMut(&str, u32)) {
+    match &node.kind {
+        Kind::Text(text) => visit(text, node.line),
+        Kind::List(elements) => elements.iter().for_each(|element| each_text(element, visit)),
+        Kind::Map(members) => members.iter().for_each(|(_, member)| each_text(member, visit)),
+        _ => {}
+    }
+}
+
+/// Puts braces in the place of `{{"{{"}}` in all of a task that no outputs of steps are filled into while it runs.
+pub(super) fn unescape(task: &mut Node) {
+    for (name, member) in task.members_mut() {
+        match name.as_str() {
+            "prompt" | "inputs" | "graders" | "expected" => {}
+            "steps" => unescape_steps(member),
+            _ => member.each_text_mut(&mut braces),
+        }
+    }
+}
+
+pub(super) fn unescape_steps(steps: &mut Node) {
+    for step in steps.elements_mut() {
+        for (_, member) in step.members_mut().iter_mut().filter(|(name, _)| name != "args" && name != "expect") {
+            member.each_text_mut(&mut braces);
+        }
+    }
+}
+
+pub(super) fn braces(text: &str) -> Option<(String, bool)> {
+    match literal(text) {
+        Cow::Owned(text) => Some((text, false)),
+        Cow::Borrowed(_) => None,
+    }
+}

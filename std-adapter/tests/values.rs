@@ -1,0 +1,348 @@
+//! Values on their way: from files and command lines through schemas to extensions, and back through graders into reports.
+#![cfg(unix)]
+
+#[path = "common/executable.rs"]
+mod executable;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
+
+/// An extension whose operation `op` has the schema of `schema.json`, and returns its arguments as they were written.
+const ECHO: &str = r#"#!/usr/bin/env python3
+import json, os, re, sys
+folder = os.path.dirname(os.path.abspath(__file__))
+path = os.path.join(folder, "schema.json")
+schema = open(path).read() if os.path.exists(path) else "true"
+for line in sys.stdin:
+    request = json.loads(line, parse_int=lambda text: ("number", text), parse_float=lambda text: ("number", text))
+    identity = re.search(r'"id":(\d+)', line).group(1)
+    result = "{}"
+    if request["method"] == "initialize":
+        result = '{"name":"echo","version":"1","protocolVersion":"0.0.1","operations":{"op":{"params":%s}}}' % schema
+    elif request["method"] == "execute":
+        args = request["params"].get("args") or {}
+        def text(value):
+            if isinstance(value, tuple):
+                return value[1]
+            return value if isinstance(value, str) else json.dumps(value)
+        result = json.dumps({"success": True, "message": "done", "outputs": {name: text(value) for name, value in args.items()}})
+    print('{"jsonrpc":"2.0","id":%s,"result":%s}' % (identity, result), flush=True)
+    if request["method"] == "shutdown":
+        break
+"#;
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    executable::script(folder.path(), "echo.py", ECHO);
+    folder
+}
+
+fn run(folder: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(RIGLINE)
+        .args(args)
+        .current_dir(folder)
+        .env("XDG_STATE_HOME", folder.join("state"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+fn eval(folder: &Path, args: &[&str]) -> (i32, Value) {
+    let (code, stdout, stderr) = run(folder, &[&["eval", "run", "eval.yaml", "--json", "--quiet"], args].concat());
+    let report = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+    (code, report)
+}
+
+/// What an eval comes to whose one step has this output `v`, an output `five`, and this grader: `passed`, `failed` or the error.
+fn graded(output: &str, grader: &str) -> String {
+    let output = Value::from(output);
+    let text = format!(
+        "name: x\nconfig: {{ executor: mock }}\ntasks:\n  - id: t\n    steps: [ {{ id: a, operation: op, mock: {{ v: {output}, five: '5' }} }} ]\n    graders: [ {grader} ]\n"
+    );
+    let folder = folder(&[("eval.yaml", &text)]);
+    let (_, report) = eval(folder.path(), &[]);
+    match report["errors"][0]["error"].as_str() {
+        Some(error) => error.to_owned(),
+        None => report["runs"][0]["tasks"][0]["status"].as_str().unwrap().to_owned(),
+    }
+}
+
+#[test]
+fn g_04_a_number_is_what_it_is_in_the_spelling_of_an_instrument() {
+    for (output, value, wanted) in [
+        ("+3.30000000E+00", "3.3", "passed"),
+        ("+3.30000000E+00", "3.31", "failed"),
+        ("007", "7", "passed"),
+        (".5", "0.5", "passed"),
+        ("5.", "5", "passed"),
+        (" 5\r\n", "5", "passed"),
+        // A text is a text.
+        ("007", "'7'", "failed"),
+        ("+7", "'7'", "failed"),
+        ("0x10", "16", "failed"),
+        ("7 V", "7", "failed"),
+        ("٧", "7", "failed"),
+    ] {
+        assert_eq!(
+            graded(output, &format!("{{ type: output_equals, step: a, output: v, value: {value} }}")),
+            wanted,
+            "{output} {value}"
+        );
+    }
+    let long = graded(&"1".repeat(10_001), "{ type: output_range, step: a, output: v, min: 1 }");
+    assert_eq!(long, "failed");
+}
+
+#[test]
+fn g_04_outputs_within_a_wanted_value_are_compared_as_values() {
+    for (output, value, wanted) in [
+        (r#"{"a": "5", "b": 2}"#, "{ b: 2.0, a: '{{steps.a.outputs.five}}' }", "passed"),
+        (r#"{"a": 5.0, "b": 2}"#, "{ b: 2.0, a: '{{steps.a.outputs.five}}' }", "passed"),
+        (r#"{"a": 6, "b": 2}"#, "{ b: 2.0, a: '{{steps.a.outputs.five}}' }", "failed"),
+        (r#"{"a": 5}"#, "{ b: 2.0, a: '{{steps.a.outputs.five}}' }", "failed"),
+        (r#"{"a": 5, "b": 2, "c": 1}"#, "{ b: 2.0, a: '{{steps.a.outputs.five}}' }", "failed"),
+        (r#"[ "x5", 1 ]"#, "[ 'x{{steps.a.outputs.five}}', 1.0 ]", "passed"),
+        (r#"[ "x6", 1 ]"#, "[ 'x{{steps.a.outputs.five}}', 1.0 ]", "failed"),
+        (r#"[ "x5" ]"#, "[ 'x{{steps.a.outputs.five}}', 1.0 ]", "failed"),
+        ("5.00", "'{{steps.a.outputs.five}}'", "passed"),
+        ("5.01", "'{{steps.a.outputs.five}}'", "failed"),
+    ] {
+        assert_eq!(
+            graded(output, &format!("{{ type: output_equals, step: a, output: v, value: {value} }}")),
+            wanted,
+            "{output} {value}"
+        );
+    }
+}
+
+#[test]
+fn g_04_no_setting_of_a_grader_hides_another() {
+    for (grader, wanted) in [
+        ("{ type: contains, value: a, values: [z] }", "failed"),
+        ("{ type: contains, value: a, config: { value: z } }", "failed"),
+        ("{ type: contains, value: a, config: { values: [b, c] } }", "passed"),
+        ("{ type: not_contains, not_contains: [z], value: a }", "failed"),
+        ("{ type: regex, pattern: '^z', must_match: ['^a'] }", "failed"),
+        ("{ type: regex, must_match: ['^a'], config: { must_match: ['^z'] } }", "failed"),
+        ("{ type: regex, must_not_match: ['z'], regex_not_match: ['a'] }", "failed"),
+        ("{ type: text, contains: [a], config: { contains: [z] } }", "failed"),
+        ("{ type: file_exists, path: eval.yaml, must_exist: [missing] }", "failed"),
+    ] {
+        let grader = grader
+            .replace("{ type", "{ step: a, output: v, type")
+            .replace("step: a, output: v, type: file", "type: file");
+        assert_eq!(graded("abc", &grader), wanted, "{grader}");
+    }
+    for (grader, settings) in [
+        ("{ type: output_equals, value: 5, expected: 6 }", "value, expected"),
+        ("{ type: output_range, min: 1, config: { min: 9 } }", "min, min"),
+        ("{ type: measurement, output: v, low: 1, config: { low: 9 } }", "low, low"),
+        ("{ type: max_duration, max: 100, max_ms: 1 }", "max, max_ms"),
+        ("{ type: contains, value: a, ignore_case: true, case_sensitive: true }", "ignore_case, case_sensitive"),
+        ("{ type: contains, value: a, step: a, config: { step: b } }", "step, step"),
+    ] {
+        let error = graded("abc", grader);
+        assert!(
+            error.contains(&format!("only one of these counts, so keep that one: {settings}")),
+            "{grader}: {error}"
+        );
+    }
+    assert!(graded("abc", "{ type: max_duration, max_ms: 0 }").contains("max_ms: expected a number of milliseconds"));
+}
+
+#[test]
+fn g_04_a_member_at_the_wrong_level_is_said() {
+    let text = "name: x
+trials_per_task: 3
+pass_threshold: 0.1
+timeout_seconds: 5
+owner: me
+priority: { high: true }
+config: { executor: mock, pass_threshold: 0.5, graders: [] }
+health: [ { operation: op, measure: { output: v, low: 1 } } ]
+range: [1, 2]
+tasks:
+  - id: t
+    retries: 3
+    assert: [ { type: contains, value: zz } ]
+    output_contains: [zz]
+    steps:
+      - { id: a, operation: op, expect: { v: 1 }, graders: [], note: mine }
+";
+    let folder = folder(&[("eval.yaml", text)]);
+    let (_, report) = eval(folder.path(), &[]);
+    let warnings = report["runs"][0]["warnings"].as_array().unwrap();
+    let texts: Vec<&str> = warnings.iter().map(|text| text.as_str().unwrap()).collect();
+    for wanted in [
+        "trials_per_task: an eval has no such member; it is one of config (eval.yaml:2)",
+        "pass_threshold: an eval has no such member; it is one of metrics (eval.yaml:3)",
+        "timeout_seconds: an eval has no such member; it is one of config, of a task (eval.yaml:4)",
+        "pass_threshold: config has no such member; it is one of metrics (eval.yaml:7)",
+        "graders: config has no such member; it is one of an eval, of a task (eval.yaml:7)",
+        "measure: a step of the preflight has no such member; it is one of a step (eval.yaml:8)",
+        "range: it has no effect without tasks_from (eval.yaml:9)",
+        "retries: a task has no such member; it is one of config (eval.yaml:12)",
+        "assert: not supported here; it has no effect (eval.yaml:13)",
+        "output_contains: a task has no such member; it is one of expected (eval.yaml:14)",
+        "expect: a step has no such member; it is one of a step of the preflight (eval.yaml:16)",
+        "graders: a step has no such member; it is one of an eval, of a task (eval.yaml:16)",
+    ] {
+        assert!(texts.contains(&wanted), "{wanted} in {texts:#?}");
+    }
+    assert_eq!(texts.len(), 12, "{texts:#?}");
+    assert_eq!(eval(folder.path(), &["--strict"]).0, 2);
+}
+
+#[test]
+fn g_04_and_o_08_what_a_task_expects_is_judged_or_said_not_to_be() {
+    let status = |expected: &str| {
+        let text = format!(
+            "name: x\nconfig: {{ executor: mock }}\ntasks:\n  - id: t\n    expected: {expected}\n    steps: [ {{ id: a, operation: op, mock: {{ v: abc }} }} ]\n"
+        );
+        let folder = folder(&[("eval.yaml", &text)]);
+        let (_, report) = eval(folder.path(), &[]);
+        report["runs"][0]["tasks"][0]["status"].clone()
+    };
+    assert_eq!(status("{ output_not_contains: [zz] }"), "passed");
+    assert_eq!(status("{ output_not_contains: [zz, b] }"), "failed");
+    assert_eq!(status("{ behavior: { max_tool_calls: 3 } }"), "skipped");
+    assert_eq!(status("{ outcomes: [ { type: x } ], tool_calls: [] }"), "skipped");
+    assert_eq!(status("{ behavior: { max_tool_calls: 3 }, output_contains: [b] }"), "passed");
+}
+
+#[test]
+fn g_05_a_schemas_numbers_have_all_their_digits() {
+    let schema = r#"{"properties":{
+        "above":{"type":"integer","exclusiveMinimum":18446744073709551616},"step":{"type":"number","multipleOf":0.01},"big":{"const":123456789012345678901234567890},
+        "far":{"type":"number","maximum":1e20},"list":{"uniqueItems":true},"a.b":{"type":"object","properties":{"x/y":{"maximum":5}}}}}"#;
+    let schema = schema.replace('\n', "");
+    let folder = folder(&[("schema.json", &schema)]);
+    for (argument, wanted) in [
+        ("above=18446744073709551617", Ok("18446744073709551617")),
+        (
+            "above=18446744073709551616",
+            Err("18446744073709551616 is less than or equal to the minimum of 18446744073709551616"),
+        ),
+        ("step=0.07", Ok("0.07")),
+        ("step=1e400", Ok("1e400")),
+        ("step=0.075", Err("0.075 is not a multiple of 0.01")),
+        ("big=123456789012345678901234567890", Ok("123456789012345678901234567890")),
+        ("big=123456789012345678901234567891", Err("123456789012345678901234567890 was expected")),
+        ("far=100000000000000000000.5", Err("100000000000000000000.5 is greater than the maximum of 1e20")),
+        ("list=[123456789012345678901234567890,123456789012345678901234567891]", Ok("")),
+        (r#"a.b={"x/y":6}"#, Err("op: a.b.x/y: 6 is greater than the maximum of 5")),
+    ] {
+        let (code, stdout, stderr) = run(folder.path(), &["call", "--json", "exec:./echo.py", "op", argument]);
+        match wanted {
+            Ok(text) => {
+                assert!(code == 0 && stdout.contains(text) && stderr.is_empty(), "{argument}: {stdout}{stderr}");
+            }
+            Err(text) => assert!(code == 2 && stderr.contains(text), "{argument}: {stdout}{stderr}"),
+        }
+    }
+    let (_, stdout, _) = run(folder.path(), &["describe", "exec:./echo.py"]);
+    assert!(stdout.contains("number up to 1e20") && stdout.contains("123456789012345678901234567890"), "{stdout}");
+    let required =
+        schema.replacen('{', r#"{"required":["far","step"],"#, 1).replace("\"maximum\":1e20", "\"minimum\":1e20");
+    fs::write(folder.path().join("schema.json"), required).unwrap();
+    let (_, stdout, _) = run(folder.path(), &["describe", "exec:./echo.py", "op"]);
+    assert!(stdout.contains("far=1e20 step=1") || stdout.contains("step=1 far=1e20"), "{stdout}");
+}
+
+#[test]
+fn g_05_a_mean_has_the_digits_of_what_was_measured() {
+    let text = "name: x
+config: { target: 'exec:./echo.py' }
+tasks:
+  - id: t
+    matrix: { n: [123456789012345678901234567890] }
+    steps: [ { id: a, operation: op, args: { v: '{{matrix.n}}', w: 7 }, measure: [ { output: v, low: 1 }, { output: w } ] } ]
+";
+    let folder = folder(&[("eval.yaml", text)]);
+    let (code, report) = eval(folder.path(), &[]);
+    let text = report.to_string();
+    assert_eq!(code, 0, "{report:#}");
+    assert!(!text.contains("e+29") && text.contains(r#""mean":"123456789012345678901234567890""#), "{report:#}");
+    let values = &report["runs"][0]["tasks"][0]["measurements"];
+    assert_eq!((values[1]["value"].to_string(), values[1]["mean"].to_string()), ("7".into(), "7".into()), "{values:#}");
+}
+
+#[test]
+fn g_05_a_table_of_tasks_has_one_column_of_each_name() {
+    let eval_of = |more: &str| {
+        format!(
+            "name: x\nconfig: {{ executor: mock }}\ntasks_from: t.csv\n{more}tasks:\n  - {{ id: t, steps: [ {{ id: a, operation: op, args: {{ v: '{{{{vars.code}}}}' }} }} ] }}\n"
+        )
+    };
+    for (more, table, wanted) in [
+        ("", "code,n,code\n1,2,3\n", Some("tasks_from: two columns have the name code (t.csv:1)")),
+        ("", "code,n, code \n1,2,3\n", Some("two columns have the name code")),
+        ("", "code,,\n1,,\n", None),
+        ("range: [1, x, 2]\n", "code\n1\n2\n", Some("range: expected the first and the last row")),
+        ("range: [2, 2]\n", "code\n1\n2\n", None),
+    ] {
+        let folder = folder(&[("eval.yaml", &eval_of(more)), ("t.csv", table)]);
+        let (code, report) = eval(folder.path(), &[]);
+        match wanted {
+            Some(text) => assert!(code == 2 && report.to_string().contains(text), "{table}: {report:#}"),
+            None => assert_eq!(code, 0, "{table}: {report:#}"),
+        }
+    }
+}
+
+#[test]
+fn g_10_an_eval_that_cannot_be_read_is_in_every_report() {
+    let good = "name: good\nconfig: { executor: mock }\ntasks: [ { id: t, prompt: p } ]\n";
+    let folder = folder(&[("eval.yaml", "name: x\nname: y\n")]);
+    let run_all = || {
+        run(
+            folder.path(),
+            &["eval", "run", ".", "--json", "--quiet", "--junit", "j.xml", "--tap", "t.tap", "--ctrf", "c.json"],
+        )
+    };
+    for has_good in [false, true] {
+        if has_good {
+            fs::create_dir(folder.path().join("good")).unwrap();
+            fs::write(folder.path().join("good/eval.yaml"), good).unwrap();
+        }
+        let (code, stdout, _) = run_all();
+        let report: Value = serde_json::from_str(&stdout).unwrap();
+        let runs = report["runs"].as_array().unwrap().len();
+        assert_eq!((code, runs, &report["exit_code"]), (2, usize::from(has_good), &Value::from(2)), "{report:#}");
+        let error = "duplicate mapping key `name` is not allowed here";
+        assert!(report["errors"][0]["error"].as_str().unwrap().contains(error), "{report:#}");
+        for file in ["j.xml", "t.tap", "c.json"] {
+            let text = fs::read_to_string(folder.path().join(file)).unwrap();
+            assert!(text.contains(error), "{file}: {text}");
+            fs::remove_file(folder.path().join(file)).unwrap();
+        }
+        let (code, stdout, _) = run(folder.path(), &["eval", "validate", ".", "--json"]);
+        let report: Value = serde_json::from_str(&stdout).unwrap();
+        assert!(code == 2 && report["errors"][0].as_str().unwrap().contains(error), "{report:#}");
+    }
+}
+
+#[test]
+fn g_10_the_exit_code_in_the_report_is_the_real_one() {
+    let text = "name: x\nconfig: { executor: command, command: [sh, -c, 'rm -r out; touch out'] }\ntasks: [ { id: t, prompt: p } ]\n";
+    let folder = folder(&[("eval.yaml", text)]);
+    let (code, report) = eval(folder.path(), &["--context-dir", ".", "--junit", "out/j.xml", "--json-file", "r.json"]);
+    assert_eq!(
+        (code, &report["exit_code"], &report["success"]),
+        (1, &Value::from(1), &Value::Bool(false)),
+        "{report:#}"
+    );
+    let written: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("r.json")).unwrap()).unwrap();
+    assert_eq!(written["exit_code"], 1);
+}
