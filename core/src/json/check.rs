@@ -382,6 +382,8 @@ pub(crate) fn scan_array(
 
 /// Where the next element is in an array that was checked, looking from `from` on, behind its bracket or an element; and where the
 /// element's watched members are, counted from its beginning.
+// In line, its scanner would be on the stack of every call.
+#[inline(never)]
 pub(crate) fn scan_next_element(
     array: &[u8],
     from: usize,
