@@ -366,6 +366,7 @@ fn fc_37_a_reader_that_goes_during_a_call_ends_a_session_in_its_safe_state() {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut String::new()).unwrap();
         writeln!(input, "{}", execute(2, operation, json!({"millis": 200, "size": 50_000}))).unwrap();
+        drop(output);
         // The input stays open.
         drop(output);
         let mut stderr = String::new();

@@ -996,7 +996,7 @@ fn j_31_one_call_over_http_beside_a_page() {
     assert!(status == 200 && answer["outputs"]["volts"].is_string(), "{answer}");
     for (status, query, body, authorization, why) in [
         (401, "", measure, "Bearer x", "token"),
-        (404, "?target=exec:true", measure, &*token, "sim only"),
+        (404, "?target=exec:true", measure, &*token, "only sim"),
         (400, "", "{", &*token, "not JSON"),
         (400, "", "", &*token, "not JSON"),
         (400, "", "[]", &*token, "params"),
