@@ -368,7 +368,6 @@ fn fc_37_a_reader_that_goes_during_a_call_ends_a_session_in_its_safe_state() {
         writeln!(input, "{}", execute(2, operation, json!({"millis": 200, "size": 50_000}))).unwrap();
         drop(output);
         // The input stays open.
-        drop(output);
         let mut stderr = String::new();
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         assert_eq!((child.wait().unwrap().code(), &*stderr), (Some(0), "safe state\n"), "{operation}");
