@@ -81,9 +81,7 @@ impl CallResult {
         let outcome = match result.success() {
             Ok(true) => Outcome::Success,
             Ok(false) => Outcome::Failed(
-                error
-                    .or_else(|| message.clone())
-                    .unwrap_or_else(|| "the operation failed, and gave no reason".to_owned()),
+                error.or_else(|| message.clone()).unwrap_or_else(|| "the operation failed without a reason".to_owned()),
             ),
             Err(why) => Outcome::Invalid(match error {
                 Some(error) => format!("{why} (its error: {error})"),
@@ -323,12 +321,12 @@ mod tests {
         let table = [
             (r#"{"success":false,"error":"e","message":"m"}"#, "e"),
             (r#"{"success":false,"message":"m"}"#, "m"),
-            (r#"{"success":false}"#, "the operation failed, and gave no reason"),
-            (r#"{"success":false,"error":""}"#, "the operation failed, and gave no reason"),
+            (r#"{"success":false}"#, "the operation failed without a reason"),
+            (r#"{"success":false,"error":""}"#, "the operation failed without a reason"),
             (r#"{"message":"m"}"#, "invalid result: the result has no success (its message: m)"),
             (r#"{"error":"e"}"#, "invalid result: the result has no success (its error: e)"),
             // O 3.
-            ("null", "the operation failed, and gave no reason"),
+            ("null", "the operation failed without a reason"),
             ("[]", "invalid result: the result is not an object"),
         ];
         for (text, failure) in table {

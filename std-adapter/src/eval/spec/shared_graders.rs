@@ -58,7 +58,7 @@ impl<'f> Graders<'f> {
         for grader in &added {
             if let Some(step) = grader.step.as_deref().filter(|step| !has_step(step)) {
                 let text =
-                    format!("Grader {} looks at step {step}, which task {} does not have", grader.label(), task.id);
+                    format!("Grader {} refers to step {step}, which task {} does not have", grader.label(), task.id);
                 reader.fault_in(Some(grader.line), text);
             }
             if task.graders.iter().any(|own| own.is_same_measurement(grader)) {

@@ -74,7 +74,7 @@ pub(super) fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut H
     }
     for grader in &graders {
         if let Some(step) = grader.step.as_deref().filter(|step| steps.iter().all(|known| known.id != *step)) {
-            let text = format!("Grader {} looks at step {step}, which task {id} does not have", grader.label());
+            let text = format!("Grader {} refers to step {step}, which task {id} does not have", grader.label());
             reader.fault_in(Some(grader.line), text);
         }
     }
