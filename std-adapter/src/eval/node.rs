@@ -354,7 +354,7 @@ pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
     let text = match error {
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested deeper than {DEPTH_LIMIT}"),
         Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } => {
-            format!("more than {VALUE_LIMIT} values, those that aliases stand for counted too")
+            format!("more than {VALUE_LIMIT} values, with those of aliases")
         }
         other => UserMessageFormatter.format_message(other).into_owned(),
     };

@@ -177,7 +177,7 @@ pub(super) fn matching(folder: &Path, pattern: &str) -> Result<Found, String> {
     let plain = parts.iter().take_while(|part| is_plain(part)).count();
     let (before, rest) = parts.split_at(plain);
     if rest.iter().any(|part| matches!(part, Component::ParentDir)) {
-        return Err("`..` stands behind a wildcard".to_owned());
+        return Err("`..` after a wildcard is not supported".to_owned());
     }
     let base = folder.join(before.iter().collect::<PathBuf>());
     if !base.is_dir() {
