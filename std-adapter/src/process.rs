@@ -96,7 +96,7 @@ pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, Stri
 }
 
 /// A program to be started as the leader of its own process group, with the limits that this process was started with.
-/// A relative path of a program is looked for from `folder`.
+/// A relative path of a program is resolved in `folder`.
 pub(crate) fn command(
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -135,7 +135,7 @@ pub(crate) fn is_found(program: impl AsRef<OsStr>, folder: Option<&Path>) -> boo
     if is_path(program) { Path::new(&located(program, folder)).exists() } else { which::which(program).is_ok() }
 }
 
-/// Whether it names a file, and not what is looked for in `PATH`.
+/// Whether it is the path of a file, and not a name to be found in `PATH`.
 fn is_path(program: &OsStr) -> bool {
     program.as_encoded_bytes().iter().any(|byte| *byte == b'/' || (cfg!(windows) && *byte == b'\\'))
 }
@@ -151,7 +151,7 @@ pub fn write_errors_instead_of_signals() {
     }
 }
 
-/// The end of what a program wrote to its standard error, as errors show it.
+/// The end of a program's standard error, as errors show it.
 pub(crate) fn last_words(stderr: &str) -> String {
     let stderr = stderr.trim_end();
     if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
@@ -180,7 +180,7 @@ mod limits {
 
 #[cfg(not(unix))]
 mod lifeline {
-    /// There are no process groups here.
+    /// This system has no process groups.
     #[derive(Debug)]
     pub(crate) struct Lifeline;
 

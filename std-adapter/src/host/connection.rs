@@ -32,7 +32,8 @@ use super::result::Answer;
 use super::transport::{Control, RawConnection, TransportTraits, Writer};
 use crate::sync::lock;
 
-/// How long a child that closed its output or input has to end before that counts as a fault of its own.
+/// The time that a child has to end after it closed its output or input. After that, the closing is
+/// itself reported as a fault.
 const ENDING: Duration = Duration::from_millis(500);
 
 pub(super) struct Connection {
@@ -92,7 +93,7 @@ struct Waiting {
 /// Who wants to know what becomes of a request.
 enum ResponseSender {
     One(oneshot::Sender<Completion>),
-    /// A sender that has several requests out, and takes the first answer.
+    /// A sender that has several pending requests, and uses the first answer.
     OfSeveral(mpsc::UnboundedSender<Completion>),
 }
 
@@ -464,7 +465,7 @@ impl Shared {
         self.ended.send_replace(true);
     }
 
-    /// Gives a port back at once: so that it can be opened again, and the kernel can give its name to the next device.
+    /// Releases a port at once, so that it can be opened again, and the kernel can assign its name to the next device.
     fn release(&self) {
         if let Ok(mut writer) = self.writer.try_lock() {
             *writer = Box::new(tokio::io::sink());

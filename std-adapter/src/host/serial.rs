@@ -17,7 +17,7 @@ use crate::target::{Port, Serial, Target};
 pub(super) struct SerialDialer {
     serial: Serial,
     roots: Roots,
-    /// The device that was opened last: it is looked for by its serial number when its port's name has changed.
+    /// The device that was opened last. It is found by its serial number if its port's name has changed.
     known: Mutex<Option<PortInfo>>,
 }
 
@@ -148,8 +148,8 @@ mod claim {
     use rustix::fs::{FlockOperation, OFlags, flock};
     use rustix::termios::{ioctl_tiocexcl, ioctl_tiocnxcl};
 
-    /// Keeps others from a port: TIOCEXCL stops every further open, but not one by root; the advisory lock stops root's
-    /// too, of programs that ask for it.
+    /// Prevents other programs from opening a port. TIOCEXCL refuses every further open except by root. The advisory
+    /// lock also stops root, in programs that check it.
     pub(super) struct Claim {
         file: File,
         is_exclusive: bool,
@@ -192,10 +192,10 @@ mod claim {
     mod rights {
         use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-        /// Gives this thread its rights back when it is dropped.
+        /// Restores the rights of this thread when it is dropped.
         pub(super) struct Restored(CapabilitySets);
 
-        /// Takes away from this thread, and no other, what TIOCEXCL makes an exception for.
+        /// Removes the right that exempts root from TIOCEXCL, from this thread only.
         pub(super) fn without() -> Option<Restored> {
             let before = capabilities(None).ok()?;
             if !before.effective.contains(CapabilitySet::SYS_ADMIN) {
@@ -232,7 +232,7 @@ mod claim {
         }
     }
 
-    /// What gives a user the right to a port with this mode and group.
+    /// Explains how a user gets access to a port with this mode and group.
     fn permission(path: &Path, mode: u32, group: u32) -> String {
         let groups = fs::read_to_string("/etc/group").unwrap_or_default();
         let name = groups.lines().find_map(|line| {

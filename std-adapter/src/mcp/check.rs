@@ -1,4 +1,4 @@
-//! The cases of MCP, of both eras, for anybody's server of tools: a program, a serial port, TCP, HTTP.
+//! The cases of MCP, of both eras, for any server of tools: a program, a serial port, TCP, HTTP.
 //!
 //! Over HTTP, the cases of messages run as over lines. The cases that begin with `http.` run there only.
 
@@ -63,7 +63,7 @@ pub const CASES: &[Case] = cases! {
     "http.modern.events", "MCP 2026-07-28: Streamable HTTP, Receiving Messages", Standard, http::events;
 };
 
-/// Cases of what only streams of bytes have: HTTP has its own.
+/// Cases that only apply to streams of bytes. HTTP has separate cases.
 const OF_LINES: &[&str] = &["bad-json", "line.crlf", "end-of-input"];
 
 /// The suite, for the registry of protocols.

@@ -38,7 +38,7 @@ struct McpClient {
 
 struct Open {
     wire: RawConnection,
-    /// What was read and is not a whole line yet.
+    /// The bytes of a line that is not complete yet.
     read: Vec<u8>,
     /// The result of `initialize`.
     server: String,

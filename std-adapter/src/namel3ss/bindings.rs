@@ -39,7 +39,7 @@ impl Runner {
     }
 }
 
-/// What a tool's name stands for: one entry of `tools.yaml`, or of `entrypoints` in `pack.yaml`.
+/// The binding of a tool's name: one entry of `tools.yaml`, or of `entrypoints` in `pack.yaml`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -92,7 +92,7 @@ pub struct Pack {
     /// Its version, such as `1.2.0` or `stable`.
     #[serde(deserialize_with = "text")]
     pub version: String,
-    /// What it is for.
+    /// Its purpose.
     #[serde(default)]
     pub description: String,
     /// Who made it.
@@ -112,7 +112,7 @@ pub struct Pack {
     /// Its bindings, where it has no `tools.yaml`; with one, that one's.
     #[serde(default)]
     pub entrypoints: BTreeMap<String, Binding>,
-    /// Where it stands.
+    /// The file that contains it.
     #[serde(skip)]
     pub folder: PathBuf,
 }
@@ -129,7 +129,7 @@ struct Container {
     image: Option<String>,
 }
 
-/// Why a file is not taken.
+/// Why a file is not accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindingsError {

@@ -17,13 +17,13 @@ use super::{Lifeline, NotStarted};
 /// How long the pipes are read after the program's end: others may hold them for good.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How long what was asked to end may take until it is killed.
+/// The time that a program has to end after SIGTERM. After that it is killed.
 const TERMINATION: Duration = Duration::from_millis(500);
 
 /// A program that was started.
 pub(crate) struct Running {
     group: Option<u32>,
-    /// What ends it when this process is killed.
+    /// Ends it when this process is killed.
     _lifeline: Option<Lifeline>,
     child: Child,
 }

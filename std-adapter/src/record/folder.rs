@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::sync::lock;
 use crate::{files, terminal};
 
-/// The file that says what a recording is of.
+/// The file that describes the recording.
 pub const RUN: &str = "run.json";
 /// The transcript.
 pub const SESSION: &str = "session.jsonl";
@@ -19,7 +19,7 @@ pub(super) const UART: &str = "uart.jsonl";
 /// The longest [`RUN`] that is read.
 const RUN_LIMIT: u64 = 16 << 20;
 
-/// Why a folder cannot take a recording.
+/// Why a recording cannot be written to a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
@@ -29,7 +29,7 @@ pub enum FolderError {
     /// There is something that no recording has put there.
     #[error("{} is neither empty nor a recording; nothing was changed", .0.display())]
     Foreign(PathBuf),
-    /// In the place of one of our files is somebody else's.
+    /// A file with the name of one of the recording's files was not made by it.
     #[error("{} exists, and is not part of the recording in that folder; nothing was changed", .0.display())]
     ForeignFile(PathBuf),
     /// Another process records there.
@@ -54,7 +54,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder, or takes over that of an earlier recording.
+    /// Makes the folder, or reuses that of an earlier recording.
     ///
     /// # Errors
     /// It cannot be made, or is not ours. Then nothing was changed.
