@@ -122,11 +122,12 @@ impl Reply {
         self.protocol.phrases
     }
 
+    /// Adds an output; `value` writes it, and returns whether it has a JSON form.
     pub(crate) fn output(
         &mut self,
         memory: &mut [u8],
         name: &str,
-        value: impl FnOnce(&mut Writer<'_>) -> bool,
+        value: &dyn Fn(&mut Writer<'_>) -> bool,
     ) -> Result<(), Failure> {
         match self.stage {
             Stage::Silent => return Ok(()),
@@ -200,7 +201,7 @@ impl Reply {
     /// Adds a piece of content: in protocols that have none, an output of this name.
     pub(crate) fn content(&mut self, memory: &mut [u8], name: &str, content: &Content<'_>) -> Result<(), Failure> {
         let Some(place) = &self.phrases().content else {
-            return self.output(memory, name, |out| {
+            return self.output(memory, name, &|out| {
                 content.write_as_output(out);
                 true
             });

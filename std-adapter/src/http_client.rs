@@ -171,6 +171,29 @@ pub(crate) async fn request(
     beside(connection, exchange).await
 }
 
+/// Where a redirect leads that keeps method and body, and stays with the server: the token is for that one.
+///
+/// # Errors
+/// It leads elsewhere, or nowhere.
+pub(crate) fn redirected(url: &str, head: &Parts) -> Result<String, HttpError> {
+    let location =
+        head.headers.get(header::LOCATION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let location = location.unwrap_or_default();
+    let refused = || HttpError::Redirect { status: head.status.as_u16(), location: location.clone() };
+    if !matches!(head.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+        return Err(refused());
+    }
+    let from = parse(url)?;
+    let authority = from.authority().map_or("", |authority| authority.as_str());
+    if location.starts_with('/') && !location.starts_with("//") {
+        return Ok(format!("http://{authority}{location}"));
+    }
+    match parse(&location) {
+        Ok(to) if to.authority() == from.authority() => Ok(location),
+        _ => Err(refused()),
+    }
+}
+
 fn head(uri: &Uri, method: Method, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Request<Full<Bytes>>, HttpError> {
     let request = Request::builder()
         .method(method)

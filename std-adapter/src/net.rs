@@ -212,6 +212,21 @@ impl Access {
     }
 }
 
+/// How long a connection may be silent until the system asks whether its peer is still there, and how long it waits for an answer
+/// each time before it asks again. A machine that lost its power says no goodbye.
+const SILENCE: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Makes a connection notice that its peer's machine is gone, and send short lines at once.
+pub(crate) fn adjust(stream: &TcpStream) {
+    // Lines are small, and a client waits for each.
+    let _ = stream.set_nodelay(true);
+    let keepalive = socket2::TcpKeepalive::new().with_time(SILENCE);
+    #[cfg(any(target_os = "linux", target_os = "macos", windows))]
+    let keepalive = keepalive.with_interval(ASK_AGAIN);
+    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
+}
+
 /// Listens for connections at all of these.
 #[derive(Debug)]
 pub(crate) struct Listeners(Vec<TcpListener>);
@@ -231,8 +246,7 @@ impl Listeners {
             ready.map_or(Poll::Pending, Poll::Ready)
         });
         let (stream, _) = accepted.await?;
-        // Lines are small, and a client waits for each.
-        let _ = stream.set_nodelay(true);
+        adjust(&stream);
         Ok(Stream::new(stream))
     }
 }

@@ -8,7 +8,7 @@
 //! | `serial:by-id/NAME` | the same, by a name that udev assigns (`/dev/serial/by-id`, `by-path`) |
 //! | `serial:auto` | the one rigline device that is plugged in, by its USB names |
 //! | `serial:auto/SERIAL` | the rigline device with that USB serial number |
-//! | `serial:usb/PATH` | the device on that USB port, such as `1-2.3` |
+//! | `serial:usb/PATH` | the device on that USB port, such as `1-2.3`; `1-2.3:1.2` is one interface of a composite device |
 //! | `tcp:HOST:PORT` | a TCP server |
 //! | `http://…`, `https://…` | an HTTP server, for the protocols that have one |
 //! | `replay:DIR` | a recording that `rigline call --record DIR` or `rigline eval run --record DIR` has made, or a transcript of `rigline monitor --record` |

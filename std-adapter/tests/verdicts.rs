@@ -39,9 +39,16 @@ fn run(folder: &Path, more: &[&str]) -> (i32, Value, Value) {
 }
 
 /// A rig on a pty: answers `initialize`, and lets `behave` answer each call, or unplug it by giving `None`.
+///
+/// It is named by a link that is its own and goes with it. The kernel gives the number of a pty that is closed to the next one, so that
+/// a host which waits for a rig that was unplugged would find the rig of another test there, and take it away from that.
 fn board(name: &'static str, behave: impl Fn(u32, &Value) -> Option<Vec<Value>> + Send + 'static) -> String {
     let pty = rustix_openpty::openpty(None, None).unwrap();
-    let path = rustix::pty::ptsname(&pty.controller, Vec::new()).unwrap().into_string().unwrap();
+    let pts = rustix::pty::ptsname(&pty.controller, Vec::new()).unwrap().into_string().unwrap();
+    let links = tempfile::tempdir().unwrap();
+    let path = links.path().join("port");
+    std::os::unix::fs::symlink(pts, &path).unwrap();
+    let path = path.to_str().unwrap().to_owned();
     let mut settings = rustix::termios::tcgetattr(&pty.user).unwrap();
     settings.make_raw();
     rustix::termios::tcsetattr(&pty.user, rustix::termios::OptionalActions::Now, &settings).unwrap();
@@ -73,6 +80,8 @@ fn board(name: &'static str, behave: impl Fn(u32, &Value) -> Option<Vec<Value>> 
                 let _ = writeln!(writer, "{reply}");
             }
         }
+        // First the name, then what it stands for.
+        drop(links);
         drop((port, writer));
     });
     format!("serial:{path}")

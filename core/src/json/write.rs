@@ -713,7 +713,7 @@ macro_rules! div10_by_multiplying {
     ($name:ident, $int:ty) => {
         #[inline]
         #[allow(clippy::cast_possible_truncation)]
-        fn $name(value: $int) -> ($int, u8) {
+        pub(super) fn $name(value: $int) -> ($int, u8) {
             (value / 10, (value % 10) as u8)
         }
     };
@@ -725,7 +725,7 @@ macro_rules! div10_by_shifting {
     ($name:ident, $int:ty, $($more:literal)*) => {
         #[inline]
         #[allow(clippy::cast_possible_truncation)]
-        fn $name(value: $int) -> ($int, u8) {
+        pub(super) fn $name(value: $int) -> ($int, u8) {
             let mut fifths = (value >> 1).wrapping_add(value >> 2);
             fifths = fifths.wrapping_add(fifths >> 4);
             fifths = fifths.wrapping_add(fifths >> 8);

@@ -251,7 +251,10 @@ async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
     loop {
         match listeners.accept().await {
             Ok(stream) => {
-                let Ok(place) = places.clone().try_acquire_owned() else { continue };
+                let Ok(place) = places.clone().try_acquire_owned() else {
+                    refuse(&stream);
+                    continue;
+                };
                 let (shared, access) = (shared.clone(), access.clone());
                 tokio::spawn(async move {
                     serve_stream(stream, &shared, &access).await;
@@ -262,6 +265,16 @@ async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
+}
+
+/// Says to a client why it is not served, as far as it can be said without waiting.
+fn refuse(stream: &Stream) {
+    let text = format!("too many clients: {CLIENT_LIMIT} are connected already");
+    let mut stream = stream.clone();
+    let line = lines::error_line(lines::NOT_ALLOWED, &text);
+    let task = &mut std::task::Context::from_waker(std::task::Waker::noop());
+    let _ = std::pin::Pin::new(&mut stream).poll_write(task, &line);
+    let _ = std::pin::Pin::new(&mut stream).poll_shutdown(task);
 }
 
 async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {

@@ -22,7 +22,6 @@ use self::receive::SHOWN_SKIPPED;
 use self::refusals::{Refusal, write_refusals};
 use self::send::watch_deadlines;
 use self::streams::{read_errors, read_output, watch_child};
-use super::Options;
 use super::child::Child;
 use super::error::{Details, Exit, HostError, also_open};
 use super::event::{Event, EventKind};
@@ -30,13 +29,14 @@ use super::manifest::Manifest;
 use super::reading::Reading;
 use super::result::Answer;
 use super::transport::{Control, RawConnection, TransportTraits, Writer};
+use super::{Options, random};
 use crate::sync::lock;
 
 /// The time that a child has to end after it closed its output or input. After that, the closing is
 /// itself reported as a fault.
 const ENDING: Duration = Duration::from_millis(500);
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     shared: Arc<Shared>,
     child: Option<Child>,
     traits: TransportTraits,
@@ -78,6 +78,8 @@ struct State {
     budget: u32,
     more_skipped: u64,
     hint: Option<String>,
+    /// The peer may ask with `ping` whether this side is there, as MCP has it.
+    answers_ping: bool,
 }
 
 /// A request that is out.
@@ -85,6 +87,8 @@ struct Waiting {
     id: u32,
     /// It is an `execute` of the host's own.
     is_call: bool,
+    /// Its method, if it is none of gevals': to know it by if it comes back.
+    method: Option<Box<str>>,
     /// When it is given up, unless its sender sees to that.
     due: Option<Instant>,
     sender: ResponseSender,
@@ -109,7 +113,7 @@ impl ResponseSender {
 
 /// What becomes of a request.
 #[derive(Debug, Clone)]
-pub(super) enum Completion {
+pub(crate) enum Completion {
     Answer(Answer),
     /// The line that must have been its reply was over the limit.
     TooLong(u64),
@@ -120,7 +124,7 @@ pub(super) enum Completion {
 
 /// What ended a connection.
 #[derive(Debug, Clone)]
-pub(super) enum End {
+pub(crate) enum End {
     Exited(Exit),
     Gone(String),
     Cancelled,
@@ -129,7 +133,7 @@ pub(super) enum End {
 
 /// Why a request has no completion.
 #[derive(Debug)]
-pub(super) enum RequestError {
+pub(crate) enum RequestError {
     Late,
     End(End),
     InputClosed(io::Error),
@@ -138,7 +142,9 @@ pub(super) enum RequestError {
 
 impl Connection {
     /// Begins to read from a wire.
-    pub(super) fn open(wire: RawConnection, name: &str, base: u32, options: &Arc<Options>) -> Self {
+    pub(crate) fn open(wire: RawConnection, name: &str, options: &Arc<Options>) -> Self {
+        // Another session on a wire that outlives sessions may still be answered.
+        let base = if wire.traits.shared { random() } else { 0 };
         let client = Client::new(base);
         let state = State {
             client: if options.strict { client.strict() } else { client },
@@ -151,6 +157,7 @@ impl Connection {
             budget: SHOWN_SKIPPED,
             more_skipped: 0,
             hint: None,
+            answers_ping: false,
         };
         let (refusals, refused) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
@@ -184,11 +191,11 @@ impl Connection {
         Self { shared, child: wire.child, traits: wire.traits, reading, tasks: Mutex::new(tasks) }
     }
 
-    pub(super) fn child(&self) -> Option<&Child> {
+    pub(crate) fn child(&self) -> Option<&Child> {
         self.child.as_ref()
     }
 
-    pub(super) fn ended(&self) -> Option<End> {
+    pub(crate) fn ended(&self) -> Option<End> {
         self.shared.lock().end.clone()
     }
 
@@ -203,7 +210,7 @@ impl Connection {
     }
 
     /// Ends the connection: every call that is out fails with `end`, and a child's group is gone.
-    pub(super) fn close(&self, end: End) {
+    pub(crate) fn close(&self, end: End) {
         self.shared.end(end);
         if let Some(child) = &self.child {
             child.kill();
@@ -213,19 +220,38 @@ impl Connection {
         self.shared.release();
     }
 
-    pub(super) fn control(&self) -> Option<Arc<dyn Control>> {
+    pub(crate) fn control(&self) -> Option<Arc<dyn Control>> {
         lock(&self.shared.control).clone()
     }
 
     /// No more requests: a child that waits for the end of its input sees it.
-    pub(super) async fn close_input(&self) {
+    pub(crate) async fn close_input(&self) {
         let mut writer = self.shared.writer.lock().await;
         let _ = timeout(ENDING, writer.shutdown()).await;
         *writer = Box::new(tokio::io::sink());
     }
 
-    /// Opens the session.
+    /// Answers `ping`, which is MCP's, instead of refusing it as every other request of the peer's.
+    pub(crate) fn answer_ping(&self) {
+        self.shared.lock().answers_ping = true;
+    }
+
+    /// Opens a session of gevals.
     pub(super) async fn initialize(&self, request: &Request<'_>, deadline: Instant) -> Result<Manifest, HostError> {
+        let result = self.begin(request, deadline).await?;
+        let manifest = Manifest::read(&result).map_err(|why| HostError::BadReply {
+            extension: self.name(),
+            why,
+            details: self.details(None),
+        })?;
+        if !manifest.name.is_empty() {
+            *lock(&self.shared.name) = manifest.name.as_str().into();
+        }
+        Ok(manifest)
+    }
+
+    /// Sends the first request of a session, again if it may have been lost; gives the text of its result.
+    pub(crate) async fn begin(&self, request: &Request<'_>, deadline: Instant) -> Result<String, HostError> {
         let after = self.shared.options.start_timeout;
         let (sender, mut completions) = mpsc::unbounded_channel();
         let mut out = VecDeque::new();
@@ -248,8 +274,7 @@ impl Connection {
             }
             let next = self.traits.resend.map_or(deadline, |pause| deadline.min(Instant::now() + pause));
             let result = match timeout_at(next, completions.recv()).await {
-                Ok(Some(Completion::Answer(Answer::Result(text)))) => Manifest::read(&text)
-                    .map_err(|why| HostError::BadReply { extension: self.name(), why, details: self.details(None) }),
+                Ok(Some(Completion::Answer(Answer::Result(text)))) => Ok(text),
                 Ok(Some(Completion::Answer(Answer::Error(error, _)))) => {
                     Err(HostError::Refused { extension: self.name(), error })
                 }
@@ -271,11 +296,6 @@ impl Connection {
             for id in out {
                 self.shared.forget(id);
             }
-            if let Ok(manifest) = &result
-                && !manifest.name.is_empty()
-            {
-                *lock(&self.shared.name) = manifest.name.as_str().into();
-            }
             return result;
         }
     }
@@ -292,8 +312,20 @@ impl Connection {
         size: usize,
         deadline: Instant,
     ) -> Result<Completion, RequestError> {
+        self.request_as(request, size, deadline, |_| {}).await
+    }
+
+    /// The same. `begun` gets the id of the request before it is sent, to cancel it by.
+    pub(crate) async fn request_as(
+        &self,
+        request: &Request<'_>,
+        size: usize,
+        deadline: Instant,
+        begun: impl FnOnce(u32),
+    ) -> Result<Completion, RequestError> {
         let (sender, completion) = oneshot::channel();
         let (id, line) = self.shared.begin(request, size, b"", Some(deadline), ResponseSender::One(sender))?;
+        begun(id);
         let forget = Forget(&self.shared, id);
         if let Err(error) = self.shared.send(line, deadline).await {
             return Err(self.after_all(error).await);
@@ -306,6 +338,14 @@ impl Connection {
             Ok(Completion::Late) => Err(RequestError::Late),
             Ok(completion) => Ok(completion),
             Err(_) => Err(RequestError::End(End::Gone("the connection is closed".into()))),
+        }
+    }
+
+    /// Sends a notification, whole.
+    pub(crate) async fn notify(&self, line: Vec<u8>, deadline: Instant) -> Result<(), RequestError> {
+        match self.shared.send(line, deadline).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.after_all(error).await),
         }
     }
 
@@ -358,7 +398,7 @@ impl Connection {
     }
 
     /// The error of a `request` without a completion.
-    pub(super) fn error(&self, error: RequestError, request: &str, after: Duration) -> HostError {
+    pub(crate) fn error(&self, error: RequestError, request: &str, after: Duration) -> HostError {
         let extension = self.name();
         match error {
             RequestError::Late => {
@@ -383,7 +423,7 @@ impl Connection {
     }
 
     /// The error for a completion that is not a usable answer.
-    pub(super) fn completion_error(&self, completion: Completion, after: Duration) -> HostError {
+    pub(crate) fn completion_error(&self, completion: Completion, after: Duration) -> HostError {
         let extension = self.name();
         match completion {
             Completion::Answer(Answer::Bad(why, line)) => {

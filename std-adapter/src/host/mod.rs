@@ -103,9 +103,9 @@ pub use crate::record::Direction;
 use crate::record::Recorder;
 use crate::sync::lock;
 use crate::target::Target;
-use connection::{Completion, Connection, End, RequestError};
+pub(crate) use connection::{Completion, Connection, End, RequestError};
 use ports::Roots;
-use result::Answer;
+pub(crate) use result::Answer;
 use wire::Connect;
 
 /// Texts of an extension's that are shown are cut at this many bytes.
@@ -566,8 +566,7 @@ async fn open(
     wait: Duration,
 ) -> Result<(Connection, Manifest), HostError> {
     let wire = wire::open(dialer, options, wait).await?;
-    let base = if wire.traits.shared { random() } else { 0 };
-    let connection = Connection::open(wire, &dialer.name(), base, options);
+    let connection = Connection::open(wire, &dialer.name(), options);
     let others = connection.control().map(|control| control.others()).unwrap_or_default();
     if !others.is_empty() {
         connection.tell(EventKind::AlsoOpen(others));

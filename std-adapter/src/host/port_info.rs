@@ -24,6 +24,9 @@ pub struct PortInfo {
 pub struct UsbInfo {
     /// Its place in the USB tree, such as `1-2.3`.
     pub place: String,
+    /// Which of its interfaces the port is, such as `1.2` (configuration and number): a composite device has several ports. Empty if the
+    /// system does not report it.
+    pub interface: String,
     /// Vendor id.
     pub vendor_id: u16,
     /// Product id.

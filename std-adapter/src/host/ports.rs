@@ -88,10 +88,15 @@ impl Roots {
             return None;
         }
         let usb = device.ancestors().find(|folder| folder.join("idVendor").exists()).map(|folder| {
+            // The folder below the device's is the interface's: 1-2.3:1.2.
+            let below = device.strip_prefix(folder).ok().and_then(|below| below.iter().next());
+            let interface =
+                below.and_then(|name| name.to_str()?.split_once(':')).map(|(_, interface)| interface.to_owned());
             let id =
                 |file| read(&folder.join(file)).and_then(|id| u16::from_str_radix(&id, 16).ok()).unwrap_or_default();
             let text = |file| read(&folder.join(file)).unwrap_or_default();
             UsbInfo {
+                interface: interface.unwrap_or_default(),
                 place: folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
                 vendor_id: id("idVendor"),
                 product_id: id("idProduct"),
@@ -127,7 +132,12 @@ impl Roots {
                 )
             }
             Port::Usb(place) => {
-                let fits = |port: &&PortInfo| port.usb.as_ref().is_some_and(|usb| usb.place == *place);
+                let fits = |port: &&PortInfo| {
+                    port.usb.as_ref().is_some_and(|usb| {
+                        usb.place == *place
+                            || place.split_once(':') == Some((usb.place.as_str(), usb.interface.as_str()))
+                    })
+                };
                 (ports.iter().filter(fits).cloned().collect(), format!("serial device at the USB port {place}"))
             }
         };

@@ -121,7 +121,7 @@ fn owned(plain: Plain<'_>) -> String {
 
 /// A reply's body, owned.
 #[derive(Debug, Clone)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// To a call, which is read at once: its line has been checked just now.
     Called(Box<CallResult>),
     Result(String),

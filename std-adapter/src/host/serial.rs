@@ -38,7 +38,14 @@ impl SerialDialer {
             })
         };
         let ports = self.roots.ports();
-        match (ports.iter().find(|port| same(port)), &self.serial.port) {
+        // A composite device has several ports, of which one is meant.
+        let is_interface = |port: &&PortInfo| port.usb.as_ref().is_some_and(|found| found.interface == usb.interface);
+        let mut of_device = ports.iter().filter(|port| same(port));
+        let found = of_device.clone().find(is_interface).or_else(|| match (of_device.next(), of_device.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        });
+        match (found, &self.serial.port) {
             (Some(port), _) => Ok(port.clone()),
             // A port that is named without a board stands for any board on it.
             (None, Port::Path(_) | Port::Usb(_)) => self.roots.find(&self.serial.port),

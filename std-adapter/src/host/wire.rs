@@ -15,7 +15,7 @@ use super::serial::SerialDialer;
 use super::tap::TapDialer;
 pub use super::transport::{Connect, Connecting, Control, RawConnection, Reader, TransportTraits, Writer};
 use super::{Options, deadline};
-use crate::net::Token;
+use crate::net::{self, Token};
 use crate::process;
 use crate::target::{Exec, Link, Target, Tcp};
 
@@ -147,7 +147,7 @@ impl Connect for TcpDialer {
         Box::pin(async {
             let open = |source| HostError::Open { what: self.name(), source };
             let stream = tokio::net::TcpStream::connect((self.0.host.as_str(), self.0.port)).await.map_err(open)?;
-            stream.set_nodelay(true).map_err(open)?;
+            net::adjust(&stream);
             let (reader, mut writer) = stream.into_split();
             if let Some(path) = &self.0.token_file {
                 let in_file = |error| io::Error::other(format!("{}: {error}", path.display()));

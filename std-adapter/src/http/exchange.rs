@@ -278,6 +278,12 @@ impl Open {
 }
 
 impl State {
+    /// Whether a call waits for its turn: they are taken in their order.
+    fn waits(&self, number: u64) -> bool {
+        self.open.get(&number).is_some_and(|open| open.is_call)
+            && self.open.range(..number).any(|(_, open)| open.is_call)
+    }
+
     fn place_of(&self, session: &str) -> Option<usize> {
         self.sessions.iter().position(|known| known.name == session)
     }
@@ -322,6 +328,11 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
+    /// Whether it is a call that was not begun, since an earlier one runs.
+    pub(crate) fn waits(&self) -> bool {
+        self.exchange.state().waits(self.number)
+    }
+
     /// The next line; none if the request was cancelled, or the extension has ended.
     pub(crate) async fn line(&mut self) -> Option<Line> {
         poll_fn(|task| self.poll_line(task)).await
@@ -339,7 +350,8 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         let mut state = self.exchange.state();
-        if self.cancels {
+        // Nobody waits for a call that was not begun yet.
+        if self.cancels || state.waits(self.number) {
             self.exchange.cancel_number(&mut state, self.number);
         }
         // A legacy call that runs goes on, and its reply and logs go nowhere.

@@ -1,49 +1,52 @@
 //! MCP's client side over lines, and over HTTP as over lines: a session of the legacy era, whose end a board notices.
 //!
+//! Lines are those of the gevals host's connection, which finds the reply among whatever else comes: noise, logs, echoes, half lines, late
+//! replies. `ping` of a server is answered, and its other requests are refused.
+//!
 //! `tools/list` comes in pages from a small device. They are merged here, since several clients read the first page only.
 //!
 //! Replies stay JSON texts, so that their numbers keep all their digits.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use rigline::json::{Json, Kind};
+use rigline::client::Request;
+use rigline::json::{Json, Kind, RawJson};
 use rigline::protocol::mcp;
 use rigline::{FailureKind, Level};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::{
     Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
 };
-use crate::host::wire::{self, Connect, RawConnection, Reader};
+use crate::host::wire::{self, Connect};
 use crate::host::{
-    DTR_LOW, Event, EventKind, JsonObject, Listener, Log, Manifest, NO_LIMIT, Options, TERMINATION, deadline,
+    self, Completion, Connection, DTR_LOW, End, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest,
+    NO_LIMIT, Options, TERMINATION, deadline,
 };
 use crate::target::Target;
 
 /// The most pages of a list: a server whose cursor does not advance is noticed.
 const MAX_PAGES: usize = 1000;
 
-/// After this time a device that has not answered is asked again: it may have been booting.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long a notification may take to be written.
+const NOTICE: Duration = Duration::from_secs(5);
 
 struct McpClient {
     dialer: Box<dyn Connect>,
-    options: Options,
+    options: Arc<Options>,
     open: Option<Open>,
+    /// The next progress token.
     next: u64,
 }
 
 struct Open {
-    wire: RawConnection,
-    /// The bytes of a line that is not complete yet.
-    read: Vec<u8>,
+    connection: Connection,
     /// The result of `initialize`.
     server: String,
-    /// A request whose caller has gone.
-    pending: Option<u64>,
+    /// A request whose caller has gone, or has not waited for long enough.
+    pending: Option<u32>,
 }
 
 pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
@@ -56,16 +59,59 @@ pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Re
             }
             _ => wire::dialer(target, &options.host)?,
         };
-        Ok(Box::new(McpClient { dialer, options: options.host, open: None, next: 1 }) as Box<dyn Client>)
+        let mut options = options.host;
+        options.listener = options.listener.map(with_logs);
+        Ok(Box::new(McpClient { dialer, options: Arc::new(options), open: None, next: 1 }) as Box<dyn Client>)
     })
+}
+
+/// A listener that gets what MCP's servers say in notifications as logs.
+fn with_logs(listener: Listener) -> Listener {
+    Arc::new(move |event: &Event| {
+        let EventKind::Notification { method, params } = &event.kind else { return listener(event) };
+        match log_of(method, params) {
+            Some(log) => {
+                let extension = Arc::clone(&event.extension);
+                listener(&Event { time: event.time, extension, kind: EventKind::Log(log) });
+            }
+            // That a list has changed, and the like, says nothing to who calls once.
+            None if method.starts_with("notifications/") => {}
+            None => listener(event),
+        }
+    })
+}
+
+/// What a log or the progress of a call says.
+fn log_of(method: &str, params: &Value) -> Option<Log> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match method {
+        "notifications/message" => {
+            let level = match params["level"].as_str().unwrap_or_default() {
+                "debug" => Level::Debug,
+                "notice" | "warning" => Level::Warn,
+                "error" | "critical" | "alert" | "emergency" => Level::Error,
+                _ => Level::Info,
+            };
+            let data = &params["data"];
+            Some(match data.get("message") {
+                Some(message) => {
+                    let data = data.get("data").cloned();
+                    Log { level, level_name: None, message: text(message), data }
+                }
+                None => Log { level, level_name: None, message: text(data), data: None },
+            })
+        }
+        "notifications/progress" => {
+            let message = params.get("message").map(text).unwrap_or_default();
+            let data = json!({ "progress": params["progress"], "total": params["total"] });
+            Some(Log { level: Level::Info, level_name: None, message, data: Some(data) })
+        }
+        _ => None,
+    }
 }
 
 fn no_answer(text: impl Into<String>) -> ClientError {
     ClientError::new(Cause::NoAnswer, text.into())
-}
-
-fn timed_out(method: &str, limit: Duration) -> ClientError {
-    ClientError::new(Cause::Timeout, format!("no answer to {method} within {limit:?}"))
 }
 
 /// An answer to a request: its result, or its error, as JSON.
@@ -73,50 +119,38 @@ type Reply = Result<String, String>;
 
 impl McpClient {
     async fn open(&mut self, limit: Duration) -> Result<(), ClientError> {
-        if let Some(open) = &self.open
-            && open.wire.child.as_ref().is_none_or(|child| child.exit().is_none())
-        {
+        if self.open.as_ref().is_some_and(|open| open.connection.ended().is_none()) {
             return Ok(());
         }
-        let mut wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
-        if wire.traits.shared {
-            // Half a line of somebody else's may be on the wire.
-            wire.writer.write_all(b"\n").await.map_err(|error| no_answer(error.to_string()))?;
-        }
-        if let Some(stderr) = wire.stderr.take() {
-            tokio::spawn(pass_on(stderr, self.options.listener.clone(), Arc::from(self.dialer.name())));
-        }
-        let resend = wire.traits.resend.unwrap_or(limit).max(AGAIN);
-        self.open = Some(Open { wire, read: Vec::new(), server: String::new(), pending: None });
+        self.hang_up().await;
+        let wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
+        let connection = Connection::open(wire, &self.dialer.name(), &self.options);
+        connection.answer_ping();
+        let open = self.open.insert(Open { connection, server: String::new(), pending: None });
         let params = json!({
             "protocolVersion": mcp::LEGACY[0],
             "capabilities": {},
             "clientInfo": { "name": "rigline", "version": env!("CARGO_PKG_VERSION") },
         })
         .to_string();
-        let given_up = deadline(Instant::now(), limit);
-        let server = loop {
-            let left = given_up.saturating_duration_since(Instant::now());
-            match self.ask("initialize", &params, left.min(resend)).await {
-                Ok(Ok(server)) => break server,
-                Ok(Err(error)) => {
-                    self.hang_up().await;
-                    return Err(no_answer(format!("initialize was refused: {}", message_of(&error))));
-                }
-                Err(error) if error.is_timeout() && Instant::now() < given_up => {}
-                Err(error) => {
-                    self.hang_up().await;
-                    return Err(error);
-                }
+        let params = RawJson::from_checked_str(&params).unwrap_or(RawJson::NULL);
+        let request = Request::Other { method: "initialize", params };
+        let started = open.connection.begin(&request, deadline(Instant::now(), limit)).await;
+        let server = match started {
+            Ok(server) if string(view(&server).get("protocolVersion")).len() == 10 => server,
+            Ok(_) => {
+                self.hang_up().await;
+                return Err(no_answer("initialize was not answered as MCP has it"));
+            }
+            Err(error) => {
+                self.hang_up().await;
+                return Err(match error {
+                    HostError::Refused { error, .. } => no_answer(format!("initialize was refused: {}", error.message)),
+                    error => error.into(),
+                });
             }
         };
-        if string(view(&server).get("protocolVersion")).len() != 10 {
-            self.hang_up().await;
-            return Err(no_answer("the answer to initialize is not valid MCP"));
-        }
-        if let Some(open) = &mut self.open {
-            open.server = server;
-        }
+        open.server = server;
         self.notify("notifications/initialized", None).await
     }
 
@@ -125,118 +159,31 @@ impl McpClient {
         if let Some(params) = params {
             message["params"] = params;
         }
-        self.write(&format!("{message}\n")).await
-    }
-
-    async fn write(&mut self, line: &str) -> Result<(), ClientError> {
-        let Some(open) = &mut self.open else { return Err(no_answer("the connection is closed")) };
-        let written = async {
-            open.wire.writer.write_all(line.as_bytes()).await?;
-            open.wire.writer.flush().await
-        };
-        written.await.map_err(|error| no_answer(format!("{}: {error}", self.dialer.name())))
+        let Some(open) = &self.open else { return Err(no_answer("the connection is closed")) };
+        let sent = open.connection.notify(format!("{message}\n").into_bytes(), deadline(Instant::now(), NOTICE)).await;
+        sent.map_err(|error| open.connection.error(error, method, NOTICE).into())
     }
 
     /// Sends a request and waits for its reply. Notifications go to the listener.
     async fn ask(&mut self, method: &str, params: &str, limit: Duration) -> Result<Reply, ClientError> {
-        let id = self.next;
-        self.next += 1;
-        let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}");
-        self.send(id, &request, method, limit).await
-    }
-
-    async fn send(&mut self, id: u64, request: &str, method: &str, limit: Duration) -> Result<Reply, ClientError> {
-        self.write(&format!("{}\n", request.replace(['\n', '\r'], " "))).await?;
-        if let Some(open) = &mut self.open {
-            open.pending = Some(id);
-        }
-        let given_up = deadline(Instant::now(), limit);
-        loop {
-            let line = match timeout_at(given_up, self.line()).await {
-                Ok(line) => line?,
-                Err(_) => return Err(timed_out(method, limit)),
-            };
-            let Ok(message) = Json::parse(&line) else { continue };
-            if let Some(method) = message.get("method").and_then(|method| method.text()) {
-                self.hear(&method.to_string(), message.get("params").unwrap_or(Json::NULL));
-                continue;
-            }
-            // A refusal of an older kind of extension may have lost the id.
-            let is_ours = message.get("id").is_some_and(|given| given.as_str() == id.to_string())
-                || method == "initialize"
-                    && message.get("id").is_none_or(|id| id.is_null())
-                    && message.get("error").is_some();
-            if !is_ours {
-                continue;
-            }
-            if let Some(open) = &mut self.open {
-                open.pending = None;
-            }
-            return Ok(match message.get("error") {
-                Some(error) => Err(error.as_str().to_owned()),
-                None => Ok(message.get("result").unwrap_or(Json::NULL).as_str().to_owned()),
-            });
-        }
-    }
-
-    /// The next line. Being dropped it loses nothing.
-    async fn line(&mut self) -> Result<Vec<u8>, ClientError> {
-        let (limit, name) = (self.options.line_limit, self.dialer.name());
         let Some(open) = &mut self.open else { return Err(no_answer("the connection is closed")) };
-        loop {
-            if let Some(end) = open.read.iter().position(|byte| *byte == b'\n') {
-                return Ok(open.read.drain(..=end).collect());
-            }
-            if open.read.len() > limit {
-                open.read.clear();
-                return Err(no_answer(format!("{name}: a line is longer than the limit of {limit} bytes")));
-            }
-            match open.wire.reader.read_buf(&mut open.read).await {
-                Ok(0) => {
-                    self.open = None;
-                    return Err(no_answer(format!("{name} has closed the connection")));
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    self.open = None;
-                    return Err(no_answer(format!("{name}: {error}")));
-                }
-            }
-        }
-    }
-
-    /// Logs and progress go to the listener as logs.
-    fn hear(&self, method: &str, params: Json<'_>) {
-        let Some(listener) = &self.options.listener else { return };
-        let text = |json: Json<'_>| json.text().map_or_else(|| json.as_str().to_owned(), |text| text.to_string());
-        let log = match method {
-            "notifications/message" => {
-                let level = match &*string(params.get("level")) {
-                    "debug" => Level::Debug,
-                    "notice" | "warning" => Level::Warn,
-                    "error" | "critical" | "alert" | "emergency" => Level::Error,
-                    _ => Level::Info,
-                };
-                let data = params.get("data").unwrap_or(Json::NULL);
-                match data.get("message") {
-                    Some(message) => {
-                        let data = data.get("data").and_then(|data| serde_json::from_str(data.as_str()).ok());
-                        Log { level, level_name: None, message: text(message), data }
-                    }
-                    None => Log { level, level_name: None, message: text(data), data: None },
-                }
-            }
-            "notifications/progress" => {
-                let message = params.get("message").map(text).unwrap_or_default();
-                let number = |name| params.get(name).and_then(|number| serde_json::from_str(number.as_str()).ok());
-                let (progress, total): (Option<Value>, Option<Value>) = (number("progress"), number("total"));
-                let data = json!({ "progress": progress, "total": total });
-                Log { level: Level::Info, level_name: None, message, data: Some(data) }
-            }
-            _ => return,
+        let Open { connection, pending, .. } = open;
+        let mut params = params.as_bytes().to_vec();
+        let params = RawJson::from_checked(&mut params).map_err(|error| ClientError::usage(error.to_string()))?;
+        let request = Request::Other { method, params };
+        let given_up = deadline(Instant::now(), limit);
+        let asked = connection.request_as(&request, request.measure(), given_up, |id| *pending = Some(id)).await;
+        let completion = match asked {
+            Ok(completion) => completion,
+            // It may still be at it.
+            Err(error) => return Err(connection.error(error, method, limit).into()),
         };
-        let extension = Arc::from(self.dialer.name());
-        listener(&Event { time: SystemTime::now(), extension, kind: EventKind::Log(log) });
+        *pending = None;
+        match completion {
+            Completion::Answer(host::Answer::Result(result)) => Ok(Ok(result)),
+            Completion::Answer(host::Answer::Error(_, error)) => Ok(Err(error)),
+            completion => Err(connection.completion_error(completion, limit).into()),
+        }
     }
 
     /// All tools, of all pages.
@@ -260,20 +207,20 @@ impl McpClient {
 
     /// Ends the connection: a program is asked to end, a device's DTR drops.
     async fn hang_up(&mut self) {
-        let Some(Open { wire, .. }) = self.open.take() else { return };
-        let RawConnection { reader, writer, control, child, .. } = wire;
-        if let Some(control) = &control {
+        let Some(Open { connection, .. }) = self.open.take() else { return };
+        if let Some(control) = connection.control() {
             let _ = control.set_dtr(false);
             sleep(DTR_LOW).await;
             let _ = control.discard();
             let _ = control.set_dtr(true);
         }
-        drop((reader, writer));
-        if let Some(child) = child
+        connection.close_input().await;
+        if let Some(child) = connection.child()
             && timeout(TERMINATION, child.ended()).await.is_err()
         {
             child.end(TERMINATION).await;
         }
+        connection.close(End::ShutDown);
     }
 }
 
@@ -330,15 +277,18 @@ impl Client for McpClient {
                 Some(limit) => limit.saturating_add(self.options.grace),
                 None => self.options.call_timeout,
             };
-            let id = self.next;
+            let token = self.next;
             self.next += 1;
             // The arguments go as they are, with all their digits.
-            let line = format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":{},\"arguments\":{},\"_meta\":{{\"progressToken\":{id}}}}}}}",
+            let params = format!(
+                "{{\"name\":{},\"arguments\":{},\"_meta\":{{\"progressToken\":{token}}}}}",
                 json!(request.operation),
                 if request.args.trim().is_empty() { "{}" } else { &request.args },
             );
-            match self.send(id, &line, "tools/call", limit).await? {
+            match self.ask("tools/call", &params, limit).await? {
+                Ok(result) if view(&result).kind() != Kind::Object => {
+                    Err(no_answer(format!("the result of tools/call is not an object: {}", cut(&result))))
+                }
                 Ok(result) => Ok(answer(&result)),
                 Err(error) => Ok(refused(&error)),
             }
@@ -367,15 +317,10 @@ impl Client for McpClient {
     }
 }
 
-/// Reads standard error, so that a program is not held up by it, and passes its lines on.
-async fn pass_on(stderr: Reader, listener: Option<Listener>, extension: Arc<str>) {
-    let mut lines = BufReader::new(stderr).split(b'\n');
-    while let Ok(Some(line)) = lines.next_segment().await {
-        if let Some(listener) = &listener {
-            let kind = EventKind::Stderr(String::from_utf8_lossy(&line).trim_end().to_owned());
-            listener(&Event { time: SystemTime::now(), extension: extension.clone(), kind });
-        }
-    }
+/// The beginning of a text that is shown.
+fn cut(text: &str) -> &str {
+    let end = (0..=200.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 /// A text that was checked before.

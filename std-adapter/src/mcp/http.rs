@@ -437,8 +437,9 @@ async fn respond(
         let line = tokio::select! {
             line = incoming.line() => line,
             _ = watch.tick() => {
-                if is_modern && client.is_gone() {
-                    // Dropping what comes in cancels the request.
+                // Dropping what comes in cancels the request. In the legacy era a call that runs goes on, and one that waits for its turn
+                // is not begun.
+                if (is_modern || incoming.waits()) && client.is_gone() {
                     return StatusCode::REQUEST_TIMEOUT.into_response();
                 }
                 continue;

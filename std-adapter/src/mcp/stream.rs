@@ -31,6 +31,8 @@ pub(super) const SESSION: &str = "mcp-session-id";
 const IN_FLIGHT: usize = 64 * 1024;
 /// The time limit for the server to accept a notification.
 const NOTICE: Duration = Duration::from_secs(10);
+/// How often a server may send a request elsewhere.
+const REDIRECTS: usize = 5;
 /// The time limit for ending a session.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -93,13 +95,13 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                let is_request = Json::parse(&line).is_ok_and(|json| json.kind() == Kind::Object && json.get("id").is_some());
+                let is_notification = Json::parse(&line).is_ok_and(|json| json.get("method").is_some() && json.get("id").is_none());
                 let posted = post(Arc::clone(&server), line, send.clone());
-                if is_request {
-                    open.spawn(posted);
-                } else {
+                if is_notification {
                     // What follows waits for it, so that the server gets them in their order.
                     let _ = timeout(NOTICE, posted).await;
+                } else {
+                    open.spawn(posted);
                 }
             }
             Some(line) = received.recv() => {
@@ -189,19 +191,32 @@ fn encoded(value: &str) -> String {
 /// Posts a line, and brings what comes back.
 async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::UnboundedSender<Vec<u8>>) {
     let json = Json::parse(&line).unwrap_or(Json::NULL);
-    let id = json.get("id").map(|id| id.as_str().to_owned());
+    // An answer to a request of the server's gets none.
+    let id = json.get("method").and_then(|_| json.get("id")).map(|id| id.as_str().to_owned());
     let is_initialize =
         json.get("method").and_then(|method| method.text()).is_some_and(|method| method == "initialize");
     let headers = server.headers_of(&json);
     let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let mut body = Answer::new(server.limit);
-    let answered = http_client::request(&server.url, Method::POST, &headers, line.clone(), |head, bytes| {
-        let is_stream = is_stream(&head.headers);
-        body.take(is_stream, bytes, |message| {
-            let _ = send.send([message, b"\n"].concat());
+    let (mut url, mut redirects) = (server.url.clone(), 0);
+    let (answered, body) = loop {
+        let mut body = Answer::new(server.limit);
+        let answered = http_client::request(&url, Method::POST, &headers, line.clone(), |head, bytes| {
+            let is_stream = is_stream(&head.headers);
+            body.take(is_stream, bytes, |message| {
+                let _ = send.send([message, b"\n"].concat());
+            });
         });
-    });
-    let fault = match answered.await {
+        match answered.await {
+            // Servers have `/mcp/` where `/mcp` was asked for.
+            Ok(head) if head.status.is_redirection() => match http_client::redirected(&url, &head) {
+                Ok(next) if redirects < REDIRECTS => (url, redirects) = (next, redirects + 1),
+                Ok(_) => break (Err(format!("more than {REDIRECTS} redirects")), body),
+                Err(error) => break (Err(error.to_string()), body),
+            },
+            answered => break (answered.map_err(|error| error.to_string()), body),
+        }
+    };
+    let fault = match answered {
         Ok(head) => {
             if is_initialize && head.status.is_success() {
                 let name = head.headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned);
@@ -211,7 +226,7 @@ async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::UnboundedSender<Ve
             server.session().is_lost |= is_lost && !body.is_error_of(id.as_deref());
             body.end(head.status, is_stream(&head.headers), id.as_deref())
         }
-        Err(error) => Err(error.to_string()),
+        Err(text) => Err(text),
     };
     let message = match (fault, id) {
         (Ok(None), _) | (Err(_), None) => return,
@@ -240,11 +255,24 @@ pub(super) struct Answer {
     is_too_long: bool,
     /// The last whole message.
     last: Vec<u8>,
+    /// A line of a stream has ended, which was the first.
+    has_begun: bool,
+    /// The last line ended with a CR.
+    is_after_cr: bool,
 }
 
 impl Answer {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, bytes: Vec::new(), searched: 0, data: Vec::new(), is_too_long: false, last: Vec::new() }
+        Self {
+            limit,
+            bytes: Vec::new(),
+            searched: 0,
+            data: Vec::new(),
+            is_too_long: false,
+            last: Vec::new(),
+            has_begun: false,
+            is_after_cr: false,
+        }
     }
 
     /// Takes bytes. Messages in events are given as soon as they are whole.
@@ -259,30 +287,44 @@ impl Answer {
             return;
         }
         let (mut taken, mut searched) = (0, self.searched);
-        while let Some(length) = self.bytes.get(searched..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'))
-        {
+        // A CR ends a line, too, and the LF that may follow it then ends an empty one.
+        let is_end = |byte: &u8| matches!(*byte, b'\n' | b'\r');
+        while let Some(length) = self.bytes.get(searched..).and_then(|rest| rest.iter().position(is_end)) {
             let end = searched + length;
-            let line = self.bytes.get(taken..end).unwrap_or_default().trim_ascii_end();
+            let is_crlf = self.is_after_cr && end == taken && self.bytes.get(end) == Some(&b'\n');
+            self.is_after_cr = self.bytes.get(end) == Some(&b'\r');
+            let mut line = self.bytes.get(taken..end).unwrap_or_default();
             (taken, searched) = (end + 1, end + 1);
+            if is_crlf {
+                continue;
+            }
+            if !std::mem::replace(&mut self.has_begun, true) {
+                line = without_bom(line);
+            }
             if let Some(data) = line.strip_prefix(b"data:") {
                 self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
                 self.data.push(b' ');
-            } else if line.is_empty() && !self.data.is_empty() {
-                let data = std::mem::take(&mut self.data);
-                let message = data.trim_ascii();
-                if !message.is_empty() {
-                    give(message);
-                    self.last = message.to_vec();
-                }
+            } else if line.is_empty()
+                && let Some(message) = self.event()
+            {
+                give(&message);
+                self.last = message;
             }
         }
         self.bytes.drain(..taken);
         self.searched = self.bytes.len();
     }
 
+    /// The data of the event that has ended.
+    fn event(&mut self) -> Option<Vec<u8>> {
+        let data = std::mem::take(&mut self.data);
+        let message = data.trim_ascii();
+        (!message.is_empty()).then(|| message.to_vec())
+    }
+
     /// The version that the answer to `initialize` has.
     fn version(&self) -> Option<String> {
-        let message = if self.last.is_empty() { &self.bytes } else { &self.last };
+        let message = if self.last.is_empty() { without_bom(&self.bytes) } else { &self.last };
         let version = Json::parse(message).ok()?.get("result")?.get("protocolVersion")?.text()?.to_string();
         mcp::LEGACY.contains(&version.as_str()).then_some(version)
     }
@@ -295,18 +337,26 @@ impl Answer {
     }
 
     /// The message that is left at the end, or why there is none for the request.
-    fn end(self, status: StatusCode, is_stream: bool, id: Option<&str>) -> Result<Option<Vec<u8>>, String> {
+    fn end(mut self, status: StatusCode, is_stream: bool, id: Option<&str>) -> Result<Option<Vec<u8>>, String> {
         if self.is_too_long {
             return Err(HttpError::TooLong { limit: self.limit }.to_string());
         }
         if is_stream {
-            let is_answered = Json::parse(&self.last).is_ok_and(|json| json.get("id").map(|id| id.as_str()) == id);
-            return if is_answered || id.is_none() {
-                Ok(None)
-            } else {
-                Err("the stream of events ended without an answer".to_owned())
+            let is_answer =
+                |text: &[u8]| Json::parse(text).is_ok_and(|json| json.get("id").map(|id| id.as_str()) == id);
+            if is_answer(&self.last) || id.is_none() {
+                return Ok(None);
+            }
+            // Some servers close the stream without the empty line that ends an event.
+            let mut last = None;
+            self.take(true, b"\n\n", |message| last = Some(message.to_vec()));
+            return match last.filter(|message| is_answer(message)) {
+                Some(message) => Ok(Some(message)),
+                None => Err("the stream of events ended without an answer".to_owned()),
             };
         }
+        let bytes = without_bom(&self.bytes).to_vec();
+        self.bytes = bytes;
         let is_message = Json::parse(&self.bytes).is_ok_and(|json| {
             json.kind() == Kind::Array || json.get("result").is_some() || json.get("error").is_some()
         });
@@ -318,6 +368,11 @@ impl Answer {
         let text = String::from_utf8_lossy(self.bytes.get(..200).unwrap_or(&self.bytes)).into_owned();
         Err(format!("status {}: {}", status.as_u16(), text.trim()))
     }
+}
+
+/// RFC 8259 §8.1, and the format of event streams: a byte order mark may be passed over.
+fn without_bom(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text)
 }
 
 #[cfg(test)]

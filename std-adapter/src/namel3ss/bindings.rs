@@ -1,11 +1,15 @@
 //! `tools.yaml` and `pack.yaml`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+
+use crate::files;
+
+/// The largest file of a project that is read, in bytes.
+pub(super) const FILE_LIMIT: u64 = 4 << 20;
 
 /// Where and how a tool runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -283,7 +287,7 @@ impl Binding {
 }
 
 fn read(path: &Path) -> Result<String, BindingsError> {
-    fs::read_to_string(path).map_err(|source| BindingsError::Read { path: path.to_owned(), source })
+    files::read_text(path, FILE_LIMIT).map_err(|source| BindingsError::Read { path: path.to_owned(), source })
 }
 
 fn invalid(path: &Path, reason: String) -> BindingsError {

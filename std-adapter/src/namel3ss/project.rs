@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bindings::{Binding, Bindings, BindingsError, Pack, Runner};
+use super::bindings::{Binding, Bindings, BindingsError, FILE_LIMIT, Pack, Runner};
+use crate::files;
 
 /// A project as it was when it was loaded.
 #[derive(Debug, Clone)]
@@ -208,7 +209,7 @@ impl Project {
 }
 
 fn settings(path: &Path) -> Result<Settings, BindingsError> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match files::read_text(path, FILE_LIMIT) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(source) => return Err(BindingsError::Read { path: path.to_owned(), source }),

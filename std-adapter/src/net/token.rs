@@ -37,8 +37,16 @@ impl Token {
         if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            // It may have become a FIFO in the meantime; and some regular files of /proc wait for what they will say.
+            options.custom_flags((rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits().cast_signed());
+        }
         let mut text = String::new();
-        std::fs::File::open(path)?.take(LONGEST + 64).read_to_string(&mut text)?;
+        options.open(path)?.take(LONGEST + 64).read_to_string(&mut text)?;
         // Editors on Windows begin a file with a byte order mark.
         Self::new(text.trim_start_matches('\u{FEFF}').trim())
     }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{is_path, located};
+use crate::files;
 
 /// Why a program was not started.
 #[derive(Debug)]
@@ -119,12 +120,8 @@ fn loader(path: &Path) -> Option<String> {
 
 fn beginning(path: &Path, most: u64) -> Option<Vec<u8>> {
     use std::io::Read as _;
-    // A FIFO would wait for a writer.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
     let mut start = Vec::new();
-    fs::File::open(path).ok()?.take(most).read_to_end(&mut start).ok()?;
+    files::open(path).ok()?.take(most).read_to_end(&mut start).ok()?;
     Some(start)
 }
 

@@ -81,6 +81,12 @@ impl Folder {
         if let Some(name) = known.find(|name| is_name(name) && !is_old(name)) {
             return Err(FolderError::ForeignFile(path.join(name)));
         }
+        // What has taken the place of one of them since, such as a link, was not written by a recording.
+        let is_replaced =
+            |name: &&str| is_name(name) && fs::symlink_metadata(path.join(name)).is_ok_and(|about| !about.is_file());
+        if let Some(name) = names.iter().filter_map(|name| name.to_str()).find(is_replaced) {
+            return Err(FolderError::ForeignFile(path.join(name)));
+        }
         if let Ok(session) = files::open(&path.join(SESSION))
             && let Err(TryLockError::WouldBlock) = session.try_lock()
         {

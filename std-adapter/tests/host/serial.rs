@@ -286,6 +286,37 @@ pub(crate) fn trials() -> Vec<Trial> {
             });
             assert_eq!(message(found), "m");
         }),
+        trial("g_12: of a composite device the port that was meant is found again", || async {
+            let system = System::new();
+            let first = Board::new(|_, line| if line.contains("execute") { b"UNPLUG".to_vec() } else { reply(line) });
+            let plug = |name: &str, interface: &str, path: &Path| {
+                system.plug_interface(name, ("1-1", interface), "Black Sphere", "Probe", "A1", path);
+            };
+            plug("ttyACM0", "1.0", Path::new("/dev/null"));
+            plug("ttyACM1", "1.2", &first.path);
+            let (mut options, _) = options();
+            options.roots = system.roots.clone();
+            options.reconnect = true;
+            let second = format!("serial:{}", system.roots.dev.join("ttyACM1").display());
+            let host = Host::connect(&second.parse().unwrap(), options).await.unwrap();
+            let held = Arc::clone(&first.controller);
+            let (called, ()) = tokio::join!(go(&host), async move {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                held.lock().unwrap().take();
+            });
+            assert!(message(called).contains("device gone"));
+            system.unplug("ttyACM0");
+            system.unplug("ttyACM1");
+            let again = Board::good();
+            // With other names, in the other order.
+            plug("ttyACM2", "1.0", Path::new("/dev/null"));
+            plug("ttyACM3", "1.2", &again.path);
+            assert_eq!(message(go(&host).await), "m");
+            let found = |text: &str| system.roots.find(&Port::Usb(text.into())).map(|port| port.path);
+            assert_eq!(found("1-1:1.2").unwrap(), system.roots.dev.join("ttyACM3"));
+            assert!(found("1-1").unwrap_err().to_string().contains("several"));
+            assert!(found("1-1:1.4").is_err());
+        }),
     ];
     trials.push(Trial::test("ports of a system", ports));
     trials
@@ -309,8 +340,21 @@ impl System {
 
     /// As the kernel lays it out: the class entry's `device` is an interface of the USB device.
     fn plug(&self, name: &str, place: &str, manufacturer: &str, product: &str, serial: &str, path: impl AsRef<Path>) {
+        self.plug_interface(name, (place, "1.0"), manufacturer, product, serial, path);
+    }
+
+    /// A port of a composite device.
+    fn plug_interface(
+        &self,
+        name: &str,
+        (place, interface): (&str, &str),
+        manufacturer: &str,
+        product: &str,
+        serial: &str,
+        path: impl AsRef<Path>,
+    ) {
         let device = self.roots.sys.join("devices/pci0/usb1").join(place);
-        let interface = device.join(format!("{place}:1.0"));
+        let interface = device.join(format!("{place}:{interface}"));
         fs::create_dir_all(&interface).unwrap();
         for (file, text) in [
             ("idVendor", "16c0"),

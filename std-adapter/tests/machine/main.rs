@@ -8,6 +8,7 @@ mod limits;
 mod ports;
 mod programs;
 mod replies;
+mod wires;
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -105,7 +105,7 @@ impl Arguments {
         let settings = Settings {
             target: self.connection.target.clone(),
             options: self.connection.options(),
-            token: self.token_file.as_ref().map(protocol::bearer).transpose()?,
+            token: self.token_file.as_deref().map(protocol::bearer).transpose()?,
             timeout: self.patience,
             plan: self.plan()?,
             own: self.own.values.clone(),

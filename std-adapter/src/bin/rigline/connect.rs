@@ -17,6 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 pub(crate) use crate::exit::{FAILED, NO_ANSWER, SUCCESS, TIMED_OUT, USAGE};
 pub(crate) use crate::failure::Failure;
+use crate::files;
 use crate::out::{self, Style};
 pub(crate) use crate::out::{complain, print, print_json};
 
@@ -130,11 +131,13 @@ pub(crate) fn time_limit(text: &str) -> Result<Duration, String> {
 
 /// The token that stands in a file. That others may read the file is said.
 pub(crate) fn token(path: &Path) -> Result<Token, Failure> {
-    let token = Token::from_file(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    // The shell may hand it over as a stream: `--token-file <(pass show rig)`.
+    let token = files::read(path).and_then(|text| Token::new(text.trim()));
+    let token = token.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;
-        if std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o044 != 0) {
+        if std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o044 != 0) {
             complain(format_args!("rigline: other users can read {} (chmod go-r)", path.display()));
         }
     }

@@ -1,7 +1,7 @@
 //! `--protocol`, the options that only one protocol has, and clients, all from the registry of protocols.
 
 use std::marker::PhantomData;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches};
@@ -9,11 +9,9 @@ use rigline_std::cli::client::{Client, ClientError, ClientOptions, Command, Form
 use rigline_std::cli::protocol::Protocol;
 use rigline_std::cli::protocols;
 use rigline_std::host::{HostError, Options};
-use rigline_std::http::Token;
 use rigline_std::target::Target;
 
 use crate::connect::{self, Connection, Failure};
-use crate::files;
 
 /// The name of the protocol that is used where none is named.
 pub(crate) const DEFAULT: &str = protocols::ALL[0].name;
@@ -71,7 +69,7 @@ impl PeerArguments {
             return Err(Failure::usage(format!("--protocol {}: not supported by this command", self.protocol.name)));
         };
         let mut client = ClientOptions::new(options);
-        client.token = self.token_file.as_ref().map(bearer).transpose()?;
+        client.token = self.token_file.as_deref().map(bearer).transpose()?;
         client.own = own;
         connect(&connection.target, client).await.map_err(|error| match &error {
             ClientError::Host(HostError::Unsupported(_)) if matches!(connection.target, Target::Http(_)) => {
@@ -84,10 +82,8 @@ impl PeerArguments {
 }
 
 /// The bearer token in a file.
-pub(crate) fn bearer(path: &PathBuf) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| Failure::usage(format!("{}: {error}", path.display()));
-    Token::from_file(path).map_err(failed)?;
-    Ok(files::read(path).map_err(failed)?.trim().to_owned())
+pub(crate) fn bearer(path: &Path) -> Result<String, Failure> {
+    Ok(connect::token(path)?.reveal().to_owned())
 }
 
 /// A command that has options of protocols.

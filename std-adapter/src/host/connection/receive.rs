@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rigline::client::{self, Incoming, Received};
+use rigline::client::{self, Incoming, PeerRequest, Received};
 use rigline::frame::Frame;
-use rigline::json::write;
+use rigline::json::{Kind, write};
 
 use super::{Completion, Shared, State, Waiting};
 use crate::host::error::RpcFailure;
@@ -80,8 +80,8 @@ impl Shared {
             for event in events {
                 self.tell(event);
             }
-            if let Some(refusal) = request {
-                self.refuse(refusal);
+            if let Some(answer) = request {
+                self.refuse(answer);
             }
             if received.rest.is_empty() {
                 return;
@@ -133,7 +133,20 @@ impl State {
         }
     }
 
-    /// Gives the refusal of a request, if the message was one.
+    /// Whether a request of the peer's is one of our own that came back.
+    fn is_own(&self, request: &PeerRequest<'_>) -> bool {
+        self.waiting.iter().any(|waiting| {
+            waiting.method.as_deref().is_some_and(|method| request.method == *method)
+                && request.id.as_str() == waiting.id.to_string()
+        })
+    }
+
+    fn echoes(&mut self, events: &mut Vec<EventKind>) {
+        self.hint = Some("a request came back: the line echoes".to_owned());
+        events.push(EventKind::Echo);
+    }
+
+    /// Gives the answer to a request, if the message was one.
     fn take_in(&mut self, received: &Received<'_>, events: &mut Vec<EventKind>) -> Option<Vec<u8>> {
         match received.incoming {
             Incoming::Reply(reply) => {
@@ -183,7 +196,16 @@ impl State {
             Incoming::Notification { method, params } => {
                 events.push(EventKind::Notification { method: method.to_string(), params: value(params) });
             }
+            Incoming::Request(request) if self.is_own(&request) => self.echoes(events),
             Incoming::Request(request) => {
+                if self.answers_ping
+                    && request.method == "ping"
+                    && matches!(request.id.kind(), Kind::String | Kind::Number)
+                {
+                    return Some(
+                        format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request.id).into_bytes(),
+                    );
+                }
                 events.push(EventKind::Refused { method: shown(request.method.to_string().as_bytes()) });
                 let mut out = write::Writer::new(&mut []);
                 client::write_refusal(&request, &mut out);
@@ -192,10 +214,7 @@ impl State {
                 client::write_refusal(&request, &mut out);
                 return out.finish().ok().map(|line| line.to_vec());
             }
-            Incoming::Echo => {
-                self.hint = Some("a request came back: the line echoes".to_owned());
-                events.push(EventKind::Echo);
-            }
+            Incoming::Echo => self.echoes(events),
             Incoming::NonProtocol(noise) => self.skip(noise.text, noise.why.to_string(), events),
             _ => {}
         }

@@ -41,7 +41,12 @@ impl Shared {
             // What was odd about an earlier call explains nothing about this one.
             state.hint = None;
         }
-        state.waiting.push(Waiting { id, is_call: matches!(request, Request::Execute { .. }), due, sender });
+        let is_call = matches!(request, Request::Execute { .. });
+        let method = match request {
+            Request::Other { method, .. } if *method != "execute" => Some((*method).into()),
+            _ => None,
+        };
+        state.waiting.push(Waiting { id, is_call, method, due, sender });
         let is_sooner = due.is_some_and(|due| state.next_due.is_none_or(|next| due < next));
         drop(state);
         if is_sooner {
