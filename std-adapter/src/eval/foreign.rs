@@ -1,4 +1,5 @@
-//! What other eval runners have, and this one has not. `.ci/layers.sh` allows their names in this file.
+//! Names of other eval runners that this one does not support. `.ci/layers.sh` allows their names in
+//! this file.
 
 use super::node::{Kind, Node};
 

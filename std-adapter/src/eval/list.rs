@@ -14,7 +14,7 @@ use super::walk;
 
 /// How deep folders are walked into.
 pub const DEPTH_LIMIT: usize = walk::DEPTH_LIMIT;
-/// The most files and folders that are looked at.
+/// The number of files and folders that are visited.
 pub const ENTRY_LIMIT: usize = walk::ENTRY_LIMIT;
 /// The most evals, and the most errors, that are listed.
 pub const LIST_LIMIT: usize = 20_000;
@@ -144,13 +144,13 @@ fn has_tasks(text: &str) -> bool {
     text.trim_start_matches('\u{feff}').starts_with("tasks:") || text.contains("\ntasks:")
 }
 
-/// What a list tells of an eval. Everything else is parsed, and not kept.
+/// The members of an eval that a list shows. Everything else is parsed and dropped.
 #[derive(Debug, Default)]
 struct Head {
     name: Option<String>,
     skill: Option<String>,
     version: Option<String>,
-    /// All members' names, and those texts that tell whose file it is.
+    /// The names of all members, and the texts that identify the program of the file.
     members: Vec<(String, Lenient)>,
 }
 

@@ -10,15 +10,15 @@ use glob::{MatchOptions, Pattern};
 
 /// How deep folders are walked into.
 pub(super) const DEPTH_LIMIT: usize = 32;
-/// The most files and folders that are looked at.
+/// The number of files and folders that are visited.
 pub(super) const ENTRY_LIMIT: usize = 200_000;
 
-/// What was found.
+/// The files that were found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Files. A file that several paths lead to is listed by the one without links, if there is one.
     pub(super) files: Vec<PathBuf>,
-    /// Links that lead nowhere: perhaps what was meant, but no reason to stop.
+    /// Links whose target does not exist. They are reported, but do not end the search.
     pub(super) troubles: Vec<String>,
     /// What could not be read, and limits that were reached.
     pub(super) errors: Vec<String>,
@@ -136,7 +136,7 @@ pub(super) fn walk(
     found
 }
 
-/// What a folder is, whatever its path.
+/// The identity of a folder, independent of its path.
 #[cfg(unix)]
 fn identity(folder: &Path) -> io::Result<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
@@ -149,7 +149,8 @@ fn identity(folder: &Path) -> io::Result<PathBuf> {
     folder.canonicalize()
 }
 
-/// The files that a pattern means, from `folder`: sorted, each once. `*`, `?` and `[…]` stand within a name, `**` for folders.
+/// The files that a pattern matches, in `folder`: sorted, each once. `*`, `?` and `[…]` match within a name, `**`
+/// matches folders.
 pub(super) fn matching(folder: &Path, pattern: &str) -> Result<Found, String> {
     // The name of a file, with brackets perhaps.
     let literal = folder.join(pattern);
@@ -200,7 +201,7 @@ pub(super) fn matching(folder: &Path, pattern: &str) -> Result<Found, String> {
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
-/// Whether names are those of a pattern, in which `None` stands for any number of them. The work is at most the product of both.
+/// Whether names match a pattern, in which `None` matches any number of them. The work is at most the product of both.
 fn matches(patterns: &[Option<Pattern>], names: &[std::borrow::Cow<'_, str>]) -> bool {
     // Whether the first so many patterns take the names up to here.
     let mut taken = vec![false; patterns.len() + 1];
