@@ -1,8 +1,8 @@
 //! Arguments with the types of an operation's schema.
 //!
-//! What people write on a command line or in YAML, and what an operation returns as an output, is text. Which JSON value a text stands for depends
-//! on where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole
-//! schema (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
+//! What people write on a command line or in YAML, and what an operation returns as an output, is text. Which JSON value a text means depends on
+//! where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole schema
+//! (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
 //!
 //! ```
 //! use rigline_std::cli::by_schema::{Draft, Schema, settle};
@@ -381,7 +381,7 @@ fn flatten<'s>(schema: &'s Value, root: &'s Value, depth: usize, flat: &mut Vec<
 fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
     let reference = schema.get("$ref")?.as_str()?;
     let pointer = reference.strip_prefix('#').or_else(|| {
-        // A reference may spell out the identifier of the document that it stands in.
+        // A reference may contain the identifier of its own document.
         let id = root.get("$id").or_else(|| root.get("id"))?.as_str()?;
         reference.strip_prefix(id.trim_end_matches('#'))?.strip_prefix('#')
     })?;

@@ -324,7 +324,7 @@ impl Stream {
         match self.ends().map(Ends::owner) {
             Some(Owner::User(_)) => Presence::Reads,
             Some(Owner::Unknown) => Presence::Unknown,
-            // Without a peer's address it is no connection any more.
+            // Without a peer's address, the connection has ended.
             Some(Owner::Nobody) | None => Presence::Gone,
         }
     }

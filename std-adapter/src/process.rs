@@ -86,7 +86,7 @@ pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, Stri
         program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(),
         args: exec.args.clone(),
     };
-    // The words of a target may hold newlines; none of its own is to look like two.
+    // The words of a target may contain newlines. One word must not look like two.
     let this = format!("{} {this}", folder.display()).replace('\n', " ");
     let outer = std::env::var(WITHIN).unwrap_or_default();
     if outer.lines().any(|line| line == this) {
@@ -145,7 +145,7 @@ fn is_path(program: &OsStr) -> bool {
 pub fn write_errors_instead_of_signals() {
     #[cfg(unix)]
     if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() {
-        // A signal that has a handler does not end the process; tokio keeps the handler for good, and execve(2) removes it.
+        // A signal that has a handler does not end the process. tokio never removes the handler; execve(2) does.
         let kind = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
         drop(runtime.block_on(async { tokio::signal::unix::signal(kind) }));
     }

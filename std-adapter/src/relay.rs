@@ -12,9 +12,9 @@
 //! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). Logs go to
 //! the [listener](Options::listener).
 //!
-//! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked
-//! to end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session in good
-//! order, and waits for that.
+//! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
+//! end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session properly,
+//! and waits for that.
 //!
 //! ```no_run
 //! use rigline_std::host::Options;

@@ -266,7 +266,7 @@ impl Stdio {
             let _ = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(safe_state)));
         }
         output.close();
-        // Handlers may have left threads behind that block for good.
+        // Handlers may have left threads that block forever.
         runtime.shutdown_background();
         match (stop.code(), result) {
             (Some(code), _) => Ok(code),

@@ -321,7 +321,7 @@ fn tcp(text: &str) -> Result<Target, TargetError> {
 }
 
 fn replay(text: &str) -> Result<Target, TargetError> {
-    // A folder's name may have a question mark of its own.
+    // A folder's name may itself contain a question mark.
     let (path, options) = match text.rsplit_once('?') {
         Some((path, options)) if options.contains('=') && !options.contains(['/', '\\']) => (path, options),
         _ => (text, ""),

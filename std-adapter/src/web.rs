@@ -291,7 +291,8 @@ fn router(service: &Arc<Service>) -> Router {
         .route("/api/ports", get(ports))
         .route("/api/runs", get(runs))
         .route("/api/call", post(call))
-        // Only what stands above needs the token here: a WebSocket with a wrong one is opened, and closed with the reason.
+        // Only the paths above need the token here. A WebSocket with a wrong token is opened, and closed with the
+        // reason.
         .route_layer(middleware::from_fn_with_state(service.clone(), known))
         .route("/ws", get(session))
         .route("/evals", get(evals))
@@ -338,7 +339,7 @@ async fn info(State(service): State<Arc<Service>>) -> Response {
 
 async fn ports(State(service): State<Arc<Service>>) -> Response {
     let sessions = service.targets.sessions();
-    // Processes and their open files are looked at.
+    // Processes and their open files are examined.
     let listed = tokio::task::spawn_blocking(move || {
         let roots = Roots::of_environment();
         let one = |port: host::ports::PortInfo| {
@@ -383,7 +384,7 @@ async fn call(
     if let Err(error) = check(&params) {
         return refuse(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {error}"));
     }
-    // Line ends stand between tokens only.
+    // Line ends occur only between tokens.
     params.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     let Ok(_place) = service.places.clone().try_acquire_owned() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &too_many());

@@ -76,7 +76,7 @@ pub enum CallError {
         limit: Duration,
         /// The likely cause, if there is one to name.
         hint: Option<String>,
-        /// The first line that was no JSON, if there was one.
+        /// The first line that was not JSON, if there was one.
         odd: Option<String>,
         /// The end of the program's standard error.
         stderr: String,
@@ -89,7 +89,7 @@ pub enum CallError {
         last_words(stderr)
     )]
     Gone {
-        /// The first line that was no JSON, if there was one.
+        /// The first line that was not JSON, if there was one.
         odd: Option<String>,
         /// How its process ended.
         exit: Option<String>,

@@ -6,7 +6,7 @@
 //! - A request that was given up may be answered later. A program is ended, and a TCP connection closed, and with them what was on
 //!   the way. A serial port outlives its session, also this process: before the next request the module is asked for its description, as
 //!   often as it takes until that is answered. Since replies keep their order, nothing older can come after that.
-//! - What came before a request was sent is no reply to it.
+//! - What came before a request was sent is not a reply to it.
 //! - A request of the host's own that comes back, since the line echoes, is none either.
 //! - Other lines, such as logs in JSON, do not have the form of the reply that is waited for.
 
@@ -160,7 +160,7 @@ struct Open {
     line: Vec<u8>,
     /// How much of that was there before the request was sent.
     old: usize,
-    /// The first line in the exchange that was no reply.
+    /// The first line in the exchange that was not a reply.
     odd: Option<String>,
     said: Arc<std::sync::Mutex<Vec<u8>>>,
 }

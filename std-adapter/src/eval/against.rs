@@ -86,7 +86,8 @@ fn known_values(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<Vec<Strin
     node.draft(&[]).unwrap_or_else(|_| Draft::json("null"))
 }
 
-/// The eval that a task file belongs to, and the task's file from the eval's folder; `None` of a file that is no task's.
+/// The eval that a task file belongs to, and the task's file from the eval's folder; `None` of a file that is not a
+/// task's.
 ///
 /// # Errors
 /// It is a task's, and no eval in its folder or above has it.

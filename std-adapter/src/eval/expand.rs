@@ -284,7 +284,7 @@ fn axes(node: &Node, set: &[(String, String)]) -> Result<Vec<(String, Vec<String
             return Err((member.line, format!("matrix.{name}: {twice} is there twice")));
         }
         if let Some((_, value)) = set.iter().rev().find(|(set, _)| set == name) {
-            // As the file has it, so that the case keeps its id.
+            // As in the file, so that the case keeps its id.
             let written = values.iter().find(|known| is_same(known, value)).unwrap_or(value);
             values = vec![written.clone()];
         }
@@ -306,7 +306,7 @@ fn rows(node: &Node, set: &[(String, String)]) -> Result<Vec<Case>, Fault> {
                 checked_name("for", name, member)?;
                 row.push((format!("for.{name}"), scalar("for", name, member)?));
             }
-            // Names stand in the order of the first row, so that ids do.
+            // Names are in the order of the first row, so that ids are stable.
             if let Some(first) = rows.first() {
                 let place = |name: &str| first.iter().position(|(known, _)| known == name);
                 if first.len() != row.len() || row.iter().any(|(name, _)| place(name).is_none()) {

@@ -56,7 +56,7 @@ pub fn list(folder: &Path) -> Listing {
     let files = walk(folder, &mut listing);
     let place = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(1, usize::from).min(files.len() / 16 + 1);
-    // Each file is read and parsed once, by whoever is free.
+    // Each file is read and parsed once, by the next idle thread.
     let root = super::root::current();
     let work = || {
         super::root::confine(root.clone(), || {

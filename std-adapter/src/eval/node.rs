@@ -222,7 +222,7 @@ impl Node {
     pub(super) fn json(&self) -> String {
         let mut out = String::new();
         self.write_json(&mut out);
-        // Some readers take these for the ends of lines. They stand in strings only.
+        // Some readers treat these as line ends. They occur only in strings.
         if out.contains(['\u{2028}', '\u{2029}']) {
             out = out.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
         }
@@ -347,7 +347,7 @@ pub(super) fn options() -> serde_saphyr::Options {
 
 pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
     let line = error.location().and_then(|location| u32::try_from(location.line()).ok()).filter(|line| *line > 0);
-    // Without the place, which stands behind it.
+    // Without the place, which follows it.
     let mut error = error;
     while let Error::AliasError { error: inner, .. } | Error::WithSnippet { error: inner, .. } = error {
         error = inner;
@@ -359,7 +359,7 @@ pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
         }
         other => UserMessageFormatter.format_message(other).into_owned(),
     };
-    // One line, since it stands in a list of errors.
+    // One line, since it is part of a list of errors.
     Unreadable { text: text.split_whitespace().collect::<Vec<_>>().join(" "), line }
 }
 

@@ -1,5 +1,5 @@
-//! Placeholders that are filled while a trial runs: `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`; and `{{"{{"}}`, which stands for
-//! two braces that begin no placeholder.
+//! Placeholders that are filled while a trial runs: `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`; and `{{"{{"}}`, which means two
+//! braces that begin no placeholder.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -461,7 +461,7 @@ impl Drop for End {
 }
 
 impl Runs {
-    /// Keeps what happens, in memory and on disk; gives what is told.
+    /// Keeps what happens, in memory and on disk; returns what is told.
     fn note(&self, id: &str, spec: &Spec, file: &Mutex<RunFile>, event: Event) -> Event {
         let mut file = lock(file);
         let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
@@ -619,7 +619,7 @@ mod tests {
         let request = Request { path: eval, ..Request::default() };
         let mut accepted: Vec<_> = (0..RUN_LIMIT).map(|_| runs.accept(&request).unwrap()).collect();
         assert!(matches!(runs.accept(&request), Err(StartError::TooMany)));
-        // One that nobody launches is over when it is dropped.
+        // A run that is not launched ends when it is dropped.
         let dropped = accepted.pop().unwrap().id().to_owned();
         assert_eq!(runs.look(&dropped).unwrap().unwrap().state, RunState::Failed);
         accepted.push(runs.accept(&request).unwrap());

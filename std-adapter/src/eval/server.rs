@@ -22,7 +22,7 @@
 //!
 //! # Limits
 //! A request line may have [`REQUEST_LIMIT`] bytes, a reply [`REPLY_LIMIT`]. There may be [`CLIENT_LIMIT`] connections at a time.
-//! Memory for lines is taken as they come and given back afterwards. Up to [`READERS`] requests are looked at at a time.
+//! Memory for lines is taken as they come and given back afterwards. Up to [`READERS`] requests are examined at a time.
 
 use std::future::Future;
 use std::io;
@@ -177,7 +177,7 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
     };
     runs.idle().await;
     if stop.is_cancelled() {
-        // Whoever stopped it will not wait for one that does not read.
+        // A client that does not read must not delay the end of the server.
         let _ = timeout(LAST_LINES, client.out.at_most(0)).await;
     } else {
         client.out.at_most(0).await;

@@ -126,7 +126,7 @@ impl EvalService for Service {
         for (name, json) in spec.members.iter().filter(|(name, _)| is_known(name)) {
             members.raw(name, json);
         }
-        // A member `path` of the file's own would stand beside ours.
+        // A member `path` of the file would duplicate ours.
         for (name, json) in spec.members.iter().filter(|(name, _)| !is_known(name) && name != "path") {
             members.raw(name, json);
         }

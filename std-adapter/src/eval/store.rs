@@ -6,8 +6,8 @@
 //!
 //! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
 //!
-//! The folder may hold anything besides. A file is a run's if it is a regular file, no link, has the name of a run, and its first line tells
-//! of the run of that name. No other file is written to or removed, or read for long.
+//! The folder may also contain other files. A file is a run's if it is a regular file, no link, has the name of a run,
+//! and its first line tells of the run of that name. No other file is written to or removed, or read for long.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -90,7 +90,8 @@ impl Store {
     /// Begins a run's file, which must not be there yet.
     pub(super) fn create(&self, id: &str, head: &Value) -> io::Result<RunFile> {
         let path = self.path(id);
-        // Under another name until it is locked, so that nobody takes it for one whose owner has died.
+        // It has another name until it is locked, so that no process mistakes it for a run whose owner
+        // has ended.
         let new = self.folder.join(format!(".{id}{NEW}"));
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(&new)?;
         let begin = || {
@@ -415,7 +416,7 @@ mod tests {
         let store = Store::open(folder.path().to_owned()).unwrap();
         let ended = Stored { state: RunState::Completed, summary: Summary::default(), error: None };
         let name = |number: usize| format!("{number:011x}-000000");
-        // The second is unfinished, and somebody's notes are nobody's run.
+        // The second is unfinished, and the file with notes is not a run.
         let mut unfinished = None;
         fs::write(folder.path().join("notes.jsonl"), "{\"end\":{}}\n").unwrap();
         for number in 0..KEPT {

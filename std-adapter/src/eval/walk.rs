@@ -311,7 +311,7 @@ mod tests {
         let paths: Vec<_> = found.files.iter().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap()).collect();
         assert_eq!(paths, ["d30/task-2.yaml", "t/task-1.yaml"]);
         assert!(found.troubles.len() == 1 && found.troubles[0].contains("task-gone.yaml"), "{:?}", found.troubles);
-        // A FIFO is said, and not opened. Of many troubles the first are said.
+        // A FIFO is reported, and not opened. Only the first of many faults are reported.
         rustix::fs::mknodat(rustix::fs::CWD, root.join("task-0.yaml"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .unwrap();
         let found = matching(root, "task-*.yaml").unwrap();

@@ -250,7 +250,7 @@ impl Connection {
         Ok(manifest)
     }
 
-    /// Sends the first request of a session, again if it may have been lost; gives the text of its result.
+    /// Sends the first request of a session, again if it may have been lost; returns the text of its result.
     pub(crate) async fn begin(&self, request: &Request<'_>, deadline: Instant) -> Result<String, HostError> {
         let after = self.shared.options.start_timeout;
         let (sender, mut completions) = mpsc::unbounded_channel();

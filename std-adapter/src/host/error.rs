@@ -203,7 +203,7 @@ pub struct Details {
     pub hint: Option<String>,
     /// The last lines of standard error.
     pub stderr: Vec<String>,
-    /// The last lines that were no messages.
+    /// The last lines that were not messages.
     pub skipped: Vec<String>,
 }
 

@@ -33,7 +33,7 @@ impl FromStr for JsonObject {
         if !text.trim_start().starts_with('{') {
             return Err(HostError::NoObject("the config"));
         }
-        // In a valid text these stand between tokens only.
+        // In a valid text these occur only between tokens.
         Ok(Self(text.trim().replace(['\n', '\r'], " ").into()))
     }
 }

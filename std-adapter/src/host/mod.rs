@@ -325,7 +325,7 @@ impl Host {
         }
         let connection = self.current();
         let (after, timeout) = match context.timeout {
-            // As the extension sees it, zero is no limit.
+            // As in extensions, zero means no limit.
             Some(Duration::ZERO) => (Duration::MAX, Some(go_duration(Duration::ZERO))),
             Some(timeout) => (timeout.saturating_add(self.options.grace), Some(go_duration(timeout))),
             None => (self.options.call_timeout, None),
@@ -583,7 +583,7 @@ async fn open(
 /// A number that another session on the same port will not have.
 pub(crate) fn random() -> u32 {
     use std::hash::{BuildHasher as _, RandomState};
-    // Each RandomState has keys of its own, from the system's randomness.
+    // Each RandomState has different keys, from the system's random numbers.
     let hash = RandomState::new().hash_one(SystemTime::now());
     u32::try_from(hash >> 32).unwrap_or_default()
 }

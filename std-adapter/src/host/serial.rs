@@ -47,7 +47,7 @@ impl SerialDialer {
         });
         match (found, &self.serial.port) {
             (Some(port), _) => Ok(port.clone()),
-            // A port that is named without a board stands for any board on it.
+            // A port that is named without a board means any board on it.
             (None, Port::Path(_) | Port::Usb(_)) => self.roots.find(&self.serial.port),
             // Another board than the one that the session began with is not asked.
             (None, _) => Err(HostError::NoDevice {
@@ -101,7 +101,7 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<RawConnection, Ho
     });
     let (claim, port) = opened.map_err(failed)?;
     let claim = claim.exclude();
-    // A pty has no modem lines, and some adapters refuse them: that is no reason not to talk.
+    // A pty has no modem lines, and some adapters refuse them. The port is usable nevertheless.
     let _ = port.set_dtr(serial.dtr.unwrap_or(true));
     if let Some(rts) = serial.rts {
         let _ = port.set_rts(rts);

@@ -29,7 +29,7 @@ impl Client {
     }
 }
 
-/// A connection whose heads are looked at for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
+/// A connection whose heads are examined for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
 /// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on. It also goes on when the
 /// chunked coding is said to be applied twice, which is not allowed (§7.1).
 ///

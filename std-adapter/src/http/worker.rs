@@ -305,7 +305,7 @@ fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     writer: W,
 ) -> io::Result<()> {
     let protocol = options.routes.protocol;
-    // Only this one is spoken. Answers of the others are recognised, and not answered.
+    // Only this protocol is served. Answers of the others are recognised, and not answered.
     let protocols = [&[protocol], protocol::ALL].concat();
     let serving = Server::new(&mut extension)
         .protocols(&protocols)

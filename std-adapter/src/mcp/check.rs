@@ -340,7 +340,7 @@ async fn ids(bench: &mut Bench) -> Verdict {
 async fn null_id(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
     peer.send(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"tools/list\"}\n{\"jsonrpc\":\"2.0\",\"id\":\"after\",\"method\":\"ping\"}\n").await?;
-    // It is refused, or nothing is said.
+    // It is refused, or gets no answer.
     let first = peer.any_reply().await?;
     if first.result().is_some_and(|result| result["tools"].is_array()) {
         return bench.fail("a request whose id is null is answered");

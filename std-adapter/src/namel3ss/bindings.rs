@@ -191,7 +191,7 @@ impl Pack {
             match binding.runner {
                 Some(Runner::Service) if binding.url.is_none() => binding.url.clone_from(url),
                 Some(Runner::Container) if binding.image.is_none() => binding.image.clone_from(image),
-                // As the real host has it: what comes from elsewhere runs in the sandbox.
+                // As in the real host, code from outside the project runs in the sandbox.
                 None | Some(Runner::Local) if binding.sandbox.is_none() => binding.sandbox = Some(true),
                 _ => {}
             }

@@ -603,7 +603,8 @@ impl Run<'_> {
 
     fn judge(&self, output: Output, trace: &mut Trace) -> Answer {
         let Output { stdout, stderr, status } = output;
-        // "Exit codes": a crash is no reply and no success; with a reply, the code does not matter.
+        // "Exit codes": a crash is neither a reply nor a success; with a reply, the code does not
+        // matter.
         match status {
             Some(status) if !status.success() && stdout.trim_ascii().is_empty() => {
                 return Err(self.host.crash(status, stderr));

@@ -76,8 +76,8 @@ impl Running {
     #[cfg(unix)]
     fn signal(&self, kill: bool) {
         use rustix::process::{Pid, Signal, kill_process_group};
-        // Once the program has been waited for, its number may be another's; but its group lives on under that number as long as a
-        // member does, in which case nobody else can have got it.
+        // After the program has been waited for, its process id may be reused. But while a member of its group runs,
+        // the group keeps that number, and no other process can get it.
         if let Some(group) = self.group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
             let _ = kill_process_group(group, if kill { Signal::KILL } else { Signal::TERM });
         }
@@ -85,7 +85,7 @@ impl Running {
 
     #[cfg(not(unix))]
     fn signal(&self, _kill: bool) {
-        // There are no process groups here.
+        // This system has no process groups.
         let _ = self.group;
     }
 }

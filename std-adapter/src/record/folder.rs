@@ -100,7 +100,7 @@ impl Folder {
             about.insert("state".into(), "recording".into());
             about.insert("written".into(), json!([RUN]));
         }
-        // That it is ours stands there before anything else does.
+        // The file that identifies the recording is written first.
         folder.save().map_err(failed(&path.join(RUN)))?;
         for name in old.iter().filter(|name| *name != RUN && is_name(name)) {
             let old = path.join(name);
@@ -157,7 +157,7 @@ impl Folder {
         if written.iter().any(|written| written == name) {
             return Ok(());
         }
-        // What has come there since is somebody else's.
+        // A file that has appeared since then is not part of the recording.
         if fs::symlink_metadata(self.path.join(name)).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} was not made by this recording")));
         }
@@ -235,7 +235,7 @@ mod tests {
         let again = Folder::create(&path).unwrap();
         assert!(!path.join("report.json").exists() && !path.join(SESSION).exists());
         assert_eq!(fs::read_to_string(path.join("notes.txt")).unwrap(), "mine");
-        // A name of ours that somebody else has taken.
+        // A name of the recording that another program has used.
         fs::write(path.join("report.json"), "theirs").unwrap();
         assert!(
             again.write("report.json", b"ours").unwrap_err().to_string().contains("was not made by this recording")

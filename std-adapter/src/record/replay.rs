@@ -209,7 +209,7 @@ impl Recording {
                                     exchange.reply = Some(reply);
                                 }
                             }
-                            // A log, or noise: it belongs to the call in hand.
+                            // A log, or noise: it belongs to the running call.
                             None => match (open.front(), self.exchanges.len()) {
                                 (Some((place, _)), _) => {
                                     self.exchanges

@@ -146,8 +146,8 @@ impl Carrier {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Some(Closing::new(1001, "the server stops")),
-                // Replies to the calls that were out, with their errors, come before the end. A client that was told nothing yet has
-                // no session: it will be told when it asks for one.
+                // Replies to pending calls, with their errors, are sent before the end. A client without a session gets
+                // the reason when it asks for one.
                 Ok(()) = gone.changed(), if loss.is_none() => {
                     if self.has_answered {
                         let _ = self.to_server.shutdown().await;

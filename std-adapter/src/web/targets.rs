@@ -72,7 +72,7 @@ impl Targets {
             (None, None) => Err("no target was chosen".to_owned()),
             (None, Some(chosen)) => {
                 let target = chosen.parse::<Target>().map_err(|error| error.to_string())?;
-                // Folders and links are looked at.
+                // Folders and links are examined.
                 let plugged = tokio::task::spawn_blocking(move || plugged(target)).await;
                 let target = plugged.map_err(|_| "the ports cannot be listed".to_owned())??;
                 Ok(self.lease_of(target).await)
@@ -258,7 +258,7 @@ impl Lease {
             return;
         }
         self.proxy.close_if_idle().await;
-        // Unless somebody came meanwhile.
+        // Unless a client has connected meanwhile.
         self.targets.lock().retain(|opened| opened.clients > 0 || !Arc::ptr_eq(&opened.proxy, &self.proxy));
     }
 }

@@ -68,7 +68,8 @@ pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Op
     Ok(())
 }
 
-/// Where a file is, or will be: the same for all spellings of its folder. A link in its own place is replaced, so it is a file of its own.
+/// Where a file is, or will be: the same for all spellings of its folder. A link in its own place is replaced, so it is
+/// a separate file.
 pub(crate) fn place(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path };

@@ -28,7 +28,7 @@ pub(super) fn plot(points: &[Point], low: Option<f64>, high: Option<f64>, axis: 
     let values = points.iter().map(|point| point.value).chain(low).chain(high).filter(|value| value.is_finite());
     let (least, most) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| (least.min(it), most.max(it)));
-    // So far apart that their distance is no number.
+    // So far apart that their distance is not a number.
     let span = most - least;
     if points.is_empty() || !span.is_finite() {
         return None;

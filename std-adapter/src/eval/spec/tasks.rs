@@ -29,7 +29,8 @@ pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[
         is_broken: false,
         graders: Graders::read(reader, eval),
     };
-    // Those of the eval are read once, so that what is wrong with them is said once, and of this file.
+    // Those of the eval are read once, so that their faults are reported once, with the place in this
+    // file.
     if let Err((line, text)) = expand::cases(listing.common, eval.line, set, 0, TASK_LIMIT) {
         reader.fault_of_cases(line, text);
         return Vec::new();

@@ -270,7 +270,7 @@ impl Proxy {
         }
     }
 
-    /// Ends the session with the extension in good order: hardware stays as it is.
+    /// Ends the session with the extension properly: hardware stays as it is.
     pub async fn close(&self) {
         let mut turn = self.turn.lock().await;
         self.forget();
@@ -585,7 +585,7 @@ fn without(params: &str, name: &str) -> Option<String> {
 #[cfg(feature = "schemas")]
 fn misfit(shared: &Shared, params: Json<'_>) -> Option<String> {
     let name = params.get("operation")?.text()?.to_string();
-    // As the real host has it, absent and null arguments are an empty object.
+    // As for the real host, absent and null arguments are an empty object.
     let args = params.get("args").filter(|args| !args.is_null()).map_or("{}", |args| args.as_str());
     shared.schemas.as_ref()?.refusal(&name, args)
 }

@@ -263,7 +263,7 @@ async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut boo
     }
     // It is part of a line that was checked.
     let params = Json::parse(params.as_bytes()).map_err(|error| Refusal::internal(error.to_string()))?;
-    // JSON-RPC 2.0 §4.2 has arrays too; only a method without parameters of its own is content with one.
+    // JSON-RPC 2.0 §4.2 also allows arrays. Only methods without parameters accept one.
     let fits =
         matches!(params.kind(), Kind::Object | Kind::Null) || params.kind() == Kind::Array && method == "shutdown";
     if !fits {

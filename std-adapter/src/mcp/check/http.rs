@@ -316,7 +316,7 @@ pub(super) async fn mismatch(bench: &mut Bench) -> Verdict {
 }
 
 pub(super) async fn encoded_name(bench: &mut Bench) -> Verdict {
-    // Where names fit, there is no such tool.
+    // The names agree, but there is no such tool.
     for (name, header) in [
         ("rigline_no_such_tool", "=?base64?cmlnbGluZV9ub19zdWNoX3Rvb2w=?="),
         ("Größe", "=?base64?R3LDtsOfZQ==?="),
