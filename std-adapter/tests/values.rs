@@ -205,6 +205,58 @@ tasks:
 }
 
 #[test]
+fn g_04_what_is_nearly_a_placeholder_is_said() {
+    let text = "name: x
+config: { executor: mock, env: { A: '{{input.x}}' } }
+inputs: { x: 1 }
+graders: [ { type: contains, value: '{{Inputs.x}}' } ]
+health: [ { operation: op, args: { v: '{{Env.HOME}}' } } ]
+tasks:
+  - id: t
+    steps:
+      - id: a
+        operation: op
+        args: { q: '{{step.a.outputs.v}} {{Matrix.y}}', '{{inputs.x}}': 1, mine: '{{foo.bar}} {{user.name}} {{ x }} {{inputs.x}}', go: '{{.Values.x}}' }
+";
+    let folder = folder(&[("eval.yaml", text)]);
+    let (_, report) = eval(folder.path(), &[]);
+    let warnings = report["runs"][0]["warnings"].as_array().unwrap();
+    let texts: Vec<&str> = warnings.iter().map(|text| text.as_str().unwrap()).collect();
+    for wanted in [
+        "{{input.x}}: there are no placeholders of input; did you mean `inputs`? (eval.yaml:2)",
+        "{{Inputs.x}}: there are no placeholders of Inputs; did you mean `inputs`? (eval.yaml:4)",
+        "{{Env.HOME}}: there are no placeholders of Env; did you mean `env`? (eval.yaml:5)",
+        "{{step.a.outputs.v}}: there are no placeholders of step; did you mean `steps`? (eval.yaml:11)",
+        "{{Matrix.y}}: there are no placeholders of Matrix; did you mean `matrix`? (eval.yaml:11)",
+        "{{inputs.x}}: placeholders in names are not filled in (eval.yaml:11)",
+    ] {
+        assert!(texts.contains(&wanted), "{wanted} in {texts:#?}");
+    }
+    assert_eq!(texts.len(), 6, "{texts:#?}");
+}
+
+#[test]
+fn g_04_and_g_16_of_outputs_with_one_name_the_last_counts_everywhere() {
+    let text = "name: x
+config: { target: 'exec:./twice.py' }
+tasks:
+  - id: t
+    steps: [ { id: a, operation: op } ]
+    graders: [ { type: output_equals, step: a, output: v, value: 2 }, { type: output_equals, step: a, output: w, value: 1 } ]
+";
+    let folder = folder(&[("eval.yaml", text)]);
+    let twice = ECHO.replace("    elif request", "    elif request[\"method\"] == \"execute\":\n        result = '{\"success\":true,\"outputs\":{\"v\":\"1\",\"w\":\"1\",\"v\":\"2\"}}'\n    elif request");
+    executable::script(folder.path(), "twice.py", &twice);
+    let (code, report) = eval(folder.path(), &[]);
+    assert_eq!(code, 0, "{report:#}");
+    let outputs = &report["runs"][0]["tasks"][0]["trials"][0]["steps"][0]["outputs"];
+    assert_eq!(outputs, &serde_json::json!({ "w": "1", "v": "2" }));
+    let (_, stdout, _) = run(folder.path(), &["call", "exec:./twice.py", "op", "--json"]);
+    let called: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(called["outputs"]["v"], "2", "{stdout}");
+}
+
+#[test]
 fn g_04_and_o_08_what_a_task_expects_is_judged_or_said_not_to_be() {
     let status = |expected: &str| {
         let text = format!(

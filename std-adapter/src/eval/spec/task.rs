@@ -9,7 +9,7 @@ use super::members::{EXPECTED, INPUTS, MEASURE, MOCK, STEP, TASK, TASK_MEMBERS, 
 use super::reader::Reader;
 use super::settings::Settings;
 use super::step::{rank, steps};
-use super::texts::placeholders;
+use super::texts::{placeholders, strange};
 use super::{Mock, Step, Task};
 use crate::eval::foreign;
 use crate::eval::grade::Grader;
@@ -21,6 +21,7 @@ pub(super) fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut H
         return None;
     }
     reader.check_members(node, &TASK);
+    strange(reader, node);
     if node.get("id").is_none() {
         reader.fault(node, "Missing required field: id");
     }
