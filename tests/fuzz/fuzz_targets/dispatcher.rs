@@ -272,7 +272,7 @@ fn replies(bytes: &[u8]) -> Vec<&str> {
         }
         let outputs = json.get("result").and_then(|result| result.get("outputs"));
         let mut names: Vec<_> =
-            outputs.iter().flat_map(|outputs| outputs.members()).map(|(name, _)| name.to_cow().into_owned()).collect();
+            outputs.iter().flat_map(rigline::json::Json::members).map(|(name, _)| name.to_cow().into_owned()).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
