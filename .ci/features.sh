@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 targets=(thumbv6m-none-eabi wasm32-unknown-unknown)
 
-# What a feature may bring besides the dependencies that are always there.
+# What a feature may bring in addition to the dependencies that are always there.
 allowed_by() {
     case $1 in
     none | alloc | amplifier | namel3ss | waza) ;;

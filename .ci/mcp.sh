@@ -42,7 +42,7 @@ trap stop EXIT
 serve() { # NAME COMMAND...: starts a server, and sets `url` to what it prints
   local log=$work/$1.log
   shift
-  # What an earlier run has left there is gone before it is looked at.
+  # What an earlier run has left there is gone before it is examined.
   : >"$log"
   "$@" >"$log" 2>&1 &
   started+=($!)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs what the README tells a reader to run: each line that starts with `$ ` in its ```console blocks, in order, each block in
-# one shell. A line of output that follows must appear in what the command prints, but for `…`, which stands for anything.
+# one shell. A line of output that follows must appear in what the command prints, but for `…`, which means anything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec python3 - "${1:-README.md}" <<'PYTHON'

@@ -32,7 +32,7 @@ fn main() {
 
 const BOOT2: &str = "SECTIONS { .boot2 ORIGIN(BOOT2) : { KEEP(*(.boot2)); } > BOOT2 } INSERT BEFORE .text;\n";
 
-/// Sets `RIGLINE_GIT_HASH`, unless this is no checkout, or is a copy inside somebody else's.
+/// Sets `RIGLINE_GIT_HASH`, unless this is not a checkout, or is a copy inside somebody else's.
 fn tell_commit() {
     if git(&["ls-files", "--error-unmatch", "build.rs"]).is_none() {
         return;

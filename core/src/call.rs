@@ -19,7 +19,7 @@ pub struct Call<'a> {
     pub index: usize,
     pub(crate) operation: &'static Operation,
     pub(crate) args: Value<'a>,
-    /// What is known of the call besides.
+    /// The context of the call.
     pub context: CallContext<'a>,
 }
 

@@ -97,7 +97,7 @@ impl<'a> Context<'a> {
     /// text waits in the reply region, and is lost to what is written after it.
     pub fn failure(&mut self, kind: FailureKind, text: impl Message) -> Failure {
         if self.job.is_some() {
-            // There is no reply that the text could wait in.
+            // There is no reply to hold the text.
             self.write_log(Level::Error, &text, None);
         }
         self.reply.failure(self.memory, kind, &text)

@@ -243,7 +243,8 @@ impl From<CallAction> for Action {
     }
 }
 
-/// Aligned as all else here: else a microcontroller's image has copying and clearing functions for this alignment besides.
+/// Aligned as all else here: else a microcontroller's image has copying and clearing functions for this alignment as
+/// well.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(4))]
 pub(crate) struct Nanos(pub(crate) u64);

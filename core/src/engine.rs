@@ -78,7 +78,7 @@ pub struct Engine<'m> {
     reply: Reply,
     /// What runs, or ran last: it stays where it is.
     running: Running,
-    /// Where the members of the message in hand are.
+    /// Where the members of the current message are.
     spans: Spans,
     /// What comes in next is checked as it comes.
     scanner: LineScanner,
@@ -225,7 +225,8 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Whether the line in hand is needed again: a batch's until its last member, an acknowledged event's until it runs.
+    /// Whether the current line is needed again: a batch's until its last member, an acknowledged event's until it
+    /// runs.
     fn holds_line(&self) -> bool {
         self.is_deferred || self.batch.is_some()
     }
@@ -308,7 +309,7 @@ impl<'m> Engine<'m> {
                 None if self.batch.is_some() => Some(self.next_member()),
                 // A job that was started has its turn before what came after it.
                 None if self.settings.service.is_some_and(|service| service.next_job().is_some()) => {
-                    // What comes in meanwhile is looked at in the background.
+                    // What comes in meanwhile is examined in the background.
                     self.scanner.reset();
                     self.state = State::Job;
                     return Next::Run;

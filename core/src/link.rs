@@ -13,9 +13,9 @@
 //! | crc | CRC-32 of the body (the one of zlib and Ethernet: polynomial 04C11DB7 reflected, start and final inversion), 4 bytes, least significant first |
 //!
 //! A varint is an unsigned number of up to 32 bits, seven bits a byte, least significant first, the high bit set on all bytes but the
-//! last: 300 is `AC 02`. (The body is postcard's encoding of a struct of a `u8`, a `u32` and bytes.)
-//! COBS (Cheshire and Baker, 1999) replaces the zeros: each block is a code byte `n` and `n - 1` bytes other than zero, and stands for
-//! those bytes and a zero, which is left out when `n` is 255 and at the end of the frame.
+//! last: 300 is `AC 02`. (The body is postcard's encoding of a struct of a `u8`, a `u32` and bytes.) COBS (Cheshire and Baker, 1999)
+//! replaces the zeros: each block is a code byte `n` and `n - 1` bytes other than zero, and means those bytes and a zero, which is
+//! left out when `n` is 255 and at the end of the frame.
 //!
 //! | kind | name | sent by | sequence | payload |
 //! |---|---|---|---|---|
@@ -602,7 +602,7 @@ mod device {
             let payload = self.collector.payload();
             let rest = payload.get(given..).unwrap_or_default();
             let mut count = 0;
-            // A newline in a payload would make two lines of it. None can stand in a JSON string.
+            // A newline in a payload would split it into two lines. JSON strings contain none.
             for (to, from) in buf.iter_mut().zip(rest.iter().chain(b"\n")) {
                 *to = if count < rest.len() && matches!(from, b'\n' | b'\r') { b' ' } else { *from };
                 count += 1;

@@ -23,7 +23,7 @@ pub trait Service {
     /// The job that waits longest for its turn.
     fn next_job(&self) -> Option<Job>;
 
-    /// Whether a job is to end before its next task, and the task in hand at once.
+    /// Whether a job is to end before its next task, and the current task at once.
     fn is_cancelled(&self, job: Job) -> bool;
 
     /// A job has come to this step.

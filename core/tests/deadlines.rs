@@ -11,7 +11,7 @@ fn code(line: &str) -> i64 {
     id_and_code(line).1
 }
 
-/// Serves `lines` over each driver there is; gives the lines out and what happened to the rig.
+/// Serves `lines` over each driver there is; returns the lines out and what happened to the rig.
 fn each_shell(setup: &Setup, lines: &[String]) -> Vec<(Vec<String>, Vec<String>)> {
     let served = setup.serve(joined(lines));
     let all = vec![(served.lines().into_iter().map(str::to_owned).collect(), served.events)];

@@ -75,7 +75,7 @@ fn fc_05_carriage_returns_never_matter_outside_strings() {
     }
     // Blank lines are nothing.
     assert_eq!(talk(&["", "\r", " \t\r", "\u{feff}", "\u{feff}\r", SHUTDOWN]), [SHUT]);
-    // A raw CR in a string is no JSON.
+    // A raw CR in a string is not JSON.
     assert_eq!(
         codes(&talk(&["{\"jsonrpc\":\"2.0\",\"id\":\"\r\",\"method\":\"shutdown\"}"])),
         expected(&[("null", -32700)])
@@ -148,7 +148,7 @@ fn fc_10_a_line_beyond_the_limit_is_one_error_and_no_part_of_it_runs() {
                 (true, false) => ("1", -32602),
                 _ => ("null", -32700),
             };
-            // A raw CR is inside a string here, so the short line is no JSON.
+            // A raw CR is inside a string here, so the short line is not JSON.
             let first = if tail.starts_with('\r') { ("null", -32700) } else { first };
             let mut outputs = vec![];
             for cuts in [None, Some((1, 1)), Some((2, 64)), Some((3, 700))] {
@@ -375,7 +375,7 @@ fn fc_27_short_writes_leave_no_gap() {
     }
 }
 
-/// Serves `lines` over a writer that fails after some bytes; gives what happened to the rig.
+/// Serves `lines` over a writer that fails after some bytes; returns what happened to the rig.
 fn events_when_lost(lines: &[String], after: usize) -> Vec<String> {
     let clock = std::rc::Rc::default();
     let mut rig = Rig::new(&clock);

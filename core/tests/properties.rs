@@ -203,7 +203,7 @@ proptest! {
         }
     }
 
-    /// Each request that stands on a line of its own is answered exactly once, whatever stands on the others.
+    /// Each request that stands on a separate line is answered exactly once, whatever stands on the others.
     #[test]
     fn each_id_is_answered_once(noises in prop::collection::vec(noise(), 1..6), cut in setup()) {
         let mut bytes = Vec::new();

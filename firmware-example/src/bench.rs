@@ -1,4 +1,4 @@
-//! What the tests and the benchmark need besides the rig (feature `bench-images`).
+//! What the tests and the benchmark need in addition to the rig (feature `bench-images`).
 #![allow(deprecated, reason = "of what has no description: the manifest fits a small reply")]
 
 use core::time::Duration;
@@ -233,7 +233,8 @@ impl<B: Board> BenchRig<B> {
     #[operation]
     fn hang(&mut self) -> Result<Outcome, Failure> {
         loop {
-            // Asleep, so that an emulator need not run it step by step; interrupts wake it, and nobody polls anything.
+            // The processor sleeps, so that the emulator need not run it step by step. Interrupts wake it, and nothing
+            // is polled.
             #[cfg(target_os = "none")]
             cortex_m::asm::wfi();
             #[cfg(not(target_os = "none"))]

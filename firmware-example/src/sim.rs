@@ -6,7 +6,7 @@
 //! - A rail ramps up to its voltage: `3V3` in 2 ms, `5V0` in 4 ms. Switched off, it falls to 0 V in 10 ms from full.
 //! - A reading is off by up to 2 steps of the converter either way; a step is 1.6 mV at a rail.
 //! - The board under test boots from `3V3`: 300 ms after that is up, it lights `LED`. `RESET`, held for 50 ms, darkens it, and let
-//!   go, boots it anew. `USER`, let go after 20 ms or more, toggles `LED2` of a board that is up.
+//!   go, boots it again. `USER`, let go after 20 ms or more, toggles `LED2` of a board that is up.
 //! - `GP15` follows `GP14`. `AUX` is at 0 V. `TEMP` is at 27 °C.
 //!
 //! [`SimBoard::inject`] breaks it, to see what the rig says then.

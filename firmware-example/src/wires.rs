@@ -5,8 +5,8 @@
 //! meantime the other wire gets an error reply to `initialize` and to every call, `identify` included; what the engine
 //! answers by itself goes on (`shutdown`, Amplifier `health` and `describe`, faults).
 //!
-//! A host whose session was taken over gets an error reply to its calls until it sends `initialize` anew. The rig is brought
-//! into its safe state before the first call after a takeover.
+//! A host whose session was taken over gets an error reply to its calls until it sends `initialize` again. The rig is
+//! brought into its safe state before the first call after a takeover.
 //!
 //! ```text
 //!            ┌ engine ─ wires.on(Wire::Usb)  ┐

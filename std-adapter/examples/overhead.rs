@@ -1,7 +1,7 @@
 //! What a call costs on a running session, beside the same bytes through a bare echo program.
 //!
 //! `cargo run --release -p rigline-std --example overhead [LIMIT]` measures both over pipes and over TCP, and fails if a call takes
-//! more than LIMIT (1.5 if unsaid) times as long as the echo, call by call.
+//! more than LIMIT (1.5 by default) times as long as the echo, call by call.
 //!
 //! - *The call*: [`Host::call`] with its arguments as values and its result read, from an extension behind
 //!   [`stdio::serve`](rigline_std::stdio::serve), or behind a [`Proxy`] on a socket as `rigline serve sim` has it. All of it is
@@ -29,7 +29,7 @@ use rigline_std::target::Target;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// How often all programs are started anew: on which processor the system puts them decides more than what they do.
+/// How often all programs are started again: on which processor the system puts them decides more than what they do.
 const SEATINGS: usize = 5;
 const BLOCKS: usize = 8;
 /// Calls of each kind in a block.

@@ -140,7 +140,8 @@ type Options struct {
 
 // CallOptions are a call's surroundings; the zero value will do.
 type CallOptions struct {
-	// Timeout is told to the extension. Without it the context's deadline counts, or else DefaultTimeout.
+	// Timeout is sent to the extension. The default is the time until the context's deadline, or else
+	// DefaultTimeout.
 	Timeout time.Duration
 	// Phase is setup, verify or cleanup.
 	Phase   string
@@ -432,7 +433,7 @@ func (r *Rig) read() {
 	}
 }
 
-// receive takes a line; several messages may stand on it.
+// receive handles a line, which may have several messages.
 func (r *Rig) receive(line []byte) {
 	text := trim(bytes.TrimPrefix(trim(line), []byte("\xef\xbb\xbf")))
 	for len(text) > 0 {
@@ -444,7 +445,7 @@ func (r *Rig) receive(line []byte) {
 	}
 }
 
-// recover takes a line that is not one JSON text, and gives what is left of it.
+// recover takes a line that is not one JSON text, and returns what is left of it.
 func (r *Rig) recover(text []byte) []byte {
 	damaged := text
 	for place, at := 0, 0; place < candidates; at++ {
@@ -791,7 +792,7 @@ func endOfObject(text []byte) int {
 	return -1
 }
 
-// topLevel visits the names of a damaged object's members, and what stands behind each colon.
+// topLevel visits the names of a damaged object's members, and the text after each colon.
 func topLevel(text []byte, visit func(key string, value []byte)) {
 	for at, depth := 0, 0; at < len(text); at++ {
 		switch text[at] {

@@ -1,8 +1,8 @@
-//! Arguments as an operation's schema wants them.
+//! Arguments with the types of an operation's schema.
 //!
-//! What people write on a command line or in YAML, and what an operation returns as an output, is text. Which JSON value a text stands for depends
-//! on where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole
-//! schema (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
+//! What people write on a command line or in YAML, and what an operation returns as an output, is text. Which JSON value a text means depends on
+//! where it goes: `00123` is a string where the schema wants one, and `5` an integer where it does not. [`settle`] chooses by the whole schema
+//! (`type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `allOf`, `nullable`, nested `properties` and `items`), and keeps every digit.
 //!
 //! ```
 //! use rigline_std::cli::by_schema::{Draft, Schema, settle};
@@ -35,10 +35,10 @@ mod schema;
 
 pub use schema::Schema;
 
-/// A value before it is known what it stands for.
+/// A value whose type is not decided yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Draft {
-    /// What it may stand for, as JSON texts. The first is preferred where the schema takes several.
+    /// The JSON texts that it may mean. The first is preferred if the schema accepts several.
     Scalar(Vec<String>),
     /// A list.
     List(Vec<Draft>),
@@ -106,11 +106,11 @@ impl Draft {
 pub struct Settled {
     /// As JSON text.
     pub json: String,
-    /// What the schema says of them.
+    /// The result of the check against the schema.
     pub checked: Checked,
 }
 
-/// What a schema says of a value.
+/// The result of checking a value against a schema.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -138,7 +138,7 @@ impl std::fmt::Display for Misfit {
     }
 }
 
-/// Chooses what each scalar stands for, so that the whole fits the schema if it can.
+/// Chooses the meaning of each scalar so that the whole fits the schema, if possible.
 pub fn settle(draft: &Draft, schema: &Schema) -> Settled {
     let settled = settle_scalars(draft, schema);
     if settled.checked.misfits.is_empty() {
@@ -382,7 +382,7 @@ fn flatten<'s>(schema: &'s Value, root: &'s Value, depth: usize, flat: &mut Vec<
 fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
     let reference = schema.get("$ref")?.as_str()?;
     let pointer = reference.strip_prefix('#').or_else(|| {
-        // A reference may spell out the identifier of the document that it stands in.
+        // A reference may contain the identifier of its own document.
         let id = root.get("$id").or_else(|| root.get("id"))?.as_str()?;
         reference.strip_prefix(id.trim_end_matches('#'))?.strip_prefix('#')
     })?;
@@ -397,7 +397,7 @@ fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
     }
 }
 
-/// Whether a schema takes values of this kind.
+/// Whether a schema accepts values of this kind.
 fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
     let Value::Object(keywords) = schema else { return schema != &Value::Bool(false) };
     if depth > REFERENCE_LIMIT {
@@ -449,7 +449,7 @@ fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
         && any("oneOf")
 }
 
-/// Whether a schema takes whole numbers, and no others.
+/// Whether a schema accepts only whole numbers.
 fn is_whole(schema: &Value, root: &Value, depth: usize) -> bool {
     let mut flat = Vec::new();
     flatten(schema, root, depth, &mut flat);
@@ -461,7 +461,8 @@ fn is_whole(schema: &Value, root: &Value, depth: usize) -> bool {
     flat.iter().any(|schema| is(schema, "integer")) && !flat.iter().any(|schema| is(schema, "number"))
 }
 
-/// Whether two JSON texts are of the same value: numbers by what they are, members in any order.
+/// Whether two JSON texts have the same value. Numbers are compared exactly, and members may be in
+/// any order.
 pub fn same(a: &str, b: &str) -> bool {
     match (Json::parse(a.as_bytes()), Json::parse(b.as_bytes())) {
         (Ok(a), Ok(b)) => a.kind() == b.kind() && Exact::of(a).canonical() == Exact::of(b).canonical(),
@@ -490,7 +491,7 @@ mod tests {
 
     use super::*;
 
-    /// The pattern has a back reference, so its search takes exponential time, and ends at a limit.
+    /// The pattern has a back reference, so its search needs exponential time, and ends at a limit.
     #[test]
     fn g_05_a_pattern_whose_search_is_given_up_refuses_nothing() {
         let schema = json!({ "properties": {

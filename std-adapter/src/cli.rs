@@ -1,4 +1,5 @@
-//! What the command `rigline`, a binary of this package, uses besides the public API. It may change in any version.
+//! What the command `rigline`, a binary of this package, uses in addition to the public API. It may change in any
+//! version.
 
 pub mod by_schema {
     pub use crate::by_schema::{Draft, Misfit, Schema, Settled, same, settle};

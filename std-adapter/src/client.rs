@@ -83,7 +83,7 @@ pub struct CallRequest {
     pub operation: String,
     /// The JSON text of its arguments, an object.
     pub args: String,
-    /// The limit on the call's time; zero is no limit, and none is the protocol's own.
+    /// The time limit of the call. Zero means no limit, and `None` the protocol's default.
     pub timeout: Option<Duration>,
     /// The session that the call belongs to, in protocols that have such.
     pub session_id: Option<String>,
@@ -105,7 +105,7 @@ pub struct Described {
     pub text: String,
     /// The manifest, in the form of a gevals manifest.
     pub manifest: Manifest,
-    /// What kind of module it is, where the protocol says.
+    /// The kind of module, if the protocol has one.
     pub kind: Option<ModuleKind>,
     /// Whether results have the types that the manifest's `outputs` declare, where other protocols have strings.
     pub has_typed_outputs: bool,
@@ -135,7 +135,7 @@ pub struct Answer {
     pub is_message_output: bool,
     /// Why the call failed, if it did.
     pub failure: Option<CallFailure>,
-    /// The end of the standard error of a process that ran for this call only.
+    /// The end of the standard error of a process that ran only for this call.
     pub stderr: String,
 }
 
@@ -173,7 +173,7 @@ impl fmt::Display for CallFailure {
     }
 }
 
-/// Why there is no client, or no usable answer.
+/// Why there is no client or no usable answer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -253,7 +253,8 @@ impl From<HostError> for ClientError {
     }
 }
 
-/// A file that the record of a call is added to. A fault of the file is kept, and does not take the result of the call with it.
+/// A file to which the record of a call is appended. An error of the file is reported later, and does not replace the
+/// result of the call.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     option: &'static str,
@@ -295,13 +296,13 @@ pub struct ProtocolOption {
     pub name: &'static str,
     /// The commands that have it.
     pub commands: &'static [Command],
-    /// What stands for its value in help; a flag has none.
+    /// The placeholder for its value in help; a flag has none.
     pub value: Option<&'static str>,
     /// What it does, for help.
     pub help: &'static str,
     /// How the value is given.
     pub form: Form,
-    /// Another option that must be given too.
+    /// Another option that it requires.
     pub requires: Option<&'static str>,
 }
 

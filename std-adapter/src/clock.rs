@@ -58,7 +58,7 @@ struct Timers {
     by_waker: HashMap<Key, Instant>,
 }
 
-/// What a waker is known by while a clone of it is kept: its data and its functions.
+/// The identity of a waker while a clone of it is stored: its data and its functions.
 type Key = (usize, usize);
 
 impl Timers {
@@ -98,7 +98,8 @@ impl TokioClock {
         Self { start: time::Instant::now(), timers: Rc::default() }
     }
 
-    /// Runs `future` to its end, and meanwhile wakes what it has asked this clock to wake.
+    /// Runs `future` to its end, and meanwhile wakes the wakers that are registered with this
+    /// clock.
     ///
     /// # Panics
     /// Outside of a tokio runtime, or in one without time.
@@ -237,7 +238,7 @@ mod tests {
         });
     }
 
-    /// An earlier time takes the place of a later one, and the later one is asked for again.
+    /// An earlier time replaces a later one, which is requested again afterwards.
     #[test]
     fn a_later_timer_of_the_same_task_still_ends() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

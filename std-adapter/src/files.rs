@@ -1,4 +1,4 @@
-//! Files of others, which stay as they are, and files of ours, which are whole or not there.
+//! Files: reading without waiting, and writing that never leaves half a file.
 //!
 //! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
 //! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
@@ -292,7 +292,7 @@ mod tests {
         assert!(error.contains("is not a folder"), "{error}");
     }
 
-    /// What is written over another file, or over a link, is no more open to others than a new file is.
+    /// A file that replaces another file or a link has the permissions of a new file.
     #[test]
     fn g_02_an_executable_keeps_to_the_umask() {
         use std::os::unix::fs::PermissionsExt as _;

@@ -30,7 +30,7 @@ pub enum HttpError {
         /// What was given.
         url: String,
     },
-    /// TLS is not spoken here; a proxy on this machine can.
+    /// TLS is not supported. A proxy on this machine can add it.
     #[error("{url}: https is not supported; use http, through a proxy if necessary")]
     Https {
         /// What was given.
@@ -72,13 +72,13 @@ pub enum HttpError {
         /// The status.
         status: u16,
     },
-    /// The body is longer than is taken.
+    /// The body is longer than the limit.
     #[error("the answer is longer than the limit of {limit} bytes")]
     TooLong {
         /// The limit.
         limit: usize,
     },
-    /// What came is not HTTP, or ended early.
+    /// The answer is not HTTP, or ended early.
     #[error("the answer broke off: {reason}")]
     Broken {
         /// What is wrong with it.
@@ -147,8 +147,8 @@ pub(crate) async fn exchange(
     beside(connection, exchange).await
 }
 
-/// Sends a request with headers of the caller's own, and gives the head of the answer, whatever its status. `received` gets the body as it
-/// comes.
+/// Sends a request with the caller's headers, and returns the head of the answer, whatever its status. `received` gets
+/// each part of the body when it arrives.
 pub(crate) async fn request(
     url: &str,
     method: Method,
@@ -218,7 +218,7 @@ async fn open(url: &str) -> Result<(Uri, http1::SendRequest<Full<Bytes>>, Moving
     Ok((uri, sender, connection))
 }
 
-/// Whether anybody listens there.
+/// Whether a server listens there.
 pub(crate) async fn reach(url: &str) -> Result<(), HttpError> {
     open(url).await.map(|_| ())
 }

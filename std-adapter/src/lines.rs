@@ -20,17 +20,17 @@ pub(crate) use output::Output;
 /// How many bytes a client may send before its token is known.
 const BEFORE_TOKEN: usize = 16 << 10;
 
-/// How long a client may take to send its token, or the rest of a long line of which nothing has come since, or may take nothing of
+/// The time limit for a client to send its token, to send the next part of a long line, and to read the next part of
 /// what is sent.
 pub(crate) const STALLED: Duration = Duration::from_secs(10);
 
-/// A line that is not whole yet and has fewer bytes than this takes up no memory that is worth taking back.
+/// An incomplete line with fewer bytes than this has no time limit, since it occupies little memory.
 const SMALL: usize = 64 << 10;
 
 /// How large the replies are that are written where they are to be.
 const USUAL_REPLY: usize = 8 << 10;
 
-/// What an HTTP request is answered with.
+/// The answer to an HTTP request.
 const NO_HTTP: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\
     \"message\":\"this is not an HTTP server, and nothing was run; send one JSON-RPC request per line\"}}\n";
 
@@ -47,7 +47,7 @@ const AUTHENTICATE: &str = "authenticate";
 /// A client's lines.
 pub(crate) struct Input {
     framer: HeapFramer,
-    /// What only programs on the other side of a socket can do, such as speak HTTP.
+    /// Checks that only matter for clients on a socket, such as whether they send HTTP.
     is_socket: bool,
     has_telnet: bool,
     opening: Opening,
@@ -58,7 +58,7 @@ pub(crate) struct Input {
     since: Instant,
 }
 
-/// Waits until then; for ever, if there is no such time.
+/// Waits until this time; forever, if there is none.
 pub(crate) async fn at(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,

@@ -1,4 +1,5 @@
-//! What all servers over TCP and HTTP have in common: where they listen, and who may ask.
+//! What all servers over TCP and HTTP have in common: the addresses to listen on, and access
+//! control.
 //!
 //! # Who may ask
 //! A server on a loopback address can be reached by every user of the machine. Where the system says which user a connection
@@ -31,7 +32,8 @@ const FREE_PORT_TRIES: usize = 16;
 /// How long what comes from a client that was refused is still read.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Where to listen: `HOST:PORT`, or a port alone. `localhost`, and a port alone, stand for both loopback addresses.
+/// An address to listen on: `HOST:PORT`, or a port alone. `localhost` and a port alone mean both loopback
+/// addresses.
 ///
 /// ```
 /// use rigline_std::net::ListenAddress;
@@ -61,7 +63,7 @@ impl fmt::Display for AddressError {
 impl std::error::Error for AddressError {}
 
 impl ListenAddress {
-    /// All addresses that it stands for; the first one is IPv4 if one of them is.
+    /// All addresses that it means. If one of them is IPv4, the first one is.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -71,11 +73,11 @@ impl ListenAddress {
         self.addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
     }
 
-    /// Listens on all addresses, at one port. An address that this machine does not have, such as IPv6 where that is switched
-    /// off, is left out. With port 0 a free port is taken.
+    /// Listens on all addresses, at one port. An address that this machine does not have, such as IPv6 if it is
+    /// switched off, is omitted. With port 0, a free port is used.
     ///
     /// # Errors
-    /// A port is taken, or no address can be listened on.
+    /// A port is in use, or this machine has none of the addresses.
     pub fn bind(&self) -> io::Result<Vec<std::net::TcpListener>> {
         let mut result = self.try_bind();
         for _ in 1..FREE_PORT_TRIES {
@@ -249,7 +251,8 @@ impl Listeners {
     }
 }
 
-/// Reads and drops what a refused client has still sent: a reset would take the refusal with it.
+/// Reads and drops the rest of what a refused client has sent. Otherwise a reset could destroy the
+/// refusal.
 pub(crate) async fn drain(reader: &mut (impl AsyncRead + Unpin)) {
     let mut rest = tokio::io::sink();
     let _ = timeout(DRAIN, tokio::io::copy(reader, &mut rest)).await;
@@ -321,7 +324,7 @@ impl Stream {
         match self.ends().map(Ends::owner) {
             Some(Owner::User(_)) => Presence::Reads,
             Some(Owner::Unknown) => Presence::Unknown,
-            // Without a peer's address it is no connection any more.
+            // Without a peer's address, the connection has ended.
             Some(Owner::Nobody) | None => Presence::Gone,
         }
     }

@@ -1,4 +1,4 @@
-//! Numbers compared as what they are: decimal, of any size, whatever their spelling.
+//! Exact comparison of decimal numbers of any size, in any notation.
 
 use std::str::FromStr as _;
 

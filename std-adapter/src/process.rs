@@ -86,7 +86,7 @@ pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, Stri
         program: located(exec.program.as_ref(), Some(&folder)).to_string_lossy().into_owned(),
         args: exec.args.clone(),
     };
-    // The words of a target may hold newlines; none of its own is to look like two.
+    // The words of a target may contain newlines. One word must not look like two.
     let this = format!("{} {this}", folder.display()).replace('\n', " ");
     let outer = std::env::var(WITHIN).unwrap_or_default();
     if outer.lines().any(|line| line == this) {
@@ -96,7 +96,7 @@ pub(crate) fn within(exec: &Exec, folder: Option<&Path>) -> Result<(String, Stri
 }
 
 /// A program to be started as the leader of its own process group, with the limits that this process was started with.
-/// A relative path of a program is looked for from `folder`.
+/// A relative path of a program is resolved in `folder`.
 pub(crate) fn command(
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -135,7 +135,7 @@ pub(crate) fn is_found(program: impl AsRef<OsStr>, folder: Option<&Path>) -> boo
     if is_path(program) { Path::new(&located(program, folder)).exists() } else { which::which(program).is_ok() }
 }
 
-/// Whether it names a file, and not what is looked for in `PATH`.
+/// Whether it is the path of a file, and not a name to be found in `PATH`.
 fn is_path(program: &OsStr) -> bool {
     program.as_encoded_bytes().iter().any(|byte| *byte == b'/' || (cfg!(windows) && *byte == b'\\'))
 }
@@ -145,13 +145,13 @@ fn is_path(program: &OsStr) -> bool {
 pub fn write_errors_instead_of_signals() {
     #[cfg(unix)]
     if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() {
-        // A signal that has a handler does not end the process; tokio keeps the handler for good, and execve(2) removes it.
+        // A signal that has a handler does not end the process. tokio never removes the handler; execve(2) does.
         let kind = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
         drop(runtime.block_on(async { tokio::signal::unix::signal(kind) }));
     }
 }
 
-/// The end of what a program wrote to its standard error, as errors show it.
+/// The end of a program's standard error, as errors show it.
 pub(crate) fn last_words(stderr: &str) -> String {
     let stderr = stderr.trim_end();
     if stderr.is_empty() { String::new() } else { format!("; standard error:\n{stderr}") }
@@ -180,7 +180,7 @@ mod limits {
 
 #[cfg(not(unix))]
 mod lifeline {
-    /// There are no process groups here.
+    /// This system has no process groups.
     #[derive(Debug)]
     pub(crate) struct Lifeline;
 

@@ -1,7 +1,7 @@
-//! Recordings of sessions: what is written while an extension is talked to, and what is played again later.
+//! Recordings of sessions: writing them during a session, and replaying them later.
 //!
 //! A recording is a folder. `rigline call --record DIR` and `rigline eval run --record DIR` make one, and the target `replay:DIR`
-//! stands for the extension that was recorded ([`Target::Replay`](crate::target::Target::Replay)).
+//! means the extension that was recorded ([`Target::Replay`](crate::target::Target::Replay)).
 //!
 //! | file | content |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! An extension that is somewhere else, as one that is here: it can then be served by any protocol and any transport.
+//! A remote extension as a local one, so that any protocol and any transport can serve it.
 //!
 //! A [`Relay`] is an [`Extension`] whose handler passes each call on to a [`Target`]: a program, a device, a server. The other
 //! end is asked by Amplifier's protocol if it answers that, as rigline's own extensions do: then results keep their types, and
@@ -12,9 +12,9 @@
 //! through, and as nothing is known of what the other end does, it keeps no [guarantees](rigline::manifest::Guarantee). Logs go to
 //! the [listener](Options::listener).
 //!
-//! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked
-//! to end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session in good
-//! order, and waits for that.
+//! A call that is given up, because its time is up or its caller gone, is cancelled at the other end too: a program is asked to
+//! end and started again for the next call, a connection is opened again. When a relay is dropped it ends its session properly,
+//! and waits for that.
 //!
 //! ```no_run
 //! use rigline_std::host::Options;
@@ -60,7 +60,8 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an event may take.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many codes of failures a relay takes over; further ones are replaced by their kind.
+/// The number of distinct failure codes that a relay preserves. Further ones are replaced by the
+/// code of their kind.
 const CODES: usize = 64;
 
 /// An extension that is somewhere else. See the [module](self).
@@ -409,7 +410,7 @@ async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described
     }
 }
 
-/// There is no answer from the other end.
+/// The target does not answer.
 fn unanswered(error: &dyn fmt::Display, is_timeout: bool) -> Answer {
     fault(if is_timeout { FailureKind::Timeout } else { FailureKind::Unreachable }, error.to_string())
 }

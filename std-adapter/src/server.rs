@@ -92,7 +92,7 @@ impl<'a, E: Extension> Server<'a, E> {
 }
 
 impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
-    /// The protocols that are spoken; each line selects one of them. The first is that of lines that select none.
+    /// The supported protocols. Each line selects one of them; a line that selects none belongs to the first.
     pub fn protocols(self, protocols: &'a [&'static Protocol]) -> Self {
         Self { protocols, ..self }
     }
@@ -152,8 +152,8 @@ impl<'a, E: Extension, S: Future<Output = ()>> Server<'a, E, S> {
         }
     }
 
-    /// Gives each log line to this function first, so that the line is out while the handler still runs. Lines for which it returns
-    /// false go through the log buffer.
+    /// Passes each log line to this function first, so that the line is sent while the handler still runs. Lines for
+    /// which it returns false go through the log buffer.
     pub fn send_log(self, send_log: &'a dyn Fn(&[u8]) -> bool) -> Self {
         Self { send_log, ..self }
     }

@@ -1,4 +1,4 @@
-//! The signals that ask a program to end in good order: SIGTERM, SIGINT and SIGHUP; elsewhere Ctrl-C.
+//! The signals that ask a program to end properly: SIGTERM, SIGINT and SIGHUP; elsewhere Ctrl-C.
 
 use std::io;
 

@@ -71,8 +71,8 @@ mod watch;
 
 pub(crate) use self::system::take;
 
-/// Serves `extension` on standard input and output until the session ends, with the limits of [`Stdio::new`]. The exit
-/// code is for `main` to return; see [the module](self) for what it says.
+/// Serves `extension` on standard input and output until the session ends, with the limits of [`Stdio::new`]. Return
+/// the exit code from `main`; see [the module](self) for the codes.
 ///
 /// It makes the tokio runtime itself, so `main` is an ordinary function, not a `#[tokio::main]` one: in a runtime it panics.
 ///
@@ -182,7 +182,7 @@ impl Stdio {
     }
 
     /// The longest line that is sent, in bytes without the newline; at least the room for an error reply
-    /// ([`LEAST_REPLY`]). An error with the size that is needed takes the place of a longer reply, and a longer log is
+    /// ([`LEAST_REPLY`]). A longer reply is replaced by an error with the size that is needed, and a longer log is
     /// shortened.
     ///
     /// The default is [`HOST_LINE_LIMIT`] in gevals, since the real host stops reading for good at a longer line, and 8 MiB
@@ -191,13 +191,14 @@ impl Stdio {
         Self { reply_limit: Some(bytes.max(LEAST_REPLY - 1)), ..self }
     }
 
-    /// Memory for logs that wait because the host does not read, in bytes [default: 8 MiB]. A single log line may be half
-    /// as long before it is shortened. What does not fit is dropped by whole lines, and the number of them reported in a log.
+    /// Memory for logs that wait because the host does not read, in bytes [default: 8 MiB]. A single log line may be
+    /// half as long before it is shortened. Lines that do not fit are dropped, and a log reports their number.
     pub fn log_region(self, bytes: usize) -> Self {
         Self { log_region: bytes, ..self }
     }
 
-    /// Whether the commands of the manifest's `requires` are looked for before each call, by [`RequirePath`] [default: yes].
+    /// Whether [`RequirePath`] checks before each call that the commands in the manifest's `requires` exist [default:
+    /// yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
     }
@@ -207,12 +208,13 @@ impl Stdio {
         Self { config: Some(json.into()), ..self }
     }
 
-    /// Sends `true` at the end of input, for handlers that end with it. By default they know nothing of it, and calls in hand are finished.
+    /// Sends `true` at the end of input, for handlers that end with it. By default handlers do not see it, and running
+    /// calls are finished.
     pub fn input_end(self, told: watch_channel::Sender<bool>) -> Self {
         Self { input_end: Some(told), ..self }
     }
 
-    /// With this clock, for an extension that keeps one too.
+    /// Uses this clock, for an extension that uses the same one.
     pub fn clock(self, clock: TokioClock) -> Self {
         Self { clock, ..self }
     }
@@ -264,7 +266,7 @@ impl Stdio {
             let _ = panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(safe_state)));
         }
         output.close();
-        // Handlers may have left threads behind that block for good.
+        // Handlers may have left threads that block forever.
         runtime.shutdown_background();
         match (stop.code(), result) {
             (Some(code), _) => Ok(code),
@@ -273,7 +275,7 @@ impl Stdio {
         }
     }
 
-    /// Has the extension configured by a short session of its own, which is shut down: the hardware stays as it is.
+    /// Configures the extension in a separate session, which is shut down: the hardware stays as it is.
     async fn configure<E: Extension>(
         &self,
         extension: &mut E,
@@ -362,7 +364,8 @@ pub async fn unread() {
     std::future::pending::<()>().await;
 }
 
-/// Some hosts give socket pairs instead of pipes: Node.js does. A socket whose peer has left something unread is reset.
+/// Some hosts, such as Node.js, use socket pairs instead of pipes. A socket whose peer has left something unread is
+/// reset.
 fn is_peer_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }

@@ -14,9 +14,9 @@
 //! | `replay:DIR` | a recording that `rigline call --record DIR` or `rigline eval run --record DIR` has made, or a transcript of `rigline monitor --record` |
 //! | `sim` | the built-in rig: the command `rigline` with the argument `rig`, as a child over pipes |
 //!
-//! Behind `?` stand options, separated by `&`: `baud=115200`, `dtr=on|off`, `rts=on|off` (serial), `link=lines|cobs`
-//! (serial and TCP), `token-file=FILE` (TCP: the server's token, which is sent as the first line), `pace=fast|recorded` (replay: whether
-//! replies take as long as they did).
+//! Options follow `?`, separated by `&`: `baud=115200`, `dtr=on|off`, `rts=on|off` (serial), `link=lines|cobs` (serial
+//! and TCP), `token-file=FILE` (TCP: the server's token, which is sent as the first line), `pace=fast|recorded`
+//! (replay: whether replies take as long as they did).
 //!
 //! ```
 //! use rigline_std::target::{Port, Target};
@@ -52,7 +52,7 @@ pub enum Target {
 /// A program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exec {
-    /// The program: a path, or a name that is looked for in `PATH`.
+    /// The program: a path, or a name to be found in `PATH`.
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
@@ -63,7 +63,7 @@ pub struct Exec {
 pub struct Serial {
     /// Which port.
     pub port: Port,
-    /// The speed in baud. USB devices take any.
+    /// The speed in baud. USB devices ignore it.
     pub baud: u32,
     /// The DTR line [default: asserted, since many boards only send while it is].
     pub dtr: Option<bool>,
@@ -79,11 +79,11 @@ pub struct Serial {
 pub enum Port {
     /// The port of that name.
     Path(PathBuf),
-    /// That of the only rigline device there is.
+    /// The port of the only rigline device that is plugged in.
     Auto,
-    /// That of the rigline device with this USB serial number.
+    /// The port of the rigline device with this USB serial number.
     SerialNumber(String),
-    /// That of the device at this place in the USB tree, such as `1-2.3`.
+    /// The port of the device at this place in the USB tree, such as `1-2.3`.
     Usb(String),
 }
 
@@ -100,7 +100,7 @@ pub struct Tcp {
     pub token_file: Option<PathBuf>,
 }
 
-/// A recording of a session, in the place of an extension.
+/// A recording of a session, which replaces an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     /// Its folder, or a transcript.
@@ -124,7 +124,7 @@ pub enum Link {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// Nothing stands there.
+    /// The text is empty.
     #[error("the target is empty; try `sim`")]
     Empty,
     /// The part before the colon is not a known kind, and there is no such file.
@@ -138,7 +138,7 @@ pub enum TargetError {
     UnknownKind {
         /// The part before the colon.
         kind: String,
-        /// What may have been meant.
+        /// A suggestion.
         meant: Option<String>,
     },
     /// No program after `exec:`.
@@ -315,7 +315,7 @@ fn tcp(text: &str) -> Result<Target, TargetError> {
 }
 
 fn replay(text: &str) -> Result<Target, TargetError> {
-    // A folder's name may have a question mark of its own.
+    // A folder's name may itself contain a question mark.
     let (path, options) = match text.rsplit_once('?') {
         Some((path, options)) if options.contains('=') && !options.contains(['/', '\\']) => (path, options),
         _ => (text, ""),

@@ -27,8 +27,8 @@ const CLIENTS: usize = 64;
 /// How long the extension has to bring about its safe state at the end.
 const SAFE_STATE: Duration = Duration::from_secs(2);
 
-/// Serves `extension` to gevals hosts that connect to `address`, `HOST:PORT`, until SIGTERM or SIGINT (elsewhere Ctrl-C).
-/// `localhost` stands for both loopback addresses. Standard error says where it listens.
+/// Serves `extension` to gevals hosts that connect to `address`, `HOST:PORT`, until SIGTERM or SIGINT (elsewhere
+/// Ctrl-C). `localhost` means both loopback addresses. The addresses are printed on standard error.
 ///
 /// It makes the tokio runtime itself, so `main` is an ordinary function, not a `#[tokio::main]` one: in a runtime it panics.
 ///
@@ -58,7 +58,7 @@ pub fn serve<E: Extension>(extension: E, address: &str) -> io::Result<()> {
     server.run(extension)
 }
 
-/// A server that has its address, and answers once it [runs](Self::run).
+/// A server that listens already, and answers when it [runs](Self::run).
 ///
 /// ```no_run
 /// # use rigline::{Call, Context, Extension, Failure, Manifest, Outcome};
@@ -85,10 +85,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at all that `address` stands for; with port 0 at a free port.
+    /// Listens on all addresses that `address` means; with port 0, on a free port.
     ///
     /// # Errors
-    /// The port is taken, or there is no such address here.
+    /// The port is in use, or this machine does not have the address.
     pub fn bind(address: &ListenAddress) -> io::Result<Self> {
         Ok(Self { listeners: address.bind()?, access: Access::same_user(), clients: CLIENTS })
     }

@@ -47,7 +47,7 @@ pub struct Decoder {
 #[derive(Debug)]
 pub(crate) struct Requests {
     began: Instant,
-    /// The time of the line in hand, if it is one of a recording.
+    /// The time of the current line, if it is one of a recording.
     at: Option<Duration>,
     /// By their ids, as JSON text: what was asked, and when.
     by_id: HashMap<String, (String, Duration)>,
@@ -131,7 +131,7 @@ impl Requests {
         Self { began: Instant::now(), at: None, by_id: HashMap::new(), in_order: VecDeque::new() }
     }
 
-    /// The time of the line in hand, since the beginning.
+    /// The time of the current line, since the beginning.
     fn now(&self) -> Duration {
         self.at.unwrap_or_else(|| self.began.elapsed())
     }

@@ -87,9 +87,9 @@ const CLIENTS: usize = 32;
 const CONNECTIONS: usize = 128;
 /// The longest body of a call, in bytes.
 const BODY_LIMIT: usize = 8 << 20;
-/// How long a request's head or body may take, and how long a client may take nothing.
+/// The time limit for a request's head or body, and for a client that reads nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long clients have to take their last lines when the server stops.
+/// The time that clients have to read their last lines when the server stops.
 const LAST_LINES: Duration = Duration::from_secs(3);
 /// How long runs have for their cleanup steps when the server stops.
 const CLEANUP: Duration = Duration::from_secs(30);
@@ -157,8 +157,9 @@ impl Options {
         Self { sim: Some(sim), ..self }
     }
 
-    /// Evals below this folder can be run, and runs are kept in this store. They run on the server's target, if it has one; on a
-    /// serial port they take part in the session that pages have open. The server then needs a runtime of several threads.
+    /// Evals below this folder can be run, and the records of runs are stored here. Evals run on the server's target,
+    /// if it has one; on a serial port they share the session that pages have open. The server then needs a runtime of
+    /// several threads.
     pub fn evals(self, root: Root, store: Store, hosts: Hosts) -> Self {
         Self { evals: Some(Evals { root, store, hosts }), ..self }
     }
@@ -182,7 +183,7 @@ impl Options {
     }
 }
 
-/// A server that has its address, and answers once it [runs](Self::run_until).
+/// A server that listens already, and answers when it [runs](Self::run_until).
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<TcpListener>,
@@ -190,10 +191,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at all that `address` stands for.
+    /// Listens on all addresses that `address` means.
     ///
     /// # Errors
-    /// The port is taken, or there is no such address here.
+    /// The port is in use, or this machine does not have the address.
     pub fn bind(address: &ListenAddress, options: Options) -> io::Result<Self> {
         Ok(Self { listeners: address.bind()?, options })
     }
@@ -290,7 +291,8 @@ fn router(service: &Arc<Service>) -> Router {
         .route("/api/ports", get(ports))
         .route("/api/runs", get(runs))
         .route("/api/call", post(call))
-        // Only what stands above needs the token here: a WebSocket with a wrong one is opened, and closed with the reason.
+        // Only the paths above need the token here. A WebSocket with a wrong token is opened, and closed with the
+        // reason.
         .route_layer(middleware::from_fn_with_state(service.clone(), known))
         .route("/ws", get(session))
         .route("/evals", get(evals))
@@ -335,7 +337,7 @@ async fn info(State(service): State<Arc<Service>>) -> Response {
 
 async fn ports(State(service): State<Arc<Service>>) -> Response {
     let sessions = service.targets.sessions();
-    // Processes and their open files are looked at.
+    // Processes and their open files are examined.
     let listed = tokio::task::spawn_blocking(move || {
         let roots = Roots::of_environment();
         let one = |port: host::ports::PortInfo| {
@@ -380,7 +382,7 @@ async fn call(
     if let Err(error) = check(&params) {
         return refuse(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {error}"));
     }
-    // Line ends stand between tokens only.
+    // Line ends occur only between tokens.
     params.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     let Ok(_place) = service.places.clone().try_acquire_owned() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &too_many());

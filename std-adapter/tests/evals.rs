@@ -151,7 +151,7 @@ impl Server {
         self.line()
     }
 
-    /// Closes the input; gives all that comes then.
+    /// Closes the input; returns all that comes then.
     fn end(mut self) -> Vec<Value> {
         drop(self.input.take());
         let lines = std::iter::from_fn(|| message(&mut self.output)).collect();
@@ -528,7 +528,7 @@ fn what_is_no_eval_says_why_and_keeps_nobody_waiting() {
             (&json!(-32001), &valid["result"]["errors"])
         );
     }
-    // What is no file at all is not waited for.
+    // What is not a file at all is not waited for.
     fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let valid = server.ask("eval.validate", json!({ "path": path }));
@@ -1021,7 +1021,7 @@ fn connections_end_as_they_should() {
         "\r\nPOST\t/\tHTTP/1.1\r\n\r\n",
         "get / http/1.1\n\n",
         "M-SEARCH * HTTP/1.1\r\n\r\n",
-        // One whose first line is too long to be looked at as a whole.
+        // One whose first line is too long to be examined as a whole.
         &format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(9 << 20)),
     ];
     for head in heads {

@@ -59,7 +59,7 @@ impl Extension for Greeter {
     }
 }
 
-/// Runs this program with some input; gives its output.
+/// Runs this program with some input; returns its output.
 fn run(mode: &str, input: &str) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap())
         // As the real runner has it, which `main` ignores.
@@ -74,7 +74,7 @@ fn run(mode: &str, input: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Posts some bodies to a server of the greeter; gives its answers.
+/// Posts some bodies to a server of the greeter; returns its answers.
 fn post(options: Options, requests: &[(&str, &str)]) -> Vec<(u16, String)> {
     let server = Server::bind("127.0.0.1:0", options).unwrap();
     let address = server.address().unwrap();

@@ -81,7 +81,7 @@ impl Running {
         stream
     }
 
-    /// Sends pieces, each after a pause, and gives all that comes back until the end.
+    /// Sends pieces, each after a pause, and returns all that comes back until the end.
     fn send(&self, pieces: &[(u64, &str)]) -> String {
         let mut stream = self.connect();
         for (pause, piece) in pieces {

@@ -46,7 +46,8 @@ fn frame(kind: Kind, sequence: u32, payload: &[u8]) -> Vec<u8> {
     memory[..length].to_vec()
 }
 
-/// Runs a device whose `behave` gets each frame but hellos, and its place among them; gives whether that was all there is to do.
+/// Runs a device whose `behave` gets each frame but hellos, and its place among them; returns whether that was all
+/// there is to do.
 fn device(behave: impl Fn(&mut Device, usize, &Taken) -> bool + Send + 'static) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("tcp:{}?link=cobs", listener.local_addr().unwrap());

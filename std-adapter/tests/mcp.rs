@@ -261,7 +261,7 @@ fn i_06_a_storm_of_cancellations_and_mixed_eras() {
     let (reply, before) = server.ask("tools/call", json!({"name": "measure", "arguments": {"channel": "3V3"}}));
     assert!(reply["result"]["structuredContent"]["volts"].is_number(), "{reply}");
     assert!(before.iter().all(|line| line.get("id").is_none()), "{before:?}");
-    // Batches, 2025-03-26: one line, in which nothing stands for a notification.
+    // Batches, 2025-03-26: one line, in which a notification has no reply.
     let batch = json!([
         {"jsonrpc": "2.0", "id": 1, "method": "ping"},
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},

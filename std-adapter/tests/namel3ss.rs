@@ -24,7 +24,7 @@ fn python() -> Option<PathBuf> {
     python
 }
 
-/// Runs Python and gives what it prints, one JSON text a line.
+/// Runs Python and returns what it prints, one JSON text a line.
 fn run(python: &Path, script: &str, args: &[&str]) -> Vec<Value> {
     let output = Command::new(python).arg("-c").arg(script).args(args).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -243,7 +243,7 @@ fn nr_30_g_11_every_width_is_readable() {
             // Lines that the spinner draws are taken back by it.
             let lines = || seen.lines().map(|line| line.rsplit('\r').next().unwrap_or_default());
             let short = lines().filter(|line| !line.trim().is_empty() && line.trim().chars().count() < 3).count();
-            // A word such as "or" may have a line of its own in 20 columns.
+            // In 20 columns, a word such as "or" may be alone on its line.
             assert!(short * 10 <= lines().count().max(20), "{arguments:?} at {columns}:\n{seen}");
             let width = if columns < 20 { 80 } else { usize::from(columns) };
             for line in lines().filter(|line| line.starts_with(['┌', '│', '╞', '└'])) {
@@ -270,7 +270,7 @@ fn n_12_colours_only_where_they_are_wanted() {
     }
 }
 
-/// Runs a command on a terminal of this many columns, and gives all that it shows.
+/// Runs a command on a terminal of this many columns, and returns all that it shows.
 fn on_terminal(columns: u16, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let size = rustix::termios::Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = rustix_openpty::openpty(None, Some(&size)).unwrap();

@@ -41,7 +41,7 @@ impl Server {
         Self { child, url }
     }
 
-    /// Asks it to end, and gives its exit code.
+    /// Asks it to end, and returns its exit code.
     fn stop(mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -372,7 +372,7 @@ fn o_07_exit_codes_of_tools() {
 }
 
 /// The environment goes before the settings; the package root of the Python in PATH is on a .venv's path; redirects are followed; a
-/// handshake that is no object is exit code 3.
+/// handshake that is not an object is exit code 3.
 #[test]
 fn o_07_environment_redirects_and_handshakes() {
     let folder = project(&[
@@ -815,7 +815,7 @@ done
     assert_eq!(rigline(&["call", &server.url, "list", "--protocol", "namel3ss"], "").0, 0);
 }
 
-/// A descriptor's command is one that a host can start, for what is no program too.
+/// A descriptor's command is one that a host can start, for what is not a program too.
 #[test]
 fn descriptors_of_devices() {
     let tcp = Server::start(&["serve", "sim", "--tcp", "127.0.0.1:0"]);
@@ -936,7 +936,7 @@ fn calls_and_their_exit_codes() {
     );
 }
 
-/// A server on its own: a bearer token, the warning, and SIGTERM while a call is in hand.
+/// A server on its own: a bearer token, the warning, and SIGTERM while a call is running.
 #[test]
 fn a_server_that_people_start() {
     let folder = tempfile::tempdir().unwrap();

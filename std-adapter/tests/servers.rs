@@ -28,7 +28,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts it in a folder of its own, and waits until one of its lines on either stream has this text.
+    /// Starts it in a separate folder, and waits until one of its lines on either stream has this text.
     fn start(arguments: &[&str], until: &str) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), arguments, until)
     }
@@ -393,7 +393,7 @@ fn g_01_other_users_of_the_machine_are_refused() {
         let answer = stranger(&open.addresses()[0], text);
         assert!(!answer.is_empty() && !answer.contains("not user"), "{arguments:?}: {answer}");
     }
-    // One that is gone before it is looked at may be anybody.
+    // One that is gone before it is examined may be anybody.
     let server = Server::start(&["serve", "sim", "--tcp", "localhost:0"], "serving");
     let (host, port) =
         server.addresses()[0].rsplit_once(':').map(|(host, port)| (host.to_owned(), port.to_owned())).unwrap();
@@ -516,7 +516,7 @@ fn g_03_a_call_whose_client_is_gone_is_not_begun() {
     assert!(volts(&last.reply()) < 0.1, "nobody who is there has switched it on");
 }
 
-/// A client that is killed is lost, and its call with it, though its end of the connection was closed in good order.
+/// A client that is killed is lost, and its call with it, though its end of the connection was closed properly.
 #[test]
 fn g_03_a_killed_client_has_its_call_cancelled() {
     if !cfg!(target_os = "linux") {
@@ -718,7 +718,7 @@ fn answering(body: &'static str) -> u16 {
     port
 }
 
-/// Sends a request; gives the status and the body.
+/// Sends a request; returns the status and the body.
 fn post(address: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -893,7 +893,7 @@ impl Session {
         line.strip_suffix('\n').expect("whole lines only").to_owned()
     }
 
-    /// The next line that is no log.
+    /// The next line that is not a log.
     fn next_reply(&mut self) -> String {
         loop {
             let line = self.next_line();
@@ -907,7 +907,7 @@ impl Session {
         kill(&self.child, signal);
     }
 
-    /// Closes its input, and gives what it has written since the last line that was read.
+    /// Closes its input, and returns what it has written since the last line that was read.
     fn end(mut self) -> Ended {
         self.input = None;
         self.wait_ended()

@@ -21,7 +21,7 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// Runs the eval in a folder; gives the exit code, the report and the run's part of it.
+/// Runs the eval in a folder; returns the exit code, the report and the run's part of it.
 fn run(folder: &Path, more: &[&str]) -> (i32, Value, Value) {
     let output = Command::new(RIGLINE)
         .args(["eval", "run", "--json", "--quiet"])
@@ -80,7 +80,7 @@ fn board(name: &'static str, behave: impl Fn(u32, &Value) -> Option<Vec<Value>> 
                 let _ = writeln!(writer, "{reply}");
             }
         }
-        // First the name, then what it stands for.
+        // First the name, then what it means.
         drop(links);
         drop((port, writer));
     });
@@ -281,7 +281,7 @@ fn l_04_measurements_are_read_strictly() {
         assert_eq!(code, 2, "{report:#}");
         assert!(report["errors"][0]["error"].as_str().unwrap().contains(why), "{why}: {report:#}");
     }
-    // What is no number fails; what has no limits is recorded.
+    // What is not a number fails; what has no limits is recorded.
     for (volts, code) in [("NaN", 1), ("off", 1), ("", 1), ("3.3", 0)] {
         let target = board("rig", move |_, request| Some(success(request, &serde_json::json!({ "volts": volts }))));
         let (found, report, _) = run(eval(&target, "", ", measure: { output: volts }").path(), &[]);
@@ -389,7 +389,7 @@ fn l_04_cases_parameters_and_the_environment() {
     }
 }
 
-/// Loads an eval with these lines after its `config`; gives the ids of its tasks, or the first error.
+/// Loads an eval with these lines after its `config`; returns the ids of its tasks, or the first error.
 fn cases(lines: &str, more: &[&str]) -> Result<Vec<String>, String> {
     let folder = folder(&[
         ("eval.yaml", &format!("name: cases\nconfig: {{ executor: mock }}\n{lines}")),

@@ -21,7 +21,7 @@ const RIGLINE: &str = env!("CARGO_BIN_EXE_rigline");
 /// More than anything here takes, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server in a folder of its own.
+/// A server in a separate folder.
 struct Server {
     child: Child,
     address: String,
@@ -152,7 +152,7 @@ impl Page {
         }
     }
 
-    /// The next line that is no log.
+    /// The next line that is not a log.
     fn reply(&mut self) -> Value {
         loop {
             let line = self.line();
@@ -450,7 +450,7 @@ fn j_a_browser_that_is_gone_in_a_call_leaves_the_rails_off() {
         assert!(since.elapsed() < Duration::from_secs(30), "the call was not cancelled: {:?}", since.elapsed());
         second.ask("shutdown", json!({}));
     }
-    // One that has asked for a lot more than is looked at at a time.
+    // One that has asked for a lot more than is examined at a time.
     let mut page = server.page();
     page.initialize();
     page.power_on();

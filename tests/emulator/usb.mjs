@@ -304,7 +304,7 @@ export class UsbHost {
     const repeated = (control & DATA1 ? 1 : 0) !== this.toggle.out;
     this.toggle.out ^= 1;
     if (repeated) {
-      // The device acknowledges it, takes it for one that it has already, and goes on waiting.
+      // The device acknowledges it, takes it for one that it has already, and continues waiting.
       this.counts.toggleErrors += 1;
       return this.#startOut();
     }

@@ -94,7 +94,7 @@ impl Emulator {
         connect(&self.ready["usb_port"])
     }
 
-    /// The TCP port that stands for the USB serial port, for who opens it himself.
+    /// The TCP port of the USB serial port, for tests that open it themselves.
     ///
     /// # Panics
     /// When the emulator does not tell.
@@ -132,7 +132,7 @@ impl Emulator {
         status.is_ok_and(|status| status.success())
     }
 
-    /// Sends a command to the control port and gives its answer; `tests/emulator/README.md` lists them.
+    /// Sends a command to the control port and returns its answer; `tests/emulator/README.md` lists them.
     ///
     /// # Panics
     /// When the emulator refuses the command.

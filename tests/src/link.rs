@@ -67,7 +67,7 @@ impl LinkHost {
         while self.next().0 != Kind::Hello {}
     }
 
-    /// Sends a request and gives the lines that come of it, its reply last.
+    /// Sends a request and returns the lines that come of it, its reply last.
     ///
     /// # Panics
     /// When it is not answered.
@@ -136,7 +136,7 @@ impl LinkHost {
         self.waiting.pop_front()
     }
 
-    /// From now on each frame of the device, its end included, goes through this before it is looked at.
+    /// From now on each frame of the device, its end included, goes through this before it is examined.
     pub fn receive_through(&mut self, wire: impl FnMut(&mut [u8]) + 'static) {
         self.through = Box::new(wire);
     }

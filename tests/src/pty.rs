@@ -1,5 +1,5 @@
-//! A pty in front of a TCP port that stands for a serial port, so that any program which wants a serial port can talk to an
-//! emulated board.
+//! A pty in front of a TCP port that emulates a serial port, so that any program for serial ports can use an emulated
+//! board.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};

@@ -36,7 +36,7 @@ fn deliver(emulator: &Emulator, port: &mut TcpStream, bytes: &[u8]) {
     emulator.control(&json!({"cmd": "sleep", "ms": 5}));
 }
 
-/// Sends a command to the probe and gives the number in its answer.
+/// Sends a command to the probe and returns the number in its answer.
 #[track_caller]
 fn ask(port: &mut TcpStream, command: &str) -> i64 {
     writeln!(port, "{command}").unwrap();

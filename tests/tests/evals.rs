@@ -93,7 +93,7 @@ fn a_run_on_the_emulated_board_is_cancelled_in_the_middle_of_an_operation() {
     assert_eq!(outcome.state, RunState::Cancelled, "{logs}");
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     let steps: Vec<_> = outcome.tasks[0].trials[0].steps.iter().map(|step| (step.id.as_str(), step.verdict)).collect();
-    // Cleanup ran on the board, in a session of its own.
+    // Cleanup ran on the board, in a separate session.
     assert_eq!(steps[0], ("on", Verdict::Passed), "{logs}");
     assert_eq!(steps.last(), Some(&("off", Verdict::Passed)), "{steps:?} {logs}");
     assert!(!steps.iter().any(|(id, _)| *id == "never"), "{steps:?}");

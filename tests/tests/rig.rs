@@ -38,7 +38,7 @@ fn next(port: &mut TcpStream) -> Value {
     serde_json::from_slice(&line).unwrap_or_else(|_| panic!("no JSON: {:?}", String::from_utf8_lossy(&line)))
 }
 
-/// The lines up to the next one that is no log.
+/// The lines up to the next one that is not a log.
 #[track_caller]
 fn until_reply(port: &mut TcpStream) -> Vec<Value> {
     let mut lines = vec![next(port)];
@@ -333,7 +333,8 @@ fn a_line_without_end_costs_one_error_and_is_forgotten_with_its_connection() {
     assert_silent(&mut port);
 }
 
-/// FC-21. Requests pile up while nobody reads: all are answered to who reads on, and none to who opens the port anew.
+/// FC-21. Requests pile up while the host does not read. If it then continues to read, it gets all answers; if it
+/// opens the port again, it gets none.
 #[test]
 fn what_nobody_read_waits_for_its_reader_and_for_nobody_else() {
     let Some(emulator) = Emulator::start_fast("rig-bench") else { return };

@@ -179,7 +179,7 @@ fn check(
 ) {
     let (accepted, refused) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     let agree = |text: &str| {
-        // Neither side sees what is no JSON, or a number beyond all floats.
+        // Neither side sees what is not JSON, or a number beyond all floats.
         let Ok(value) = serde_json::from_str::<Value>(text) else { return };
         let told = validator.is_valid(&value);
         let enforced = decode(&mut text.as_bytes().to_vec());

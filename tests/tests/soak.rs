@@ -1,4 +1,4 @@
-//! Hostile traffic on both wires, from a seed. `RIGLINE_SOAK` is how many requests; a few, if unsaid.
+//! Hostile traffic on both wires, from a seed. `RIGLINE_SOAK` is how many requests; a few, by default.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -37,7 +37,7 @@ fn count(id: usize) -> String {
     )
 }
 
-/// A valid request besides `count`, and what is wrong with its answer and the logs before that, if anything is.
+/// A valid request in addition to `count`, and what is wrong with its answer and the logs before that, if anything is.
 struct Other {
     line: String,
     id: String,
@@ -87,7 +87,7 @@ impl Other {
     }
 }
 
-/// How many lines a log line stands for: itself, or those that it says were dropped.
+/// The number of log lines that a line counts for: itself, or those that it reports as dropped.
 fn logs_in(log: &Value) -> usize {
     let message = log["params"]["message"].as_str().unwrap();
     let dropped = message.split_once(" log line").and_then(|(count, _)| count.parse().ok());

@@ -34,7 +34,7 @@ fn bytes(line: &Value, id: &str) -> Vec<u8> {
     bytes
 }
 
-/// Answers `initialize`, and one call with these lines; gives the call's parameters and what came after it.
+/// Answers `initialize`, and one call with these lines; returns the call's parameters and what came after it.
 fn peer(stream: TcpStream, lines: &[Value]) -> (Value, Vec<Value>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = stream;
@@ -59,7 +59,7 @@ fn peer(stream: TcpStream, lines: &[Value]) -> (Value, Vec<Value>) {
     (call["params"].clone(), sent)
 }
 
-/// Calls a peer that answers with these lines; gives what the client gave, and what it sent.
+/// Calls a peer that answers with these lines; returns what the client gave, and what it sent.
 async fn call(operation: &str, args: &Value, context: CallContext, lines: &[Value]) -> (Value, Value) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();

@@ -44,7 +44,7 @@ pub(crate) struct Container {
     pub(crate) description: String,
 }
 
-/// What stands for a missing value.
+/// The value for a missing field.
 #[derive(Clone)]
 pub(crate) enum Default {
     /// Nothing: the field is required, unless its type says otherwise.

@@ -195,7 +195,7 @@ fn not_empty(text: LitStr) -> syn::Result<LitStr> {
     if text.value().is_empty() { Err(syn::Error::new(text.span(), "a name is not empty")) } else { Ok(text) }
 }
 
-/// The methods that stand for something.
+/// The methods with attributes of this macro.
 #[derive(Default)]
 struct Methods {
     operations: Vec<Operation>,

@@ -570,7 +570,7 @@ fn argument(ty: &Type, member: &Member, may_be_absent: bool) -> TokenStream {
     quote!(const { &__private::Argument::<#ty>::new(#absent) #rules })
 }
 
-/// What stands for a field that is not given, as an `Option`.
+/// The value of a field that is not given, as an `Option`.
 fn default(ty: &Type, member: &Member) -> TokenStream {
     let value = match &member.default {
         Default::Text(text) if member.schema.is_none() => {

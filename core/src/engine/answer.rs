@@ -19,7 +19,7 @@ pub(super) enum Answer<'t> {
 }
 
 impl Engine<'_> {
-    /// Writes an answer to the message in hand.
+    /// Writes an answer to the current message.
     #[inline(never)]
     pub(super) fn answer(&mut self, message: Span, text: Answer<'_>) -> usize {
         let facts = self.facts();
@@ -48,7 +48,7 @@ impl Engine<'_> {
     }
 }
 
-/// What is known of the message in hand when its reply ends.
+/// What is known of the current message when its reply ends.
 pub(super) fn about<'l>(line: &'l [u8], message: Span, spans: &'l Spans, manifest: &'l Manifest) -> About<'l> {
     About { received: Some(Received::whole(message.of(line), spans)), manifest }
 }

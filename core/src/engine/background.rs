@@ -18,7 +18,7 @@ use crate::service::Service;
 pub(super) struct Lookahead {
     /// The protocol of the last of them.
     pub(super) protocol: &'static Protocol,
-    /// The call in hand was cancelled by its caller, who gets no reply.
+    /// The running call was cancelled by its caller, who gets no reply.
     pub(super) cancelled: bool,
 }
 

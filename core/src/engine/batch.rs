@@ -10,7 +10,7 @@ use crate::rpc;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
-    /// Behind the last member that was looked at, in the line.
+    /// Behind the last member that was examined, in the line.
     pub(super) next: usize,
     /// Behind the replies so far, in the reply region.
     pub(super) end: usize,

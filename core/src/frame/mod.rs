@@ -209,7 +209,7 @@ impl<'b> Framer<'b> {
         self.buf.get(self.state.held_at..self.state.held).unwrap_or_default()
     }
 
-    /// Whether lines wait that were looked at ahead of their turn.
+    /// Whether lines wait that were examined ahead of their turn.
     pub(crate) fn has_kept(&self) -> bool {
         self.state.start < self.state.kept
     }

@@ -418,7 +418,7 @@ pub(crate) enum Scanned {
 }
 
 impl LineScanner {
-    /// The longest part of a name, a number or a literal that is looked at again when there is more of it.
+    /// The longest part of a name, a number or a literal that is examined again when there is more of it.
     const LONGEST_PART: usize = 128;
     /// Where no line goes on.
     const NOWHERE: usize = usize::MAX;
@@ -491,7 +491,8 @@ const LEVELS: usize = 4;
 struct Scanner<const WORDS: usize> {
     /// How much of the text is there.
     length: usize,
-    /// The text is a line whose end is not known: CR and LF are no white space, and a number ends with what follows it.
+    /// The text is a line whose end is not known: CR and LF are not white space, and a number ends with what follows
+    /// it.
     is_line: bool,
     /// Where it stopped, in the text and in the grammar.
     at: usize,
@@ -547,7 +548,8 @@ struct Level {
     expected: &'static [Member],
     /// The table of the member in hand.
     child: Option<&'static Members>,
-    /// Where the span of its value goes: beyond all slots if nowhere. With [`NO_STRING`] if there only where it is no string.
+    /// Where the span of its value goes: beyond all slots if nowhere. With [`NO_STRING`] if there only where it is not
+    /// a string.
     slot: u8,
     /// Where its value begins.
     start: usize,

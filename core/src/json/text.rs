@@ -34,7 +34,7 @@ impl<'a> Text<'a> {
     /// Whether the text is `name`; cheaper than comparing with a `str` where the other side is bytes already.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
         if self.raw == name {
-            // Escapes, if there are any, stand for less than what is written.
+            // A decoded escape is never longer than its text.
             return !has_escapes(name);
         }
         has_escapes(self.raw) && self.is_mapped(name, |char| char)

@@ -14,7 +14,7 @@ pub type Rule = &'static [&'static str];
 pub struct Names {
     /// All names, and then their aliases.
     pub names: &'static [&'static str],
-    /// For each alias, the place of the name that it stands for.
+    /// For each alias, the place of the name that it means.
     pub aliases: &'static [usize],
     pub otherwise: Otherwise,
 }
@@ -70,7 +70,8 @@ pub struct Argument<T> {
 }
 
 impl<T> Argument<T> {
-    /// `absent` puts in what stands for a value that was not given, and returns whether it may be left out.
+    /// `absent` inserts the default of a value that was not given, and returns whether it may be
+    /// omitted.
     pub const fn new(absent: fn(&mut Option<T>) -> bool) -> Self {
         Self { expected: None, broken: None, absent }
     }
@@ -115,7 +116,8 @@ pub trait Place<'de, A: MapAccess<'de>> {
     /// Decodes the value of the member `name`.
     fn read(&mut self, map: &mut A, name: &'static str) -> Result<(), A::Error>;
 
-    /// Whether the member is there, or may be left out: then what stands for it is put in.
+    /// Whether the member is present, or may be omitted. In the second case its default is
+    /// inserted.
     fn is_complete(&mut self) -> bool;
 }
 

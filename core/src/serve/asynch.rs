@@ -142,7 +142,7 @@ struct Driver<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SafeState {
     Idle,
-    /// A call is in hand, or was cut off and the extension not asked for its safe state yet.
+    /// A call is running, or was cut off and the extension not asked for its safe state yet.
     Required,
     /// The last thing that ran was [`Extension::safe_state`], and nothing will run any more.
     Done,
@@ -664,7 +664,7 @@ struct Queue<'m> {
     sending: Cell<bool>,
     /// The size of each buffer.
     half: usize,
-    /// How the call in hand writes logs.
+    /// How the running call writes logs.
     logs: Cell<Logs>,
     /// How far the call has come, and how often that was reported again since.
     beats: Cell<Option<(u32, u32)>>,

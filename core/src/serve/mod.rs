@@ -26,7 +26,8 @@ use crate::engine::Engine;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Transport {
-    /// The process's own input and output: `shutdown` ends the driver, and end of input lets the calls in hand end first.
+    /// The process's own input and output: `shutdown` ends the driver, and end of input lets the running calls end
+    /// first.
     Stdio,
     /// A port, a socket, a wire: `shutdown` ends the session only, and end of input is the loss of the connection, which
     /// cancels the call in hand.

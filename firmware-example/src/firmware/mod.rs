@@ -347,7 +347,7 @@ impl<E, R: Read> Read for Heard<'_, '_, E, R> {
     }
 }
 
-/// A UART whose noise is no error: what it destroys, the link's CRC finds.
+/// A UART whose noise is not an error: what it destroys, the link's CRC finds.
 struct Undamaged(BufferedUartRx);
 
 impl ErrorType for Undamaged {

@@ -80,7 +80,7 @@ impl Recorded<Host> {
         json(&self.send("invoke", op, text, limit).await?)
     }
 
-    /// The operations that have paths of their own over HTTP, and are said by a line itself.
+    /// The operations that have separate paths over HTTP, and that a line names in its `op`.
     async fn own(&mut self, op: &str) -> Result<Value, CaseFailure> {
         let limit = if op == "health" { HEALTH_TIMEOUT } else { self.host.timeout };
         json(&self.send(op, op, &format!("{{\"op\":\"{op}\"}}"), limit).await?)

@@ -12,7 +12,7 @@ use crate::host::HostError;
 use crate::http_client::HttpError;
 use crate::process::last_words;
 
-/// The codes that the text reserves. A module may have its own codes besides.
+/// The codes that the specification reserves. A module may also have its own codes.
 pub const RESERVED_CODES: [&str; 7] =
     ["timeout", "oom", "unreachable", "bad_request", "forbidden", "internal", "unsupported_op"];
 
@@ -29,7 +29,7 @@ pub struct ModuleError {
     pub code: String,
     /// The failure in words.
     pub message: String,
-    /// What else there is to say.
+    /// Further details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Map<String, Value>>,
 }
@@ -61,7 +61,7 @@ pub enum CallError {
     /// No connection.
     #[error(transparent)]
     Connect(HostError),
-    /// The HTTP server gave none.
+    /// The HTTP server gave no usable answer.
     #[error(transparent)]
     Http(HttpError),
     /// None in time.
@@ -76,7 +76,7 @@ pub enum CallError {
         limit: Duration,
         /// The likely cause, if there is one to name.
         hint: Option<String>,
-        /// The first line that was no JSON, if there was one.
+        /// The first line that was not JSON, if there was one.
         odd: Option<String>,
         /// The end of the program's standard error.
         stderr: String,
@@ -89,14 +89,14 @@ pub enum CallError {
         last_words(stderr)
     )]
     Gone {
-        /// The first line that was no JSON, if there was one.
+        /// The first line that was not JSON, if there was one.
         odd: Option<String>,
         /// How its process ended.
         exit: Option<String>,
         /// The end of its standard error.
         stderr: String,
     },
-    /// It is longer than is taken.
+    /// The answer is longer than the limit.
     #[error("the answer is longer than the limit of {limit} bytes")]
     TooLong {
         /// The limit.

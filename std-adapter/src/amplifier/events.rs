@@ -10,7 +10,7 @@ use rigline::json::Kind;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// An event to be written. What is none is left out.
+/// An event to be written. Members that are `None` are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct EventRecord {
     /// The event's identifier.
@@ -30,7 +30,7 @@ pub struct EventRecord {
     /// How long it took, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// What else there is to say.
+    /// Further details.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Map<String, Value>>,
     /// What went wrong.

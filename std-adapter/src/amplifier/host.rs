@@ -29,11 +29,12 @@ pub(super) fn new_id() -> String {
 #[derive(Debug)]
 pub struct Host {
     place: Place,
-    /// How long an invocation may take: 30 s.
+    /// The time limit of an invocation: 30 s.
     pub timeout: Duration,
-    /// What that is exceeded by before the host gives up, so that the module's own `timeout` wins: 2 s.
+    /// How much longer the host waits than the time limit, so that the module's own `timeout` arrives
+    /// first: 2 s.
     pub grace: Duration,
-    /// The longest reply that is taken, in bytes: 16 MiB.
+    /// The longest reply that is accepted, in bytes: 16 MiB.
     pub limit: usize,
     /// The session that invocations belong to, if they say any.
     pub session_id: Option<String>,
@@ -142,7 +143,7 @@ impl Host {
         }
     }
 
-    /// Asks the module what it is.
+    /// Asks the module for its description.
     pub async fn describe(&mut self) -> Result<Description, CallError> {
         self.describe_as_text().await.map(|(description, _)| description)
     }
@@ -171,8 +172,8 @@ impl Host {
         invocation
     }
 
-    /// Ends a call that was given up: the program is asked to end, and then made to, or the connection closed. The next call
-    /// starts or opens it again.
+    /// Ends an abandoned call: the program gets SIGTERM and then SIGKILL, or the connection is closed. The next call
+    /// starts the program or opens the connection again.
     pub async fn cancel(&mut self) {
         if let Place::Lines(lines) = &mut self.place {
             lines.end().await;

@@ -6,7 +6,7 @@
 //! - A request that was given up may be answered later. A program is ended, and a TCP connection closed, and with them what was on
 //!   the way. A serial port outlives its session, also this process: before the next request the module is asked for its description, as
 //!   often as it takes until that is answered. Since replies keep their order, nothing older can come after that.
-//! - What came before a request was sent is no reply to it.
+//! - What came before a request was sent is not a reply to it.
 //! - A request of the host's own that comes back, since the line echoes, is none either.
 //! - Other lines, such as logs in JSON, do not have the form of the reply that is waited for.
 
@@ -28,7 +28,7 @@ use crate::sync::lock;
 /// How much of standard error is kept, from its end.
 const STDERR_KEPT: usize = 16 << 10;
 
-/// How many lines that are no replies are passed over before a call is given up.
+/// The number of lines other than replies that are skipped before a call fails.
 const NOISE: usize = 1000;
 
 /// After this time a module that has not described itself is asked again: it may have been booting.
@@ -40,7 +40,7 @@ const QUIET: Duration = Duration::from_millis(500);
 /// A module that says nothing at all this many times does not describe itself, and has nothing else to say.
 const SILENCES: u32 = 2;
 
-/// How many requests that were given up are kept in mind.
+/// The number of abandoned requests that are remembered.
 const OWED: usize = 64;
 
 /// How many of them may be for descriptions, once nothing else is waited for.
@@ -51,11 +51,12 @@ pub struct Lines {
     dialer: Box<dyn Connect>,
     options: Arc<Options>,
     open: Option<Box<Open>>,
-    /// A request is out. If it still is when the next one comes, its caller has given it up.
+    /// A request is pending. If it still is when the next one is sent, its caller has abandoned it.
     is_asked: bool,
     /// The next id.
     next: u32,
-    /// The requests that have no reply yet, in their order; the last may be in hand, the others were given up.
+    /// The requests that have no reply yet, in their order. The last may be running; the others were
+    /// abandoned.
     owed: Vec<Owed>,
     /// The module returns the ids that it gets.
     echoes: bool,
@@ -159,7 +160,7 @@ struct Open {
     line: Vec<u8>,
     /// How much of that was there before the request was sent.
     old: usize,
-    /// The first line in the exchange that was no reply.
+    /// The first line in the exchange that was not a reply.
     odd: Option<String>,
     said: Arc<std::sync::Mutex<Vec<u8>>>,
 }
@@ -289,8 +290,8 @@ impl Lines {
         Err(bad("only lines that are not replies", ""))
     }
 
-    /// Asks the module for its description until nothing else can be on its way. Gives the description; none if the module does not
-    /// give one.
+    /// Asks the module for its description until no other reply can be on its way. Returns the description, if the
+    /// module sends one.
     async fn settle(&mut self, most: usize) -> Result<Option<String>, CallError> {
         let mut silences = 0;
         loop {
@@ -360,7 +361,8 @@ impl Lines {
         }
     }
 
-    /// Finds what a reply answers, which is then done, as is everything before it. Gives its form, and whether it was the last.
+    /// Finds the request that a reply answers. That request and all before it are then done. Returns its form, and
+    /// whether it was the last.
     fn take(&mut self, text: &str) -> Option<(Form, bool)> {
         let at = self.place(text);
         let Some(at) = at else {
@@ -479,7 +481,7 @@ fn objects(line: &[u8], old: usize) -> Vec<String> {
 }
 
 impl Open {
-    /// Boards take DTR as the end of their session, and of what they do.
+    /// When DTR drops, boards end their session and the running call.
     async fn reset(&mut self) {
         let Some(control) = &self.control else { return };
         if control.set_dtr(false).is_ok() {
@@ -488,7 +490,7 @@ impl Open {
         }
     }
 
-    /// Keeps the most telling of the lines that are no replies.
+    /// Keeps the most informative of the lines that are not replies.
     fn note(&mut self, line: &[u8]) {
         // Most likely the beginning of a reply on several lines, if one is an opening brace.
         let has_brace = |odd: &String| odd.starts_with('{');

@@ -4,7 +4,7 @@ use rigline::json::{Json, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a session is to bring about.
+/// The goal of a session.
 ///
 /// ```
 /// let plan = rigline_std::amplifier::Plan::parse(br#"{"goal":"measure 3V3","inputs":{"rail":"3V3"}}"#)?;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 pub struct Plan {
     /// The goal, in words.
     pub goal: String,
-    /// What there is to begin with; none if absent.
+    /// The inputs; none if absent.
     #[serde(default)]
     pub inputs: Map<String, Value>,
 }

@@ -1,4 +1,4 @@
-//! What Amplifier's lines are, for `rigline monitor`.
+//! Describes Amplifier's lines for `rigline monitor`.
 
 use rigline::json::Kind;
 

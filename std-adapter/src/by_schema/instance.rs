@@ -227,7 +227,7 @@ impl<'a> Node<'a, ExactJson> for &'a Exact {
         }
     }
 
-    /// For error texts, whose numbers are written anew: see [`Exact::json`].
+    /// For error texts, whose numbers are written again: see [`Exact::json`].
     fn to_value(&self) -> Cow<'a, Value> {
         fn value(exact: &Exact) -> Value {
             match exact {

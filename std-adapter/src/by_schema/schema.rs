@@ -13,7 +13,7 @@ use super::instance::{Exact, ExactJson};
 use super::{Checked, Misfit};
 use crate::number;
 
-/// Stands before the keywords that [`Exactly`] checks.
+/// The prefix of the keywords that [`Exactly`] checks.
 const PREFIX: &str = "rigline:";
 pub(super) const CONST: &str = "rigline:const";
 pub(super) const ENUM: &str = "rigline:enum";
@@ -29,7 +29,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Reads the text of a schema. A text that is no schema takes every value, and values are [`unchecked`](Checked::unchecked).
+    /// Reads the text of a schema. A text that is not a schema accepts every value, and values are
+    /// [`unchecked`](Checked::unchecked).
     pub fn read(text: &str) -> Self {
         let json = Json::parse(text.as_bytes());
         let value = json.map_or(Value::Null, prepared);
@@ -40,7 +41,7 @@ impl Schema {
         Self { text: json.map_or("null", |json| json.as_str()).to_owned(), value, validator }
     }
 
-    /// The schema that takes every value.
+    /// The schema that accepts every value.
     pub fn any() -> Self {
         Self::read("true")
     }
@@ -189,7 +190,7 @@ fn has_number(json: Json<'_>) -> bool {
     }
 }
 
-/// A number beyond the range of 64 bits is kept as its text: nothing is compared with it.
+/// A number beyond the range of 64 bits is stored as its text, since nothing is compared with it.
 fn plain(json: Json<'_>) -> Value {
     serde_json::from_str(json.as_str()).unwrap_or_else(|_| Value::from(json.as_str()))
 }

@@ -18,10 +18,10 @@ use crate::host::wire::{self, Connect, RawConnection};
 use crate::host::{Child, Direction, Exit, HostError, Options};
 use crate::target::Target;
 
-/// How many lines of an exchange are kept, and how many bytes of each.
+/// The number of lines of an exchange that are kept, and the number of bytes of each.
 const KEPT_LINES: usize = 40;
 const KEPT_BYTES: usize = 400;
-/// The longest line that is taken from an extension.
+/// The longest line that is accepted from an extension.
 const LINE_LIMIT: usize = 16 * 1024 * 1024;
 
 /// The bench that an extension is checked on.
@@ -31,13 +31,14 @@ pub struct Bench {
     options: Options,
     /// How long an answer is waited for.
     pub timeout: Duration,
-    /// The operations that may run, with their arguments. If there are none, `identify` is called where the manifest has it.
+    /// The operations that may run, with their arguments. If there are none, `identify` is called if the manifest has
+    /// it.
     pub calls: Vec<(String, Value)>,
     /// The bearer token, over HTTP.
     pub(crate) token: Option<String>,
     notes: Rc<RefCell<Notes>>,
     manifest: Option<Result<String, CaseFailure>>,
-    /// Why there is no session: what has failed once, before any has worked, is not tried again.
+    /// Why there is no session. If the first attempt failed, there is no further one.
     unreachable: RefCell<Option<String>>,
     reached: Cell<bool>,
     opened: Cell<bool>,

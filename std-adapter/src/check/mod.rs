@@ -77,7 +77,7 @@ pub trait Fixture {
     /// The target, as reports name it.
     fn target(&self) -> String;
 
-    /// Begins a case: what the last one exchanged is forgotten.
+    /// Begins a case, and forgets the exchange of the last one.
     ///
     /// # Errors
     /// The case cannot be tried, since nothing was ever reached.
@@ -121,9 +121,10 @@ pub(crate) use cases;
 /// Who needs an extension to be so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The protocol's real host: without it calls fail, or the host itself does. Where there is no real host, the specification counts instead.
+    /// The protocol's real host: if the case fails, calls or the host itself fail. If there is no real host, the
+    /// specification counts instead.
     Host,
-    /// A standard, or the text; the real host does without it.
+    /// A standard or the specification. The real host does not need it.
     Standard,
 }
 

@@ -22,7 +22,7 @@ pub struct Sample {
     pub args: String,
 }
 
-/// What may be done, and what is kept of it.
+/// The operations that may run, and the folder for transcripts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The calls that may be made, all of them; without any, cases that need one are skipped.

@@ -35,7 +35,7 @@ pub struct Settings {
     pub options: Options,
     /// The bearer token, over HTTP.
     pub token: Option<String>,
-    /// How long each answer may take.
+    /// The time limit for each answer.
     pub timeout: Duration,
     /// The operations that may run, and where transcripts go.
     pub plan: Plan,

@@ -1,4 +1,4 @@
-//! Evals held against what else is there: a target's operations, and the folder that a task file is in.
+//! Checks of evals against a target's operations, and against the folder of a task file.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use super::spec::source::{folder_of, in_folder, read};
 use super::spec::{Fault, Overrides, Spec, Step, Task, load};
 use crate::by_schema::{Draft, Schema, settle};
 
-/// Checks the steps of an eval against a target's operations and their schemas. It gives what is wrong, and what may be.
-/// What placeholders stand for is not known before a run.
+/// Checks the steps of an eval against a target's operations and their schemas. Returns errors and warnings. The values
+/// of placeholders are not known before a run.
 pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
     let names: Vec<&str> = operations.iter().map(|(name, _)| name.as_str()).collect();
@@ -86,12 +86,13 @@ fn known_values(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<Vec<Strin
     node.draft(&[]).unwrap_or_else(|_| Draft::json("null"))
 }
 
-/// The eval that a task file belongs to, and the task's file from the eval's folder; `None` of a file that is no task's.
+/// The eval that a task file belongs to, and the task's file from the eval's folder; `None` of a file that is not a
+/// task's.
 ///
 /// # Errors
 /// It is a task's, and no eval in its folder or above has it.
 pub fn owner_of(path: &Path) -> Result<Option<(PathBuf, String)>, String> {
-    /// How many folders above the task's are looked into.
+    /// The number of folders above the task's that are searched.
     const LEVELS: usize = 8;
     let Some(node) = read(path).ok().and_then(|source| Node::parse(&source).ok()) else { return Ok(None) };
     let has = |name: &str| node.get(name).is_some();

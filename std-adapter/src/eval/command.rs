@@ -12,12 +12,12 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteEx
 use super::session::OnLog;
 use crate::process::{Pipes, Running};
 
-/// The most of a program's output that is looked at, in bytes. The rest is read and dropped.
+/// The size of a program's output that is judged, in bytes. The rest is read and dropped.
 pub const OUTPUT_LIMIT: usize = 4 << 20;
 /// A line of standard error is cut here.
 const LINE_LIMIT: u64 = 4096;
 
-/// Why a program gave no answer.
+/// Why a program did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error("`{program}` cannot be started: {source}")]
@@ -37,8 +37,8 @@ impl CommandError {
     }
 }
 
-/// Runs a program to its end; gives its standard output. Its standard error is logged. Dropped, it ends the process and
-/// all that it started.
+/// Runs a program to its end; returns its standard output. Its standard error is logged. If this is dropped, the
+/// process and all that it started are ended.
 pub(super) async fn run(
     words: &[String],
     env: &BTreeMap<String, String>,

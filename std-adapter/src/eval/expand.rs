@@ -1,4 +1,4 @@
-//! What makes several tasks of one: `matrix`, `for`, and the values that placeholders such as `{{matrix.NAME}}` stand for.
+//! Expansion of one task into several: `matrix`, `for`, and the values of placeholders such as `{{matrix.NAME}}`.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ pub(super) type Values = Vec<(String, String)>;
 /// The values of one case, of the kinds `matrix` and `for`.
 pub(super) type Case = Values;
 
-/// What `matrix` and `for` are, where they stand.
+/// The values of `matrix` and `for`, with their lines.
 #[derive(Clone, Copy)]
 pub(super) struct Axes<'n> {
     pub(super) matrix: Option<&'n Node>,
@@ -28,7 +28,8 @@ pub(super) type Fault = (u32, String);
 /// In the place of a line: the fault is in the option `--set`.
 pub(super) const OPTION: u32 = 0;
 
-/// Where variables stand: `{{.Vars.NAME}}`, `{{matrix.NAME}}`, `{{for.NAME}}`, `{{vars.NAME}}`, `{{inputs.NAME}}`, `{{env.NAME}}`.
+/// The pattern of variables: `{{.Vars.NAME}}`, `{{matrix.NAME}}`, `{{for.NAME}}`, `{{vars.NAME}}`, `{{inputs.NAME}}`,
+/// `{{env.NAME}}`.
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{\s*(\.(?:Vars|vars|Inputs|inputs)|matrix|for|vars|inputs|env)\.([A-Za-z0-9_-]+)\s*\}\}")
         .expect("a constant pattern")
@@ -42,7 +43,7 @@ fn plain(name: &str) -> &str {
     name.split_once('.').map_or(name, |(_, plain)| plain)
 }
 
-/// The value that a placeholder of this kind and name stands for.
+/// The value of a placeholder of this kind and name.
 fn find<'v>(kind: &str, name: &str, values: &'v [(String, String)]) -> Option<&'v str> {
     let is_meant = |known: &str| match (kind, known.split_once('.').unwrap_or(("", known))) {
         ("matrix" | "for" | "env", (of, plain)) => of == kind && plain == name,
@@ -89,7 +90,7 @@ fn value_of<'t>(found: &Captures<'t>, values: &'t [(String, String)]) -> &'t str
     find(part(1), part(2), values).unwrap_or(part(0))
 }
 
-/// What is wrong with the variables that are left in a node after [`fill`], with their lines.
+/// The faults of the variables that remain in a node after [`fill`], with their lines.
 pub(super) fn unfilled(node: &Node, values: &[(String, String)], wrong: &mut Vec<(u32, String)>) {
     match &node.kind {
         Kind::Text(text) => {
@@ -116,7 +117,7 @@ pub(super) fn unfilled(node: &Node, values: &[(String, String)], wrong: &mut Vec
     }
 }
 
-/// What was meant by a placeholder that has no value: the same name of another kind, or another name of its kind.
+/// A suggestion for a placeholder without a value: the same name of another kind, or another name of its kind.
 fn other(kind: &str, name: &str, values: &[(String, String)]) -> String {
     let kinds = values.iter().filter(|(known, _)| !known.starts_with("env."));
     if let Some((known, _)) = kinds.clone().find(|(known, _)| plain(known) == name) {
@@ -136,7 +137,7 @@ pub(super) fn meant(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The known name that was probably meant: one that differs by a letter or two, in case, or by what stands behind it.
+/// The known name that was probably meant: one that differs by a letter or two, in case, or in its suffix.
 pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     let plain = |name: &str| name.to_ascii_lowercase().replace(['-', ' '], "_");
     let lower = plain(name);
@@ -152,8 +153,9 @@ pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     known.iter().filter_map(|known| Some((distance(known)?, *known))).min().map(|(_, known)| known)
 }
 
-/// The cases that `matrix` and `for` make of a task at this line; one without values, if there is neither. `set` has the values that the
-/// command line gives, the last one of a name counting. There may be `limit` tasks, and there are `taken` already.
+/// The cases that `matrix` and `for` make of a task at this line; one without values, if there is neither. `set` has
+/// the values of the command line, of which the last one of a name counts. At most `limit` tasks are allowed, of which
+/// `taken` exist already.
 ///
 /// # Errors
 /// What is wrong, with its line.
@@ -215,7 +217,7 @@ pub(super) fn names(of: Axes<'_>) -> Vec<String> {
     names
 }
 
-/// A case as it stands behind a task's id: `channel=3V3,samples=1`. Characters that drive a terminal are escaped.
+/// A case as the suffix of a task's id: `channel=3V3,samples=1`. Control characters are escaped.
 pub(super) fn label(case: &Case, between: &str) -> String {
     case.iter().map(|(name, value)| format!("{}={}", plain(name), escaped(value))).collect::<Vec<_>>().join(between)
 }
@@ -282,7 +284,7 @@ fn axes(node: &Node, set: &[(String, String)]) -> Result<Vec<(String, Vec<String
             return Err((member.line, format!("matrix.{name}: {twice} is there twice")));
         }
         if let Some((_, value)) = set.iter().rev().find(|(set, _)| set == name) {
-            // As the file has it, so that the case keeps its id.
+            // As in the file, so that the case keeps its id.
             let written = values.iter().find(|known| is_same(known, value)).unwrap_or(value);
             values = vec![written.clone()];
         }
@@ -304,7 +306,7 @@ fn rows(node: &Node, set: &[(String, String)]) -> Result<Vec<Case>, Fault> {
                 checked_name("for", name, member)?;
                 row.push((format!("for.{name}"), scalar("for", name, member)?));
             }
-            // Names stand in the order of the first row, so that ids do.
+            // Names are in the order of the first row, so that ids are stable.
             if let Some(first) = rows.first() {
                 let place = |name: &str| first.iter().position(|(known, _)| known == name);
                 if first.len() != row.len() || row.iter().any(|(name, _)| place(name).is_none()) {

@@ -1,4 +1,5 @@
-//! What other eval runners have, and this one has not. `.ci/layers.sh` allows their names in this file.
+//! Names of other eval runners that this one does not support. `.ci/layers.sh` allows their names in
+//! this file.
 
 use super::node::{Kind, Node};
 
@@ -20,7 +21,8 @@ where
         () if has("providers") && (has("prompts") || has("tests")) => Some("an eval of promptfoo"),
         () if (has("solver") || has("scorer")) && !has("name") => Some("an eval of Inspect"),
         () if (has("epochs") || has("limit")) && has("model") && !has("name") => Some("an eval set of Inspect"),
-        // An eval of ours has tasks. Other files without them are told by what they have.
+        // An eval of rigline has tasks. Files of other programs without tasks are recognised by
+        // their members.
         () if has("tasks") || has("tasks_from") => None,
         () if has("stages") || has("jobs") || has("trigger") || has("pipeline") => Some("a CI pipeline"),
         () if has("runs") && (has("inputs") || has("description")) => Some("an action of GitHub"),

@@ -1,4 +1,4 @@
-//! Graders: what a trial is judged by.
+//! Graders, which judge a trial.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -27,23 +27,23 @@ pub struct Grader {
     pub metric: Option<String>,
     /// How much it counts for a metric, as against other graders.
     pub weight: f64,
-    /// The step whose output is looked at [default: all steps and the agent].
+    /// The step whose output is judged [default: all steps and the agent].
     pub step: Option<String>,
     /// The output of the step [default: its message and all outputs].
     pub output: Option<String>,
-    /// Its type, as the file has it.
+    /// Its type, as in the file.
     pub kind: String,
-    /// What is checked.
+    /// The check.
     pub check: Check,
     /// The unit of the number that it measures.
     pub unit: Option<String>,
-    /// Whether what it measures is named by its step too.
+    /// Whether the name of its measurement includes its step.
     pub(super) is_by_step: bool,
-    /// Where it stands in its file.
+    /// The line in its file.
     pub(super) line: u32,
 }
 
-/// What is checked.
+/// The check.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Check {
@@ -111,7 +111,7 @@ pub enum Check {
     Unsupported,
 }
 
-/// What there is to look at.
+/// The values that graders judge.
 pub(super) struct Evidence<'a> {
     pub(super) workdir: &'a Path,
     pub(super) agent: Option<&'a str>,
@@ -120,7 +120,7 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Grader {
-    /// One that stands under a task's `expected`.
+    /// A grader from a task's `expected`.
     pub(super) fn expected(kind: &str, texts: Vec<String>) -> Self {
         let (values, not) = if kind == "output_not_contains" { (Vec::new(), texts) } else { (texts, Vec::new()) };
         let check = Check::Contains { values, not, any: kind == "output_contains_any", ignore_case: false };
@@ -155,12 +155,12 @@ impl Grader {
         self.name.as_deref().unwrap_or(&self.kind)
     }
 
-    /// What it measures, without its step.
+    /// The name of the measurement, without its step.
     pub(super) fn measured(&self) -> &str {
         self.name.as_deref().or(self.output.as_deref()).unwrap_or(&self.kind)
     }
 
-    /// Whether both are measurements of one name. Without names, those of two steps are told apart by their steps.
+    /// Whether both are measurements of one name. Without names, they must be of the same step.
     pub(super) fn is_same_measurement(&self, other: &Self) -> bool {
         let are_measurements = self.kind == "measurement" && other.kind == "measurement";
         let have_names = self.name.is_some() || other.name.is_some();
@@ -315,7 +315,7 @@ impl Grader {
         evidence.steps.iter().find(|step| step.id == id).ok_or_else(|| format!("step {id} did not run"))
     }
 
-    /// The text that is looked at.
+    /// The text that is judged.
     fn text(&self, evidence: &Evidence<'_>) -> Result<String, String> {
         match (&self.step, &self.output) {
             (Some(_), Some(output)) => {
@@ -342,8 +342,8 @@ fn filled<'t>(text: &'t str, evidence: &Evidence<'_>) -> Result<std::borrow::Cow
     if filled.is_empty() { Err(format!("{text} is empty, so there is nothing to search for")) } else { Ok(filled) }
 }
 
-/// Whether an output is what is wanted, a JSON text: a number in any spelling, such as the `+3.30E+00` of instruments, or a value that
-/// outputs of earlier steps are a part of.
+/// Whether an output equals the expected JSON text: a number in any notation, such as the `+3.30E+00` of instruments,
+/// or a value that contains outputs of earlier steps.
 fn is_wanted(wanted: &str, output: &str, is_filled: bool, steps: &[StepRecord]) -> Result<bool, String> {
     let Ok(wanted) = Json::parse(wanted.as_bytes()) else { return Ok(false) };
     if wanted.kind() == Kind::Number {

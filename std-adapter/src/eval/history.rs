@@ -8,7 +8,7 @@ use super::results::row;
 use super::runs::Runs;
 use super::store::Stored;
 
-/// The most runs that are looked at.
+/// The number of runs that are read.
 pub const LIMIT: usize = 200;
 
 /// The newest runs, up to `limit` of them and to [`LIMIT`]: `{"runs":[…]}`, with the members of `results.runs`, and of each run its
@@ -54,7 +54,7 @@ fn tasks(runs: &Runs, id: &str) -> Vec<Value> {
     tasks
 }
 
-/// Sums of the numbers that a task's trials gave, by their names.
+/// Sums of the numbers of a task's trials, by their names.
 #[derive(Default)]
 struct Means(Vec<(String, f64, u32)>);
 

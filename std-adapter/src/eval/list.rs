@@ -14,7 +14,7 @@ use super::walk;
 
 /// How deep folders are walked into.
 pub const DEPTH_LIMIT: usize = walk::DEPTH_LIMIT;
-/// The most files and folders that are looked at.
+/// The number of files and folders that are visited.
 pub const ENTRY_LIMIT: usize = walk::ENTRY_LIMIT;
 /// The most evals, and the most errors, that are listed.
 pub const LIST_LIMIT: usize = 20_000;
@@ -56,7 +56,7 @@ pub fn list(folder: &Path) -> Listing {
     let files = walk(folder, &mut listing);
     let place = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(1, usize::from).min(files.len() / 16 + 1);
-    // Each file is read and parsed once, by whoever is free.
+    // Each file is read and parsed once, by the next idle thread.
     let root = super::root::current();
     let work = || {
         super::root::confine(root.clone(), || {
@@ -145,13 +145,13 @@ fn has_tasks(text: &str) -> bool {
     ["tasks:", "tasks_from:"].iter().any(|name| text.starts_with(name) || text.contains(&format!("\n{name}")))
 }
 
-/// What a list tells of an eval. Everything else is parsed, and not kept.
+/// The members of an eval that a list shows. Everything else is parsed and dropped.
 #[derive(Debug, Default)]
 struct Head {
     name: Option<String>,
     skill: Option<String>,
     version: Option<String>,
-    /// All members' names, and those texts that tell whose file it is.
+    /// The names of all members, and the texts that identify the program of the file.
     members: Vec<(String, Lenient)>,
 }
 

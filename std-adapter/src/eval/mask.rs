@@ -4,10 +4,10 @@ use super::records::TrialRecord;
 use super::session::Rig;
 use crate::number;
 
-/// Shorter values are not hidden, and neither are numbers: they would hide what has nothing to do with them.
+/// Shorter values and numbers are not hidden: they would also hide unrelated text.
 const SHORTEST: usize = 8;
 
-/// The values that are hidden, each in the spellings that it has in texts, with what stands in its place. The longest comes first.
+/// The values that are hidden, each in all its encodings, with its replacement. The longest comes first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mask(Vec<(String, String)>);
 
@@ -61,7 +61,7 @@ impl Mask {
         text
     }
 
-    /// Hides the values in what is known of a rig: its target may have them.
+    /// Hides the values in the identity of a rig, since its target may contain them.
     pub(super) fn hide_in_rig(&self, rig: &mut Rig) {
         let texts = [&mut rig.name, &mut rig.version, &mut rig.target];
         texts.into_iter().chain(rig.serial_number.as_mut()).for_each(|text| self.hide(text));

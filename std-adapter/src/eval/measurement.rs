@@ -10,7 +10,7 @@ use crate::number;
 /// The longest unit, in characters.
 pub const UNIT_LIMIT: usize = 16;
 
-/// `[3.135 … 3.465]`; nothing where there are no limits.
+/// `[3.135 … 3.465]`; empty if there are no limits.
 pub fn limits(low: Option<&str>, high: Option<&str>) -> String {
     match (low, high) {
         (None, None) => String::new(),

@@ -26,7 +26,7 @@
 //! The whole format is in `schemas/eval.schema.json` and `schemas/task.schema.json`, which editors can use.
 //!
 //! # The parts
-//! - [`load`] reads an eval, and gives everything that is wrong with it; [`list`](list::list) finds evals in folders.
+//! - [`load`] reads an eval, and returns everything that is wrong with it; [`list`](list::list) finds evals in folders.
 //! - [`run`](run::run) runs one. [`Runs`](runs::Runs) has many, keeps them in a [`Store`](store::Store), and lets each wait its turn.
 //! - [`server`] speaks JSON-RPC; [`Service`](service::Service) is what it answers by.
 //! - [`tools`] has operations that list and run evals, for agents.
@@ -51,16 +51,16 @@
 //! of a task they have [statistics](measurement::Statistics).
 //!
 //! # Placeholders
-//! `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}` stand for what an earlier step said: in arguments, in the prompt, and in the texts that graders look for.
-//! Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
+//! `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}` mean what an earlier step said: in arguments, in the prompt, and in the texts that graders
+//! look for. Outputs are strings; one that is the whole of an argument becomes a number, a truth value, a list or a map where the operation's schema
 //! wants one. What YAML takes for a number is the text that was written, where the schema wants a string.
 //!
 //! `matrix` of a task makes a case of each combination of its lists, and `for` one of each of its rows; those of the eval are for tasks that have
-//! none of their own. `{{matrix.NAME}}` and `{{for.NAME}}` stand
-//! for a case's values, `{{env.NAME}}` for an environment variable that `config.allow_env` names. `{{"{{"}}` stands for two braces that begin no
-//! placeholder. In logs, reports and the run store `{{env.NAME}}` stands in the place of its value, if that has 8 bytes and is not a number.
+//! none of their own. `{{matrix.NAME}}` and `{{for.NAME}}` mean a case's values, `{{env.NAME}}` for an environment variable that
+//! `config.allow_env` names. `{{"{{"}}` means two braces that begin no placeholder. In logs, reports and the run store `{{env.NAME}}` stands in
+//! the place of its value, if that has 8 bytes and is not a number.
 //!
-//! `{{.Vars.NAME}}` stands for one of the eval's `inputs`, or for a column of the table that `tasks_from` names.
+//! `{{.Vars.NAME}}` means one of the eval's `inputs`, or a column of the table that `tasks_from` names.
 //!
 //! # Mistakes
 //! A member whose name is nearly a known one, and what other runners have and this one does not, are [warnings](Spec::warnings). A grader that

@@ -15,20 +15,20 @@ use super::records::StepRecord;
 use crate::by_schema::Draft;
 use crate::number;
 
-/// The most values of a file, those that aliases stand for counted too.
+/// The limit on the values of a file, with those of aliases.
 pub const VALUE_LIMIT: usize = 100_000;
-/// How deep lists and maps may be nested in a file. Reading them takes up to 32 KiB of stack a level, of a thread's 2 MiB.
+/// The limit on the nesting of lists and maps in a file. Each level needs up to 32 KiB of stack, of a thread's 2 MiB.
 pub const DEPTH_LIMIT: usize = 32;
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
     pub(super) kind: Kind,
     /// From 1.
     pub(super) line: u32,
-    /// What was written, of a scalar that is no text.
+    /// The source text of a scalar that is not a string.
     written: Option<String>,
-    /// Whether it is a text that a template filled in as a whole: what it stands for depends on where it stands.
+    /// Whether the whole text came from a template. Its type then depends on its place.
     is_filled: bool,
     /// Its bytes in the document, where they are known.
     bytes: Option<(u32, u32)>,
@@ -162,7 +162,7 @@ impl Node {
         matches!(self.kind, Kind::Null)
     }
 
-    /// What it is, in an error text.
+    /// Its kind, for an error text.
     pub(super) fn what(&self) -> &'static str {
         match self.kind {
             Kind::Null => "nothing",
@@ -174,7 +174,7 @@ impl Node {
         }
     }
 
-    /// A text. What YAML takes for a number or a truth value is the text that was written: `version: 1.10` is "1.10".
+    /// A text. A number or a boolean of YAML becomes its source text: `version: 1.10` is "1.10".
     pub(super) fn text(&self) -> Option<String> {
         match &self.kind {
             Kind::Text(text) => Some(text.clone()),
@@ -225,7 +225,7 @@ impl Node {
     pub(super) fn json(&self) -> String {
         let mut out = String::new();
         self.write_json(&mut out);
-        // Some readers take these for the ends of lines. They stand in strings only.
+        // Some readers treat these as line ends. They occur only in strings.
         if out.contains(['\u{2028}', '\u{2029}']) {
             out = out.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
         }
@@ -261,7 +261,7 @@ impl Node {
         }
     }
 
-    /// What it may stand for in an operation's arguments, with the outputs of earlier steps in their places.
+    /// The values that it may mean in an operation's arguments, with the outputs of earlier steps filled in.
     pub(super) fn draft(&self, steps: &[StepRecord]) -> Result<Draft, String> {
         let scalar = |json: &str| {
             let mut texts = vec![json.to_owned()];
@@ -286,7 +286,8 @@ impl Node {
         })
     }
 
-    /// Changes all texts, by a function that gives the new text and whether that fills the whole of it.
+    /// Changes all texts by a function that returns the new text, and whether the replacement is the
+    /// whole of it.
     pub(super) fn each_text_mut(&mut self, change: &mut dyn FnMut(&str) -> Option<(String, bool)>) {
         match &mut self.kind {
             Kind::Text(text) => {
@@ -311,7 +312,7 @@ impl Node {
         }
     }
 
-    /// Takes members out of a map.
+    /// Removes members from a map.
     pub(super) fn remove(&mut self, names: &[&str]) {
         if let Kind::Map(members) = &mut self.kind {
             members.retain(|(name, _)| !names.contains(&name.as_str()));
@@ -349,7 +350,7 @@ pub(super) fn options() -> serde_saphyr::Options {
 
 pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
     let line = error.location().and_then(|location| u32::try_from(location.line()).ok()).filter(|line| *line > 0);
-    // Without the place, which stands behind it.
+    // Without the place, which follows it.
     let mut error = error;
     while let Error::AliasError { error: inner, .. } | Error::WithSnippet { error: inner, .. } = error {
         error = inner;
@@ -361,7 +362,7 @@ pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
         }
         other => UserMessageFormatter.format_message(other).into_owned(),
     };
-    // One line, since it stands in a list of errors.
+    // One line, since it is part of a list of errors.
     Unreadable { text: text.split_whitespace().collect::<Vec<_>>().join(" "), line }
 }
 

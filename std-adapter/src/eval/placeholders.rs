@@ -1,5 +1,5 @@
-//! Placeholders that are filled while a trial runs: `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`; and `{{"{{"}}`, which stands for
-//! two braces that begin no placeholder.
+//! Placeholders that are filled while a trial runs: `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`; and `{{"{{"}}`, which means two
+//! braces that begin no placeholder.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -8,15 +8,16 @@ use regex::Regex;
 
 use super::records::StepRecord;
 
-/// Where placeholders stand, `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`.
+/// The pattern of placeholders, `{{steps.ID.outputs.KEY}}` and `{{steps.ID.message}}`.
 pub(super) static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{\s*steps\.([A-Za-z0-9_-]+)\.(?:outputs\.([^\s{}]+)|(message))\s*\}\}").expect("a constant pattern")
 });
 
-/// Where two braces stand for themselves.
+/// The pattern of two literal braces.
 static BRACES: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"\{\{\s*(?:"\{\{"|'\{\{'|`\{\{`)\s*\}\}"#).expect("a constant pattern"));
-/// Either of them. Both are replaced in one pass, so that braces and what follows them are not taken for a placeholder.
+/// Either of them. Both are replaced in one pass, so that literal braces and the text after them are not read as a
+/// placeholder.
 static ANY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(&format!("{}|{}", *PLACEHOLDER, *BRACES)).expect("a constant pattern"));
 

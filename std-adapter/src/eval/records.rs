@@ -1,4 +1,4 @@
-//! What is recorded of trials: their steps, grades and measurements, and what they come to.
+//! The records of trials: their steps, grades, measurements and results.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct TrialRecord {
     pub steps: Vec<StepRecord>,
     /// Its graders.
     pub grades: Vec<Grade>,
-    /// What the agent said, if there was one.
+    /// The answer of the agent, if there was one.
     pub output: Option<String>,
     /// How long it took.
     pub duration: Duration,
@@ -31,7 +31,7 @@ pub struct TrialRecord {
     pub attempts: u32,
     /// Why it did not pass, if it did not.
     pub cause: Cause,
-    /// What the attempts before this one came to.
+    /// The results of the earlier attempts.
     pub earlier: Vec<EarlierAttempt>,
 }
 
@@ -39,7 +39,7 @@ pub struct TrialRecord {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EarlierAttempt {
-    /// What it came to.
+    /// The result.
     pub class: Class,
     /// Why it did not pass.
     pub error: String,
@@ -63,7 +63,7 @@ pub struct StepRecord {
     pub phase: Phase,
     /// How it ended.
     pub verdict: Verdict,
-    /// What it said, or why it failed.
+    /// Its message, or the reason of its failure.
     pub message: String,
     /// Its outputs.
     pub outputs: Vec<(String, String)>,
@@ -108,7 +108,7 @@ impl StepRecord {
     }
 }
 
-/// What a grader came to.
+/// The result of a grader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     /// It passed.
@@ -130,7 +130,7 @@ impl Judgement {
     }
 }
 
-/// What a grader said.
+/// The grader's message.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Grade {
@@ -142,11 +142,11 @@ pub struct Grade {
     pub metric: Option<String>,
     /// How much it counts for a metric.
     pub weight: f64,
-    /// What it came to.
+    /// The result.
     pub judgement: Judgement,
     /// Why.
     pub message: String,
-    /// The number that was looked at, if it was one.
+    /// The number that was judged, if it was one.
     pub measurement: Option<Measurement>,
 }
 
@@ -156,7 +156,7 @@ pub struct Grade {
 pub struct Measurement {
     /// Its name, unique in its task.
     pub name: String,
-    /// The number, with the digits that it was given with.
+    /// The number, with all its digits.
     pub value: String,
     /// Its unit.
     pub unit: Option<String>,
@@ -193,7 +193,7 @@ impl Measurement {
     }
 }
 
-/// What a trial or a task came to.
+/// The result of a trial or a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Class {
@@ -248,7 +248,7 @@ pub enum Cause {
     Rig,
     /// The rig did not end its part before the trial's time was over.
     Late,
-    /// The eval's files: arguments that do not fit, or a placeholder that stands for nothing.
+    /// The eval's files: arguments that do not fit, or a placeholder without a value.
     Eval,
 }
 
@@ -265,7 +265,7 @@ impl TrialRecord {
         self.verdict == Verdict::Error
     }
 
-    /// What the trial came to.
+    /// The result of the trial.
     pub fn class(&self) -> Class {
         let has_failed = self.earlier.iter().any(|attempt| attempt.class == Class::Fail);
         match self.verdict {

@@ -26,7 +26,7 @@ use super::spec::Spec;
 use super::verdict::Class;
 use crate::clock::millis;
 
-/// What a whole run came to.
+/// The result of a whole run.
 pub fn class(outcome: &Outcome) -> Class {
     match () {
         () if outcome.state == RunState::Cancelled => Class::Cancelled,
@@ -41,7 +41,7 @@ fn rig(rig: &Rig) -> Value {
     json!({ "name": rig.name, "version": rig.version, "target": rig.target, "serialNumber": rig.serial_number })
 }
 
-/// What a run came to, as JSON for reports.
+/// The result of a run, as JSON for reports.
 pub fn report(spec: &Spec, run: &str, outcome: &Outcome) -> Value {
     let Summary { total, passed, failed } = outcome.summary;
     let rate = if total == 0 { 0.0 } else { f64::from(passed) / f64::from(total) };

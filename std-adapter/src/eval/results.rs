@@ -1,4 +1,5 @@
-//! `results.runs` and `results.summary`: what is kept of runs, which the text has no methods for and a waza server has.
+//! `results.runs` and `results.summary`: the stored runs. The specification has no methods for them, but a waza server
+//! has.
 
 use std::io;
 
@@ -10,10 +11,10 @@ use serde_json::{Value, json};
 use super::runs::Runs;
 use super::store::Stored;
 
-/// The most runs that `results.runs` gives, and how many it gives where `limit` is absent.
+/// The largest number of runs that `results.runs` returns, and the number if `limit` is absent.
 const LIMIT: usize = 1000;
 
-/// What a method of these answers; `None` of any other method.
+/// The answer to one of these methods; `None` for any other method.
 pub(super) fn answer(runs: &Runs, method: Text<'_>, params: Json<'_>) -> Option<io::Result<Value>> {
     if method == "results.runs" {
         let limit = params.get("limit").and_then(|limit| limit.as_str().parse().ok());

@@ -32,7 +32,7 @@ pub struct Outside {
 }
 
 thread_local! {
-    /// What the files that this thread reads must be below.
+    /// The folder that must contain the files that this thread reads.
     static CURRENT: RefCell<Option<Root>> = const { RefCell::new(None) };
 }
 
@@ -58,8 +58,8 @@ impl Root {
         &self.0.folder
     }
 
-    /// Where a client's path leads, links resolved. A relative path counts from the root. A path that does not exist is
-    /// given as far as it does, so that opening it fails as usual.
+    /// A client's path with its links resolved. A relative path begins at the root. A path that does not exist is
+    /// resolved as far as it does, so that opening it fails as usual.
     ///
     /// # Errors
     /// It leads out of the root, whether there is anything or not.

@@ -42,7 +42,7 @@ pub enum Event {
     Log {
         /// Its level.
         level: Level,
-        /// What is said.
+        /// The text.
         message: String,
     },
     /// `eval.complete`.
@@ -68,7 +68,7 @@ pub struct Progress {
 /// Gets everything that happens in a run, from several threads but one at a time. It must not wait.
 pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -92,7 +92,7 @@ pub struct Outcome {
     pub metrics: Vec<MetricResult>,
     /// Their weighted mean.
     pub score: Option<f64>,
-    /// What became of each task that was done, in the order of the spec.
+    /// The result of each task that was done, in the order of the spec.
     pub tasks: Vec<TaskRecord>,
     /// How long it took.
     pub duration: Duration,
@@ -106,7 +106,7 @@ pub struct MetricResult {
     pub name: String,
     /// The share of graders that passed; 0 of none is 0.
     pub share: f64,
-    /// What it is held against.
+    /// The threshold.
     pub threshold: f64,
     /// Its weight.
     pub weight: f64,
@@ -136,7 +136,7 @@ impl TaskRecord {
         of_class.chain(&self.trials).find_map(|trial| trial.error.as_deref())
     }
 
-    /// What it came to, for people and for CI.
+    /// The result, for people and for CI.
     pub fn class(&self) -> Class {
         if self.verdict == Verdict::Cancelled { Class::Cancelled } else { verdict::of_trials(&self.trials) }
     }
@@ -151,7 +151,7 @@ impl TaskRecord {
         Reliability::of(&self.trials)
     }
 
-    /// What was measured, over all its trials.
+    /// The measurements of all its trials.
     pub fn measurements(&self) -> Vec<Statistics> {
         Statistics::of(&self.trials)
     }
@@ -182,7 +182,7 @@ impl Outcome {
 
 /// How a run is done.
 pub struct Plan {
-    /// What is run. It must be valid.
+    /// The eval. It must be valid.
     pub spec: Arc<Spec>,
     /// The executor.
     pub executor: Executor,
@@ -192,7 +192,7 @@ pub struct Plan {
     pub connect: Arc<dyn Connect>,
     /// Whether debug logs are wanted.
     pub verbose: bool,
-    /// Ends the run: the operation in hand stops, cleanup steps run, and then it is complete.
+    /// Ends the run: the running operation stops, cleanup steps run, and then the run is complete.
     pub cancel: CancellationToken,
     /// Gets what happens.
     pub on_event: OnEvent,
@@ -397,7 +397,7 @@ impl Shared {
         }
     }
 
-    /// Gives the rig time to recover, unless the run is cancelled.
+    /// Waits for the rig to recover, unless the run is cancelled.
     async fn pause(&self) {
         let _ = timeout(RETRY_PAUSE, self.cancel.cancelled()).await;
     }
@@ -518,7 +518,7 @@ fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled
     }
 }
 
-/// What a trial counts as besides its graders.
+/// The verdict of a trial apart from its graders.
 fn own_grade(trial: &TrialRecord) -> Option<Grade> {
     let judgement = match trial.verdict {
         Verdict::Passed if trial.grades.is_empty() => Judgement::Passed,

@@ -1,4 +1,4 @@
-//! The runs of a process: started, asked about, cancelled, and kept on disk.
+//! The runs of a process: starting, querying, cancelling and storing them.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -26,18 +26,18 @@ use crate::target::{Port, Target};
 
 /// The most runs that may be unfinished at a time. Each has its file open, and systems give a process 1024 of those.
 pub const RUN_LIMIT: usize = 500;
-/// The most finished runs that are kept in memory; older ones are looked up on disk.
+/// The number of finished runs that are kept in memory. Older ones are read from disk.
 pub const KEPT: usize = 1000;
 /// How many runs do something at a time; the others wait their turn.
 pub const AT_A_TIME: usize = 8;
 
-/// What is to be run.
+/// The eval to run.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Request {
     /// The eval's file.
     pub path: PathBuf,
-    /// What is said in place of the file.
+    /// Settings that replace those of the file.
     pub overrides: Overrides,
     /// Whether debug logs are wanted.
     pub verbose: bool,
@@ -57,7 +57,7 @@ pub struct Request {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("Eval not found: {}", .0.display())]
     NotFound(PathBuf),
     /// The eval is invalid.
@@ -75,7 +75,7 @@ pub enum StartError {
     /// The directory for the tasks is not there.
     #[error("Run failed: the context directory {} is not there", .0.display())]
     NoWorkdir(PathBuf),
-    /// All runs were cancelled, and no more are taken.
+    /// All runs were cancelled, and no more are accepted.
     #[error("Run failed: no run can start while this process is ending")]
     Ending,
     /// Too many runs are unfinished.
@@ -107,7 +107,7 @@ struct Inner {
 struct Table {
     runs: HashMap<String, Entry>,
     finished: VecDeque<String>,
-    /// No more runs are taken.
+    /// No more runs are accepted.
     is_closed: bool,
 }
 
@@ -117,7 +117,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Cancels the run unless it has ended; gives its state then.
+    /// Cancels the run unless it has ended; returns its state afterwards.
     fn cancel(&mut self) -> RunState {
         if self.stored.state == RunState::Running {
             self.stored.state = RunState::Cancelled;
@@ -160,7 +160,7 @@ impl Runs {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Looks at an eval as a run would.
+    /// Reads an eval as a run would.
     ///
     /// # Errors
     /// There is no such file, or it is not YAML.
@@ -288,7 +288,8 @@ impl Runs {
         }
     }
 
-    /// How a run is; `None` if there is no such run. The summary of one that goes on counts what is done.
+    /// The state of a run; `None` if there is no such run. The summary of an unfinished run counts what
+    /// is done.
     ///
     /// # Errors
     /// Its file cannot be read.
@@ -304,12 +305,12 @@ impl Runs {
         self.inner.store.all()
     }
 
-    /// What was noted of a run: the lines of its file that are whole.
+    /// The record of a run: the complete lines of its file.
     pub(super) fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
         self.inner.store.records(id)
     }
 
-    /// Cancels a run; one that has ended stays as it is. Gives its state then.
+    /// Cancels a run; one that has ended stays as it is. Returns its state afterwards.
     ///
     /// # Errors
     /// Its file cannot be read, or another process runs it.
@@ -328,7 +329,7 @@ impl Runs {
         }
     }
 
-    /// Cancels all runs that have not ended, and takes no more.
+    /// Cancels all runs that have not ended, and accepts no more.
     pub fn cancel_all(&self) {
         let mut table = self.lock();
         table.is_closed = true;
@@ -361,7 +362,7 @@ impl Runs {
     }
 }
 
-/// The device that a target stands for, whatever it is called: `serial:auto`, its path, and a link to that are one board.
+/// The device of a target, by whichever name: `serial:auto`, its path, and a link to that are one board.
 fn device(target: &str) -> String {
     match target.parse() {
         Ok(Target::Serial(serial)) => {
@@ -460,7 +461,7 @@ impl Drop for End {
 }
 
 impl Runs {
-    /// Keeps what happens, in memory and on disk; gives what is told.
+    /// Keeps what happens, in memory and on disk; returns what is told.
     fn note(&self, id: &str, spec: &Spec, file: &Mutex<RunFile>, event: Event) -> Event {
         let mut file = lock(file);
         let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
@@ -511,7 +512,7 @@ impl Runs {
     }
 }
 
-/// Says once that a run's file cannot be written. The run goes on.
+/// Reports once that a run's file cannot be written. The run continues.
 fn tell(file: &mut RunFile, written: io::Result<()>) {
     if let Err(error) = written
         && !std::mem::replace(&mut file.has_failed, true)
@@ -618,7 +619,7 @@ mod tests {
         let request = Request { path: eval, ..Request::default() };
         let mut accepted: Vec<_> = (0..RUN_LIMIT).map(|_| runs.accept(&request).unwrap()).collect();
         assert!(matches!(runs.accept(&request), Err(StartError::TooMany)));
-        // One that nobody launches is over when it is dropped.
+        // A run that is not launched ends when it is dropped.
         let dropped = accepted.pop().unwrap().id().to_owned();
         assert_eq!(runs.look(&dropped).unwrap().unwrap().state, RunState::Failed);
         accepted.push(runs.accept(&request).unwrap());

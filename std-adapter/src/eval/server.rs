@@ -22,7 +22,7 @@
 //!
 //! # Limits
 //! A request line may have [`REQUEST_LIMIT`] bytes, a reply [`REPLY_LIMIT`]. There may be [`CLIENT_LIMIT`] connections at a time.
-//! Memory for lines is taken as they come and given back afterwards. Up to [`READERS`] requests are looked at at a time.
+//! Memory for lines is taken as they come and given back afterwards. Up to [`READERS`] requests are examined at a time.
 
 use std::future::Future;
 use std::io;
@@ -61,17 +61,18 @@ pub const BACKLOG: usize = 32 << 20;
 pub const LOG_BACKLOG: usize = lines::LOG_BACKLOG;
 /// While this many bytes wait for a client, no more of its requests are read.
 const PAUSE: usize = 1 << 20;
-/// How long a TCP client may take nothing of what waits for it.
+/// The time limit for a TCP client that does not read what waits for it.
 pub const PATIENCE: Duration = lines::STALLED;
-/// How long a TCP client may take to send the token.
+/// The time limit for a TCP client to send the token.
 pub const TOKEN_TIMEOUT: Duration = lines::STALLED;
-/// How long the last lines may take to be out when the server is stopped.
+/// The time limit for sending the last lines when the server is stopped.
 const LAST_LINES: Duration = Duration::from_millis(250);
 /// The most TCP connections at a time.
 pub const CLIENT_LIMIT: usize = 256;
-/// How many requests are looked at at a time, each on a thread: files are read for them.
+/// The number of requests that are handled at a time, each on a thread, since files are read for
+/// them.
 pub const READERS: usize = 4;
-/// What is room enough for most replies.
+/// A size that is enough for most replies.
 const USUAL_REPLY: usize = 4 << 10;
 
 /// What all clients share.
@@ -114,7 +115,7 @@ impl Shared {
     }
 }
 
-/// What came of a line.
+/// The result of a line.
 enum Answered {
     /// There is none.
     Nothing,
@@ -176,7 +177,7 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
     };
     runs.idle().await;
     if stop.is_cancelled() {
-        // Whoever stopped it will not wait for one that does not read.
+        // A client that does not read must not delay the end of the server.
         let _ = timeout(LAST_LINES, client.out.at_most(0)).await;
     } else {
         client.out.at_most(0).await;
@@ -300,7 +301,7 @@ async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {
     }
 }
 
-/// A client: where its lines go, and what it has begun.
+/// A client: the output for its lines, and the runs that it has started.
 struct Client {
     out: Output,
     /// Its runs that have not ended.
@@ -449,7 +450,7 @@ fn serve(service: &mut Service, incoming: Incoming<'_>, out: &mut Writer<'_>) {
     }
 }
 
-/// The line that tells of an event, if it is told.
+/// The line that reports an event, if it is reported.
 fn notification(run: &str, spec: &Spec, event: &Event) -> Option<Vec<u8>> {
     Some(match event {
         Event::Trial { .. } => return None,

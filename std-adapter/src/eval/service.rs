@@ -21,9 +21,9 @@ use crate::lines::on_one_line;
 pub struct Service {
     runs: Runs,
     root: Root,
-    /// What an error says, while it is being written.
+    /// An error while its text is being written.
     text: String,
-    /// Runs to launch, once the reply that told of them is sent.
+    /// Runs to launch after the reply that names them is sent.
     pub started: Vec<Accepted>,
 }
 
@@ -126,7 +126,7 @@ impl EvalService for Service {
         for (name, json) in spec.members.iter().filter(|(name, _)| is_known(name)) {
             members.raw(name, json);
         }
-        // A member `path` of the file's own would stand beside ours.
+        // A member `path` of the file would duplicate ours.
         for (name, json) in spec.members.iter().filter(|(name, _)| !is_known(name) && name != "path") {
             members.raw(name, json);
         }

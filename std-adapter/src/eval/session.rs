@@ -1,4 +1,4 @@
-//! What steps are sent to: a rigline target.
+//! The session with a target, to which steps are sent.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,7 +20,7 @@ use crate::target::Target;
 /// A future on the heap.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Gets what an extension logs. It must not wait.
+/// Receives the logs of an extension. It must not wait.
 pub type OnLog = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
 /// Opens sessions with targets.
@@ -56,11 +56,11 @@ impl Unreached {
 
 /// A session with an extension.
 pub trait Session: Send + Sync {
-    /// Calls an operation. What keeps an answer away is the error.
+    /// Calls an operation. The error is the reason why there is no answer.
     fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>>;
     /// The JSON Schema of an operation's arguments, if it has one.
     fn schema(&self, operation: &str) -> Option<Schema>;
-    /// Ends the call in hand at once, and opens a new session.
+    /// Ends the running call at once, and opens a new session.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
     /// Who answers.
     fn rig(&self) -> Rig;
@@ -82,13 +82,13 @@ pub struct Call<'a> {
     pub workdir: &'a str,
     /// Environment variables.
     pub env: &'a BTreeMap<String, String>,
-    /// The most time it may take.
+    /// The time limit.
     pub timeout: Option<Duration>,
-    /// The prompt and what the agent said.
+    /// The prompt and the answer of the agent.
     pub agent: Option<(&'a str, &'a str)>,
 }
 
-/// What an operation answered.
+/// The answer of an operation.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Answer {
@@ -193,7 +193,8 @@ fn listener(log: OnLog) -> Listener {
     })
 }
 
-/// Why there is no answer. A time limit is told apart from the time that an extension gets beyond it, to answer that itself.
+/// Why there is no answer. The time limit is distinguished from the grace, in which an extension can itself report a
+/// timeout.
 fn why(error: &HostError, limit: Option<Duration>, elapsed: Duration) -> String {
     match (error, limit) {
         (HostError::Timeout { extension, request, details, .. }, Some(limit)) => {
@@ -232,7 +233,7 @@ fn serial_number(target: &Target) -> Option<String> {
     port.usb.map(|usb| usb.serial_number).filter(|number| !number.is_empty())
 }
 
-/// Who is to blame for what an operation answered.
+/// The cause of an operation's failure: the board, the rig or the eval.
 fn cause(outcome: &Outcome) -> Cause {
     match outcome {
         Outcome::Refused(error) => match error.code {

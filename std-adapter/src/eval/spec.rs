@@ -59,7 +59,7 @@ pub enum Executor {
 impl Executor {
     /// The executors that can run here.
     pub const AVAILABLE: [&str; 3] = ["mock", "command", "extension"];
-    /// Executors of other eval runners: names that are right, of what is not here.
+    /// Executors of other eval runners: valid names that this runner does not support.
     pub const ELSEWHERE: [&str; 3] = foreign::EXECUTORS;
 
     /// The executor of that name, if it can run here.
@@ -100,7 +100,7 @@ pub struct Spec {
     pub path: PathBuf,
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// The description.
     pub description: Option<String>,
     /// The skill it is about.
     pub skill: Option<String>,
@@ -114,7 +114,7 @@ pub struct Spec {
     pub health: Option<Task>,
     /// Its tasks.
     pub tasks: Vec<Task>,
-    /// What may be a mistake: members that are nearly known ones, and what other runners have and this one does not.
+    /// Warnings: members with names that are nearly known ones, and members that only other runners support.
     pub warnings: Vec<Fault>,
     /// The environment variables that it has.
     pub(super) mask: Mask,
@@ -126,7 +126,8 @@ pub struct Spec {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// The executor's name, here or elsewhere; what the file needs, if it does not say.
+    /// The executor's name, also of other runners. If the file has none, it is the one that the
+    /// file needs.
     pub executor: String,
     /// The model, for executors that have one.
     pub model: Option<String>,
@@ -134,7 +135,7 @@ pub struct Config {
     pub target: Option<String>,
     /// How often each task is tried.
     pub trials_per_task: u32,
-    /// The most time a trial may take, its cleanup apart.
+    /// The time limit of a trial, without its cleanup.
     pub timeout: Duration,
     /// How many tasks may run at a time.
     pub workers: usize,
@@ -142,7 +143,7 @@ pub struct Config {
     pub command: Vec<String>,
     /// Environment variables of the command, and of calls.
     pub env: BTreeMap<String, String>,
-    /// What the target is configured with: gevals `config`.
+    /// The configuration of the target: gevals `config`.
     pub settings: Option<JsonObject>,
     /// The folder that a program of the target is started in: the eval's, where the eval names the target.
     pub target_dir: Option<PathBuf>,
@@ -174,7 +175,7 @@ pub struct Metric {
     pub weight: f64,
     /// The least share that must pass, 0 to 1.
     pub threshold: f64,
-    /// What it is about.
+    /// The description.
     pub description: Option<String>,
 }
 
@@ -186,21 +187,21 @@ pub struct Task {
     pub id: String,
     /// Its name; the id, if it has none.
     pub name: String,
-    /// What it is about.
+    /// The description.
     pub description: Option<String>,
     /// Words to find it by.
     pub tags: Vec<String>,
-    /// What is asked of an agent.
+    /// The prompt for an agent.
     pub prompt: Option<String>,
     /// Its file, from the eval's folder.
     pub file: String,
-    /// The most time a trial may take, in place of the eval's.
+    /// The time limit of a trial, instead of the eval's.
     pub timeout: Option<Duration>,
     /// Its steps, by phase and then in their order.
     pub steps: Vec<Step>,
-    /// How it is judged: its own graders, what it expects, and the eval's graders.
+    /// The graders: its own, those of `expected`, and the eval's.
     pub graders: Vec<Grader>,
-    /// What the executor `mock` makes up.
+    /// The answers of the executor `mock`.
     pub mock: Mock,
     /// `prompt` without what environment variables held.
     pub(super) shown_prompt: Option<String>,
@@ -210,13 +211,13 @@ pub struct Task {
     pub(super) members: Vec<(String, String)>,
 }
 
-/// What the executor `mock` makes up instead of what it makes up itself.
+/// Answers that replace the default ones of the executor `mock`.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Mock {
-    /// What the agent says.
+    /// The agent's answer.
     pub output: Option<String>,
-    /// How long a trial takes.
+    /// The duration of a trial.
     pub delay: Duration,
     /// Whether the trial fails.
     pub fail: bool,
@@ -234,9 +235,9 @@ pub struct Step {
     pub operation: String,
     /// Its arguments, with placeholders.
     pub(super) args: Node,
-    /// Where it stands in its file.
+    /// The line in its file.
     pub(super) line: u32,
-    /// The most time it may take.
+    /// The time limit.
     pub timeout: Option<Duration>,
     /// The outputs that the executor `mock` makes up.
     pub mock: Vec<(String, String)>,
@@ -277,7 +278,7 @@ impl fmt::Display for Fault {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("Eval not found: {}", .0.display())]
     NotFound(PathBuf),
     /// It is not YAML, is not a map, or cannot be read.
@@ -285,7 +286,7 @@ pub enum LoadError {
     Unreadable(Fault),
 }
 
-/// What a run says in place of the file.
+/// Settings of a run that replace those of the file.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Overrides {

@@ -1,12 +1,13 @@
 //! Runs on disk: a file of JSON lines a run, in a folder.
 //!
-//! The first line is `{"run":…}`, one follows for each trial and each task that is done, and the last is `{"end":…}`. Whoever
-//! runs it holds a lock on the file. A file without an end and without a lock is of a run whose process has died.
+//! The first line is `{"run":…}`, one follows for each trial and each task that is done, and the last is `{"end":…}`.
+//! The process that runs it holds a lock on the file. A file without an end and without a lock is of a run whose
+//! process has died.
 //!
 //! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
 //!
-//! The folder may hold anything besides. A file is a run's if it is a regular file, no link, has the name of a run, and its first line tells
-//! of the run of that name. No other file is written to or removed, or read for long.
+//! The folder may also contain other files. A file is a run's if it is a regular file, no link, has the name of a run,
+//! and its first line tells of the run of that name. No other file is written to or removed, or read for long.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -31,13 +32,13 @@ pub struct Store {
     folder: PathBuf,
 }
 
-/// What is on disk of a run.
+/// The record of a run on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
     /// Its state; `running` if another process runs it.
     pub state: RunState,
-    /// What was done of it.
+    /// The part that was done.
     pub summary: Summary,
     /// Why it failed.
     pub error: Option<String>,
@@ -89,7 +90,8 @@ impl Store {
     /// Begins a run's file, which must not be there yet.
     pub(super) fn create(&self, id: &str, head: &Value) -> io::Result<RunFile> {
         let path = self.path(id);
-        // Under another name until it is locked, so that nobody takes it for one whose owner has died.
+        // It has another name until it is locked, so that no process mistakes it for a run whose owner
+        // has ended.
         let new = self.folder.join(format!(".{id}{NEW}"));
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(&new)?;
         let begin = || {
@@ -192,7 +194,7 @@ impl Store {
     }
 }
 
-/// Reads a run; if it has no end, and nobody holds it, it gets one.
+/// Reads a run. If it has no end, and no process holds its lock, an end is added.
 fn settle(path: &Path) -> io::Result<Stored> {
     let file = files::open_with(OpenOptions::new().read(true).append(true), path)?;
     let stored = replay(&file)?;
@@ -264,13 +266,13 @@ fn ends_in_newline(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// Whether this is a name that runs are given: a time and a number, in hexadecimal digits.
+/// Whether this is the name of a run: a time and a number, in hexadecimal digits.
 fn is_run(id: &str) -> bool {
     let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     id.len() <= 64 && id.split_once('-').is_some_and(|(time, number)| is_hex(time) && is_hex(number))
 }
 
-/// What ends the name of a file that is to become a run's.
+/// The end of the name of a file before it is renamed to a run's.
 const NEW: &str = ".rigline-new";
 
 /// The run that a file of this name is to become.
@@ -292,7 +294,7 @@ fn is_ours(path: &Path, id: &str) -> bool {
     head_of(path, id).is_some()
 }
 
-/// What the first line of a run's file says, if it is that run's.
+/// The content of the first line of a run's file, if it is that run's.
 fn head_of(path: &Path, id: &str) -> Option<Value> {
     const HEAD_LIMIT: u64 = 1 << 20;
     if !fs::symlink_metadata(path).is_ok_and(|about| about.is_file()) {
@@ -413,7 +415,7 @@ mod tests {
         let store = Store::open(folder.path().to_owned()).unwrap();
         let ended = Stored { state: RunState::Completed, summary: Summary::default(), error: None };
         let name = |number: usize| format!("{number:011x}-000000");
-        // The second is unfinished, and somebody's notes are nobody's run.
+        // The second is unfinished, and the file with notes is not a run.
         let mut unfinished = None;
         fs::write(folder.path().join("notes.jsonl"), "{\"end\":{}}\n").unwrap();
         for number in 0..KEPT {

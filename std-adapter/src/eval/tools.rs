@@ -58,7 +58,7 @@ const LIST_OUTPUTS: &str = r#"{"type":"object","properties":{"evals":{"type":"ar
 
 const RUN_OUTPUTS: &str = r#"{"type":"object","properties":{"eval":{"type":"string"},"runId":{"type":"string","description":"The name of the run's record"},"status":{"enum":["completed","failed","cancelled"]},"verdict":{"enum":["pass","fail","rig_error","cancelled"],"description":"rig_error: the rig could not do its part, and nothing is known of the board under test"},"error":{"type":["string","null"],"description":"Why the run did not complete"},"summary":{"type":"object","properties":{"total":{"type":"integer"},"passed":{"type":"integer"},"failed":{"type":"integer"},"skipped":{"type":"integer"}},"required":["total","passed","failed","skipped"]},"score":{"type":["number","null"]},"metrics":{"type":"array","items":{"type":"object"}},"rig":{"type":["object","null"]},"warnings":{"type":"array","items":{"type":"string"}},"durationMs":{"type":"integer"},"tasks":{"type":"array","description":"The tasks that were done","items":{"type":"object","properties":{"id":{"type":"string"},"name":{"type":"string"},"verdict":{"enum":["pass","fail","rig_error","flaky","skipped","cancelled"]},"error":{"type":["string","null"]},"trials":{"type":"integer"},"trialsPassed":{"type":"integer"},"measurements":{"type":"array","items":{"type":"object"}},"durationMs":{"type":"integer"}},"required":["id","name","verdict","trials","trialsPassed"]}},"tasksLeftOut":{"type":"integer","description":"How many tasks are not named in tasks, since there are too many; those that passed are left out first"}},"required":["eval","runId","status","verdict","summary","tasks"]}"#;
 
-/// What evals are offered, and how their runs are kept.
+/// The evals that are offered, and the store for their runs.
 #[derive(Debug)]
 pub struct Settings {
     /// The folder that they are below.
@@ -71,7 +71,7 @@ pub struct Settings {
     pub hosts: Hosts,
     /// The extension's settings, for evals that bring none.
     pub config: Option<JsonObject>,
-    /// Whether input has ended: what runs then is cancelled.
+    /// Whether input has ended. The running eval is then cancelled.
     pub ended: watch::Receiver<bool>,
 }
 
@@ -107,7 +107,7 @@ pub enum EvalsError {
 }
 
 impl Evals {
-    /// Adds the tools to what a relay offers.
+    /// Adds the tools to those of a relay.
     ///
     /// # Errors
     /// There is a tool of one of the names already, or threads cannot be started.
@@ -276,7 +276,7 @@ fn whole(text: &str) -> Option<u32> {
     text.parse().ok().or_else(|| crate::number::whole(text)?.parse().ok())
 }
 
-/// A value as `--set NAME=VALUE` has it: a text as it is, the rest as its JSON.
+/// A value in the form of `--set NAME=VALUE`: a text as it is, other values as JSON.
 fn setting(value: Json<'_>) -> String {
     match value.text() {
         Some(text) if value.kind() == Kind::String => text.to_string(),
@@ -334,7 +334,7 @@ fn path_of(root: &Root, id: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// What a run that cannot be started is to the caller.
+/// The caller's error for a run that cannot start.
 fn kind_of(error: &StartError) -> FailureKind {
     match error {
         StartError::NotFound(_) | StartError::NoTask(_) => FailureKind::BadArguments,
@@ -343,10 +343,10 @@ fn kind_of(error: &StartError) -> FailureKind {
     }
 }
 
-/// What the handler passes on.
+/// The data that the handler passes on.
 enum Said {
     Log(Level, String),
-    /// How many trials are done, and what the last one came to.
+    /// The number of trials that are done, and the result of the last one.
     Progress(u32, String),
 }
 
@@ -375,7 +375,7 @@ fn reporter(spec: Arc<Spec>, tell: mpsc::Sender<Said>) -> OnEvent {
     })
 }
 
-/// What a run came to, as the members of [`RUN_OUTPUTS`].
+/// The result of a run, as the members of [`RUN_OUTPUTS`].
 fn result(spec: &Spec, run: &str, outcome: &run::Outcome, class: Class) -> Map<String, Value> {
     let waza::Summary { total, passed, failed } = outcome.summary;
     // Where there are too many tasks, those that passed are left out first.

@@ -22,7 +22,7 @@ use crate::by_schema::{Schema, settle};
 /// The time limit of a cleanup step that sets none.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What trials of a run have in common.
+/// The shared data of a run's trials.
 pub(super) struct RunContext {
     pub(super) spec: Arc<Spec>,
     pub(super) executor: Executor,
@@ -368,7 +368,7 @@ fn record(
     why.map_or(Ok(()), |why| Err(EarlyEnd::new(verdict, cause, why)))
 }
 
-/// What a mock agent says: the prompt, and what the graders look for in it.
+/// The answer of a mock agent: the prompt, and the texts that the graders search.
 fn made_up(task: &Task, prompt: &str) -> String {
     let mut text = format!("Mock response for: {prompt}");
     for grader in task.graders.iter().filter(|grader| grader.step.is_none() && grader.output.is_none()) {
@@ -383,7 +383,7 @@ fn made_up(task: &Task, prompt: &str) -> String {
     text
 }
 
-/// What a mock step gives: what the file says, or what the graders look for.
+/// The outputs of a mock step: those of the file, or those that the graders expect.
 fn mocked(task: &Task, step: &Step) -> Vec<(String, String)> {
     let mut outputs = step.mock.clone();
     for grader in task.graders.iter().filter(|grader| grader.step.as_deref() == Some(&step.id)) {

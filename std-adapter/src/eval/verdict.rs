@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::records::TrialRecord;
 pub use super::records::{Cause, Class};
 
-/// What the trials of a task come to. A failure of the board counts before an error of the rig, since it is known.
+/// The result of a task's trials. A failure of the board takes precedence over an error of the rig, since it is
+/// certain.
 pub fn of_trials(trials: &[TrialRecord]) -> Class {
     let has = |class| trials.iter().any(|trial| trial.class() == class);
     match () {

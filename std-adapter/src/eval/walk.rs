@@ -10,7 +10,7 @@ use glob::{MatchOptions, Pattern};
 
 /// How deep folders are walked into.
 pub(super) const DEPTH_LIMIT: usize = 32;
-/// The most files and folders that are looked at.
+/// The number of files and folders that are visited.
 pub(super) const ENTRY_LIMIT: usize = 200_000;
 
 /// What was found.
@@ -151,7 +151,7 @@ fn shorten(texts: &mut Vec<String>) {
     }
 }
 
-/// What a folder is, whatever its path.
+/// The identity of a folder, independent of its path.
 #[cfg(unix)]
 fn identity(folder: &Path) -> io::Result<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
@@ -164,7 +164,8 @@ fn identity(folder: &Path) -> io::Result<PathBuf> {
     folder.canonicalize()
 }
 
-/// The files that a pattern means, from `folder`: sorted, each once. `*`, `?` and `[…]` stand within a name, `**` for folders.
+/// The files that a pattern matches, in `folder`: sorted, each once. `*`, `?` and `[…]` match within a name, `**`
+/// matches folders.
 pub(super) fn matching(folder: &Path, pattern: &str) -> Result<Found, String> {
     // The name of a file, with brackets perhaps.
     let literal = folder.join(pattern);
@@ -215,7 +216,7 @@ pub(super) fn matching(folder: &Path, pattern: &str) -> Result<Found, String> {
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
-/// Whether names are those of a pattern, in which `None` stands for any number of them. The work is at most the product of both.
+/// Whether names match a pattern, in which `None` matches any number of them. The work is at most the product of both.
 fn matches(patterns: &[Option<Pattern>], names: &[std::borrow::Cow<'_, str>]) -> bool {
     // Whether the first so many patterns take the names up to here.
     let mut taken = vec![false; patterns.len() + 1];
@@ -310,7 +311,7 @@ mod tests {
         let paths: Vec<_> = found.files.iter().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap()).collect();
         assert_eq!(paths, ["d30/task-2.yaml", "t/task-1.yaml"]);
         assert!(found.troubles.len() == 1 && found.troubles[0].contains("task-gone.yaml"), "{:?}", found.troubles);
-        // A FIFO is said, and not opened. Of many troubles the first are said.
+        // A FIFO is reported, and not opened. Only the first of many faults are reported.
         rustix::fs::mknodat(rustix::fs::CWD, root.join("task-0.yaml"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .unwrap();
         let found = matching(root, "task-*.yaml").unwrap();

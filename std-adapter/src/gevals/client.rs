@@ -11,7 +11,7 @@ use crate::client::{
 use crate::host::{Agent, CallContext, CallResult, Host, HostError, Manifest, Outcome, Shutdown};
 use crate::target::Target;
 
-/// How long a program may take to end when its caller is interrupted.
+/// The time that a program has to end when its caller is interrupted.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 struct GevalsClient {

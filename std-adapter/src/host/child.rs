@@ -1,4 +1,4 @@
-//! Extensions in processes of their own, each the leader of a process group.
+//! Extensions in child processes, each the leader of a process group.
 //!
 //! A thread waits for each process, whatever becomes of the runtime: no process is left as a zombie. It sees the end
 //! before it takes the process away, and ends the group first: as long as the leader is there, its group's number cannot be
@@ -134,7 +134,7 @@ fn not_started(exec: &Exec, folder: Option<&Path>, error: io::Error) -> HostErro
     }
 }
 
-/// Starts a program with pipes for its input and outputs, as the leader of a process group of its own.
+/// Starts a program with pipes for its input and outputs, as the leader of its own process group.
 pub(super) fn start(exec: &Exec, folder: Option<&Path>, env: &[(String, String)]) -> Result<Started, HostError> {
     let mut command = process::command(&exec.program, &exec.args, folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

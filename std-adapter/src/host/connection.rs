@@ -32,7 +32,8 @@ use super::transport::{Control, RawConnection, TransportTraits, Writer};
 use super::{Options, random};
 use crate::sync::lock;
 
-/// How long a child that closed its output or input has to end before that counts as a fault of its own.
+/// The time that a child has to end after it closed its output or input. After that, the closing is
+/// itself reported as a fault.
 const ENDING: Duration = Duration::from_millis(500);
 
 pub(crate) struct Connection {
@@ -96,7 +97,7 @@ struct Waiting {
 /// Who wants to know what becomes of a request.
 enum ResponseSender {
     One(oneshot::Sender<Completion>),
-    /// A sender that has several requests out, and takes the first answer.
+    /// A sender that has several pending requests, and uses the first answer.
     OfSeveral(mpsc::UnboundedSender<Completion>),
 }
 
@@ -249,7 +250,7 @@ impl Connection {
         Ok(manifest)
     }
 
-    /// Sends the first request of a session, again if it may have been lost; gives the text of its result.
+    /// Sends the first request of a session, again if it may have been lost; returns the text of its result.
     pub(crate) async fn begin(&self, request: &Request<'_>, deadline: Instant) -> Result<String, HostError> {
         let after = self.shared.options.start_timeout;
         let (sender, mut completions) = mpsc::unbounded_channel();
@@ -504,7 +505,7 @@ impl Shared {
         self.ended.send_replace(true);
     }
 
-    /// Gives a port back at once: so that it can be opened again, and the kernel can give its name to the next device.
+    /// Releases a port at once, so that it can be opened again, and the kernel can assign its name to the next device.
     fn release(&self) {
         if let Ok(mut writer) = self.writer.try_lock() {
             *writer = Box::new(tokio::io::sink());

@@ -12,7 +12,8 @@ use crate::terminal::printable;
 
 /// Why there is no answer.
 ///
-/// A failure of an operation is not an error here: it is a [`CallResult`](super::CallResult) that says so.
+/// A failed operation is not an error here, but a [`CallResult`](super::CallResult) with a
+/// [`failure`](super::CallResult::failure).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -25,7 +26,7 @@ pub enum HostError {
     NoProgram {
         /// As the target names it.
         program: String,
-        /// What may have been meant, if there is something to say.
+        /// A suggestion, if there is one.
         hint: Option<String>,
     },
     /// The program is there and cannot be started.
@@ -49,13 +50,13 @@ pub enum HostError {
     Busy {
         /// The port.
         port: PathBuf,
-        /// Who has it, as far as can be seen.
+        /// The processes that hold it, as far as they are visible.
         holders: Vec<Holder>,
     },
     /// No port fits the target.
     #[error("no {wanted} is plugged in{}", listed("; there are", .ports))]
     NoDevice {
-        /// What was looked for.
+        /// The target that was not found.
         wanted: String,
         /// The USB serial ports that there are.
         ports: Vec<PortInfo>,
@@ -88,7 +89,8 @@ pub enum HostError {
         request: String,
         /// How long it was waited for.
         after: Duration,
-        /// The limit that the call was given itself, if it was; [`Options::grace`](super::Options::grace) comes on top of it.
+        /// The call's own time limit, if it had one. The host waits longer by
+        /// [`Options::grace`](super::Options::grace).
         limit: Option<Duration>,
         /// What else was seen.
         details: Box<Details>,
@@ -100,7 +102,7 @@ pub enum HostError {
         extension: String,
         /// How it ended.
         exit: Exit,
-        /// What else was seen, the last lines of its standard error among it.
+        /// Further observations, such as the last lines of its standard error.
         details: Box<Details>,
     },
     /// The connection is gone: an unplugged device, a closed socket, a process that closed its output.
@@ -144,7 +146,7 @@ pub enum HostError {
         extension: String,
         /// What is wrong.
         why: String,
-        /// What else was seen, the line itself among it.
+        /// Further observations, such as the line itself.
         details: Box<Details>,
     },
     /// `initialize` was answered with an error.
@@ -162,7 +164,7 @@ pub enum HostError {
         extension: String,
         /// Bytes of the request.
         size: usize,
-        /// Bytes that the peer takes, as its manifest says.
+        /// The limit of the peer in bytes, from its manifest.
         limit: usize,
     },
     /// Arguments or outputs that cannot be written or read as the type that was asked for.
@@ -173,7 +175,7 @@ pub enum HostError {
         /// What serde says.
         source: serde_json::Error,
     },
-    /// What must be a JSON object is something else.
+    /// A value that must be a JSON object has another type.
     #[error("{0} must be a JSON object")]
     NoObject(&'static str),
     /// Too many calls are out at once.
@@ -201,7 +203,7 @@ pub struct Details {
     pub hint: Option<String>,
     /// The last lines of standard error.
     pub stderr: Vec<String>,
-    /// The last lines that were no messages.
+    /// The last lines that were not messages.
     pub skipped: Vec<String>,
 }
 

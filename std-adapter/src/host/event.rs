@@ -1,4 +1,4 @@
-//! What a host sees besides replies.
+//! Events: what a host receives in addition to replies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::error::{Exit, RpcFailure, also_open};
 use super::port_info::Holder;
 
-/// Something that an extension said or did, besides answering.
+/// An event of an extension, other than a reply.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Event {
@@ -18,7 +18,7 @@ pub struct Event {
     pub time: SystemTime,
     /// The extension's name; before the manifest is there, the target.
     pub extension: Arc<str>,
-    /// What it was.
+    /// The kind of event.
     pub kind: EventKind,
 }
 

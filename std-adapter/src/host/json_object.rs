@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use super::error::HostError;
 
-/// A JSON object, kept as text: its numbers keep all their digits, where a [`Value`] rounds what neither 64 bits nor an `f64` hold.
+/// A JSON object, stored as text. Its numbers keep all their digits, whereas a [`Value`] rounds numbers that fit
+/// neither 64 bits nor an `f64`.
 ///
-/// Two objects are equal if they have the same members in any order, whatever stands between their tokens. Numbers are
-/// equal if they are written alike.
+/// Two objects are equal if they have the same members in any order; white space does not count. Numbers are equal if
+/// their texts are equal.
 #[derive(Debug, Clone)]
 pub struct JsonObject(Arc<str>);
 
@@ -32,7 +33,7 @@ impl FromStr for JsonObject {
         if !text.trim_start().starts_with('{') {
             return Err(HostError::NoObject("the config"));
         }
-        // In a valid text these stand between tokens only.
+        // In a valid text these occur only between tokens.
         Ok(Self(text.trim().replace(['\n', '\r'], " ").into()))
     }
 }

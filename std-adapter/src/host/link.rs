@@ -21,12 +21,12 @@ use crate::sync::lock;
 /// How long the device is silent before a hello, or a request, is sent again.
 const HELLO_AGAIN: Duration = Duration::from_millis(300);
 const REQUEST_AGAIN: Duration = Duration::from_secs(1);
-/// How long a connection that is no longer used may still send its cancellation.
+/// The time that an abandoned connection has to send its cancellation.
 const LETTING_GO: Duration = Duration::from_millis(500);
 /// The least time between two of the same: a wire that damages everything is not to be flooded.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Dials another dialer's connections, and speaks the binary link on them.
+/// Opens another dialer's connections, and uses the binary link on them.
 pub(super) struct LinkDialer {
     pub(super) inner: Box<dyn Connect>,
     /// The longest line from the device, in bytes.

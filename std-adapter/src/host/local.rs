@@ -28,7 +28,7 @@ pub struct InProcess {
     connections: mpsc::UnboundedSender<DuplexStream>,
 }
 
-/// An extension in this process, to be connected to by way of the first value, while the second one runs.
+/// An extension in this process. Connect to it through the first value, while the second one runs.
 ///
 /// Each connection gets a new extension from `make`, which is given the clock it is served with and the longest request and
 /// reply, as [`Stdio::limits`](crate::stdio::Stdio::limits) has them. One connection is served after the other; one that is dropped in

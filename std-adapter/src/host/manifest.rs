@@ -12,15 +12,15 @@ pub struct Manifest {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The version of the protocol that it speaks.
+    /// The version of its protocol.
     pub protocol_version: String,
-    /// What it is for.
+    /// Its description.
     pub description: String,
     /// Commands that must be in `PATH`.
     pub requires: Vec<String>,
     /// Its operations, in its own order.
     pub operations: Vec<Operation>,
-    /// The longest request line it takes, in bytes without the newline, if it says so.
+    /// The longest request line that it accepts, in bytes without the newline, if it is declared.
     pub request_limit: Option<usize>,
     /// The longest reply line it writes, in bytes without the newline, if it says so.
     pub reply_limit: Option<usize>,
@@ -40,7 +40,7 @@ pub struct Operation {
     pub name: String,
     /// What it does.
     pub description: String,
-    /// The JSON Schema of its arguments; `true`, which takes all, if it has none.
+    /// The JSON Schema of its arguments; `true`, which accepts all values, if it has none.
     pub params: Value,
     /// Its text, in which numbers have all their digits.
     pub params_text: String,
@@ -133,7 +133,7 @@ impl Manifest {
     }
 }
 
-/// A view's value, owned. What `serde_json` cannot hold (a number beyond its range) is kept as its text.
+/// A view's value, owned. A number beyond the range of `serde_json` becomes a string with its text.
 pub(super) fn value(json: Json<'_>) -> Value {
     serde_json::from_str(json.as_str()).unwrap_or_else(|_| Value::String(json.as_str().to_owned()))
 }

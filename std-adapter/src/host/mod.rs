@@ -113,7 +113,7 @@ pub(crate) const TEXT_LIMIT: usize = 1024;
 
 /// How long DTR stays low to end what a board does.
 pub(crate) const DTR_LOW: Duration = Duration::from_millis(250);
-/// How long an extension has to say what it is.
+/// The time limit for starting an extension and reading its manifest.
 const IDENTIFY: Duration = Duration::from_secs(2);
 /// How long a process that was asked to end has before it is killed.
 pub(crate) const TERMINATION: Duration = Duration::from_millis(500);
@@ -140,7 +140,7 @@ pub struct Options {
     pub wait: Duration,
     /// The longest line from the extension, in bytes without its newline: 16 MiB.
     pub line_limit: usize,
-    /// How many of the last lines of standard error are kept for errors: 20.
+    /// The number of last lines of standard error that errors show [default: 20].
     pub stderr_lines: usize,
     /// The extension's own settings: gevals `config`.
     pub config: Option<JsonObject>,
@@ -153,11 +153,11 @@ pub struct Options {
     pub boot_delay: Duration,
     /// The folder that a program is started in [default: this process's folder].
     pub working_dir: Option<PathBuf>,
-    /// Variables that a program gets besides this process's own.
+    /// Environment variables for the program, in addition to those of this process.
     pub env: Vec<(String, String)>,
     /// The program that `sim` starts with the argument `rig`: the command `rigline`, from `PATH` in other programs than that itself.
     pub sim_program: Option<PathBuf>,
-    /// Where serial ports are looked for: [`Roots::of_environment`].
+    /// The folders in which serial ports are searched [default: [`Roots::of_environment`]].
     pub roots: Roots,
     /// Gets every event.
     pub listener: Option<Listener>,
@@ -218,10 +218,10 @@ pub struct CallContext {
     pub agent: Option<Agent>,
 }
 
-/// What the agent under test was asked, and what it answered: gevals "Agent Context Object".
+/// The prompt and the answer of the agent under test: gevals "Agent Context Object".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agent {
-    /// The prompt given to it.
+    /// Its prompt.
     pub prompt: String,
     /// Its response.
     pub output: String,
@@ -231,7 +231,7 @@ pub struct Agent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {
-    /// Whether `shutdown` was answered. A process that ends without that has taken its end as the answer.
+    /// Whether `shutdown` was answered. Some extensions end without an answer.
     pub acknowledged: bool,
     /// How the process ended; `None` where there is none.
     pub exit: Option<Exit>,
@@ -250,7 +250,7 @@ impl Shutdown {
 
 /// A session with an extension. See the [module](self).
 ///
-/// It needs a tokio runtime with I/O and time, which must go on running.
+/// It needs a tokio runtime with I/O and time, which must continue to run.
 pub struct Host {
     dialer: Box<dyn Connect>,
     options: Arc<Options>,
@@ -266,7 +266,8 @@ impl Host {
     /// Starts or opens the target, and opens a session with it.
     ///
     /// # Errors
-    /// Whatever keeps it from answering `initialize` within [`Options::start_timeout`].
+    /// It cannot be started or opened, or does not answer `initialize` within
+    /// [`Options::start_timeout`].
     pub async fn connect(target: &Target, options: Options) -> Result<Self, HostError> {
         let dialer = wire::dialer(target, &options)?;
         Self::over(dialer, options).await
@@ -301,12 +302,13 @@ impl Host {
         self.current().ended().is_none()
     }
 
-    /// Runs an operation. `args` are sent as they are: an object, as the manifest's schema has it.
+    /// Runs an operation. `args` must be an object as in the manifest's schema. It is sent
+    /// unchanged.
     ///
-    /// A call that is dropped before it is done is given up, and its reply will be dropped; the extension goes on with it.
+    /// If the call is dropped before it is done, its reply is ignored; the extension continues to run it.
     ///
     /// # Errors
-    /// What keeps a usable answer away. The operation's own failure is not an error.
+    /// There is no usable answer. A failed operation is not an error.
     pub async fn call(&self, operation: &str, args: &Value, context: CallContext) -> Result<CallResult, HostError> {
         self.call_json(operation, &serde_json::to_string(args).unwrap_or_default(), context).await
     }
@@ -323,7 +325,7 @@ impl Host {
         }
         let connection = self.current();
         let (after, timeout) = match context.timeout {
-            // As the extension sees it, zero is no limit.
+            // As in extensions, zero means no limit.
             Some(Duration::ZERO) => (Duration::MAX, Some(go_duration(Duration::ZERO))),
             Some(timeout) => (timeout.saturating_add(self.options.grace), Some(go_duration(timeout))),
             None => (self.options.call_timeout, None),
@@ -393,8 +395,8 @@ impl Host {
         result.outputs_as().map(Ok).map_err(|source| HostError::Types { what: "the outputs", source })
     }
 
-    /// Sends any request, its parameters as they are, and returns the text of the reply's `result` or its `error`: to forward
-    /// requests, or to see how an extension takes one.
+    /// Sends any request, its parameters as they are, and returns the text of the reply's `result` or its `error`. Use
+    /// it to forward requests, or to test how an extension handles one.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -414,8 +416,8 @@ impl Host {
         }
     }
 
-    /// Notes in a recording what the extension is: its manifest's name and version, and what its operation `identify` says, if it has one
-    /// that needs no arguments. It has 2 s to answer that.
+    /// Adds the identity of the extension to a recording: its manifest's name and version, and the outputs of its
+    /// operation `identify`, if it has one that needs no arguments. It has 2 s to answer that.
     pub async fn identify(&self, recorder: &Recorder) {
         let manifest = self.describe();
         let mut rig = serde_json::json!({ "name": manifest.name, "version": manifest.version });
@@ -435,8 +437,9 @@ impl Host {
         recorder.rig(rig);
     }
 
-    /// Cancels the calls that are out, which the protocol has no word for: a program's process group is ended and the
-    /// program started afresh, a board's DTR drops and rises, a TCP connection is opened again. Then a new session begins.
+    /// Cancels the pending calls. The protocol has no message for this: a program's process group is ended and the
+    /// program is started again, a board's DTR drops and rises, a TCP connection is opened again. Then a new session
+    /// begins.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -580,7 +583,7 @@ async fn open(
 /// A number that another session on the same port will not have.
 pub(crate) fn random() -> u32 {
     use std::hash::{BuildHasher as _, RandomState};
-    // Each RandomState has keys of its own, from the system's randomness.
+    // Each RandomState has different keys, from the system's random numbers.
     let hash = RandomState::new().hash_one(SystemTime::now());
     u32::try_from(hash >> 32).unwrap_or_default()
 }

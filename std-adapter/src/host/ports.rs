@@ -11,7 +11,8 @@ pub use super::port_info::{PortInfo, UsbInfo};
 use crate::target::Port;
 use crate::terminal;
 
-/// Where ports are looked for. Tests give folders of their own; [`Roots::of_environment`] is the usual.
+/// The folders in which ports are searched. [`Roots::of_environment`] is the usual value; tests use
+/// other folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// `/sys`.
@@ -29,8 +30,8 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// The system's folders; or, for containers and tests, those below the folder that the variable `RIGLINE_ROOT` names. Processes are
-    /// looked for in the system's `/proc` if there is none below that.
+    /// The system's folders, or those in the folder that the variable `RIGLINE_ROOT` names, for containers and tests.
+    /// If that folder has no `proc`, processes are searched in the system's `/proc`.
     pub fn of_environment() -> Self {
         let Some(root) = std::env::var_os("RIGLINE_ROOT").filter(|root| !root.is_empty()).map(PathBuf::from) else {
             return Self::default();
@@ -53,7 +54,8 @@ impl Roots {
         }
     }
 
-    /// The file that a port's path means. A name without a folder is one in `/dev`, or in `/dev/serial`, where udev keeps lasting ones.
+    /// The file that a port's path means. A name without a folder is in `/dev`, or in `/dev/serial`, which has udev's
+    /// stable names.
     fn file(&self, path: &Path) -> PathBuf {
         if cfg!(windows) || fs::symlink_metadata(path).is_ok() {
             return path.to_owned();
@@ -177,7 +179,8 @@ impl Roots {
         })
     }
 
-    /// The processes that have the file at `path` open, but for this one; as far as they may be looked at.
+    /// The processes that have the file at `path` open, except this one, as far as they are visible to
+    /// this user.
     pub fn holders(&self, path: &Path) -> Vec<Holder> {
         let Ok(path) = fs::canonicalize(path) else { return Vec::new() };
         let processes = fs::read_dir(&self.proc).into_iter().flatten().flatten();

@@ -339,7 +339,7 @@ mod tests {
         bed.peer.send(4).unwrap();
         drop(gone);
         assert_eq!(stays.await, Some(4));
-        // And with nobody left who waits.
+        // Also if no caller is waiting.
         let mut gone = Box::pin(bed.call(5));
         begin(&mut gone).await;
         drop(gone);
@@ -369,7 +369,7 @@ mod tests {
         bed.peer.send(2).unwrap();
         assert_eq!(other.await, Some(2));
         assert_eq!(asleep.await, Some(1));
-        // What is nobody's reply is read all the same.
+        // A reply without a waiting caller is read as well.
         let read = bed.read();
         let mut asleep = Box::pin(bed.call(3));
         begin(&mut asleep).await;

@@ -22,7 +22,7 @@ pub struct CallResult {
     pub message: Option<String>,
     /// The outputs, in their order. Values that are not strings are there as their JSON text.
     pub outputs: Vec<(String, String)>,
-    /// In what the reply was odd, and was understood all the same.
+    /// The deviations from the protocol in a reply that was understood nevertheless.
     pub faults: Vec<String>,
     /// The JSON text of the reply's `result` or `error` as it came.
     pub raw: String,

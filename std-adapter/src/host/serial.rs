@@ -17,7 +17,7 @@ use crate::target::{Port, Serial, Target};
 pub(super) struct SerialDialer {
     serial: Serial,
     roots: Roots,
-    /// The device that was opened last: it is looked for by its serial number when its port's name has changed.
+    /// The device that was opened last. It is found by its serial number if its port's name has changed.
     known: Mutex<Option<PortInfo>>,
 }
 
@@ -47,7 +47,7 @@ impl SerialDialer {
         });
         match (found, &self.serial.port) {
             (Some(port), _) => Ok(port.clone()),
-            // A port that is named without a board stands for any board on it.
+            // A port that is named without a board means any board on it.
             (None, Port::Path(_) | Port::Usb(_)) => self.roots.find(&self.serial.port),
             // Another board than the one that the session began with is not asked.
             (None, _) => Err(HostError::NoDevice {
@@ -101,7 +101,7 @@ fn open(path: &Path, serial: &Serial, roots: &Roots) -> Result<RawConnection, Ho
     });
     let (claim, port) = opened.map_err(failed)?;
     let claim = claim.exclude();
-    // A pty has no modem lines, and some adapters refuse them: that is no reason not to talk.
+    // A pty has no modem lines, and some adapters refuse them. The port is usable nevertheless.
     let _ = port.set_dtr(serial.dtr.unwrap_or(true));
     if let Some(rts) = serial.rts {
         let _ = port.set_rts(rts);
@@ -155,8 +155,8 @@ mod claim {
     use rustix::fs::{FlockOperation, OFlags, flock};
     use rustix::termios::{ioctl_tiocexcl, ioctl_tiocnxcl};
 
-    /// Keeps others from a port: TIOCEXCL stops every further open, but not one by root; the advisory lock stops root's
-    /// too, of programs that ask for it.
+    /// Prevents other programs from opening a port. TIOCEXCL refuses every further open except by root. The advisory
+    /// lock also stops root, in programs that check it.
     pub(super) struct Claim {
         file: File,
         is_exclusive: bool,
@@ -199,10 +199,10 @@ mod claim {
     mod rights {
         use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-        /// Gives this thread its rights back when it is dropped.
+        /// Restores the rights of this thread when it is dropped.
         pub(super) struct Restored(CapabilitySets);
 
-        /// Takes away from this thread, and no other, what TIOCEXCL makes an exception for.
+        /// Removes the right that exempts root from TIOCEXCL, from this thread only.
         pub(super) fn without() -> Option<Restored> {
             let before = capabilities(None).ok()?;
             if !before.effective.contains(CapabilitySet::SYS_ADMIN) {
@@ -239,7 +239,7 @@ mod claim {
         }
     }
 
-    /// What gives a user the right to a port with this mode and group.
+    /// Explains how a user gets access to a port with this mode and group.
     fn permission(path: &Path, mode: u32, group: u32) -> String {
         let groups = fs::read_to_string("/etc/group").unwrap_or_default();
         let name = groups.lines().find_map(|line| {

@@ -183,7 +183,7 @@ impl Exchange {
         !std::mem::replace(&mut self.state().has_begun, true)
     }
 
-    /// Begins a session, and gives its name.
+    /// Begins a session, and returns its name.
     pub(crate) fn open_session(&self) -> String {
         let name = Token::random().reveal().to_owned();
         let mut state = self.state();
@@ -350,7 +350,7 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         let mut state = self.exchange.state();
-        // Nobody waits for a call that was not begun yet.
+        // No client waits for a call that has not begun yet.
         if self.cancels || state.waits(self.number) {
             self.exchange.cancel_number(&mut state, self.number);
         }

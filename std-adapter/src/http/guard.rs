@@ -50,7 +50,7 @@ impl Guard {
                 if refusal.status == StatusCode::UNAUTHORIZED {
                     headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 }
-                // RFC 9112 §6.1: what follows such a message cannot be told apart from it.
+                // RFC 9112 §6.1: the end of such a message is ambiguous.
                 if matches!(refusal.status, StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED) {
                     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }

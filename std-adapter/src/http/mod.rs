@@ -175,7 +175,7 @@ impl Route {
         Self::new(Some(path), Endpoint::Request)
     }
 
-    /// The extension answers this line, given without its end. The body may be empty.
+    /// The extension answers this line, which has no newline. The body may be empty.
     pub const fn line(path: &'static str, line: &'static str) -> Self {
         Self::new(Some(path), Endpoint::Line(line))
     }
@@ -273,18 +273,19 @@ impl Options {
         Self { connections: connections.max(1), ..self }
     }
 
-    /// How long a head may take, and then a body, how long an idle connection is kept, and how long a client may take nothing
-    /// of a reply [default: 10 s].
+    /// The time limit for a head, for a body, for an idle connection, and for a client that does not read its reply
+    /// [default: 10 s each].
     pub fn read_timeout(self, timeout: Duration) -> Self {
         Self { read_timeout: timeout, ..self }
     }
 
-    /// How long running calls may take when the server stops [default: 35 s].
+    /// The time limit of running calls when the server stops [default: 35 s].
     pub fn stop_timeout(self, timeout: Duration) -> Self {
         Self { stop_timeout: timeout, ..self }
     }
 
-    /// Whether the commands of the manifest's `requires` are looked for before each call [default: yes].
+    /// Whether to check before each call that the commands in the manifest's `requires` exist [default:
+    /// yes].
     pub fn check_requires(self, check: bool) -> Self {
         Self { requires: check, ..self }
     }
@@ -318,7 +319,7 @@ impl Options {
     }
 }
 
-/// A server that has its address, and answers once it [runs](Self::run).
+/// A server that listens already, and answers when it [runs](Self::run).
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<TcpListener>,
@@ -335,7 +336,7 @@ impl Server {
         Ok(Self { listeners: vec![listener], options })
     }
 
-    /// Listens at all that `address` stands for: `localhost` is both loopback addresses.
+    /// Listens on all addresses that `address` means; `localhost` means both loopback addresses.
     pub fn bind_all(address: &ListenAddress, options: Options) -> io::Result<Self> {
         check_path(&options)?;
         Ok(Self { listeners: address.bind()?, options })
@@ -402,7 +403,7 @@ impl Server {
     }
 }
 
-/// How connections are taken.
+/// How connections are accepted.
 pub(crate) struct Front {
     pub(crate) access: Access,
     /// As [`Options::read_timeout`].
@@ -499,7 +500,7 @@ pub(crate) struct Service {
     options: Options,
     manifest: &'static Manifest,
     worker: Worker,
-    /// What bodies may still take up, in KiB.
+    /// The memory that is left for bodies, in KiB.
     memory: Arc<Semaphore>,
 }
 
@@ -540,7 +541,7 @@ async fn not_allowed(State(service): State<Arc<Service>>) -> Response {
 }
 
 impl Service {
-    /// What the extension has.
+    /// The parts of the server that the extension's thread uses.
     pub(crate) fn manifest(&self) -> &'static Manifest {
         self.manifest
     }

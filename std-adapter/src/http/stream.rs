@@ -22,13 +22,14 @@ pub(super) struct Ambiguous(pub(super) Arc<AtomicBool>);
 pub(crate) struct Client(pub(super) Stream);
 
 impl Client {
-    /// Whether the answer is no longer waited for. A client that closed its sending half only, and is known to read, does.
+    /// Whether the client no longer waits for the answer. A client that has closed only its sending half, and still
+    /// reads, waits.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self.0.presence(), Presence::Gone | Presence::Unknown)
     }
 }
 
-/// A connection whose heads are looked at for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
+/// A connection whose heads are examined for `Content-Length` beside `Transfer-Encoding`: RFC 9112 §6.1 lets a server
 /// refuse that, as it may be an attempt at request smuggling; hyper drops the one and goes on. It also goes on when the
 /// chunked coding is said to be applied twice, which is not allowed (§7.1).
 ///
@@ -40,7 +41,7 @@ impl Client {
 pub(super) struct Watched {
     stream: Stream,
     patience: Duration,
-    /// Since when nothing is taken.
+    /// The time since which the client has read nothing.
     stuck: Option<Pin<Box<Sleep>>>,
     ambiguous: Arc<AtomicBool>,
     /// The beginning of the line, as far as it matters.
@@ -56,7 +57,7 @@ impl Watched {
         Self { stream, patience, stuck: None, ambiguous, line, length: 0, has_length: false, has_encoding: false }
     }
 
-    /// The result of a write, or an error if the peer is given up.
+    /// The result of a write, or an error if the peer has read nothing for too long.
     fn written<T>(&mut self, task: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.stuck = None;

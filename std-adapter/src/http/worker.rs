@@ -33,16 +33,16 @@ const SAFE_STATE_AFTER_PANIC: Duration = Duration::from_secs(10);
 /// A request that has waited no longer is begun without looking for its client.
 const NO_WAIT: Duration = Duration::from_millis(1);
 
-/// How many bytes of reply buffer are kept between calls.
+/// The size of the reply buffer that is kept between calls, in bytes.
 const KEPT: usize = 64 << 10;
 
-/// What an extension is made with, on the thread that it will live on.
+/// The parameters for making an extension, on the thread on which it will run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerInfo {
     /// The clock that its calls are timed with.
     pub clock: TokioClock,
-    /// The longest request that is taken and the longest reply that is sent, in bytes.
+    /// The longest request that is accepted and the longest reply that is sent, in bytes.
     pub limits: (usize, usize),
 }
 
@@ -99,7 +99,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// No more are taken.
+    /// No more jobs are accepted.
     is_closed: bool,
 }
 
@@ -268,7 +268,7 @@ impl Worker {
         !self.shared.queue().is_closed
     }
 
-    /// Takes no more; what is in the queue is still answered.
+    /// Accepts no more jobs. Those in the queue are still answered.
     pub(super) fn close(&self) {
         self.shared.close();
         if let Some(exchange) = &self.exchange {
@@ -305,7 +305,7 @@ fn serve<E: Extension, R: Read, W: Write<Error = R::Error>>(
     writer: W,
 ) -> io::Result<()> {
     let protocol = options.routes.protocol;
-    // Only this one is spoken. Answers of the others are recognised, and not answered.
+    // Only this protocol is served. Answers of the others are recognised, and not answered.
     let protocols = [&[protocol], protocol::ALL].concat();
     let serving = Server::new(&mut extension)
         .protocols(&protocols)

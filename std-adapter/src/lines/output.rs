@@ -38,7 +38,7 @@ struct State {
     /// Log lines that were dropped since that was reported.
     dropped_logs: AtomicU64,
     has_overflowed: AtomicBool,
-    /// Nobody takes lines any more.
+    /// No more lines are accepted.
     gone: watch::Sender<bool>,
     /// The writer has ended.
     ended: watch::Sender<bool>,
@@ -48,7 +48,7 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 type SharedWriter = Arc<tokio::sync::Mutex<Writer>>;
 
 impl Output {
-    /// An output whose lines the caller takes out of the queue.
+    /// An output whose lines the caller reads from the queue.
     pub(crate) fn queued(backlog: usize) -> (Self, Queue) {
         Self::new(backlog, None)
     }
@@ -165,7 +165,7 @@ impl Output {
 }
 
 impl State {
-    /// Writes as much of a line as can be written at once, and keeps the rest of it. Returns whether nothing is left to do.
+    /// Writes as much of a line as can be written at once, and keeps the rest of it. Returns whether all was written.
     fn write_now(&self, line: &mut Vec<u8>) -> bool {
         let Some(Ok(mut writer)) = self.direct.as_ref().map(|writer| writer.try_lock()) else { return false };
         let task = &mut Context::from_waker(Waker::noop());
@@ -205,7 +205,7 @@ async fn write(writer: SharedWriter, mut queue: Queue, state: Arc<State>) {
     state.ended.send_replace(true);
 }
 
-/// Writes a line, as long as its reader takes anything of it.
+/// Writes a line, until its reader reads nothing for too long.
 async fn whole(writer: &mut Writer, mut line: &[u8]) -> bool {
     while !line.is_empty() {
         match timeout(STALLED, writer.write(line)).await {

@@ -1,4 +1,4 @@
-//! The cases of MCP, of both eras, for anybody's server of tools: a program, a serial port, TCP, HTTP.
+//! The cases of MCP, of both eras, for any server of tools: a program, a serial port, TCP, HTTP.
 //!
 //! Over HTTP, the cases of messages run as over lines. The cases that begin with `http.` run there only.
 
@@ -63,7 +63,7 @@ pub const CASES: &[Case] = cases! {
     "http.modern.events", "MCP 2026-07-28: Streamable HTTP, Receiving Messages", Standard, http::events;
 };
 
-/// Cases of what only streams of bytes have: HTTP has its own.
+/// Cases that only apply to streams of bytes. HTTP has separate cases.
 const OF_LINES: &[&str] = &["bad-json", "line.crlf", "end-of-input"];
 
 /// The suite, for the registry of protocols.
@@ -340,7 +340,7 @@ async fn ids(bench: &mut Bench) -> Verdict {
 async fn null_id(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
     peer.send(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"tools/list\"}\n{\"jsonrpc\":\"2.0\",\"id\":\"after\",\"method\":\"ping\"}\n").await?;
-    // It is refused, or nothing is said.
+    // It is refused, or gets no answer.
     let first = peer.any_reply().await?;
     if first.result().is_some_and(|result| result["tools"].is_array()) {
         return bench.fail("a request whose id is null is answered");

@@ -53,9 +53,9 @@ pub enum Edit {
     Unchanged,
     /// The file is new.
     Created,
-    /// The file was changed; what it was is here.
+    /// The file was changed. This is the copy of the old one.
     Changed {
-        /// The copy of what it was.
+        /// The copy of the old file.
         backup: PathBuf,
     },
 }
@@ -66,7 +66,7 @@ pub enum Edit {
 pub enum EditError {
     /// It cannot be read or written.
     Io(io::Error),
-    /// It is not what the client's file has to be.
+    /// The file does not have the form of the client's file.
     Content(String),
 }
 
@@ -151,8 +151,8 @@ impl Client {
         format!("{:#}\n", Value::Object(file))
     }
 
-    /// Adds the server to the file, or replaces the entry of its name. All else in the file stays, and what the file was is
-    /// kept beside it.
+    /// Adds the server to the file, or replaces the entry of its name. The rest of the file stays as it is. A copy of
+    /// the old file is written beside it.
     ///
     /// # Errors
     /// The file cannot be read or written, is a link, or cannot be edited without a loss.

@@ -1,4 +1,4 @@
-//! What a manifest says, without its extension: so that no client waits for another one's call to learn what there is.
+//! Answers from the manifest alone, so that no client waits for another client's call to list the tools.
 
 use rigline::engine::{Engine, Memory};
 use rigline::protocol::mcp;
@@ -27,7 +27,7 @@ pub(super) fn described(manifest: &'static Manifest, request: &str, reply_limit:
     (!stream.writer.is_empty()).then_some(stream.writer)
 }
 
-/// An extension that says what it has, and does nothing.
+/// An extension that has a manifest, but runs nothing.
 struct Described(&'static Manifest);
 
 impl Extension for Described {

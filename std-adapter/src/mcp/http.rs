@@ -57,7 +57,8 @@ const HEADER_MISMATCH: i32 = -32020;
 
 /// How often a response looks for its client.
 const WATCH: Duration = Duration::from_millis(100);
-/// After how many such looks a silent stream gets a comment, so that nobody takes it for dead.
+/// The number of such checks after which a silent stream gets a comment, which keeps the connection
+/// alive.
 const BEATS: u32 = 150;
 
 impl Options {
@@ -148,7 +149,7 @@ fn session(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION).map(|name| name.to_str().unwrap_or_default())
 }
 
-/// The reply to a request that runs no tool: what there is to say is known, whatever the extension does.
+/// The reply to a request that runs no tool. It does not wait for the extension.
 fn without_a_call(
     service: &Service,
     exchange: &Arc<Exchange>,
@@ -381,7 +382,7 @@ fn decoded(value: &str) -> Option<String> {
     String::from_utf8(BASE64.decode(encoded.trim_end_matches('=')).ok()?).ok()
 }
 
-/// Whether a client takes a stream of events.
+/// Whether a client accepts a stream of events.
 fn accepts_events(headers: &HeaderMap) -> bool {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.any(|value| value.contains("text/event-stream") || value.contains("*/*"))
@@ -422,8 +423,8 @@ async fn batch(service: &Service, exchange: &Arc<Exchange>, headers: &HeaderMap,
     }
 }
 
-/// Waits for the first line: a reply is the whole response, a notification begins a stream. `logs` is the least level of the logs that
-/// are wanted; none if the client takes no stream.
+/// Waits for the first line: a reply is the whole response, a notification begins a stream. `logs` is the lowest level
+/// of the requested logs; none if the client does not accept a stream.
 async fn respond(
     service: &Service,
     mut incoming: Incoming,
@@ -465,7 +466,7 @@ async fn respond(
     }
 }
 
-/// What logs are of, the least first (Logging, Log Levels).
+/// The log levels, the lowest first (Logging, Log Levels).
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// Logging, Setting Log Level: for the session only, since the extension has one level for all clients. A request that is not valid is the
@@ -545,7 +546,7 @@ struct Events {
     first: Option<Bytes>,
     incoming: Option<Incoming>,
     is_over: bool,
-    /// Whether the stream's end cancels what it is about.
+    /// Whether the end of the stream cancels the request.
     watches: bool,
     client: Client,
     ticks: Interval,

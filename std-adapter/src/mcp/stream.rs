@@ -1,8 +1,10 @@
-//! Streamable HTTP as a stream of lines, the client's side: what is written is posted, and what comes back is read.
+//! The client's side of Streamable HTTP as a stream of lines: each line that is written is sent by `POST`, and the
+//! messages of the answers are read.
 //!
-//! A request has the headers that its era wants. In the legacy era the session that `initialize` began is named in all others, and ended by
-//! `DELETE`. Requests are not answered in the order of their lines, and what is open when the stream is dropped is abandoned. An
-//! answer that is not a message, such as an error of a proxy, becomes an error for the request.
+//! A request has the headers that its era requires. In the legacy era the session that `initialize` began is named in
+//! all others, and ended by `DELETE`. Requests are not answered in the order of their lines, and what is open when the
+//! stream is dropped is abandoned. An answer that is not a message, such as an error of a proxy, becomes an error for
+//! the request.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,18 +29,18 @@ use crate::sync::lock;
 /// The session's header.
 pub(super) const SESSION: &str = "mcp-session-id";
 const IN_FLIGHT: usize = 64 * 1024;
-/// How long the server may take to accept a notification.
+/// The time limit for the server to accept a notification.
 const NOTICE: Duration = Duration::from_secs(10);
 /// How often a server may send a request elsewhere.
 const REDIRECTS: usize = 5;
-/// How long the end of a session may take.
+/// The time limit for ending a session.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A server at an address.
 pub(super) struct HttpDialer {
     pub(super) url: String,
     pub(super) token: Option<String>,
-    /// The longest message that is taken, in bytes.
+    /// The longest message that is accepted, in bytes.
     pub(super) limit: usize,
 }
 

@@ -43,7 +43,7 @@ impl Runner {
     }
 }
 
-/// What a tool's name stands for: one entry of `tools.yaml`, or of `entrypoints` in `pack.yaml`.
+/// The binding of a tool's name: one entry of `tools.yaml`, or of `entrypoints` in `pack.yaml`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -96,7 +96,7 @@ pub struct Pack {
     /// Its version, such as `1.2.0` or `stable`.
     #[serde(deserialize_with = "text")]
     pub version: String,
-    /// What it is for.
+    /// Its purpose.
     #[serde(default)]
     pub description: String,
     /// Who made it.
@@ -116,7 +116,7 @@ pub struct Pack {
     /// Its bindings, where it has no `tools.yaml`; with one, that one's.
     #[serde(default)]
     pub entrypoints: BTreeMap<String, Binding>,
-    /// Where it stands.
+    /// The file that contains it.
     #[serde(skip)]
     pub folder: PathBuf,
 }
@@ -133,7 +133,7 @@ struct Container {
     image: Option<String>,
 }
 
-/// Why a file is not taken.
+/// Why a file is not accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindingsError {
@@ -191,7 +191,7 @@ impl Pack {
             match binding.runner {
                 Some(Runner::Service) if binding.url.is_none() => binding.url.clone_from(url),
                 Some(Runner::Container) if binding.image.is_none() => binding.image.clone_from(image),
-                // As the real host has it: what comes from elsewhere runs in the sandbox.
+                // As in the real host, code from outside the project runs in the sandbox.
                 None | Some(Runner::Local) if binding.sandbox.is_none() => binding.sandbox = Some(true),
                 _ => {}
             }

@@ -24,10 +24,10 @@ use crate::target::Target;
 /// The time limit where nothing says any: "Timeouts".
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// No longer limit is kept: a year. Clocks end somewhere.
+/// The longest time limit: a year. Clocks are finite.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What the real host passes to its interpreter: the tool side of its own package.
+/// The code that the real host passes to its interpreter: the tool side of its package.
 const PYTHON_RUNNER: &str = "from namel3ss.runtime.tools.python_subprocess import _RUNNER\nexec(_RUNNER)\n";
 
 /// What runs in a container whose binding does not say.
@@ -50,7 +50,7 @@ pub struct Host {
     pub python_args: Vec<String>,
     /// The program is `rigline bridge`: where it ends before it answers, the device behind it did not give a usable response.
     pub is_bridge: bool,
-    /// The longest reply that is taken, in bytes: 16 MiB.
+    /// The longest reply that is accepted, in bytes: 16 MiB.
     pub limit: usize,
     /// The bearer token that services are sent, if they want one.
     pub token: Option<String>,
@@ -84,11 +84,11 @@ pub struct ToolResult {
     pub stderr: String,
 }
 
-/// An error that a tool reports, or that keeps it from running.
+/// An error that a tool reports, or that prevents it from running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolError {
-    /// What kind of error it is, such as `ValueError`.
+    /// The kind of error, such as `ValueError`.
     pub error_type: String,
     /// What went wrong.
     pub message: String,
@@ -137,7 +137,8 @@ impl Host {
         Some(host)
     }
 
-    /// Runs a tool. The trace is there whatever comes of it; an error is one that the tool has not reported itself.
+    /// Runs a tool. The trace is returned in every case. An `Err` is an error that the tool has not reported
+    /// itself.
     pub async fn call(&self, call: &ToolCall) -> (Result<ToolResult, RunError>, Trace) {
         let start = Instant::now();
         let mut trace = Trace {
@@ -285,7 +286,7 @@ impl Host {
         guarantees
     }
 
-    /// What keeps a tool from running because its runner cannot keep the guarantees: the real host's own rules.
+    /// Why a tool must not run: its runner cannot enforce the guarantees, by the real host's rules.
     fn preflight(&self, resolved: &Resolved<'_>, guarantees: &Guarantees, trace: &mut Trace) -> Option<ToolError> {
         let (missing, why) = match resolved.runner {
             Runner::Local if resolved.binding.sandbox != Some(true) => {
@@ -335,7 +336,7 @@ const BUILT_IN: [&str; 13] = [
     "write text file",
 ];
 
-/// The folder that the package namel3ss of the Python in `PATH` stands in, if it has one.
+/// The folder that contains the package namel3ss of the Python in `PATH`, if it has one.
 async fn package_root() -> Option<PathBuf> {
     const SCRIPT: &str =
         "import importlib.util as u, pathlib as p\nprint(p.Path(u.find_spec('namel3ss').origin).parent.parent)";
@@ -602,7 +603,8 @@ impl Run<'_> {
 
     fn judge(&self, output: Output, trace: &mut Trace) -> Answer {
         let Output { stdout, stderr, status } = output;
-        // "Exit codes": a crash is no reply and no success; with a reply, the code does not matter.
+        // "Exit codes": a crash is neither a reply nor a success; with a reply, the code does not
+        // matter.
         match status {
             Some(status) if !status.success() && stdout.trim_ascii().is_empty() => {
                 return Err(self.host.crash(status, stderr));

@@ -1,4 +1,4 @@
-//! A namel3ss project: its settings, and what its tools' names stand for.
+//! A namel3ss project: its settings and the bindings of its tools.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Project {
     pub packs: Vec<(Source, Pack)>,
     /// The tools of packs that are not verified or not enabled, with the pack's identifier. They are not run.
     pub unavailable: BTreeMap<String, String>,
-    /// What every other name stands for, if it does.
+    /// The binding of all other names, if there is one.
     pub fallback: Option<Binding>,
 }
 
@@ -47,9 +47,10 @@ pub struct Settings {
 #[serde(default)]
 #[non_exhaustive]
 pub struct PythonTools {
-    /// The time limit of tools that say none, in seconds [default: 10]. `N3_PYTHON_TOOL_TIMEOUT_SECONDS` takes precedence.
+    /// The time limit of tools that declare none, in seconds [default: 10]. `N3_PYTHON_TOOL_TIMEOUT_SECONDS` takes
+    /// precedence.
     pub timeout_seconds: Option<f64>,
-    /// The address of services that say none. `N3_TOOL_SERVICE_URL` takes precedence.
+    /// The address of services that declare none. `N3_TOOL_SERVICE_URL` takes precedence.
     pub service_url: Option<String>,
     /// Whether a service must say which guarantees it enforces, before it is called.
     pub service_handshake_required: Option<bool>,
@@ -64,7 +65,7 @@ pub struct ToolPacks {
     pub enabled_packs: Vec<String>,
     /// Not these.
     pub disabled_packs: Vec<String>,
-    /// Which of several packs a tool is taken from.
+    /// The preferred pack for a tool that several packs have.
     pub pinned_tools: BTreeMap<String, String>,
 }
 
@@ -97,7 +98,7 @@ impl Source {
 pub struct Resolved<'a> {
     /// The tool's name.
     pub tool: &'a str,
-    /// What it stands for.
+    /// Its binding.
     pub binding: &'a Binding,
     /// Where it comes from.
     pub source: Source,
@@ -151,7 +152,8 @@ impl Project {
         Ok(project)
     }
 
-    /// A project of no files, in which every name stands for the same: the service at `url`, or a program.
+    /// A project without files, in which every name has the same binding: the service at `url`, or a
+    /// program.
     pub(crate) fn of_one(url: Option<String>) -> Self {
         let binding = Binding {
             kind: "python".into(),
@@ -170,7 +172,7 @@ impl Project {
         }
     }
 
-    /// What the name of a tool stands for.
+    /// The binding of a tool's name.
     pub fn resolve<'a>(&'a self, tool: &'a str) -> Option<Resolved<'a>> {
         let pinned = self.settings.tool_packs.pinned_tools.get(tool);
         let from_pack = self

@@ -58,7 +58,7 @@ pub enum ReplyError {
     NotJson {
         /// What is wrong.
         error: String,
-        /// The line that is no JSON, if other lines are.
+        /// The line that is not JSON, if other lines are.
         line: Option<String>,
     },
     /// It is not an object with a member `ok`.
@@ -73,7 +73,7 @@ fn shown(line: Option<&str>) -> String {
 impl Reply {
     /// Reads all that a tool has written.
     ///
-    /// A reply that has other lines before it is not taken, since the real host does not either; the error shows the first.
+    /// A reply with other lines before it is an error, as in the real host. The error shows the first of them.
     pub fn parse(text: &[u8]) -> Result<Self, ReplyError> {
         // RFC 8259 §8.1: a byte order mark may be passed over.
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii();
@@ -94,7 +94,7 @@ impl Reply {
     }
 }
 
-/// Whether Python takes a value for true.
+/// Whether a value is true in Python.
 pub(super) fn is_true(json: Json<'_>) -> bool {
     match json.kind() {
         Kind::Null => false,

@@ -1,4 +1,4 @@
-//! Processes that get one text and give one.
+//! Processes that read one text and write one.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -81,7 +81,7 @@ pub enum RunError {
         /// Its exit code.
         code: u8,
     },
-    /// What it wrote is not a reply.
+    /// Its output is not a reply.
     #[error("{source}{}", last_words(stderr))]
     Reply {
         /// What is wrong with it.
@@ -89,7 +89,7 @@ pub enum RunError {
         /// The end of its standard error.
         stderr: String,
     },
-    /// It wrote more than is taken.
+    /// Its output is longer than the limit.
     #[error("the response is longer than the limit of {limit} bytes")]
     TooLong {
         /// The limit.
@@ -136,7 +136,7 @@ pub(super) struct Program<'a> {
     pub(super) limit: usize,
 }
 
-/// What a process has said.
+/// The output of a process.
 pub(super) struct Output {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: String,
@@ -144,8 +144,8 @@ pub(super) struct Output {
 }
 
 impl Program<'_> {
-    /// Starts it, writes all of `input` to it, and takes all of its output. It is the leader of a process group, which is ended
-    /// with it.
+    /// Starts it, writes all of `input` to it, and reads all of its output. It is the leader of a process group, which
+    /// is ended with it.
     pub(super) async fn run(self, input: Vec<u8>) -> Result<Output, RunError> {
         let Self { program, args, folder, env, timeout, limit } = self;
         let (mut running, Pipes { mut stdin, stdout, stderr }) = Running::start(program, args, folder, env)

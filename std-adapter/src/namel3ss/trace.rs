@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::reply::CapabilityCheck;
 
-/// What is written of a call, as one line of JSON. What does not apply is left out.
+/// The trace record of a call, as one line of JSON. Members that do not apply are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Trace {
@@ -87,7 +87,7 @@ pub struct Trace {
     /// The checks that the tool or its runner reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub capability_checks: Vec<CapabilityCheck>,
-    /// What kind of error it was.
+    /// The kind of error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_type: Option<String>,
     /// What went wrong.

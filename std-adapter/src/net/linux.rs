@@ -20,14 +20,15 @@ pub(super) fn own_user() -> Option<u32> {
     Some(rustix::process::geteuid().as_raw())
 }
 
-/// Who holds the peer's end. Between two addresses of one machine it is a socket of its own, with the addresses exchanged.
+/// Who holds the peer's end. Between two addresses of one machine it is a separate socket, with the addresses
+/// exchanged.
 pub(super) fn of_peer(ends: Ends) -> Owner {
     match look_up(ends) {
         // A socket without an inode is closed; its user says nothing any more.
         Ok(Some((_, 0))) => Owner::Nobody,
         Ok(Some((user, _))) => Owner::User(user),
         Ok(None) if ends.peer.ip().is_loopback() => Owner::Nobody,
-        // It is on another machine; or there is no such table here, as in some sandboxes.
+        // The peer is on another machine, or this system has no such table, as in some sandboxes.
         Ok(None) | Err(_) => Owner::Unknown,
     }
 }

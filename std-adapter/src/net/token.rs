@@ -27,7 +27,7 @@ impl Token {
         Ok(Self(token.as_bytes().into()))
     }
 
-    /// The token that stands in a regular file, white space around it apart.
+    /// Reads the token from a regular file, without the white space around it.
     ///
     /// # Errors
     /// The file cannot be read, or has something else in it.

@@ -129,7 +129,7 @@ impl Watcher {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", WATCH, "rigline-lifeline", MARK.as_str()]).process_group(0).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Where there is no shell, programs that are not asked to end go on.
+        // Without a shell, programs that get no signal continue to run.
         self.shell = command.spawn().ok();
     }
 

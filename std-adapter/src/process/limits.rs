@@ -21,7 +21,8 @@ pub fn raise_open_files(wanted: u64) {
     }
 }
 
-/// How many open files a command needs besides those it was started with: pipes of a program, and what the runtime has.
+/// The number of open files that a command needs in addition to those it was started with: pipes of a program, and
+/// those of the runtime.
 const NEEDED: usize = 16;
 
 /// That this process can open the few files that every command needs.

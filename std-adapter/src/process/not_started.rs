@@ -1,4 +1,4 @@
-//! Why a program was not started, with what may have been meant.
+//! Why a program was not started, with a suggestion.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::files;
 /// Why a program was not started.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
-    /// There is none. What may have been meant, if there is something to say.
+    /// There is no such program. The text is a suggestion, and may be empty.
     Missing(Option<String>),
     /// It is there.
     Fault(io::Error),
@@ -70,7 +70,7 @@ impl NotStarted {
     }
 }
 
-/// What may have been meant by the name of a program that there is not.
+/// A suggestion for the name of a program that does not exist.
 fn hint(program: &OsStr) -> Option<String> {
     let name = program.to_string_lossy();
     match fs::metadata(program) {
@@ -80,7 +80,7 @@ fn hint(program: &OsStr) -> Option<String> {
     }
 }
 
-/// What of a program's that is there is not there.
+/// The missing part of a program that exists: its interpreter or its loader.
 fn missing_part(path: &Path) -> Option<String> {
     if !path.exists() {
         let to = fs::read_link(path).map(|to| to.display().to_string()).unwrap_or_default();
@@ -107,8 +107,8 @@ pub(super) fn interpreter(path: &Path) -> Option<String> {
     line.trim_matches([' ', '\t']).split([' ', '\t']).next().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// What an ELF file names as its dynamic loader: by far the most begin with their headers, so that its name stands near the
-/// beginning too.
+/// The dynamic loader that an ELF file names. Most files begin with their headers, so that the name is near the
+/// beginning.
 fn loader(path: &Path) -> Option<String> {
     let start = beginning(path, 4096)?;
     if !start.starts_with(b"\x7fELF") {

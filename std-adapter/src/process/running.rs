@@ -19,13 +19,13 @@ use super::{Lifeline, NotStarted};
 /// How long the pipes are read after the program's end: others may hold them for good.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How long what was asked to end may take until it is killed.
+/// The time that a program has to end after SIGTERM. After that it is killed.
 const TERMINATION: Duration = Duration::from_millis(500);
 
 /// A program that was started.
 pub(crate) struct Running {
     group: Option<u32>,
-    /// What ends it when this process is killed.
+    /// Ends it when this process is killed.
     _lifeline: Option<Lifeline>,
     child: Child,
 }
@@ -78,8 +78,8 @@ impl Running {
     #[cfg(unix)]
     fn signal(&self, kill: bool) {
         use rustix::process::{Pid, Signal, kill_process_group};
-        // Once the program has been waited for, its number may be another's; but its group lives on under that number as long as a
-        // member does, in which case nobody else can have got it.
+        // After the program has been waited for, its process id may be reused. But while a member of its group runs,
+        // the group keeps that number, and no other process can get it.
         if let Some(group) = self.group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
             let _ = kill_process_group(group, if kill { Signal::KILL } else { Signal::TERM });
         }
@@ -87,7 +87,7 @@ impl Running {
 
     #[cfg(not(unix))]
     fn signal(&self, _kill: bool) {
-        // There are no process groups here.
+        // This system has no process groups.
         let _ = self.group;
     }
 }

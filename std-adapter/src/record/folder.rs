@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::sync::lock;
 use crate::{files, terminal};
 
-/// The file that says what a recording is of.
+/// The file that describes the recording.
 pub const RUN: &str = "run.json";
 /// The transcript.
 pub const SESSION: &str = "session.jsonl";
@@ -19,7 +19,7 @@ pub(super) const UART: &str = "uart.jsonl";
 /// The longest [`RUN`] that is read.
 const RUN_LIMIT: u64 = 16 << 20;
 
-/// Why a folder cannot take a recording.
+/// Why a recording cannot be written to a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
@@ -29,7 +29,7 @@ pub enum FolderError {
     /// There is something that no recording has put there.
     #[error("{} is neither empty nor a recording; nothing was changed", .0.display())]
     Foreign(PathBuf),
-    /// In the place of one of our files is somebody else's.
+    /// A file with the name of one of the recording's files was not made by it.
     #[error("{} exists, and is not part of the recording in that folder; nothing was changed", .0.display())]
     ForeignFile(PathBuf),
     /// Another process records there.
@@ -54,7 +54,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder, or takes over that of an earlier recording.
+    /// Makes the folder, or reuses that of an earlier recording.
     ///
     /// # Errors
     /// It cannot be made, or is not ours. Then nothing was changed.
@@ -100,7 +100,7 @@ impl Folder {
             about.insert("state".into(), "recording".into());
             about.insert("written".into(), json!([RUN]));
         }
-        // That it is ours stands there before anything else does.
+        // The file that identifies the recording is written first.
         folder.save().map_err(failed(&path.join(RUN)))?;
         for name in old.iter().filter(|name| *name != RUN && is_name(name)) {
             let old = path.join(name);
@@ -157,7 +157,7 @@ impl Folder {
         if written.iter().any(|written| written == name) {
             return Ok(());
         }
-        // What has come there since is somebody else's.
+        // A file that has appeared since then is not part of the recording.
         if fs::symlink_metadata(self.path.join(name)).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} was not made by this recording")));
         }
@@ -235,7 +235,7 @@ mod tests {
         let again = Folder::create(&path).unwrap();
         assert!(!path.join("report.json").exists() && !path.join(SESSION).exists());
         assert_eq!(fs::read_to_string(path.join("notes.txt")).unwrap(), "mine");
-        // A name of ours that somebody else has taken.
+        // A name of the recording that another program has used.
         fs::write(path.join("report.json"), "theirs").unwrap();
         assert!(
             again.write("report.json", b"ours").unwrap_err().to_string().contains("was not made by this recording")

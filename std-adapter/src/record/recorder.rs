@@ -17,7 +17,7 @@ use crate::clock::unix_millis;
 use crate::files;
 use crate::sync::lock;
 
-/// How many requests without a reply are kept in mind on a connection.
+/// The number of requests without a reply that are remembered for a connection.
 const PENDING: usize = 64;
 /// The longest line that is searched for the device's clock, in bytes.
 const SEARCHED: usize = 64 * 1024;
@@ -145,7 +145,7 @@ impl Recorder {
         failed.and(finished)
     }
 
-    /// A connection was opened; gives its number.
+    /// Records that a connection was opened; returns its number.
     pub(crate) fn open(&self) -> u32 {
         let mut state = self.lock();
         state.connections += 1;
@@ -193,7 +193,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps the UART's text that a line has, and gives the device's clock, if the line has it.
+    /// Records the UART's text that a line has, and returns the device's clock, if the line has it.
     fn received(&self, state: &mut State, connection: u32, line: &[u8], ms: f64) -> Option<f64> {
         let json = Some(line).filter(|line| line.len() <= SEARCHED).and_then(|line| Json::parse(line).ok())?;
         let data = json.get("params").and_then(|params| params.get("data"));

@@ -49,7 +49,7 @@ pub struct Recording {
 #[derive(Debug, Default)]
 struct Exchange {
     key: String,
-    /// What it is called in an error: the operation and its arguments.
+    /// Its name in an error: the operation and its arguments.
     operation: String,
     args: String,
     /// What came between the request and its reply, as it came.
@@ -60,7 +60,7 @@ struct Exchange {
     /// When it was sent, and how long the reply took, in milliseconds.
     sent: f64,
     took: f64,
-    /// The time limit that the request gave.
+    /// The time limit of the request.
     limit: Option<Duration>,
     /// The connection was lost before the reply, which may be there in part.
     lost: Option<Lost>,
@@ -209,7 +209,7 @@ impl Recording {
                                     exchange.reply = Some(reply);
                                 }
                             }
-                            // A log, or noise: it belongs to the call in hand.
+                            // A log, or noise: it belongs to the running call.
                             None => match (open.front(), self.exchanges.len()) {
                                 (Some((place, _)), _) => {
                                     self.exchanges
@@ -356,7 +356,7 @@ impl Player {
         Self { keeps_pace, ..Self::default() }
     }
 
-    /// Begins a connection: gives what the extension says unasked.
+    /// Begins a connection; returns what the extension sends before any request.
     ///
     /// # Errors
     /// In the recording none could be opened.
@@ -507,7 +507,7 @@ fn answered(json: Json<'_>, open: &VecDeque<(usize, Option<String>)>) -> Option<
     }
 }
 
-/// Keeps the operations of a manifest, if the reply to `request` is one.
+/// Stores the operations of a manifest, if the reply to `request` is one.
 fn learn(operations: &mut HashMap<String, BTreeMap<String, String>>, request: &str, reply: &[u8]) -> bool {
     let is_initialize = Json::parse(request.as_bytes())
         .is_ok_and(|json| json.get("method").and_then(|method| method.text()).is_some_and(|it| it == "initialize"));
@@ -527,7 +527,7 @@ fn learn(operations: &mut HashMap<String, BTreeMap<String, String>>, request: &s
     true
 }
 
-/// What a request is answered with that the recording does not have.
+/// The answer to a request that the recording does not have.
 fn refusal(recording: &Recording, request: Json<'_>, asked: &Asked) -> Vec<u8> {
     let is_call = asked.key.starts_with("execute ");
     let is_method = request.get("method").is_some();

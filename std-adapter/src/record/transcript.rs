@@ -1,4 +1,4 @@
-//! Transcripts: what passed over connections, a JSON value a line.
+//! Transcripts: everything that was sent over connections, one JSON value a line.
 //!
 //! The first line is `{"rigline":"transcript","version":2,"target":…,"started_ms":…}`, with the time of the start in milliseconds since 1970 (UTC).
 //! Each further line has the milliseconds since the start as `ms`, and one of:
@@ -61,7 +61,7 @@ pub enum What {
         bytes: Vec<u8>,
         /// No newline followed.
         cut: bool,
-        /// How many further bytes were not kept.
+        /// The number of further bytes that were not recorded.
         dropped: u64,
         /// The device's clock, if the line has it.
         device_ms: Option<f64>,

@@ -35,7 +35,7 @@ pub(crate) fn take() -> io::Result<(Input, Output)> {
 fn nothing() -> io::Result<OwnedFd> {
     match File::open("/dev/null") {
         Ok(null) => Ok(null.into()),
-        // In a bare chroot there is no null device: a pipe without a writer does as well.
+        // A minimal chroot has no null device. A pipe without a writer has the same effect.
         Err(_) => Ok(rustix::pipe::pipe().map(|(reader, _)| reader)?),
     }
 }

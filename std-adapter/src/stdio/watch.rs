@@ -73,7 +73,7 @@ pub(super) fn on_signal(stop: &Arc<Stop>, output: &Arc<Output>) -> io::Result<()
     Ok(())
 }
 
-/// The code to exit with at once, when stopping in good order takes too long.
+/// The code to exit with at once, when stopping properly takes too long.
 async fn end_of_timeout(stop: &Stop, mut signals: Signals) -> u8 {
     tokio::select! {
         code = signals.next() => stop.ask(code),

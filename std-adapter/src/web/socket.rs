@@ -14,8 +14,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_util::sync::CancellationToken;
 
-/// The longest frame that is read, in bytes. A line that is longer than the line server takes, and not longer than this, gets an error
-/// reply; one that is longer ends the connection.
+/// The longest frame that is read, in bytes. A line that exceeds the limit of the line server, but not this one, gets
+/// an error reply. A longer one ends the connection.
 pub const FRAME_LIMIT: usize = 16 << 20;
 /// A client from which nothing came for this long is lost. It is asked for a sign of life three times in that time.
 pub const SILENCE: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ pub const SILENCE: Duration = Duration::from_secs(30);
 pub(super) const IN_FLIGHT: usize = 64 << 10;
 /// While this many bytes wait for the server, no more is read.
 const AHEAD: usize = 1 << 20;
-/// How long a client has to take the frame that closes the connection.
+/// The time that a client has to read the frame that closes the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The longest reason that fits a closing frame (RFC 6455 §5.5: 125 bytes, two of them the code).
 const LONGEST_REASON: usize = 123;
@@ -127,7 +127,8 @@ impl Carrier {
         }
     }
 
-    /// Carries lines both ways, and gives why the connection is to be closed; nothing if it is closed.
+    /// Forwards lines in both directions. Returns the reason for closing the connection, or nothing if
+    /// it is closed already.
     async fn run(
         &mut self,
         mut gone: watch::Receiver<String>,
@@ -145,8 +146,8 @@ impl Carrier {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Some(Closing::new(1001, "the server stops")),
-                // Replies to the calls that were out, with their errors, come before the end. A client that was told nothing yet has
-                // no session: it will be told when it asks for one.
+                // Replies to pending calls, with their errors, are sent before the end. A client without a session gets
+                // the reason when it asks for one.
                 Ok(()) = gone.changed(), if loss.is_none() => {
                     if self.has_answered {
                         let _ = self.to_server.shutdown().await;
@@ -201,7 +202,7 @@ impl Carrier {
         }
     }
 
-    /// Sends the client a line; gives whether it can be sent more.
+    /// Sends the client a line; returns whether more can be sent.
     async fn pass_on(&mut self, ended: &CancellationToken) -> bool {
         if self.line.pop_if(|byte| *byte == b'\n').is_none() && self.line.is_empty() {
             return true;
@@ -218,7 +219,7 @@ impl Carrier {
         }
     }
 
-    /// Takes a frame. `Err`: the connection ends, and is closed with this.
+    /// Handles a frame. With `Err`, the connection is closed with this frame.
     fn take(&mut self, frame: Option<Result<Message, axum::Error>>, is_over: bool) -> Result<(), Option<Closing>> {
         self.heard = Instant::now();
         match frame {

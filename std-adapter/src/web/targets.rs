@@ -63,7 +63,7 @@ impl Targets {
         self.lock().iter().flat_map(one).collect()
     }
 
-    /// Lets a client talk to what it has chosen, or says why not.
+    /// Connects a client to the target that it has chosen, or returns why it may not.
     pub(super) async fn lease(self: &Arc<Self>, chosen: Option<&str>) -> Result<Lease, String> {
         match (&self.fixed, chosen) {
             (Some(fixed), None) => Ok(self.lease_of(fixed.clone()).await),
@@ -72,7 +72,7 @@ impl Targets {
             (None, None) => Err("no target was chosen".to_owned()),
             (None, Some(chosen)) => {
                 let target = chosen.parse::<Target>().map_err(|error| error.to_string())?;
-                // Folders and links are looked at.
+                // Folders and links are examined.
                 let plugged = tokio::task::spawn_blocking(move || plugged(target)).await;
                 let target = plugged.map_err(|_| "the ports cannot be listed".to_owned())??;
                 Ok(self.lease_of(target).await)
@@ -164,7 +164,8 @@ fn plugged(target: Target) -> Result<Target, String> {
     }
 }
 
-/// Sessions of evals: on a serial port they take part in what pages have open, since a port has one holder only.
+/// Sessions of evals. On a serial port they share the session of the pages, since only one program can hold a
+/// port.
 pub(super) struct SharedHosts {
     pub(super) targets: Arc<Targets>,
     pub(super) hosts: Hosts,
@@ -257,7 +258,7 @@ impl Lease {
             return;
         }
         self.proxy.close_if_idle().await;
-        // Unless somebody came meanwhile.
+        // Unless a client has connected meanwhile.
         self.targets.lock().retain(|opened| opened.clients > 0 || !Arc::ptr_eq(&opened.proxy, &self.proxy));
     }
 }

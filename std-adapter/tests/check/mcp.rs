@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 
-/// Serves for as long as the process lives, and gives the address.
+/// Serves for as long as the process lives, and returns the address.
 pub(crate) fn listen(fault: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

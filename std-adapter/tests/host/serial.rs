@@ -30,7 +30,7 @@ struct Board {
 }
 
 impl Board {
-    /// A board whose `behave` gets each line that comes, and its place, and gives what is answered.
+    /// A board whose `behave` gets each line that comes, and its place, and returns what is answered.
     fn new(behave: impl Fn(usize, &str) -> Vec<u8> + Send + 'static) -> Self {
         let pty = rustix_openpty::openpty(None, None).unwrap();
         let path = rustix::pty::ptsname(&pty.controller, Vec::new()).unwrap();
@@ -304,7 +304,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 held.lock().unwrap().take();
             });
-            assert!(message(called).contains("device gone"));
+            assert!(message(called).contains("device disconnected"));
             system.unplug("ttyACM0");
             system.unplug("ttyACM1");
             let again = Board::good();

@@ -173,7 +173,7 @@ fn g_12_a_root_that_is_not_there_is_named() {
     }
 }
 
-/// The bridge between a namel3ss host and a device is ours: what keeps it from the device is no crash of a tool.
+/// The bridge between a namel3ss host and a device is ours: what keeps it from the device is not a crash of a tool.
 #[test]
 fn g_10_a_namel3ss_device_that_is_not_there_is_told_as_any_other() {
     let root = tempfile::tempdir().unwrap();

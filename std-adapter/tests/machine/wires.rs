@@ -157,7 +157,7 @@ fn g_08_standard_error_without_newlines_takes_little_memory() {
     }
 }
 
-/// A server over HTTP whose `answer` gets the head and the body of each request, and gives what is sent.
+/// A server over HTTP whose `answer` gets the head and the body of each request, and returns what is sent.
 fn http(answer: impl Fn(&str, &Value) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -472,7 +472,8 @@ fn g_02_a_link_in_a_recording_is_found_before_the_run() {
     assert_eq!(record().0, Some(0));
 }
 
-/// A serial port outlives processes: what a board still answers to an earlier one is no reply to this one, which has ids of its own.
+/// A serial port outlives processes: what a board still answers to an earlier one is not a reply to this one, which has
+/// ids of its own.
 #[test]
 fn g_06_late_replies_of_an_mcp_board_are_nobodys() {
     let device = super::Device::new(|line, writer| {

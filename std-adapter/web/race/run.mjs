@@ -70,7 +70,7 @@ A transcript of ${(bytes / 1e6).toFixed(0)} MB, ${lines} messages, in a worker o
 | \`Decoder\` | ${speed(rigline)} |
 | \`Decoder\`, and the kind, method and id of each message read | ${speed(withTexts)} |
 
-The page beside it stood still for at most ${longest.toFixed(0)} ms.`;
+The main thread of the page was blocked for at most ${longest.toFixed(0)} ms.`;
 console.log(table);
 if (process.argv.includes('--check')) {
   if (rigline > javascript) throw new Error('the race is lost');

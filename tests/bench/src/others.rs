@@ -67,7 +67,7 @@ struct Response<'a, V> {
     result: Applied<'a>,
 }
 
-/// The operation's arguments and the id, once everything else has been looked at.
+/// The operation's arguments and the id, once everything else has been examined.
 fn dispatch<V>(request: Request<'_, V>) -> Option<(V, V)> {
     let (Some(id), "2.0", "execute") = (request.id, request.jsonrpc, request.method) else { return None };
     let execute = request.params?;

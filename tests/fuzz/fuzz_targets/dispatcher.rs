@@ -230,7 +230,7 @@ fn is_integer(id: Json<'_>) -> bool {
     id.number().is_some() && id.as_bytes().iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
 }
 
-/// What MCP writes besides replies.
+/// What MCP writes in addition to replies.
 const NOTIFICATIONS: &[&str] =
     &["notifications/message", "notifications/progress", "notifications/subscriptions/acknowledged"];
 
@@ -240,7 +240,7 @@ fn may_silence(message: Json<'_>) -> bool {
     method.is_some_and(|method| method == "notifications/cancelled" || method == "subscriptions/listen")
 }
 
-/// The lines that are no logs, sorted: faults may overtake replies.
+/// The lines that are not logs, sorted: faults may overtake replies.
 fn replies(bytes: &[u8]) -> Vec<&str> {
     let text = str::from_utf8(bytes).expect("UTF-8");
     let mut replies = Vec::new();
@@ -272,7 +272,7 @@ fn replies(bytes: &[u8]) -> Vec<&str> {
         }
         let outputs = json.get("result").and_then(|result| result.get("outputs"));
         let mut names: Vec<_> =
-            outputs.iter().flat_map(|outputs| outputs.members()).map(|(name, _)| name.to_cow().into_owned()).collect();
+            outputs.iter().flat_map(rigline::json::Json::members).map(|(name, _)| name.to_cow().into_owned()).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

@@ -47,7 +47,7 @@ struct Run<'i> {
     input: &'i [u8],
     /// What was not looked at yet.
     expected: VecDeque<Event>,
-    /// Lines that were looked at and kept.
+    /// Lines that were examined and kept.
     kept: VecDeque<Vec<u8>>,
     limit: usize,
     ahead: bool,

@@ -46,7 +46,8 @@ fn k_01_a_line_is_found_by_its_check_where_the_framer_would_find_it() {
         ("{}\r\n", Some((4, 2))),
         ("{\"a\":\"\\n\"}\nrest", Some((11, 10))),
         ("{\"a\" : [1,\t2]}\n{}\n", Some((15, 14))),
-        // Left to the framer: what is no object from its first byte to its end, and CRs of any other number or place.
+        // Left to the framer: what is not an object from its first byte to its end, and CRs of any other number or
+        // place.
         (" {}\n", None),
         ("{} \n", None),
         ("{}\r\r\n", None),
@@ -186,7 +187,7 @@ proptest! {
 
 #[test]
 fn k_01_what_is_looked_at_again_in_a_part_is_bounded() {
-    // A text goes on where it stopped; a name, a number and a literal begin anew, as long as they are short.
+    // A text goes on where it stopped; a name, a number and a literal begin again, as long as they are short.
     for (start, end, is_taken) in [
         ("{\"a\":\"", "\"}\n", true),
         ("{\"a\":[\"", "\"]}\n", true),

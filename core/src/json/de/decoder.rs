@@ -135,7 +135,7 @@ impl<'de> Decoder<'de> {
         if self.take(literal.len()).is_some_and(|text| text == literal) { Ok(()) } else { Err(Kind::NotJson) }
     }
 
-    /// The decoded bytes of the string at hand.
+    /// The decoded bytes of the current string.
     fn string(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
         if self.peek() != b'"' {
             return Err(Kind::Expected(what));
@@ -190,7 +190,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// The number that is the text of the string at hand.
+    /// The number that is the text of the current string.
     #[cold]
     #[inline(never)]
     fn number_in_string(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {

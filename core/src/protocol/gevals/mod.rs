@@ -155,7 +155,7 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
     } else if is_initialize() {
         initialize(received)
     } else if received.is(rpc::METHOD, "shutdown") {
-        // JSON-RPC 2.0 §4.2: params must be structured; null stands for absent.
+        // JSON-RPC 2.0 §4.2: params must be structured; null means absent.
         match received.first(rpc::PARAMS) {
             0 | b'{' | b'[' | b'n' => {}
             _ => return Err(const { &invalid("params", OBJECT) }),

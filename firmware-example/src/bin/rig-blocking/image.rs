@@ -149,7 +149,7 @@ impl ErrorType for &Usb<'_> {
 
 impl Read for &Usb<'_> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize, PortClosed> {
-        // An empty packet is no end of input.
+        // An empty packet is not the end of input.
         self.until(|serial| match serial.read(buf) {
             Ok(0) if !buf.is_empty() => Err(UsbError::WouldBlock),
             result => result,

@@ -21,7 +21,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     crash::keep_and_reset(info)
 }
 
-// SAFETY: it does not return, and what it calls takes nothing but RAM of its own and the watchdog.
+// SAFETY: it does not return, and what it calls uses only separate RAM and the watchdog.
 #[exception]
 unsafe fn HardFault(frame: &ExceptionFrame) -> ! {
     crash::hard_fault(frame)

@@ -106,7 +106,7 @@ class Session:
         try:
             rest = line.strip(b" \t\r\n\v\f\0").decode("utf-8-sig")
         except UnicodeDecodeError:
-            # What is not UTF-8 is not JSON. A message may still stand behind it.
+            # Bytes that are not UTF-8 are not JSON. A message may still follow them.
             rest = line.decode("utf-8", "backslashreplace").strip()
         while rest:
             rest = self._receive(rest, events)

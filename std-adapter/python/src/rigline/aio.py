@@ -187,7 +187,7 @@ class _Worker:
     async def run(self, action: Callable[[], T], cancel: Callable[[], None]) -> T:
         future = self.submit(action)
         waiting = asyncio.wrap_future(future)
-        # Nobody may be left to hear of an error of what was cut off.
+        # There may be no caller left for the error of a cancelled call.
         waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             return await asyncio.shield(waiting)

@@ -49,7 +49,7 @@ class Result(MappingABC):  # type: ignore[type-arg]
 
     def __getitem__(self, name: str) -> Any:
         text = self.text(name)
-        # Words are the most frequent texts, and most are no JSON.
+        # Words are the most frequent texts, and most are not JSON.
         if text[:1] in _BEGINS_JSON:
             try:
                 return _json.loads(text)
@@ -153,7 +153,7 @@ _BEGINS_JSON = frozenset('-0123456789tfn[{"') - {""}
 
 
 def _is_new_union(kind: Any) -> bool:
-    # `int | None` is a type of its own from Python 3.10 on.
+    # `int | None` is a separate type from Python 3.10 on.
     return type(kind).__name__ == "UnionType"
 
 

@@ -77,7 +77,7 @@ def _method(begin: str, name: str, operation: Operation) -> str:
     head = f"    {begin} {name}({parts}) -> Result:"
     if len(head) > 110:
         lines = "".join(f"        {part},\n" for part in [*positional, *named])
-        # Nothing may stand behind the last of them.
+        # Nothing may follow the last of them.
         lines = lines.replace("**more: Any,\n", "**more: Any\n")
         head = f"    {begin} {name}(\n{lines}    ) -> Result:"
     about = _docstring(operation.description or operation.name)

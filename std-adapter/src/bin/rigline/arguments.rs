@@ -1,4 +1,4 @@
-//! The arguments of an operation, from `NAME=VALUE` and `--args`, as its schema wants them.
+//! The arguments of an operation, from `NAME=VALUE` and `--args`, by its schema.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::connect::Failure;
 use crate::out::{complain, word};
 use crate::schema::Place;
 
-/// What the command line says.
+/// The arguments on the command line.
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     pub(crate) operation: &'a str,
@@ -18,7 +18,7 @@ pub(crate) struct Given<'a> {
     pub(crate) args: Option<&'a str>,
     /// `NAME=VALUE`.
     pub(crate) values: &'a [String],
-    /// Nothing is said but errors.
+    /// Only errors are printed.
     pub(crate) is_quiet: bool,
     /// The command that shows the operation.
     pub(crate) help: String,
@@ -36,8 +36,8 @@ enum Node {
 const LONGEST_LIST: usize = 10_000;
 
 impl Given<'_> {
-    /// The arguments as JSON text on one line. What the schema refuses is an error; a schema that cannot be evaluated here refuses
-    /// nothing, since the extension checks its arguments itself.
+    /// The arguments as JSON text on one line. Arguments that break the schema are an error. If the schema cannot be
+    /// evaluated here, nothing is refused, since the extension checks its arguments itself.
     pub(crate) fn arguments(&self, schema: &Schema) -> Result<String, Failure> {
         let root = Place::of(schema.json());
         let mut tree = Node::Object(self.object()?);
@@ -89,7 +89,8 @@ impl Given<'_> {
         self.fault(name, "is given more than once")
     }
 
-    /// Says of names that the schema does not have what was probably meant, in every object that it knows.
+    /// Suggests a name for each name that the schema does not have, in every object that the schema
+    /// describes.
     fn names(&self, place: &Place<'_>, tree: &Node, is_strict: bool) -> Result<(), Failure> {
         let mut waiting = vec![(String::new(), place.clone(), tree)];
         while let Some((path, place, node)) = waiting.pop() {
@@ -120,7 +121,8 @@ impl Given<'_> {
         Ok(())
     }
 
-    /// A schema that is open takes any name; one that is nearly a known one is not meant as another.
+    /// An open schema accepts any name. A name that is similar to a known one is probably a mistake,
+    /// and is refused.
     fn unknown(
         &self,
         path: &str,
@@ -198,7 +200,7 @@ pub(crate) fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
         .map(|(_, known)| known)
 }
 
-/// There is no operation of that name: what was meant, and those that there are.
+/// The error for an unknown operation, with a suggestion and the known operations.
 pub(crate) fn no_operation(name: &str, operations: &[&str]) -> Failure {
     let near = nearest(name, operations).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     let there_are = match operations {
@@ -208,7 +210,8 @@ pub(crate) fn no_operation(name: &str, operations: &[&str]) -> Failure {
     Failure::usage(format!("there is no operation `{}`{near}\n{there_are}", word(name)))
 }
 
-/// Where a name stands: a dotted one within objects and lists, where the schema has some there and no argument of that very name.
+/// The path that a name means. A dotted name is a path through objects and lists, unless the schema has an argument of
+/// exactly this name.
 fn path(root: &Place<'_>, name: &str) -> Vec<String> {
     let whole = || vec![name.to_owned()];
     let names = root.names();

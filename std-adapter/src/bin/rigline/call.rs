@@ -201,7 +201,7 @@ impl Arguments {
         Ok(if record_fault.is_some() { code.max(connect::FAILED) } else { code })
     }
 
-    /// The arguments, by what the extension says about itself.
+    /// The arguments, checked against the extension's description.
     async fn prepare(&self, client: &mut dyn Client) -> Result<String, Failure> {
         if !self.peer.protocol.has_manifest {
             // The program that calls knows what the operation takes.
@@ -244,7 +244,7 @@ impl Arguments {
     }
 }
 
-/// What a recording keeps.
+/// The report for a recording.
 #[derive(Default)]
 struct Evidence {
     recorder: Option<Arc<Recorder>>,
@@ -291,7 +291,7 @@ fn as_json(answer: &Answer) -> String {
     to_json(failure.is_none(), message, error, code, &answer.outputs)
 }
 
-/// The same shape where there is no answer.
+/// The same shape for a call without an answer.
 fn as_json_of_failure(failure: &Failure) -> String {
     to_json(false, None, Some(&failure.text), None, "{}")
 }

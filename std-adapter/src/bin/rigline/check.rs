@@ -42,13 +42,13 @@ impl HasOptions for OfCheck {
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
-    /// The protocol of the target. A waza server is asked about evals that the check writes to the folder for temporary files
+    /// The protocol of the target. For a waza server, the check writes evals to the folder for temporary files
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.check.is_some()), default_value = DEFAULT)]
     protocol: &'static Protocol,
     /// An operation that may run, and its arguments as a JSON object; may be repeated
     #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2, action = clap::ArgAction::Append)]
     call: Vec<String>,
-    /// Amplifier, and namel3ss services: an operation that takes longer than its time limit, and its arguments as a JSON object
+    /// Amplifier, and namel3ss services: an operation that exceeds its time limit, and its arguments as a JSON object
     #[arg(long, value_names = ["OPERATION", "ARGS"], num_args = 1..=2)]
     slow: Vec<String>,
     /// Amplifier and namel3ss: write a transcript of each case to this folder, as `module:invoke` events [default with --json: a new
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     patience: std::time::Duration,
     #[command(flatten)]
     own: OwnOptions<OfCheck>,
-    /// Also count cases that only a standard needs for the exit code
+    /// Also count failed cases that only a standard needs in the exit code
     #[arg(long)]
     strict: bool,
     /// Run only the cases whose name begins with this; may be repeated
@@ -146,7 +146,7 @@ impl Arguments {
         }
     }
 
-    /// Whether standard output is a report's alone.
+    /// Whether standard output is reserved for a report.
     fn is_quiet(&self) -> bool {
         let is_output = |file: &Option<PathBuf>| file.as_deref().is_some_and(|file| file == Path::new("-"));
         self.json || is_output(&self.json_file) || is_output(&self.junit)

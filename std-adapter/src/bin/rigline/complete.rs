@@ -19,12 +19,12 @@ use crate::connect::{self, Failure};
 use crate::out;
 use crate::schema::Place;
 
-/// The variable by which a shell asks.
+/// The variable that a shell sets to ask for completions.
 const VARIABLE: &str = "RIGLINE_COMPLETE";
-/// How long a target may take to say what it can do. The user waits at the prompt.
+/// The time limit for a target to list its operations. The user waits at the prompt.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Answers a shell that asks for completions, and ends then.
+/// If a shell asks for completions, answers it and ends the process.
 pub(crate) fn answer() {
     if std::env::var_os(VARIABLE).is_some() {
         CompleteEnv::with_factory(crate::command).var(VARIABLE).complete();
@@ -33,8 +33,8 @@ pub(crate) fn answer() {
 
 /// Print the completions for a shell
 ///
-/// They complete commands and options, and also the operations of a target and their arguments: for these the target is asked at each
-/// TAB.
+/// They complete commands and options, and also the operations of a target and their arguments. For these, each TAB
+/// starts or opens the target.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  bash: echo 'source <(rigline completions bash)' >> ~/.bashrc\n  zsh:  echo 'source <(rigline completions zsh)' >> ~/.zshrc\n  fish: rigline completions fish > ~/.config/fish/completions/rigline.fish"
@@ -171,7 +171,7 @@ impl Targets {
     }
 }
 
-/// The operations of the target that stands before.
+/// The operations of the target on the command line.
 pub(crate) fn operations() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &std::ffi::OsStr| {
         let Some((manifest, _)) = manifest() else { return Vec::new() };
@@ -181,7 +181,7 @@ pub(crate) fn operations() -> ArgValueCompleter {
     })
 }
 
-/// The arguments of the operation that stands before, and their values where there are few.
+/// The arguments of the operation on the command line, and their values if there are few.
 pub(crate) fn arguments() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &std::ffi::OsStr| {
         let Some((manifest, operation)) = manifest() else { return Vec::new() };
@@ -225,7 +225,8 @@ fn unquoted(word: &str) -> String {
     }
 }
 
-/// What the target on the command line can do, and the operation that is named. Nothing is said if it does not answer.
+/// The operations of the target on the command line, and the operation that is named. There is no error message if the
+/// target does not answer.
 fn manifest() -> Option<(Manifest, Option<String>)> {
     // As the shell hands them over: `rigline -- rigline call TARGET …`.
     let words = std::env::args_os().skip_while(|word| word != "--").skip(3);

@@ -1,4 +1,4 @@
-//! What the commands that talk to a target have in common: options, events on standard error, exit codes.
+//! Shared parts of the commands that use a target: options, events on standard error, exit codes.
 
 use std::io;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
     pub(crate) wait: Duration,
-    /// How long the extension may take to start [default: 10s]
+    /// The time limit for starting the extension [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = time_limit, default_value = "10s", hide_default_value = true)]
     pub(crate) start_timeout: Duration,
     /// The extension's settings: a JSON object, or @FILE
@@ -105,7 +105,7 @@ fn block_on<T, F: Future<Output = Result<T, Failure>>>(runtime: io::Result<Runti
     result
 }
 
-/// Waits for a signal to end. Returns the exit code for it: 128 and the signal's number, as a shell has it.
+/// Waits for a signal to end. Returns the exit code for it: 128 plus the signal's number, as in a shell.
 pub(crate) async fn interrupted() -> Failure {
     let code = match Signals::new() {
         Ok(mut signals) => signals.next().await,
@@ -129,7 +129,7 @@ pub(crate) fn time_limit(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|limit| if limit.is_zero() { Err("must be more than 0s".to_owned()) } else { Ok(limit) })
 }
 
-/// The token that stands in a file. That others may read the file is said.
+/// Reads the token from a file, and warns if other users can read the file.
 pub(crate) fn token(path: &Path) -> Result<Token, Failure> {
     // The shell may hand it over as a stream: `--token-file <(pass show rig)`.
     let token = files::read(path).and_then(|text| Token::new(text.trim()));

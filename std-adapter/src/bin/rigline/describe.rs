@@ -176,7 +176,7 @@ fn as_text(manifest: &Manifest) -> String {
     text
 }
 
-/// An operation: what it is for, what it takes and what it returns.
+/// An operation: its description, its arguments and its outputs.
 fn describe(operation: &Operation, outputs: Option<Json<'_>>) -> String {
     let mut text = format!("\n{}", out::word(&operation.name));
     if !operation.description.is_empty() {
@@ -208,7 +208,8 @@ const DEPTH: usize = 5;
 /// How many rows a table has.
 const ROWS: usize = 200;
 
-/// A row for each member; those of an object, and of a list's elements, stand below it by the names that `call` takes.
+/// A row for each member. The members of an object, and of a list's elements, follow it with the names that `call`
+/// accepts.
 fn rows(place: &Place<'_>, prefix: &str, table: &mut Table, depth: usize) {
     for name in place.names() {
         let Some(member) = place.member(&name).filter(|_| table.len() < ROWS) else { continue };
@@ -247,7 +248,7 @@ fn examples(place: &Place<'_>, prefix: &str, words: &mut Vec<String>, depth: usi
     }
 }
 
-/// A value that a place takes, most likely.
+/// A value that the schema probably accepts.
 fn value(place: &Place<'_>) -> String {
     let given =
         place.keyword("examples").and_then(|examples| examples.elements().next()).or_else(|| place.keyword("example"));

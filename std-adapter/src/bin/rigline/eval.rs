@@ -1,4 +1,4 @@
-//! `rigline eval`: its commands, and what they have in common.
+//! `rigline eval`: its commands and their shared parts.
 
 mod junit;
 mod list;
@@ -60,13 +60,13 @@ struct Done {
     watched: Arc<Watched>,
 }
 
-/// An eval that is asked for, and the task file if only that is.
+/// An eval that was requested, and the task file if only that was.
 struct Wanted {
     path: PathBuf,
     task_file: Option<String>,
 }
 
-/// The evals that paths stand for, and what could not be read on the way to them.
+/// The evals that paths mean, and the errors of files that could not be read.
 fn wanted(paths: &[PathBuf]) -> Result<(Vec<Wanted>, Vec<String>), Failure> {
     let (mut evals, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
@@ -91,7 +91,7 @@ fn wanted(paths: &[PathBuf]) -> Result<(Vec<Wanted>, Vec<String>), Failure> {
     Ok((evals, errors))
 }
 
-/// What `run`, `list` and `validate` say of a folder without evals.
+/// The error of `run`, `list` and `validate` for a folder without evals.
 fn no_evals(folder: &Path, errors: &[String]) -> Failure {
     let text = match folder.metadata() {
         Err(error) => format!("{}: {error}", folder.display()),

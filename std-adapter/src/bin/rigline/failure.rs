@@ -12,7 +12,7 @@ use crate::out;
 /// Advice where no device is found.
 const WITHOUT_HARDWARE: &str = "\nThe built-in rig needs no hardware; try: rigline call sim measure channel=3V3\n`rigline ports` lists serial ports; use --wait 60s to wait for a device";
 
-/// Why a command ends with a code other than 0, said on standard error.
+/// Why a command ends with a code other than 0. It is printed on standard error.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,

@@ -41,8 +41,8 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     files::write(path, text.as_bytes()).map_err(|error| failed(path, &error))
 }
 
-/// Finds out before a command does its work whether it can write its reports: pairs of an option and the file that it names.
-/// At most one of them may be standard output, which has `other_output` already if the command prints its result there.
+/// Checks before the work of a command whether it can write its reports: pairs of an option and the file that it names.
+/// At most one of them may be standard output, and none if the command prints `other_output` there.
 pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Option<&str>) -> Result<(), Failure> {
     let is_stdout = |path: &Path| path == Path::new("-") || path == Path::new("/dev/stdout");
     let mut on_stdout: Vec<&str> = other_output.into_iter().collect();
@@ -68,7 +68,8 @@ pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Op
     Ok(())
 }
 
-/// Where a file is, or will be: the same for all spellings of its folder. A link in its own place is replaced, so it is a file of its own.
+/// Where a file is, or will be: the same for all spellings of its folder. A link in its own place is replaced, so it is
+/// a separate file.
 pub(crate) fn place(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path };
@@ -89,7 +90,7 @@ fn is_stream(path: &Path) -> bool {
     ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|place| path.starts_with(place))
 }
 
-/// What a file's error is for the exit code: the file cannot be used, or the output could not be written.
+/// The exit code of a file's error: the file cannot be used, or the output could not be written.
 pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     let is_output =
         matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge);

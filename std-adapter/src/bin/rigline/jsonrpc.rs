@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     /// Read the token from this file instead of making a new one
     #[arg(long, value_name = "FILE", requires = "tcp", conflicts_with = "no_token")]
     token_file: Option<PathBuf>,
-    /// Ask for no token. Then every local user can run programs as you, unless the system reports that the connection is another
-    /// user's; on an address other than loopback, so can everyone in the network
+    /// Require no token. Then every local user can run programs as you, unless the system reports that the connection
+    /// belongs to another user. On an address other than loopback, so can everyone in the network
     #[arg(long, requires = "tcp")]
     no_token: bool,
     /// Let other users of this machine connect too
@@ -108,7 +108,7 @@ impl Arguments {
     }
 }
 
-/// Says on standard error where the server listens, and what its clients must know.
+/// Prints the addresses and the token on standard error.
 fn announce(listeners: &[std::net::TcpListener], access: &Access, token_file: Option<&Path>) {
     for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
         complain(format_args!("rigline: listening on {address}"));

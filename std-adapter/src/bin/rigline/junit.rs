@@ -1,4 +1,4 @@
-//! What JUnit reports have in common: their texts, and the parts of an eval's cases.
+//! Shared parts of JUnit reports: their texts, and the parts of an eval's cases.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use rigline_std::cli::terminal;
 use rigline_std::eval::run::{Outcome, TaskRecord};
 use rigline_std::eval::verdict::Class;
 
-/// Names that are given out once each.
+/// Names, each of which is used once.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashMap<String, usize>);
 
@@ -20,8 +20,8 @@ impl Names {
     }
 }
 
-/// What a task came to: `<error>` for the rig, `<failure>` for the board under test, `<flakyFailure>` for what passed when it was tried
-/// again.
+/// The result of a task: `<error>` for the rig, `<failure>` for the board under test, `<flakyFailure>` for a task that
+/// passed in a later attempt.
 pub(crate) fn status(record: &TaskRecord) -> TestCaseStatus {
     let class = record.class();
     let is_error = record.trials.iter().any(rigline_std::eval::records::TrialRecord::is_error);
@@ -67,7 +67,7 @@ pub(crate) fn add_measurements(case: &mut TestCase, record: &TaskRecord) {
     }
 }
 
-/// Properties of who the rig is, and what its preflight said.
+/// Properties with the rig's identity and the results of its preflight.
 pub(crate) fn add_rig(suite: &mut TestSuite, outcome: &Outcome) {
     let mut add = |name: &str, value: &str| {
         suite.properties.push(Property::new(text(name), text(value)));

@@ -166,8 +166,8 @@ fn call_with_help(words: Vec<OsString>) -> Option<call::Arguments> {
     }
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line: in clap's colours, unless it may repeat a word that
-/// drives the terminal.
+/// Prints the requested help, or the error of the command line: in clap's colours, unless it may repeat a word with
+/// control characters.
 fn refuse(error: &clap::Error, is_plain: bool) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {

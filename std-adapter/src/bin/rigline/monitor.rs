@@ -168,7 +168,7 @@ struct Lines {
     dropped: usize,
 }
 
-/// The longest line that is kept.
+/// The longest line that is stored.
 const KEPT: usize = 16 << 20;
 
 impl Lines {
@@ -205,7 +205,8 @@ impl Lines {
 pub(crate) struct View {
     decoder: Decoder,
     began: SystemTime,
-    /// Of the line or event in hand, since the beginning; the present time if there is none.
+    /// The time of the current line or event since the beginning; the present time if there is
+    /// none.
     at: Option<Duration>,
 }
 
@@ -221,7 +222,7 @@ impl View {
         Self { began, at: Some(Duration::ZERO), ..Self::live() }
     }
 
-    /// Goes on to something that was recorded so long after the beginning.
+    /// Advances to an event that was recorded this long after the beginning.
     pub(crate) fn go_to(&mut self, at: Duration) {
         self.at = Some(at);
         self.decoder.go_to(at);

@@ -33,7 +33,7 @@ enum Board {
 /// Files: where they go, and their text with `NAME`, `CRATE`, `TYPE`, `OPERATIONS` and `CHECKOUT` to be filled in.
 type Files = &'static [(&'static str, &'static str)];
 
-/// What stands beside the extension, whatever it runs on.
+/// The files of every project, on every platform.
 const COMMON: Files = &[
     ("tests/one_shot.rs", include_str!("new/one_shot.rs.in")),
     ("evals/eval.yaml", include_str!("new/eval.yaml.in")),
@@ -129,8 +129,8 @@ fn create(arguments: &Arguments) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Where lines break and what is imported first depends on the name's length and letters. Where there is no rustfmt nobody
-/// minds.
+/// Formats the files by rustfmt, if it is installed: line breaks and the order of imports depend on the extension's
+/// name.
 fn format(sources: &[PathBuf]) {
     let rustfmt = std::env::var_os("RUSTFMT").unwrap_or_else(|| "rustfmt".into());
     let mut command = Command::new(rustfmt);
@@ -144,7 +144,8 @@ fn is_package_name(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
-/// What cargo refuses: the names of its own folders, of the standard library, and of packages that it depends on by path.
+/// Names that cargo refuses: those of its own folders, of the standard library, and of packages that the project
+/// depends on by path.
 const TAKEN: &[&str] = &[
     "alloc",
     "build",

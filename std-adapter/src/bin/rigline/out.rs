@@ -1,5 +1,5 @@
-//! What the command writes: one writer a stream, which keeps a failed write for the exit code, and lets nothing that comes
-//! from others drive the terminal.
+//! The output of the command: one writer for each stream. It stores a failed write for the exit code, and replaces
+//! control characters in texts of others.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::exit;
 
-/// `--json` was given: standard output gets one JSON value, whatever happens.
+/// `--json` was given: standard output gets one JSON value in every outcome.
 static JSON: AtomicBool = AtomicBool::new(false);
 /// Something was written to standard output.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -26,7 +26,7 @@ static WRITTEN: AtomicBool = AtomicBool::new(false);
 static FAULT: Mutex<Option<io::Error>> = Mutex::new(None);
 /// Why the command fails: the last reason.
 static REASON: Mutex<Option<String>> = Mutex::new(None);
-/// What was complained of last, which is why a command fails that says no more.
+/// The last error message, which is the reason of a command that fails without another one.
 static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 
 /// Records whether the command line asks for JSON. It does so before the command line is understood, since its faults are then
@@ -106,12 +106,12 @@ pub(crate) fn write(bytes: &[u8]) {
     }
 }
 
-/// Whether standard output takes no more, so that a command that would go on for long can end.
+/// Whether standard output can no longer be written, so that a long-running command can end.
 pub(crate) fn has_failed() -> bool {
     lock(&FAULT).is_some()
 }
 
-/// Keeps the error of a write to standard output for [`finish`].
+/// Stores the error of a write to standard output for [`finish`].
 pub(crate) fn failed(error: io::Error) {
     lock(&FAULT).get_or_insert(error);
 }
@@ -131,13 +131,14 @@ pub(crate) fn complain_in(style: Style, line: impl Display) {
     let _ = writeln!(io::stderr(), "{}", text.render(has_colour(&io::stderr())));
 }
 
-/// Says why the command fails, on standard error; with `--json` the JSON value on standard output has it, too.
+/// Prints on standard error why the command fails. With `--json`, the JSON value on standard output also has
+/// the reason.
 pub(crate) fn complain_of_failure(text: &str) {
     *lock(&REASON) = Some(text.to_owned());
     complain_in(Style::Bad, format_args!("rigline: {text}"));
 }
 
-/// Says what is wrong with the command line, in clap's words, and in its colours if there are any.
+/// Prints the error of the command line, with clap's text and its colours.
 pub(crate) fn refuse(plain: &str, coloured: Option<String>) {
     let reason = plain.split("\n\n").next().unwrap_or_default().trim().trim_start_matches("error: ");
     *lock(&REASON) = Some(reason.to_owned());
@@ -146,7 +147,7 @@ pub(crate) fn refuse(plain: &str, coloured: Option<String>) {
     let _ = write!(io::stderr(), "{text}");
 }
 
-/// What a command's end is: that its output could not be written is a failure, and `--json` gets its value if there was none.
+/// Ends a command. If its output could not be written, it fails. With `--json`, a value is printed if there was none.
 pub(crate) fn finish(code: ExitCode) -> ExitCode {
     if JSON.load(Ordering::Relaxed) && !WRITTEN.load(Ordering::Relaxed) {
         let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code);
@@ -224,14 +225,14 @@ impl Text {
     }
 }
 
-/// Whether colours are wanted there: on a terminal that has them, unless `NO_COLOR` is set to something.
+/// Whether to use colours: on a terminal that has them, unless `NO_COLOR` is set and not empty.
 pub(crate) fn has_colour(stream: &impl IsTerminal) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// The width of the terminal that standard output is. One of fewer than 20 columns, or of none, is taken to have 80: it does
-/// not say its size, or nothing can be laid out in it.
+/// The width of the terminal that standard output is. If it has fewer than 20 columns, or its size is unknown, the
+/// width is 80.
 pub(crate) fn columns() -> Option<usize> {
     let size = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
     let is_terminal = io::stdout().is_terminal();
@@ -249,7 +250,7 @@ pub(crate) fn word(text: &str) -> Cow<'_, str> {
     terminal::one_line(text)
 }
 
-/// Words as a shell takes them.
+/// Words, quoted for a shell.
 pub(crate) fn command_line(words: &[String]) -> String {
     let is_plain = |char: char| char.is_alphanumeric() || "_-./:=,@%+".contains(char);
     let quoted = |word: &String| {
@@ -356,13 +357,14 @@ impl Table {
 }
 
 impl Display for Table {
-    /// Laid out for the terminal that standard output is; elsewhere as wide as it needs. With a newline at its end.
+    /// The table as text, with a newline at its end. On a terminal it fits the width; elsewhere it is as wide as
+    /// necessary.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.lay_out(columns()))
     }
 }
 
-/// What stands in a cell for a text: no tabs, which have no width of their own, and no page of it.
+/// A text for a cell: without tabs, whose width depends on the position, and shortened.
 fn cell(text: &str) -> String {
     let text = terminal::printable(text).replace('\t', "    ");
     if text.len() <= LONGEST {

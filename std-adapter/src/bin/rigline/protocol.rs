@@ -39,11 +39,11 @@ pub(crate) fn names(has: fn(&Protocol) -> bool) -> String {
     }
 }
 
-/// By which protocol an extension is asked.
+/// The protocol that is used with an extension.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PeerArguments {
-    /// The protocol that the target speaks. A namel3ss target may also be the folder of a project, whose tools.yaml, packs and
-    /// settings then count
+    /// The protocol of the target. A namel3ss target may also be the folder of a project, whose tools.yaml, packs and
+    /// settings are then used
     #[arg(long, value_parser = parser(|protocol| protocol.client.is_some()), default_value = DEFAULT)]
     pub(crate) protocol: &'static Protocol,
     /// Over HTTP, send the bearer token in this file

@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 use crate::connect::Failure;
 use crate::{exit, out};
 
-/// Where evidence of a run is kept.
+/// The folder for the evidence of a run.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct RecordArguments {
     /// Keep the evidence of this run in a folder: every line in both directions with its time, values, report, versions and hashes. The
@@ -38,7 +38,7 @@ impl RecordArguments {
         self.record.is_some()
     }
 
-    /// Begins the recording, if one is wanted.
+    /// Begins the recording, if one was requested.
     pub(crate) fn begin(&self, target: &str) -> Result<Option<Arc<Recorder>>, Failure> {
         let Some(folder) = &self.record else { return Ok(None) };
         let recorder = Recorder::folder(folder, target);
@@ -52,7 +52,8 @@ impl RecordArguments {
     }
 }
 
-/// Ends a recording with these files, which are JSON, and returns the command's exit code: a recording that is not whole is said, and makes a success a failure.
+/// Ends a recording with these files, which are JSON, and returns the command's exit code. If the recording is
+/// incomplete, this is reported, and a success becomes a failure.
 pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) -> u8 {
     let written = files.iter().try_for_each(|(name, text)| {
         let written = recorder.write(name, terminal::json(text).as_bytes());
@@ -68,7 +69,8 @@ pub(crate) fn finish(recorder: &Recorder, files: &[(&str, String)], code: u8) ->
     }
 }
 
-/// Notes what an extension is: its name and version, and what its operation `identify` says, if it has one that needs no arguments.
+/// Records the identity of an extension: its name and version, and the outputs of its operation `identify`, if it has
+/// one that needs no arguments.
 pub(crate) async fn identify(recorder: &Recorder, client: &mut dyn Client, manifest: &Manifest) {
     let mut rig = json!({ "name": manifest.name, "version": manifest.version });
     if manifest.operation("identify").is_some_and(Operation::needs_no_arguments) {

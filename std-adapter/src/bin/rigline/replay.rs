@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true, requires = "target")]
     wait: Duration,
-    /// How long the extension may take to start [default: 10s]
+    /// The time limit for starting the extension [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = connect::time_limit, default_value = "10s", hide_default_value = true, requires = "target")]
     start_timeout: Duration,
     /// A member that is not compared, at any depth; may be repeated

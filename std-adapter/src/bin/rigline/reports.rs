@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::out::complain;
 
-/// Which reports are wanted.
+/// The requested reports.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct ReportArguments {
     /// Write a report in the Common Test Report Format (JSON); - is standard output
@@ -42,7 +42,7 @@ impl ReportArguments {
         self.files().iter().any(|(_, path)| path.is_some())
     }
 
-    /// Has `write` write each report that is wanted.
+    /// Calls `write` for each requested report.
     pub(crate) fn write(&self, results: &Results, mut write: impl FnMut(&Path, &str)) {
         let kinds: [fn(&Results) -> String; 3] = [report::ctrf, report::tap, report::html];
         for ((_, path), render) in self.files().into_iter().zip(kinds) {
@@ -129,7 +129,7 @@ impl GitHub {
 }
 
 fn add(path: &Path, results: &Results) -> std::io::Result<()> {
-    /// What GitHub takes in all, in bytes.
+    /// The limit of GitHub for a summary, in bytes.
     const MOST: u64 = 1 << 20;
     if !path.exists() {
         files::write(path, b"")?;

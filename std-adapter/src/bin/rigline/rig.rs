@@ -90,7 +90,7 @@ impl HttpArguments {
     }
 }
 
-/// Says on standard output where a server listens.
+/// Prints the address of a server on standard output.
 pub(crate) fn announce(server: &Server, http: &HttpArguments, protocol: &Protocol) -> Result<(), Failure> {
     let addresses = server.addresses().map_err(Failure::no_answer)?;
     let path = match protocol.http {

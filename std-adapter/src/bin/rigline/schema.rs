@@ -1,4 +1,4 @@
-//! What a JSON Schema says about a value, as far as a command line and a table need it: its types, its members, its values.
+//! The parts of a JSON Schema that a command line and a table need: types, members, values.
 //!
 //! Whether a value is valid is not decided here but by `jsonschema`.
 
@@ -16,7 +16,7 @@ pub(crate) struct Place<'s> {
     parts: Vec<Json<'s>>,
 }
 
-/// How many subschemas are looked at for one place. Schemas may refer to themselves.
+/// The number of subschemas that are read for one place. Schemas may refer to themselves.
 const PARTS: usize = 200;
 
 impl<'s> Place<'s> {
@@ -25,7 +25,7 @@ impl<'s> Place<'s> {
         Self::at(root, [root])
     }
 
-    /// The same; a text that is not JSON is a schema that says nothing.
+    /// The same. A text that is not JSON is a schema without keywords.
     pub(crate) fn of_text(root: &'s str) -> Self {
         Self::of(Json::parse(root.as_bytes()).unwrap_or(Json::NULL))
     }
@@ -61,7 +61,7 @@ impl<'s> Place<'s> {
         (!found.is_empty()).then(|| Self::at(self.root, found))
     }
 
-    /// What the elements of a list are.
+    /// The schema of a list's elements.
     pub(crate) fn elements(&self) -> Option<Self> {
         let found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| element(*part, usize::MAX)).collect();
         (!found.is_empty()).then(|| Self::at(self.root, found))
@@ -220,7 +220,8 @@ fn referred<'s>(root: Json<'s>, schema: Json<'s>) -> Option<Json<'s>> {
     })
 }
 
-/// The schema of an element; of those at the end, if the place is beyond all that stand alone.
+/// The schema of an element. After those with separate schemas, it is the schema of the remaining
+/// elements.
 fn element(schema: Json<'_>, place: usize) -> Option<Json<'_>> {
     let items = schema.get("items");
     let alone = schema.get("prefixItems").or(items.filter(|items| items.kind() == Kind::Array));
@@ -245,7 +246,8 @@ fn type_of(value: Json<'_>) -> &'static str {
     }
 }
 
-/// The limits of types of 64 bits and more, also as an `f64` has them: a bound that a type has anyway says nothing to a reader.
+/// The limits of types of 64 bits and more, exact and as an `f64`. Tables omit them, since they are the limits of the
+/// type.
 const LIMITS: &[&str] = &[
     "9223372036854775807",
     "9223372036854775808",

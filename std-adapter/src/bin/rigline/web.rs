@@ -21,8 +21,8 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
 
 /// Serve a web page for a rig: call operations, plot outputs, read transcripts, run evals
 ///
-/// Open the URL that it prints in a browser. The URL contains a token: everybody who has it can call every operation of the target.
-/// Without a target, the page offers the serial ports that are plugged in, and the built-in rig (`sim`).
+/// Open the URL that it prints in a browser. The URL contains a token: everyone who has it can call every operation of
+/// the target. Without a target, the page offers the serial ports that are plugged in, and the built-in rig (`sim`).
 ///
 /// When the browser is closed, the running call is cancelled and the rig switches its outputs off.
 ///
@@ -32,7 +32,7 @@ const SAFE_STATE: Duration = Duration::from_secs(2);
     after_help = "Examples:\n  rigline web sim\n  rigline web serial:auto --evals evals\n  rigline web sim --listen 7080"
 )]
 pub(crate) struct Arguments {
-    /// What the page talks to: serial:auto, `exec:PROGRAM ARGS`, a path, tcp:HOST:PORT, or sim for the built-in rig
+    /// The target of the page: serial:auto, `exec:PROGRAM ARGS`, a path, tcp:HOST:PORT, or sim for the built-in rig
     target: Option<Target>,
     /// How long to wait for a busy port, or for a device that is not plugged in, such as 60s
     #[arg(long, value_name = "DURATION", value_parser = connect::duration, default_value = "0s", hide_default_value = true)]

@@ -44,7 +44,7 @@ pub fn ctrf(results: &Results) -> String {
     terminal::json(&format!("{report:#}\n")).into_owned()
 }
 
-/// Errors of the rig are `failed`, too: some readers look at no other number.
+/// Errors of the rig are also `failed`, since some readers check no other number.
 fn status(case: &Case<'_>) -> &'static str {
     match case.class {
         Class::Pass => "passed",

@@ -6,7 +6,7 @@ use super::super::verdict::Class;
 use super::model::{Results, Task, message, name, shown};
 use crate::terminal::one_line;
 
-/// How much a summary takes: GitHub refuses one of more than 1 MiB, all of a step together.
+/// The limit on the size of a summary. GitHub refuses more than 1 MiB for all summaries of a step.
 const SUMMARY: usize = 900 << 10;
 /// GitHub shows 10 annotations of each kind a step.
 const ANNOTATIONS: usize = 10;
@@ -61,7 +61,7 @@ pub fn summary(results: &Results, room: usize) -> String {
     text
 }
 
-/// Workflow commands that mark what is not good, a line each.
+/// Workflow commands that mark errors and failures, one a line.
 pub fn annotations(results: &Results) -> String {
     let mut text = String::new();
     for (class, command) in [(Class::RigError, "error"), (Class::Fail, "error"), (Class::Flaky, "warning")] {

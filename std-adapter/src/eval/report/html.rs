@@ -251,7 +251,7 @@ fn figure(caption: &str, svg: Option<String>, plots: &mut usize) -> Markup {
     }
 }
 
-/// What happened in a task that is not good.
+/// The details of a task that did not pass.
 fn details(task: &Task) -> Markup {
     html! {
         details open {
@@ -348,7 +348,7 @@ fn extremes(values: &[&Measured]) -> (String, String) {
     (text(sorted.first()), text(sorted.last()))
 }
 
-/// A number with as many digits as anybody reads.
+/// A number, rounded to a readable number of digits.
 fn short(number: f64) -> String {
     let text = format!("{number:.6}");
     if number != 0.0 && !(1e-3..1e9).contains(&number.abs()) {

@@ -1,4 +1,4 @@
-//! What reports are made of: results as `rigline eval run --json` prints them, and what else is known of the runs.
+//! The data of reports: results as `rigline eval run --json` prints them, and further data of the runs.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::super::verdict::Class;
 use crate::terminal::{cut, one_line, printable};
 
-/// How many characters of a name are shown where there is no room for all of it.
+/// The number of characters of a name that are shown if there is no room for all of it.
 const NAME: usize = 200;
 /// How many characters of a reason or a message are shown.
 const MESSAGE: usize = 4000;
@@ -63,7 +63,7 @@ pub struct Run {
     pub warnings: Vec<String>,
     /// What became of its tasks.
     pub tasks: Vec<Task>,
-    /// What was logged.
+    /// The log.
     #[serde(skip)]
     pub logs: Logs,
     /// Earlier runs of the same eval, the oldest first.
@@ -129,13 +129,13 @@ pub struct Trial {
 pub struct Step {
     /// Its id.
     pub id: String,
-    /// What it called.
+    /// The operation that it called.
     pub operation: String,
     /// The part of the task.
     pub phase: String,
     /// How it ended.
     pub status: String,
-    /// What it said.
+    /// The message.
     pub message: String,
     /// Its outputs.
     pub outputs: Map<String, Value>,
@@ -148,7 +148,7 @@ pub struct Step {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// What it came to.
+    /// The result.
     pub verdict: String,
     /// Why.
     pub error: Option<String>,
@@ -159,7 +159,7 @@ pub struct Attempt {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Grader {
-    /// The number that it looked at.
+    /// The number that it judged.
     pub measurement: Option<Measured>,
 }
 
@@ -183,7 +183,7 @@ pub struct Rig {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Measured {
-    /// What was measured.
+    /// The measurements.
     pub name: String,
     /// The value.
     pub value: Value,
@@ -197,7 +197,7 @@ pub struct Measured {
     pub verdict: String,
 }
 
-/// What was logged in a run: the last lines of it.
+/// The last lines of a run's log.
 #[derive(Debug, Clone, Default)]
 pub struct Logs {
     /// The lines, each with its milliseconds since the start and its level.
@@ -221,7 +221,7 @@ pub struct Past {
     pub means: Vec<(String, f64)>,
 }
 
-/// What a verdict or a status of the results means. What is not known does not pass.
+/// The meaning of a verdict or a status of the results. An unknown one does not pass.
 pub(super) fn class_of(text: &str) -> Class {
     match text {
         "pass" | "passed" => Class::Pass,
@@ -233,7 +233,7 @@ pub(super) fn class_of(text: &str) -> Class {
     }
 }
 
-/// A result that readers of reports look for: a task, or what kept a run or an eval from its tasks.
+/// A result that reports show: a task, or the reason why a run or an eval did not reach its tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'r> {
     /// The run, if there was one.
@@ -246,14 +246,14 @@ pub struct Case<'r> {
     pub name: &'r str,
     /// What became of it.
     pub class: Class,
-    /// Whether it counts as passed: what is flaky may have passed in the end.
+    /// Whether it counts as passed. A flaky task may have passed in the end.
     pub passed: bool,
     /// Why.
     pub why: &'r str,
 }
 
 impl Results {
-    /// Takes the results of `rigline eval run --json`.
+    /// Reads the results of `rigline eval run --json`.
     ///
     /// # Errors
     /// They are of another form.
@@ -308,7 +308,7 @@ impl Trial {
         class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
     }
 
-    /// What was measured.
+    /// The measurements.
     pub fn measurements(&self) -> impl Iterator<Item = &Measured> {
         self.graders.iter().filter_map(|grader| grader.measurement.as_ref())
     }
@@ -320,7 +320,7 @@ impl Task {
         class_of(if self.verdict.is_empty() { &self.status } else { &self.verdict })
     }
 
-    /// What was measured, each with the number of its trial.
+    /// The measurements, each with the number of its trial.
     pub fn measurements(&self) -> impl Iterator<Item = (u64, &Measured)> {
         self.trials.iter().flat_map(|trial| trial.measurements().map(move |measured| (trial.trial, measured)))
     }
@@ -333,7 +333,7 @@ impl Task {
 }
 
 impl Logs {
-    /// How many lines are kept.
+    /// The number of lines that are kept.
     pub const KEPT: usize = 1000;
 
     /// Adds a line.
@@ -378,7 +378,7 @@ pub(super) fn message(text: &str) -> String {
     cut(&printable(text), MESSAGE)
 }
 
-/// A time since 1970 (UTC), as RFC 3339 has it.
+/// A time since 1970 (UTC), in the format of RFC 3339.
 pub(super) fn time(ms: u64) -> String {
     let time = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(ms));
     // The crate ends at the year 9999.

@@ -1,4 +1,4 @@
-//! Plots as SVG, to stand in a page. The page's style sheet has other colours in the place of these, which it knows by their numbers.
+//! Plots as SVG, for a page. The page's style sheet replaces these colours, which it finds by their numbers.
 
 use plotters::prelude::*;
 
@@ -28,7 +28,7 @@ pub(super) fn plot(points: &[Point], low: Option<f64>, high: Option<f64>, axis: 
     let values = points.iter().map(|point| point.value).chain(low).chain(high).filter(|value| value.is_finite());
     let (least, most) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| (least.min(it), most.max(it)));
-    // So far apart that their distance is no number.
+    // So far apart that their distance is not a number.
     let span = most - least;
     if points.is_empty() || !span.is_finite() {
         return None;
@@ -94,7 +94,7 @@ fn draw(
     Ok(())
 }
 
-/// How many decimals tell the labels of an axis of this length apart.
+/// The number of decimals that distinguish the labels of an axis of this length.
 fn digits(span: f64) -> usize {
     let digits = (1.0 - (span / 5.0).log10()).ceil();
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 12")]

@@ -1,4 +1,4 @@
-//! Reports of results that somebody wishes ill with.
+//! Reports of hostile results.
 
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::store::Store;
 use super::model::{Past, Run, Trial, number};
 
-/// How many earlier runs are looked at.
+/// The number of earlier runs that are read.
 pub const EARLIER: usize = 50;
 
 /// Earlier runs of the same eval that have ended, the oldest first, at most [`EARLIER`].
@@ -48,7 +48,7 @@ pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {
 pub(super) struct Means(BTreeMap<String, (f64, u32)>);
 
 impl Means {
-    /// Takes a line of a run's file.
+    /// Reads a line of a run's file.
     fn add(&mut self, line: &Value) {
         let Some(trial) = line.get("trial") else { return };
         if let Ok(trial) = serde_json::from_value::<Trial>(trial.clone()) {

@@ -16,8 +16,7 @@ use crate::eval::foreign;
 use crate::eval::mask::Mask;
 use crate::eval::node::{Kind, Node};
 
-/// Reads an eval with its tasks, as far as that goes, and gives everything that is wrong with it. A folder stands for the
-/// `eval.yaml` in it.
+/// Reads an eval with its tasks as far as possible, and returns all its faults. A folder means the `eval.yaml` in it.
 ///
 /// # Errors
 /// There is no such file, it is not YAML, or it is not a map.
@@ -77,7 +76,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
     Ok((spec, faults))
 }
 
-/// The eval's `inputs`: what variables stand for.
+/// The eval's `inputs`: the values of variables.
 fn vars(eval: &Node, set: &[(String, String)]) -> Vec<(String, String)> {
     let inputs = eval.get("inputs").map(Node::members).unwrap_or_default();
     let value = |name: &String, value: &Node| match set.iter().rev().find(|(set, _)| set == name) {

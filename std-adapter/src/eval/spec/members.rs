@@ -5,7 +5,7 @@ use crate::eval::node::Node;
 
 /// The names that a map's members may have.
 pub(super) struct Known {
-    /// What the map is.
+    /// The kind of map.
     pub(super) what: &'static str,
     pub(super) names: &'static [&'static str],
     /// Names that other runners know, and that do nothing here.

@@ -1,4 +1,4 @@
-//! One document: its members are read with their types, and what is wrong with them is noted.
+//! One document: its members are read with their types, and their faults are recorded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::eval::expand::{self, nearest};
 use crate::eval::node::{Kind, Node};
 use crate::terminal::is_control;
 
-/// Reads one document, and notes what is wrong with it.
+/// Reads one document, and records its faults.
 pub(super) struct Reader<'r> {
     pub(super) path: &'r Path,
     pub(super) file: &'r str,
     pub(super) faults: &'r mut Vec<Fault>,
-    /// What is wrong, perhaps, and does not make the eval invalid.
+    /// Warnings, which do not make the eval invalid.
     pub(super) warnings: &'r mut Vec<Fault>,
-    /// What `{{.Vars.NAME}}` stands for.
+    /// The values of `{{.Vars.NAME}}`.
     pub(super) vars: &'r [(String, String)],
 }
 
@@ -33,7 +33,7 @@ impl Reader<'_> {
         self.fault_in(Some(at.line), text);
     }
 
-    /// Notes the variables that are left in a node. `of` is what the node is used for.
+    /// Records the variables that remain in a node as faults. `of` is the purpose of the node.
     pub(super) fn unfilled(&mut self, node: &Node, of: &str) {
         let mut wrong = Vec::new();
         expand::unfilled(node, self.vars, &mut wrong);
@@ -126,7 +126,7 @@ impl Reader<'_> {
         texts
     }
 
-    /// Notes an id with characters that drive what shows it: it stands in lists, logs and reports.
+    /// Records an id with control characters as a fault, since lists, logs and reports show it.
     pub(super) fn check_id(&mut self, node: &Node, id: &str) {
         if id.trim().is_empty() && node.get("id").is_some() {
             self.fault(node, "id: must not be empty");

@@ -24,7 +24,7 @@ pub(super) const SUPPORTED: &[&str] = &[
     "max_duration",
 ];
 
-/// What every grader may have.
+/// The members that every grader may have.
 const COMMON: &[&str] = &["type", "name", "metric", "weight", "step", "output", "config", "description"];
 
 pub(super) const VALUES: &[&str] =
@@ -41,7 +41,7 @@ const LIMITS: &[&str] = &["low", "high", "unit"];
 pub(super) const SECONDS: &[&str] = &["max", "duration", "limit", "seconds", "max_seconds", "max_duration", "value"];
 pub(super) const MILLIS: &[&str] = &["max_ms", "ms", "max_duration_ms"];
 
-/// The settings of a grader, besides the common ones.
+/// The settings of a grader, in addition to the common ones.
 fn settings_of(kind: &str) -> Vec<&'static str> {
     let groups: &[&[&'static str]] = match kind {
         "text" => {
@@ -89,7 +89,7 @@ impl<'n> Settings<'n> {
         }
     }
 
-    /// Settings stand at the top level or under `config`.
+    /// Settings are at the top level or under `config`.
     pub(super) fn get(&self, names: &[&str]) -> Option<&'n Node> {
         names.iter().find_map(|name| self.node.get(name).or_else(|| self.inner.and_then(|inner| inner.get(name))))
     }

@@ -1,4 +1,4 @@
-//! The graders of an eval, which each of its tasks has besides its own.
+//! The graders of an eval, which each of its tasks has in addition to its own.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::eval::expand;
 use crate::eval::grade::{Check, Grader};
 use crate::eval::node::Node;
 
-/// The graders of an eval, which each of its tasks has besides its own.
+/// The graders of an eval, which each of its tasks has in addition to its own.
 pub(super) struct Graders<'f> {
     node: &'f Node,
     path: &'f Path,

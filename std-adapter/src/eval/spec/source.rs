@@ -15,7 +15,7 @@ pub(in crate::eval) fn read(path: &Path) -> io::Result<String> {
     files::read_open_text(&file, FILE_LIMIT)
 }
 
-/// Whether an error says that there is no file of that name: a part of it may be a file, or longer than names can be.
+/// Whether an error means that there is no file of that name. Part of the path may be a file, or too long for a name.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
     // `InvalidInput` is of a name with a NUL in it.

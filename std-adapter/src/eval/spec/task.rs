@@ -1,4 +1,4 @@
-//! One task: what is asked, what its steps measure, and how it is judged.
+//! One task: its prompt, its steps and its graders.
 
 use std::collections::HashSet;
 
@@ -107,7 +107,7 @@ pub(super) fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut H
     })
 }
 
-/// What an agent is asked.
+/// The prompt for an agent.
 pub(super) fn prompt(task: &Node) -> Option<&Node> {
     task.get("inputs").and_then(|inputs| inputs.get("prompt")).or_else(|| task.get("prompt"))
 }

@@ -29,7 +29,8 @@ pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[
         is_broken: false,
         graders: Graders::read(reader, eval),
     };
-    // Those of the eval are read once, so that what is wrong with them is said once, and of this file.
+    // Those of the eval are read once, so that their faults are reported once, with the place in this
+    // file.
     if let Err((line, text)) = expand::cases(listing.common, eval.line, set, 0, TASK_LIMIT) {
         reader.fault_of_cases(line, text);
         return Vec::new();
@@ -96,7 +97,7 @@ struct Tasks<'f> {
     tasks: Vec<Task>,
     ids: HashSet<String>,
     files: HashSet<PathBuf>,
-    /// What patterns mean: each is looked for once, however many rows there are.
+    /// The files of patterns. Each pattern is searched once, for any number of rows.
     found: HashMap<String, Vec<PathBuf>>,
     /// Task files that were read, with their sizes.
     read: HashMap<PathBuf, (Node, usize)>,
@@ -106,7 +107,7 @@ struct Tasks<'f> {
     set: &'f [(String, String)],
     /// The names of all axes there are.
     axes: HashSet<String>,
-    /// The eval's `matrix` and `for`, for tasks that have none of their own.
+    /// The eval's `matrix` and `for`, for tasks without them.
     common: Axes<'f>,
     /// Whether cases could not be made of a task.
     is_broken: bool,
@@ -185,7 +186,7 @@ impl Tasks<'_> {
         is_full
     }
 
-    /// Reads a task's file. What its entry in the eval says goes before what the file says.
+    /// Reads a task's file. The members of its entry in the eval replace those of the file.
     fn file(&mut self, reader: &mut Reader<'_>, path: &Path, entry: Option<&Node>, suffix: Option<&str>) {
         let file = path.strip_prefix(self.folder).unwrap_or(path).to_string_lossy().into_owned();
         let mut fault =
@@ -217,7 +218,7 @@ impl Tasks<'_> {
         self.cases(&mut inner, &node, &file, suffix);
     }
 
-    /// The tasks that one of a file stands for: one, or one for each case of `matrix` and `for`.
+    /// The tasks that a task of a file expands to: one, or one for each case of `matrix` and `for`.
     fn cases(&mut self, reader: &mut Reader<'_>, node: &Node, file: &str, suffix: Option<&str>) {
         let axes =
             Axes { matrix: node.get("matrix").or(self.common.matrix), rows: node.get("for").or(self.common.rows) };
@@ -273,7 +274,7 @@ impl Tasks<'_> {
         }
     }
 
-    /// A task that a row of `tasks_from` stands for: its columns `id`, `name`, `prompt` and so on are the members.
+    /// The task of a row of `tasks_from`: its columns `id`, `name`, `prompt` and so on are the members.
     fn row(&mut self, reader: &mut Reader<'_>, from: &Node, row: &[(String, String)], place: usize) {
         if self.is_full(reader, from) {
             return;

@@ -9,7 +9,7 @@ use super::reader::Reader;
 use crate::eval::node::{Kind, Node};
 use crate::eval::placeholders::{PLACEHOLDER, literal};
 
-/// Notes what is wrong with the placeholders in a node's texts. `fault` tells what is wrong with a step that one names.
+/// Records the faults of the placeholders in a node's texts. `fault` returns the fault of a step that one names.
 pub(super) fn placeholders(reader: &mut Reader<'_>, node: &Node, fault: &dyn Fn(&str) -> Option<String>) {
     each_text(node, &mut |text, line| {
         for almost in ALMOST.find_iter(text).map(|almost| almost.as_str()) {

@@ -1,4 +1,4 @@
-//! Logs, and whatever else comes on standard output.
+//! Logs, and everything else on standard output.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! One extension, wherever it is, for callers that cannot get there themselves: what `rigline bridge` and `rigline serve`
-//! are made of.
+//! One extension at any target, for callers that cannot reach it themselves. `rigline bridge` and `rigline serve` use
+//! it.
 //!
 //! A [`Proxy`] holds the extension. It connects when the first request needs it, and again after a loss. [`Proxy::serve`]
 //! serves one caller over a pair of streams, as a gevals extension does; it may run for several callers at once.
@@ -89,7 +89,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long lines may be, in bytes without the newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest request that is taken: 8 MiB.
+    /// The longest request that is accepted: 8 MiB.
     pub request: usize,
     /// The longest line that is sent: 8 MiB.
     pub reply: usize,
@@ -106,7 +106,7 @@ pub struct Proxy {
     dialers: Dialers,
     options: Options,
     limits: Limits,
-    /// The caller that has it may call.
+    /// The caller that holds this lock may call.
     turn: tokio::sync::Mutex<Option<Host>>,
     shared: Arc<Mutex<Shared>>,
 }
@@ -121,7 +121,7 @@ type Caller = Arc<dyn Fn(&str) + Send + Sync>;
 struct Calling {
     /// Gets the logs.
     log: Caller,
-    /// Becomes true when the caller has disconnected, or what it asked for is to be given up.
+    /// Becomes true when the caller has disconnected, or its call is to be cancelled.
     gone: watch::Receiver<bool>,
     /// Its connection, if that can be asked.
     stream: Option<Stream>,
@@ -153,7 +153,7 @@ impl Seat {
         self.is_taken.load(Ordering::Acquire)
     }
 
-    /// Gives whether it was the last one.
+    /// Returns whether it was the last one.
     fn leave(&self) -> bool {
         let mut shared = lock(&self.proxy.shared);
         let was_taken = self.is_taken.swap(false, Ordering::AcqRel);
@@ -178,7 +178,7 @@ struct Shared {
     /// The manifest's text, while there is a session with the extension.
     manifest: Option<Arc<str>>,
     request_limit: Option<usize>,
-    /// What the extension's operations take.
+    /// The schemas of the extension's operations.
     #[cfg(feature = "schemas")]
     schemas: Option<Schemas>,
     /// Callers that have a session.
@@ -191,7 +191,7 @@ struct Shared {
     raw_log: Option<String>,
 }
 
-/// An error as JSON-RPC has it.
+/// A JSON-RPC error.
 #[derive(Debug, Clone)]
 struct Refusal {
     code: i32,
@@ -238,8 +238,8 @@ impl Proxy {
         Arc::new(Self { dialers: Box::new(dialers), options, limits, turn: tokio::sync::Mutex::new(None), shared })
     }
 
-    /// Serves callers that connect and [may ask](Access), up to so many at once; the others wait to be accepted. It goes on
-    /// until it is dropped.
+    /// Serves callers that connect and [may ask](Access), up to so many at once; the others wait to be accepted. It
+    /// runs until it is dropped.
     ///
     /// # Errors
     /// The listeners cannot be used in this runtime.
@@ -270,7 +270,7 @@ impl Proxy {
         }
     }
 
-    /// Ends the session with the extension in good order: hardware stays as it is.
+    /// Ends the session with the extension properly: hardware stays as it is.
     pub async fn close(&self) {
         let mut turn = self.turn.lock().await;
         self.forget();
@@ -365,7 +365,7 @@ impl Proxy {
         Ok(shared.manifest.clone().unwrap_or_else(|| "{}".into()))
     }
 
-    /// Takes part in the extension's session as it is, if that will do.
+    /// Joins the extension's current session, if its configuration fits.
     fn join(&self, config: Option<&JsonObject>, seat: &Seat) -> Result<Option<Arc<str>>, Refusal> {
         let mut shared = lock(&self.shared);
         let Some(manifest) = shared.manifest.clone() else { return Ok(None) };
@@ -466,8 +466,8 @@ impl Proxy {
         }
     }
 
-    /// How long a call may take: its own timeout and some more, so that the extension's answer to that wins. A timeout of
-    /// zero is none, as the extension sees it.
+    /// The time limit of a call: longer than its own timeout, so that the extension's timeout error arrives first. A
+    /// timeout of zero is no limit, as in extensions.
     fn patience(&self, params: Json<'_>) -> Duration {
         let timeout = params.get("context").and_then(|context| context.get("timeout")?.text());
         let timeout = timeout
@@ -480,7 +480,7 @@ impl Proxy {
         }
     }
 
-    /// Makes a request's parameters fit what the extension takes.
+    /// Shortens a request's parameters to the extension's limit.
     fn fit(&self, params: &mut String, limit: usize) -> Result<(), Refusal> {
         // The parameters are on one line by now.
         let size = |params: &str| {
@@ -585,7 +585,7 @@ fn without(params: &str, name: &str) -> Option<String> {
 #[cfg(feature = "schemas")]
 fn misfit(shared: &Shared, params: Json<'_>) -> Option<String> {
     let name = params.get("operation")?.text()?.to_string();
-    // As the real host has it, absent and null arguments are an empty object.
+    // As for the real host, absent and null arguments are an empty object.
     let args = params.get("args").filter(|args| !args.is_null()).map_or("{}", |args| args.as_str());
     shared.schemas.as_ref()?.refusal(&name, args)
 }

@@ -18,7 +18,7 @@ use crate::log;
 use crate::net::{self, Access, Presence, Stream};
 use crate::terminal::cut;
 
-/// How many requests of a caller wait; what it sends beyond is left in the stream.
+/// The number of requests of a caller that wait. Further ones are not read from the stream.
 const MAX_WAITING: usize = 64;
 /// How many bytes wait for a caller that does not read before it is dropped.
 const MAX_UNREAD: usize = 16 << 20;
@@ -31,7 +31,7 @@ pub enum End {
     Input,
     /// `shutdown` was acknowledged.
     Shutdown,
-    /// It is gone, or has taken nothing for too long.
+    /// The caller has disconnected, or has read nothing for too long.
     Lost,
     /// It may not ask, or spoke HTTP.
     Refused,
@@ -125,7 +125,7 @@ struct Session<'p> {
     proxy: &'p Arc<Proxy>,
     out: &'p Output,
     seat: &'p Arc<Seat>,
-    /// Becomes true when what the caller asked for is to be given up.
+    /// Becomes true when the caller's call is to be cancelled.
     cancel: &'p watch::Sender<bool>,
     transport: Transport,
     stream: Option<Stream>,
@@ -219,7 +219,7 @@ impl Session<'_> {
         }
     }
 
-    /// Has the call in hand cancelled.
+    /// Cancels the running call.
     async fn give_up(&self, working: Option<Working<'_>>, end: End) -> End {
         self.cancel.send_replace(true);
         if let Some(working) = working {
@@ -263,7 +263,7 @@ async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut boo
     }
     // It is part of a line that was checked.
     let params = Json::parse(params.as_bytes()).map_err(|error| Refusal::internal(error.to_string()))?;
-    // JSON-RPC 2.0 §4.2 has arrays too; only a method without parameters of its own is content with one.
+    // JSON-RPC 2.0 §4.2 also allows arrays. Only methods without parameters accept one.
     let fits =
         matches!(params.kind(), Kind::Object | Kind::Null) || params.kind() == Kind::Array && method == "shutdown";
     if !fits {
@@ -280,7 +280,8 @@ async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut boo
     }
 }
 
-/// Sends a log, given without its newline: one that is too long is shortened. What its caller does not read in time is left out, and counted.
+/// Sends a log line without its newline. A line that is too long is shortened. Lines that the caller does not read in
+/// time are dropped and counted.
 fn send_log(out: &Output, line: &str, limit: usize) {
     let mut line = format!("{line}\n").into_bytes();
     if line.len() > limit + 1

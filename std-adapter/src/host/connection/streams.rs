@@ -20,7 +20,8 @@ use crate::host::transport::Reader;
 const LAST_LINES: Duration = Duration::from_millis(300);
 /// How much beyond the limit is read before a line that does not end fails the call.
 const SLACK: u64 = 64 * 1024;
-/// The longest frame that is recognised, and how much of what comes first is looked at for one, in bytes.
+/// The length of the longest frame that is recognised, and of the beginning of the stream that is
+/// searched for one, in bytes.
 const FRAME: usize = 2048;
 const LOOKED_AT: usize = 64 * 1024;
 
@@ -110,7 +111,7 @@ impl Suspicion<'_> {
     }
 }
 
-/// Drains standard error, whatever is written to it, and keeps the end of it.
+/// Reads all of standard error, and keeps its end.
 pub(super) async fn read_errors(shared: Arc<Shared>, mut stderr: Reader) {
     let mut chunk = vec![0; 8192];
     let mut line = Vec::new();

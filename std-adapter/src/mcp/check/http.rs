@@ -13,7 +13,7 @@ use crate::host::Direction;
 use crate::http_client;
 use crate::mcp::stream::{Answer, SESSION, is_stream, modern_headers, standard};
 
-/// The longest body that is looked at, in bytes.
+/// The longest body that is read, in bytes.
 const BODY_LIMIT: usize = 16 << 20;
 /// A page that no server knows.
 const FOREIGN: &str = "http://rigline-check.invalid";
@@ -54,7 +54,8 @@ fn fail<T>(text: impl Into<String>) -> Result<T, CaseFailure> {
     Err(CaseFailure::Fail(text.into()))
 }
 
-/// Sends a request with the standard headers and these: one of the same name takes the place of a standard one, an empty value takes it away.
+/// Sends a request with the standard headers and these. One of the same name replaces a standard one, and an empty
+/// value removes it.
 async fn send(bench: &Bench, method: Method, own: &[(&str, &str)], body: &str) -> Result<Response, CaseFailure> {
     exchange(bench, method, own, body, |_| false).await
 }
@@ -120,7 +121,7 @@ fn request(method: &str, params: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{params}}}")
 }
 
-/// Begins a session of the legacy era, and gives the headers of what follows.
+/// Begins a session of the legacy era, and returns the headers for its requests.
 async fn greet(bench: &Bench) -> Result<(Response, Vec<(&'static str, String)>), CaseFailure> {
     let reply = send(bench, Method::POST, &[], &request("initialize", &hello(LEGACY[0]).to_string())).await?;
     let Some(version) = reply.messages.last().and_then(|message| message["result"]["protocolVersion"].as_str()) else {
@@ -315,7 +316,7 @@ pub(super) async fn mismatch(bench: &mut Bench) -> Verdict {
 }
 
 pub(super) async fn encoded_name(bench: &mut Bench) -> Verdict {
-    // Where names fit, there is no such tool.
+    // The names agree, but there is no such tool.
     for (name, header) in [
         ("rigline_no_such_tool", "=?base64?cmlnbGluZV9ub19zdWNoX3Rvb2w=?="),
         ("Größe", "=?base64?R3LDtsOfZQ==?="),

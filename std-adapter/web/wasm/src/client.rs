@@ -21,7 +21,7 @@ pub const FIELDS: usize = 6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
-    /// Text that is no message, or one that nobody waits for.
+    /// Text that is not a message, or one that nobody waits for.
     Noise = 0,
     /// A reply with a result.
     Result = 1,
@@ -69,7 +69,7 @@ impl Session {
         Some(id)
     }
 
-    /// Says what a line is; gives the number of records. `words` gets what they refer to.
+    /// Says what a line is; returns the number of records. `words` gets what they refer to.
     pub fn receive(&mut self, line: &[u8], words: &mut String) -> usize {
         words.clear();
         self.records.clear();

@@ -62,7 +62,7 @@ pub extern "C" fn reset(limit: usize, serial: u32) {
     Held::with(|instance| instance.decoder = Decoder::new(limit, ends));
 }
 
-/// Decodes what stands in the buffer; gives the number of [records].
+/// Decodes what stands in the buffer; returns the number of [records].
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn feed() -> usize {
     Held::with(|Instance { buffer, decoder, .. }| {
@@ -71,7 +71,7 @@ pub extern "C" fn feed() -> usize {
     })
 }
 
-/// The input has ended; gives the number of [records].
+/// The input has ended; returns the number of [records].
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn finish() -> usize {
     Held::with(|Instance { decoder, .. }| {
@@ -101,8 +101,8 @@ pub extern "C" fn validate() -> u64 {
     })
 }
 
-/// Makes [`text`] the name of a fault's kind, a newline, and the fault in words; gives its length. `length` and `limit` are those of a line
-/// that is too long.
+/// Makes [`text`] the name of a fault's kind, a newline, and the fault in words; returns its length. `length` and `limit` are those of a
+/// line that is too long.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn fault(kind: u32, length: usize, limit: usize) -> usize {
     Held::with(|Instance { text, .. }| {
@@ -133,7 +133,7 @@ pub extern "C" fn request(method: usize) -> u32 {
     Held::with(|Instance { buffer, session, text, .. }| session.request(buffer, method, text).unwrap_or_default())
 }
 
-/// Says what the line in the buffer is, which may be several messages; gives the number of [`incoming`] records.
+/// Says what the line in the buffer is, which may be several messages; returns the number of [`incoming`] records.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn receive() -> usize {
     Held::with(|Instance { buffer, session, text, .. }| session.receive(buffer, text))

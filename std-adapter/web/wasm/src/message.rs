@@ -21,7 +21,7 @@ pub enum Kind {
     Event = 5,
     /// Several JSON-RPC messages in an array.
     Batch = 6,
-    /// JSON that is no message.
+    /// JSON that is not a message.
     #[default]
     Json = 7,
     /// No JSON, or a line that is too long.

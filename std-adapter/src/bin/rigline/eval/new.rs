@@ -75,7 +75,7 @@ impl New {
     }
 }
 
-/// A word that a target's shell-like splitting takes as one.
+/// A word, quoted so that a target's shell-like splitting keeps it whole.
 fn quoted(word: &str) -> String {
     let is_plain = |char: char| char.is_alphanumeric() || "/._-+=:@%,".contains(char);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -24,7 +24,7 @@ pub(super) struct Show {
 struct Bars {
     all: MultiProgress,
     run: ProgressBar,
-    /// Those of the tasks in hand, by their place.
+    /// The progress bars of the running tasks, by their position.
     tasks: Mutex<HashMap<usize, ProgressBar>>,
 }
 

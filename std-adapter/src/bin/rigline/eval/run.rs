@@ -190,7 +190,8 @@ impl Run {
         }
     }
 
-    /// The table, and the reports. One that cannot be written takes no other with it. It gives the exit code, which says so too.
+    /// Prints the table and writes the reports. If one cannot be written, the others are still written. Returns the
+    /// exit code, which includes such failures.
     fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> u8 {
         for Done { path, run, .. } in done {
             if let Err(error) = run {

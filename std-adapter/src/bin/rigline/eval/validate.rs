@@ -18,7 +18,7 @@ pub(super) struct Validate {
     /// Evals, folders of them, or task files of an eval
     #[arg(default_value = ".", value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
-    /// Also check operations and arguments against what this target has
+    /// Also check operations and arguments against those of this target
     #[arg(long)]
     target: Option<Target>,
     /// Set one of the eval's inputs, or a name of matrix and for

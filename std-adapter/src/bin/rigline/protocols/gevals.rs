@@ -14,7 +14,7 @@ pub(super) const STARTER_FILES: &[(&str, &str)] = &[
     ("hosts/gevals-task.yaml", include_str!("../new/gevals-task.yaml.in")),
 ];
 
-/// Write a program that a gevals host can start without arguments, and that runs TARGET
+/// Write a program that runs TARGET, and that a gevals host can start without arguments
 ///
 /// An eval file of the host names this program as the extension's `package`.
 #[derive(Debug, Args)]

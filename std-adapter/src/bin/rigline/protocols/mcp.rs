@@ -29,12 +29,13 @@ use crate::{jsonrpc, serve};
 /// Each operation of the target is a tool. If the target speaks MCP, rigline uses MCP, so that results keep their types, and progress and logs
 /// are passed on. Otherwise it uses Amplifier's protocol or gevals. A call that the client cancels is cancelled at the target.
 ///
-/// With --evals DIR there are two tools more: `list_evals`, and `run_eval`, which runs an eval of that folder on the target, reports each
-/// trial as progress, and returns the verdict and the results of all tasks. An eval may start any program, so --read-only does not
-/// offer `run_eval`, and with --allow it must be named. It calls what its file says, not only what --allow names. Calls that come in during
-/// a run wait until it has ended. When the client cancels, or input ends, the run is cancelled and its cleanup steps run.
+/// With --evals DIR there are two more tools: `list_evals`, and `run_eval`, which runs an eval of that folder on the
+/// target, reports each trial as progress, and returns the verdict and the results of all tasks. An eval may start any
+/// program, so --read-only does not offer `run_eval`, and with --allow it must be named. The steps of an eval may call
+/// all operations, not only those that --allow names. Calls that come in during a run wait until it has ended. When the
+/// client cancels, or input ends, the run is cancelled and its cleanup steps run.
 ///
-/// `rigline mcp-config TARGET --client NAME` prints what makes a client start this.
+/// `rigline mcp-config TARGET --client NAME` prints the configuration for a client.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  rigline mcp sim\n  rigline mcp serial:auto --read-only\n  rigline mcp serial:auto --allow identify measure\n  rigline mcp serial:auto --evals evals"
@@ -123,7 +124,7 @@ fn anywhere(target: &Target) -> Result<Target, Failure> {
     })
 }
 
-/// Print the configuration with which an MCP client finds TARGET, or write it into the client's file
+/// Print the configuration of TARGET for an MCP client, or write it into the client's file
 ///
 /// The client starts `rigline mcp TARGET`; a target that is a URL, such as http://127.0.0.1:8080/mcp, is a server that runs already.
 ///

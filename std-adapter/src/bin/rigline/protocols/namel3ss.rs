@@ -17,10 +17,10 @@ pub(super) const STARTER_FILES: &[(&str, &str)] =
 /// namel3ss looks for a project's interpreter at `.venv/bin/python`: write the program there.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// `exec:PROGRAM ARGS` or the path of a program that speaks namel3ss on standard input and output, as rigline's extensions do; or
-    /// sim; or any other target, which is reached by `rigline bridge`
+    /// `exec:PROGRAM ARGS`, or the path of a program that supports namel3ss on standard input and output, as rigline's
+    /// extensions do; or sim; or any other target, which is reached by `rigline bridge`
     target: Target,
-    /// The program does not speak namel3ss: reach it by `rigline bridge`, too
+    /// Also use `rigline bridge` for a program, since it does not support namel3ss
     #[arg(long)]
     bridge: bool,
     /// Where to write it [default: standard output]

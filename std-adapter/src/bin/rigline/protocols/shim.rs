@@ -1,4 +1,4 @@
-//! What the shims have in common: a script that runs a program.
+//! Shared part of the shims: a script that runs a program.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -22,16 +22,16 @@ use crate::protocols::shim;
 pub(crate) struct Arguments {
     /// The extension; with --check, a file
     target: String,
-    /// The kind of module, if the extension does not say it
+    /// The kind of module, if the extension does not declare it
     #[arg(long, value_parser = kinds())]
     kind: Option<ModuleKind>,
-    /// The protocol that the extension is asked by; over HTTP it is amplifier
+    /// The protocol for reading the extension's description; over HTTP it is amplifier
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.has_manifest), default_value = DEFAULT)]
     protocol: &'static Protocol,
     /// Check the descriptor in the file TARGET
     #[arg(long, conflicts_with = "kind")]
     check: bool,
-    /// Write the descriptor to this file; - is standard output, the default
+    /// Write the descriptor to this file [default: -, standard output]
     #[arg(short, long, value_name = "FILE", conflicts_with = "check")]
     output: Option<PathBuf>,
 }

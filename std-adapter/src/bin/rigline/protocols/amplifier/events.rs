@@ -17,7 +17,7 @@ use crate::exit;
 use crate::files;
 use crate::out;
 
-/// How many faults stand in the JSON value.
+/// The number of faults in the JSON value.
 const FAULTS: usize = 10_000;
 
 /// Read, filter, check and print a log of Amplifier events, of any size
