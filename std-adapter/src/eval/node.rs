@@ -1,4 +1,6 @@
 //! A YAML document as a tree that remembers its lines.
+//!
+//! serde-saphyr parses. Its own values have no lines, and 64 bits for a number: here a number keeps the digits that were written.
 
 use std::collections::HashSet;
 use std::fmt;
