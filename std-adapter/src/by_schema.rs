@@ -475,7 +475,7 @@ fn is_number(json: &str) -> bool {
 }
 
 /// A text as JSON, if it is JSON and no string: each digit as it is.
-fn read(text: &str) -> Option<String> {
+pub(crate) fn read(text: &str) -> Option<String> {
     let json = Json::parse(text.as_bytes()).ok()?;
     (json.kind() != Kind::String).then(|| json.as_str().to_owned())
 }

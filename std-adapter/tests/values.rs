@@ -509,3 +509,27 @@ fn o_09_an_eval_whose_tasks_are_a_table_is_listed() {
     let (code, stdout, _) = run(folder.path(), &["eval", "list", "--json"]);
     assert!(code == 0 && stdout.contains("./rails.yaml"), "{stdout}");
 }
+
+#[test]
+fn g_04_a_value_that_a_template_fills_in_is_compared_as_what_it_is() {
+    for (value, output, wanted) in [
+        ("3.3", "3.30", "passed"),
+        ("3.3", "+3.3E+00", "passed"),
+        ("3.3", "3.31", "failed"),
+        ("'007'", "007", "passed"),
+        ("'007'", "7", "failed"),
+        ("abc", "abc", "passed"),
+        ("true", "true", "passed"),
+        ("[1, 2]", "[1, 2.0]", "passed"),
+        ("[1, 2]", "[2, 1]", "failed"),
+        ("'{x}'", "{x}", "passed"),
+    ] {
+        let output = Value::from(output);
+        let text = format!(
+            "name: x\nconfig: {{ executor: mock }}\ninputs: {{ v: {value} }}\ntasks:\n  - id: t\n    steps: [ {{ id: a, operation: op, mock: {{ v: {output} }} }} ]\n    graders: [ {{ type: output_equals, step: a, output: v, value: '{{{{inputs.v}}}}' }} ]\n"
+        );
+        let folder = folder(&[("eval.yaml", &text)]);
+        let (_, report) = eval(folder.path(), &[]);
+        assert_eq!(report["runs"][0]["tasks"][0]["status"], wanted, "{value} {output}: {report:#}");
+    }
+}

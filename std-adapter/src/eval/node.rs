@@ -12,7 +12,7 @@ use serde_saphyr::{Error, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 use super::placeholders::{is_whole, substitute};
 use super::records::StepRecord;
-use crate::by_schema::Draft;
+use crate::by_schema::{Draft, read};
 use crate::number;
 
 /// The limit on the values of a file, with those of aliases.
@@ -218,6 +218,15 @@ impl Node {
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(elements) => elements.iter().map(Self::value).collect(),
             Kind::Map(members) => members.iter().map(|(name, node)| (name.clone(), node.value())).collect(),
+        }
+    }
+
+    /// As JSON text, for an output to be compared with. What a template filled in as a whole, such as a number of `matrix`, is the value that
+    /// it was written as.
+    pub(super) fn wanted(&self) -> String {
+        match &self.kind {
+            Kind::Text(text) if self.is_filled => read(text.trim()).unwrap_or_else(|| self.json()),
+            _ => self.json(),
         }
     }
 

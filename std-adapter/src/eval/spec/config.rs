@@ -124,7 +124,7 @@ pub(super) fn health(reader: &mut Reader<'_>, eval: &Node, file: &str) -> Option
         }
         for (output, wanted) in reader.map(node, "expect").map(Node::members).unwrap_or_default() {
             let text = wanted.text().unwrap_or_else(|| wanted.json());
-            graders.push(Grader::equals(&step.id, output, text, wanted.json(), wanted.line));
+            graders.push(Grader::equals(&step.id, output, text, wanted.wanted(), wanted.line));
         }
     }
     if steps.is_empty() {

@@ -68,7 +68,7 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
             }
             Check::Equals {
                 text: wanted.map(|wanted| wanted.text().unwrap_or_else(|| wanted.json())).unwrap_or_default(),
-                json: wanted.map_or_else(|| "null".to_owned(), Node::json),
+                json: wanted.map_or_else(|| "null".to_owned(), Node::wanted),
             }
         }
         "output_range" => {
