@@ -84,6 +84,16 @@ impl Instant {
         self.0
     }
 
+    /// Whole microseconds since the clock's start.
+    pub const fn as_micros(self) -> u64 {
+        thousandth(self.0)
+    }
+
+    /// Whole milliseconds since the clock's start.
+    pub const fn as_millis(self) -> u64 {
+        thousandth(thousandth(self.0))
+    }
+
     /// The point `nanos` nanoseconds later, or the end of time.
     #[must_use]
     pub const fn after_nanos(self, nanos: u64) -> Self {
@@ -101,6 +111,20 @@ impl Instant {
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+}
+
+/// The thousandth of a number, rounded down: 16 bits at a time, since a 64-bit division takes a kilobyte of flash on a
+/// microcontroller without one.
+const fn thousandth(value: u64) -> u64 {
+    let (mut rest, mut quotient) = (0, 0);
+    let mut left: &[u8] = &value.to_be_bytes();
+    while let [high, low, tail @ ..] = left {
+        let part = rest << 16 | (*high as u32) << 8 | *low as u32;
+        quotient = quotient << 16 | (part / 1000) as u64;
+        rest = part % 1000;
+        left = tail;
+    }
+    quotient
 }
 
 /// A future that is ready at a point of time.
@@ -131,5 +155,20 @@ impl Future for Sleep<'_> {
 impl core::fmt::Debug for Sleep<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Sleep").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Instant;
+
+    #[test]
+    fn micros_and_millis_are_rounded_down() {
+        for nanos in [0, 999, 1000, 1_999_999, 65_535_999, 65_536_000, 1 << 48, u64::MAX - 1, u64::MAX] {
+            for nanos in [nanos, nanos.wrapping_mul(0x9E37_79B9_7F4A_7C15)] {
+                let instant = Instant::from_nanos(nanos);
+                assert_eq!((instant.as_micros(), instant.as_millis()), (nanos / 1000, nanos / 1_000_000));
+            }
+        }
     }
 }

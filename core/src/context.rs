@@ -8,7 +8,7 @@ use crate::call::Outcome;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::content::Content;
 use crate::failure::{Failure, FailureKind};
-use crate::json::ser::{self, SerError};
+use crate::json::ser;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::phrases::{Log, Logs, Progress};
@@ -70,7 +70,7 @@ impl<'a> Context<'a> {
     /// with -32603 and the size that was needed (as far as it is known: a handler that gives up here leaves the rest out),
     /// whatever the handler goes on to return.
     pub fn output<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Failure> {
-        self.reply.output(self.memory, name, |out| is_writable(ser::write(value, out)))
+        self.reply.output(self.memory, name, &|out| ser::put(value, out))
     }
 
     /// Adds content to the result, behind all outputs: an image, a sound, a resource, a text. Protocols that have no such content
@@ -115,13 +115,13 @@ impl<'a> Context<'a> {
     pub fn log_with<T: Serialize + ?Sized>(&mut self, level: Level, message: impl Message, data: &T) {
         let data = |out: &mut Writer<'_>| {
             let start = out.len();
-            if !is_writable(ser::write(data, out)) {
+            if !ser::put(data, out) {
                 out.truncate(start);
                 out.raw(b"{\"value\":null}");
             } else if !out.as_written().get(start..).is_some_and(|json| json.starts_with(b"{")) {
                 out.truncate(start);
                 out.raw(b"{\"value\":");
-                let _ = ser::write(data, out);
+                let _ = ser::put(data, out);
                 out.byte(b'}');
             }
         };
@@ -322,12 +322,6 @@ impl core::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Context").field("deadline", &self.deadline).finish_non_exhaustive()
     }
-}
-
-/// A value that is too large can be written: it is counted, so that the error can state the size
-/// that is needed.
-fn is_writable(result: Result<(), SerError>) -> bool {
-    matches!(result, Ok(()) | Err(SerError::TooLarge(_)))
 }
 
 /// A call's part of the engine's memory: what [`Context`] writes the reply into.

@@ -292,7 +292,9 @@ fn component(text: &[u8]) -> Result<(u64, &[u8]), ParseDurationError> {
     if name.is_empty() {
         return Err(ParseDurationError::MissingUnit);
     }
-    let unit = UNITS.iter().find(|unit| unit.name == name).ok_or(ParseDurationError::UnknownUnit)?;
+    // Names of a byte or two: a loop is done before a call of `memcmp` has begun.
+    let is = |known: &[u8]| known.len() == name.len() && known.iter().zip(name).all(|(a, b)| a == b);
+    let unit = UNITS.iter().find(|unit| is(unit.name)).ok_or(ParseDurationError::UnknownUnit)?;
     if whole.value > unit.most {
         return Err(ParseDurationError::Overflow);
     }

@@ -175,8 +175,9 @@ impl<'m> Engine<'m> {
 
     /// With a service that answers its requests beside the extension, also while a call is out.
     #[must_use]
-    pub fn with_service(self, service: &'m dyn Service) -> Self {
-        Self { settings: Settings { service: Some(service), ..self.settings }, ..self }
+    pub fn with_service(mut self, service: &'m dyn Service) -> Self {
+        self.settings.service = Some(service);
+        self
     }
 
     /// For one protocol only: every message is taken as one of it.
@@ -198,14 +199,16 @@ impl<'m> Engine<'m> {
 
     /// With other line ends: on a serial line, a lone CR may end a line too.
     #[must_use]
-    pub fn with_line_ends(self, ends: LineEnds) -> Self {
-        Self { framer: self.framer.with_mode(ends), ..self }
+    pub fn with_line_ends(mut self, ends: LineEnds) -> Self {
+        self.framer = self.framer.with_mode(ends);
+        self
     }
 
     /// With a policy that decides who may start a session, where several connections lead to one extension.
     #[must_use]
-    pub fn with_session_policy(self, policy: &'m dyn SessionPolicy) -> Self {
-        Self { policy: Some(policy), ..self }
+    pub fn with_session_policy(mut self, policy: &'m dyn SessionPolicy) -> Self {
+        self.policy = Some(policy);
+        self
     }
 
     /// Room to read into. It is empty only while lines wait to be stepped through.

@@ -47,8 +47,12 @@ use crate::definition::Protocol;
 #[cfg(feature = "async")]
 use crate::engine::is_answered;
 
-/// The algorithm of the CRC: CRC-32/ISO-HDLC.
-const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+/// The algorithm of the CRC: CRC-32/ISO-HDLC. A table for it would be a kilobyte of flash.
+const CRC: crc::Crc<u32, Table> = crc::Crc::<u32, Table>::new(&crc::CRC_32_ISO_HDLC);
+#[cfg(target_pointer_width = "64")]
+type Table = crc::Table<1>;
+#[cfg(not(target_pointer_width = "64"))]
+type Table = crc::NoTable;
 
 /// The largest number of bytes in a frame in addition to its payload and COBS's code bytes: kind, sequence, length,
 /// CRC, the first code byte, the end.
@@ -143,11 +147,14 @@ pub fn encode(frame: &Frame<'_>, memory: &mut [u8]) -> Option<usize> {
 /// Decodes a frame in place: the bytes between two ends. None if it is damaged.
 pub fn decode(frame: &mut [u8]) -> Option<Frame<'_>> {
     let length = unstuff(frame)?;
-    let body = frame.get(..length)?;
-    let (kind, sequence, payload): (u8, u32, &[u8]) = postcard::from_bytes_crc32(body, CRC.digest()).ok()?;
+    let (body, crc) = frame.get(..length)?.split_last_chunk()?;
+    if CRC.checksum(body) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    let (kind, sequence, payload): (u8, u32, &[u8]) = postcard::from_bytes(body).ok()?;
     let frame = Frame { kind: Kind::of(kind)?, sequence, payload };
     // The decoder takes what it needs; a body has nothing more than that.
-    (length == Head::new(&frame).length + payload.len() + 4).then_some(frame)
+    (body.len() == Head::new(&frame).length + payload.len()).then_some(frame)
 }
 
 /// A body's bytes before the payload.

@@ -122,11 +122,12 @@ impl Reply {
         self.protocol.phrases
     }
 
+    /// Adds an output; `value` writes it, and returns whether it has a JSON form.
     pub(crate) fn output(
         &mut self,
         memory: &mut [u8],
         name: &str,
-        value: impl FnOnce(&mut Writer<'_>) -> bool,
+        value: &dyn Fn(&mut Writer<'_>) -> bool,
     ) -> Result<(), Failure> {
         match self.stage {
             Stage::Silent => return Ok(()),
@@ -136,7 +137,9 @@ impl Reply {
             Stage::NoOutputs | Stage::InOutputs => {}
         }
         self.text = None;
-        let bit = 1_u32 << (name.bytes().fold(0, |sum: u8, byte| sum.rotate_left(3) ^ byte) & 31);
+        let sum = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        // The high bits of the product depend on all of the sum's.
+        let bit = 1_u32 << (sum.wrapping_mul(0x9E37_79B1) >> 27);
         if self.names & bit != 0 && self.has_output(memory, name) {
             self.fault = Some(Fault::NameTwice);
             return Err(NAME_TWICE);
@@ -198,7 +201,7 @@ impl Reply {
     /// Adds a piece of content: in protocols that have none, an output of this name.
     pub(crate) fn content(&mut self, memory: &mut [u8], name: &str, content: &Content<'_>) -> Result<(), Failure> {
         let Some(place) = &self.phrases().content else {
-            return self.output(memory, name, |out| {
+            return self.output(memory, name, &|out| {
                 content.write_as_output(out);
                 true
             });

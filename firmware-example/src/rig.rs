@@ -158,7 +158,7 @@ impl<B: Board> Rig<B> {
             cx.output("git", hash)?;
         }
         cx.output("board", identity.id)?;
-        cx.output("uptime_ms", &(cx.now().as_nanos() / 1_000_000))?;
+        cx.output("uptime_ms", &cx.now().as_millis())?;
         for (name, limit) in [("request_limit", self.limits.0), ("reply_limit", self.limits.1)] {
             cx.output(name, &u32::try_from(limit).unwrap_or(u32::MAX))?;
         }
@@ -813,7 +813,7 @@ fn ms(ms: u32) -> Duration {
 
 /// Milliseconds from `earlier` to `now`; they stop at 49 days.
 fn millis(now: Instant, earlier: Instant) -> u32 {
-    u32::try_from(now.nanos_since(earlier) / 1_000_000).unwrap_or(u32::MAX)
+    u32::try_from(Instant::from_nanos(now.nanos_since(earlier)).as_millis()).unwrap_or(u32::MAX)
 }
 
 /// The commit that this was built from, where the build could tell.

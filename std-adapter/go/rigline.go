@@ -663,7 +663,7 @@ func ofResult(result []byte) answer {
 		return answer{kind: Invalid, text: "the result's success is not a boolean"}
 	}
 	got.kind = Failed
-	for _, text := range []string{plain(parts.alike("error")), got.Message, "the operation failed, and gave no reason"} {
+	for _, text := range []string{plain(parts.alike("error")), got.Message, "the operation failed without a reason"} {
 		if text != "" {
 			got.text = text
 			break

@@ -47,27 +47,51 @@ pub enum Draft {
 }
 
 impl Draft {
-    /// A text as it is written on a command line: JSON if it can be read as such (a JSON string apart), or itself.
+    /// A text as it is written on a command line: JSON if it can be read as such (a JSON string apart), or itself. Where the schema takes
+    /// neither, a number in another spelling, such as `+3.30` or `0x1F`, is a number.
     pub fn written(text: &str) -> Self {
         let string = string(text);
         match read(text) {
             Some(json) => Self::Scalar(vec![json, string]),
-            None => Self::Scalar(vec![string]),
+            None => Self::Scalar(std::iter::once(string).chain(number::json(text.trim())).collect()),
         }
     }
 
-    /// An output of an extension, which is a string: itself, or JSON where the schema takes no string.
+    /// An output of an extension, which is a string: itself, or JSON, or a number in another spelling, where the schema takes no string.
     pub fn output(text: &str) -> Self {
-        let string = string(text);
-        match read(text) {
-            Some(json) => Self::Scalar(vec![string, json]),
-            None => Self::Scalar(vec![string]),
-        }
+        Self::Scalar(std::iter::once(string(text)).chain(read(text).or_else(|| number::json(text.trim()))).collect())
     }
 
     /// A text, and nothing else.
     pub fn text(text: &str) -> Self {
         Self::Scalar(vec![string(text)])
+    }
+
+    /// The same, with lists and objects that could also be texts as what is in them.
+    fn opened(&self) -> Self {
+        fn of(json: Json<'_>) -> Draft {
+            match json.kind() {
+                Kind::Array => Draft::List(json.elements().map(of).collect()),
+                Kind::Object => {
+                    Draft::Map(json.members().map(|(name, member)| (name.to_string(), of(member))).collect())
+                }
+                Kind::String => Draft::json(json.as_str()),
+                _ => Draft::Scalar(vec![json.as_str().to_owned(), string(json.as_str())]),
+            }
+        }
+        match self {
+            Self::Scalar(texts) => {
+                let container = texts.iter().find(|text| texts.len() > 1 && text.starts_with(['[', '{']));
+                match container.and_then(|text| Json::parse(text.as_bytes()).ok()) {
+                    Some(json) => of(json),
+                    None => self.clone(),
+                }
+            }
+            Self::List(elements) => Self::List(elements.iter().map(Self::opened).collect()),
+            Self::Map(members) => {
+                Self::Map(members.iter().map(|(name, member)| (name.clone(), member.opened())).collect())
+            }
+        }
     }
 
     /// A JSON text, which stays as it is.
@@ -116,6 +140,20 @@ impl std::fmt::Display for Misfit {
 
 /// Chooses what each scalar stands for, so that the whole fits the schema if it can.
 pub fn settle(draft: &Draft, schema: &Schema) -> Settled {
+    let settled = settle_scalars(draft, schema);
+    if settled.checked.misfits.is_empty() {
+        return settled;
+    }
+    // A list or an object that was written as JSON: what is in it may be what the schema wants in another reading.
+    let opened = settle_scalars(&draft.opened(), schema);
+    if opened.checked.misfits.len() < settled.checked.misfits.len() || opened.checked.misfits.is_empty() {
+        opened
+    } else {
+        settled
+    }
+}
+
+fn settle_scalars(draft: &Draft, schema: &Schema) -> Settled {
     let mut choices = Vec::new();
     choose(draft, schema.value(), &[schema.value()], &mut choices);
     let render = |choices: &[Choice<'_>]| {
@@ -725,5 +763,57 @@ mod tests {
             assert_eq!(settled.json, format!("{{\"{name}\":{wanted}}}"));
             assert_eq!(settled.checked, Checked::default(), "{name}={text}");
         }
+    }
+
+    #[test]
+    fn g_05_a_number_in_another_spelling_is_one_where_a_number_is_wanted() {
+        let schema = Schema::read(
+            r#"{"properties":{"n":{"type":"number"},"i":{"type":"integer"},"s":{"type":"string"},"any":{},"either":{"type":["string","number"]}}}"#,
+        );
+        for (name, text, wanted) in [
+            ("n", "+3.30E+00", "3.30E+00"),
+            ("n", "-.5", "-0.5"),
+            ("n", "5.", "5.0"),
+            ("i", "007", "7"),
+            ("i", "+12", "12"),
+            ("i", "0x1F", "31"),
+            ("i", "+1e3", "1000"),
+            ("s", "+3.30E+00", r#""+3.30E+00""#),
+            ("any", "007", r#""007""#),
+            ("either", "007", r#""007""#),
+            ("n", "NaN", r#""NaN""#),
+            ("n", "1_000", r#""1_000""#),
+            ("n", "3.3 V", r#""3.3 V""#),
+        ] {
+            for draft in [Draft::written(text), Draft::output(text)] {
+                let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &schema);
+                assert_eq!(settled.json, format!("{{\"{name}\":{wanted}}}"), "{name}={text}");
+            }
+        }
+    }
+
+    #[test]
+    fn g_05_what_is_in_a_list_is_what_its_schema_wants() {
+        let schema = Schema::read(
+            r#"{"properties":{"l":{"items":{"type":"string"}},"o":{"type":"object","properties":{"s":{"type":"string"},"l":{"items":{"type":"string"}}}},
+                "n":{"type":"array","items":{"type":"integer"}},"text":{"type":"string"},"l2":{"type":"array","items":{"type":"string"}}}}"#,
+        );
+        for (name, text, wanted) in [
+            ("l2", "[1, 007]", r#""[1, 007]""#),
+            ("l2", "[1, 1.50, true, null]", r#"["1","1.50","true","null"]"#),
+            ("l2", r#"["007", "b"]"#, r#"["007", "b"]"#),
+            ("o", r#"{"s": 5, "l": [1e400, "x"]}"#, r#"{"s":"5","l":["1e400","x"]}"#),
+            ("o", r#"{"s": "5"}"#, r#"{"s": "5"}"#),
+            ("n", r#"["5"]"#, r#"["5"]"#),
+            ("text", "[1, 2]", r#""[1, 2]""#),
+        ] {
+            for draft in [Draft::written(text), Draft::output(text)] {
+                let settled = settle(&Draft::Map(vec![(name.into(), draft)]), &schema);
+                assert_eq!(settled.json, format!("{{\"{name}\":{wanted}}}"), "{name}={text}");
+            }
+        }
+        // What does not fit is named by its place.
+        let settled = settle(&Draft::Map(vec![("n".into(), Draft::written(r#"[1, "x"]"#))]), &schema);
+        assert_eq!(settled.checked.misfits[0].to_string(), r#"n.1: "x" is not of type "integer""#);
     }
 }

@@ -158,7 +158,7 @@ fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::Na
     if is_mounted(path) {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
-            "something is mounted there, so that a new file cannot take its place; mount its folder instead",
+            "it is a mount point, which a new file cannot replace; mount its folder instead",
         ));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -31,7 +31,7 @@ pub enum HttpError {
         url: String,
     },
     /// TLS is not spoken here; a proxy on this machine can.
-    #[error("{url}: https is not spoken; use http, through a proxy if need be")]
+    #[error("{url}: https is not supported; use http, through a proxy if necessary")]
     Https {
         /// What was given.
         url: String,

@@ -35,6 +35,37 @@ pub(crate) fn decimal(text: &str) -> Option<BigDecimal> {
     BigDecimal::from_str(&format!("{sign}{whole}{point}{fraction}{exponent}")).ok().map(|number| number.normalized())
 }
 
+/// A number, as YAML 1.2 and instruments write it, as JSON, digit by digit: without the plus sign and leading zeros, in tens instead of `0x` and `0o`.
+pub(crate) fn json(written: &str) -> Option<String> {
+    let (sign, unsigned) = match written.strip_prefix(['+', '-']) {
+        Some(rest) => (if written.starts_with('-') { "-" } else { "" }, rest),
+        None => ("", written),
+    };
+    for (prefix, radix) in [("0x", 16), ("0X", 16), ("0o", 8), ("0O", 8), ("0b", 2)] {
+        if let Some(digits) = unsigned.strip_prefix(prefix) {
+            let is_digits =
+                !digits.is_empty() && digits.len() <= 1000 && digits.chars().all(|digit| digit.is_digit(radix));
+            let number =
+                bigdecimal::num_bigint::BigUint::parse_bytes(digits.as_bytes(), radix).filter(|_| is_digits)?;
+            return Some(format!("{sign}{number}"));
+        }
+    }
+    decimal(unsigned).filter(|_| !unsigned.starts_with(['+', '-']))?;
+    let (mantissa, exponent) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |at| unsigned.split_at(at));
+    let (whole, fraction) =
+        mantissa.split_once('.').map_or((mantissa, None), |(whole, fraction)| (whole, Some(fraction)));
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        digits => digits,
+    };
+    let fraction = match fraction {
+        Some("") => ".0".to_owned(),
+        Some(digits) => format!(".{digits}"),
+        None => String::new(),
+    };
+    Some(format!("{sign}{whole}{fraction}{exponent}"))
+}
+
 /// A whole number without its exponent and fraction, `1e3` as `1000`, if it has at most 40 digits then.
 pub(crate) fn whole(text: &str) -> Option<String> {
     let number = decimal(text)?;

@@ -377,7 +377,7 @@ async fn connect(
         }
     }
     let Some(connect) = first.filter(|_| is_http).or_else(|| client_of(asking(Relaying::Fallback))) else {
-        return Err(ClientError::usage("no protocol to ask by is built in").into());
+        return Err(ClientError::usage("no protocol for targets is built in").into());
     };
     let mut client = connect(target, ClientOptions::new(options)).await?;
     let described = described(&mut *client, DESCRIBE_TIMEOUT).await?;
@@ -405,7 +405,7 @@ async fn try_first(connect: ClientFactory, target: &Target, options: &Options) -
 async fn described(client: &mut dyn Client, limit: Duration) -> Result<Described, ClientError> {
     match client.describe(None, limit).await? {
         Description::Manifest(described) => Ok(*described),
-        Description::Page(_) => Err(ClientError::usage("the other end does not say which operations it has")),
+        Description::Page(_) => Err(ClientError::usage("the target does not list its operations")),
     }
 }
 

@@ -97,7 +97,7 @@ impl Decoder {
         let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         if bytes.is_empty() {
             if is_received && self.current.is_json_rpc {
-                fault.is("a blank line: the real host's reader dies of it");
+                fault.is("a blank line, at which the real host stops reading");
             }
             return "(blank)".to_owned();
         }
@@ -159,7 +159,7 @@ impl Requests {
                 (asked.what, Some(asked.form), took)
             }
             None => {
-                fault.is("nothing was asked that this could answer");
+                fault.is("no request is pending");
                 ("?".to_owned(), None, String::new())
             }
         }
@@ -199,7 +199,7 @@ fn json_rpc(requests: &mut Requests, line: Line<'_>, fault: &mut Fault) -> Strin
             let (what, took) = if let Some((what, when)) = asked {
                 (what, requests.took(when))
             } else {
-                fault.is("nothing that was asked has this id");
+                fault.is("no pending request has this id");
                 ("?".to_owned(), String::new())
             };
             let how = match (json.get("error").filter(|error| !error.is_null()), json.get("result")) {
@@ -286,7 +286,7 @@ mod tests {
             ('>', r#"{"op":"go","args":[1]}"#, "request: go", "args: expected an object"),
             ('<', r#"{"op":"go","args":[1]}"#, "request: go", "a request came back"),
             ('<', r#"{"status":200}"#, "reply to go: ?", "this is not the form"),
-            ('<', r#"{"ok":true,"result":1}"#, "reply to ?: ok", "nothing was asked"),
+            ('<', r#"{"ok":true,"result":1}"#, "reply to ?: ok", "no request is pending"),
             ('>', r#"{"op":"go"}"#, "request: go", ""),
             ('<', r#"{"ok":true}"#, "reply to go: ok", "result: required"),
             ('>', r#"{"op":"go"}"#, "request: go", ""),
@@ -296,7 +296,7 @@ mod tests {
             ('<', r#"{"result":1,"protocol_version":1}"#, "reply to t: ?", "ok: expected"),
             ('>', r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, "request 1: m", "it lacks"),
             ('<', r#"{"id":1,"result":{}}"#, "reply 1 to m: ok", "it lacks"),
-            ('<', r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "reply 1 to ?", "nothing that was asked"),
+            ('<', r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "reply 1 to ?", "no pending request"),
             ('<', "", "(blank)", "a blank line"),
             ('<', "7", "(no message)", "JSON, but"),
         ]);

@@ -114,8 +114,8 @@ async fn amplifier_modules_that_misbehave() {
         (answer(r#"echo '{"ok":"yes"}'"#), "expected true or false"),
         // FC-55, as this protocol has it.
         (answer(r#"echo '{"ok":false,"error":"text"}'"#), r#"code: "internal", message: "text", details: None"#),
-        (answer(r#"echo '{"ok":false}'"#), "gave no reason"),
-        (answer(r#"echo '{"ok":false,"error":null}'"#), "gave no reason"),
+        (answer(r#"echo '{"ok":false}'"#), "failed without a reason"),
+        (answer(r#"echo '{"ok":false,"error":null}'"#), "failed without a reason"),
         (answer(r#"echo '{"ok":false,"error":{"message":"m"}}'"#), r#"code: "internal", message: "m""#),
         (answer(r#"echo '{"ok":false,"error":{"code":5,"message":null,"details":[1]}}'"#), r#"code: "5", message: "{"#),
         (answer("echo 'panic: boom' >&2; exit 3"), "panic: boom"),
@@ -500,7 +500,7 @@ fn o_03_o_05_a_relay_goes_by_the_schema_of_the_other_end() {
     let odd = script(folder.path(), "odd", &GEVALS_ONLY.replace(r#"*'"fail"'*) result='{"success":false,"error":"no power"}' ;;"#, r#"*'"fail"'*) result=null; for level in fatal '' notice; do echo '{"jsonrpc":"2.0","method":"log","params":{"level":"'$level'","message":"odd"}}'; done ;;"#));
     let (code, _, errors) = rigline(&["call", &odd, "fail"], "");
     assert!(code == 1 && errors.matches("odd").count() == 3 && errors.contains("fatal: odd"), "{code} {errors}");
-    assert!(errors.contains("gave no reason"), "{errors}");
+    assert!(errors.contains("failed without a reason"), "{errors}");
 }
 
 #[tokio::test]

@@ -139,12 +139,12 @@ fn what_a_device_has_no_room_for_is_left_out() {
         (
             json!({"workdir":"/t","env":{"A":"b"},"agent":{"prompt":big}}),
             &["workdir", "env"],
-            &["context.agent was left out"],
+            &["context.agent was omitted"],
         ),
         (
             json!({"workdir":"/t","env":{"A":big},"agent":{}}),
             &["workdir"],
-            &["context.agent was", "context.env was left out"],
+            &["context.agent was", "context.env was omitted"],
         ),
     ];
     for (context, left, logs) in table {

@@ -216,7 +216,7 @@ fn g_01_a_token_of_ones_own_or_none() {
     assert!(client.ask("eval.list", json!({}))["result"]["evals"].is_array());
 
     let open = Server::jsonrpc(&["--no-token"]);
-    assert!(open.said.iter().any(|line| line.contains("who connects can run programs as you")), "{:?}", open.said);
+    assert!(open.said.iter().any(|line| line.contains("every client can run programs as you")), "{:?}", open.said);
     assert!(open.connect().ask("eval.list", json!({}))["result"]["evals"].is_array());
 
     let server = Server::start(&["serve", "sim", "--tcp", "0", "--token-file", &path], "serving sim");

@@ -363,8 +363,10 @@ fn fc_37_a_reader_that_goes_during_a_call_ends_a_session_in_its_safe_state() {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         writeln!(input, "{INITIALIZE}").unwrap();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
         writeln!(input, "{}", execute(2, operation, json!({"millis": 200, "size": 50_000}))).unwrap();
+        drop(output);
         // The input stays open.
         let mut stderr = String::new();
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();

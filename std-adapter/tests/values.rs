@@ -205,6 +205,58 @@ tasks:
 }
 
 #[test]
+fn g_04_what_is_nearly_a_placeholder_is_said() {
+    let text = "name: x
+config: { executor: mock, env: { A: '{{input.x}}' } }
+inputs: { x: 1 }
+graders: [ { type: contains, value: '{{Inputs.x}}' } ]
+health: [ { operation: op, args: { v: '{{Env.HOME}}' } } ]
+tasks:
+  - id: t
+    steps:
+      - id: a
+        operation: op
+        args: { q: '{{step.a.outputs.v}} {{Matrix.y}}', '{{inputs.x}}': 1, mine: '{{foo.bar}} {{user.name}} {{ x }} {{inputs.x}}', go: '{{.Values.x}}' }
+";
+    let folder = folder(&[("eval.yaml", text)]);
+    let (_, report) = eval(folder.path(), &[]);
+    let warnings = report["runs"][0]["warnings"].as_array().unwrap();
+    let texts: Vec<&str> = warnings.iter().map(|text| text.as_str().unwrap()).collect();
+    for wanted in [
+        "{{input.x}}: there are no placeholders of input; did you mean `inputs`? (eval.yaml:2)",
+        "{{Inputs.x}}: there are no placeholders of Inputs; did you mean `inputs`? (eval.yaml:4)",
+        "{{Env.HOME}}: there are no placeholders of Env; did you mean `env`? (eval.yaml:5)",
+        "{{step.a.outputs.v}}: there are no placeholders of step; did you mean `steps`? (eval.yaml:11)",
+        "{{Matrix.y}}: there are no placeholders of Matrix; did you mean `matrix`? (eval.yaml:11)",
+        "{{inputs.x}}: placeholders in names are not filled in (eval.yaml:11)",
+    ] {
+        assert!(texts.contains(&wanted), "{wanted} in {texts:#?}");
+    }
+    assert_eq!(texts.len(), 6, "{texts:#?}");
+}
+
+#[test]
+fn g_04_and_g_16_of_outputs_with_one_name_the_last_counts_everywhere() {
+    let text = "name: x
+config: { target: 'exec:./twice.py' }
+tasks:
+  - id: t
+    steps: [ { id: a, operation: op } ]
+    graders: [ { type: output_equals, step: a, output: v, value: 2 }, { type: output_equals, step: a, output: w, value: 1 } ]
+";
+    let folder = folder(&[("eval.yaml", text)]);
+    let twice = ECHO.replace("    elif request", "    elif request[\"method\"] == \"execute\":\n        result = '{\"success\":true,\"outputs\":{\"v\":\"1\",\"w\":\"1\",\"v\":\"2\"}}'\n    elif request");
+    executable::script(folder.path(), "twice.py", &twice);
+    let (code, report) = eval(folder.path(), &[]);
+    assert_eq!(code, 0, "{report:#}");
+    let outputs = &report["runs"][0]["tasks"][0]["trials"][0]["steps"][0]["outputs"];
+    assert_eq!(outputs, &serde_json::json!({ "w": "1", "v": "2" }));
+    let (_, stdout, _) = run(folder.path(), &["call", "exec:./twice.py", "op", "--json"]);
+    let called: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(called["outputs"]["v"], "2", "{stdout}");
+}
+
+#[test]
 fn g_04_and_o_08_what_a_task_expects_is_judged_or_said_not_to_be() {
     let status = |expected: &str| {
         let text = format!(
@@ -225,7 +277,7 @@ fn g_04_and_o_08_what_a_task_expects_is_judged_or_said_not_to_be() {
 fn g_05_a_schemas_numbers_have_all_their_digits() {
     let schema = r#"{"properties":{
         "above":{"type":"integer","exclusiveMinimum":18446744073709551616},"step":{"type":"number","multipleOf":0.01},"big":{"const":123456789012345678901234567890},
-        "far":{"type":"number","maximum":1e20},"list":{"uniqueItems":true},"a.b":{"type":"object","properties":{"x/y":{"maximum":5}}}}}"#;
+        "far":{"type":"number","maximum":1e20},"list":{"uniqueItems":true},"a.b":{"type":"object","properties":{"x/y":{"type":"number","maximum":5}}}}}"#;
     let schema = schema.replace('\n', "");
     let folder = folder(&[("schema.json", &schema)]);
     for (argument, wanted) in [
@@ -345,4 +397,81 @@ fn g_10_the_exit_code_in_the_report_is_the_real_one() {
     );
     let written: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("r.json")).unwrap()).unwrap();
     assert_eq!(written["exit_code"], 1);
+}
+
+#[test]
+fn o_09_more_files_of_others_are_named_and_not_listed() {
+    let table = [
+        ("kind: Task\nmetadata: { name: x }\nsteps: { setup: { inline: x } }\n", "a task of gevals"),
+        ("prompts: [p]\ntargets: [x]\ntests: file://tests.csv\n", "an eval of promptfoo"),
+        ("name: x\ndataset: x.json\nsolver: [generate]\nscorer: match\n", "an eval of Inspect"),
+        ("tasks: [x.py]\nmodel: m\nepochs: 3\n", "an eval set of Inspect"),
+        ("name: x\nexecution: { target: default }\ntests: [ { id: a } ]\n", "an eval of agentv"),
+        ("name: x\ntest_cases: [ { input: a } ]\n", "an eval of DeepEval"),
+        ("task: mmlu\ndataset_path: x\n", "a task of lm-evaluation-harness"),
+        ("trigger: [main]\nsteps: [ { script: x } ]\n", "a CI pipeline"),
+        ("version: 2.1\njobs: {}\nworkflows: {}\n", "a CI pipeline"),
+        ("name: x\ndescription: d\nruns: { using: composite }\n", "an action of GitHub"),
+        ("apiVersion: v1\nkind: ConfigMap\n", "a Kubernetes resource"),
+        ("openapi: 3.1.0\npaths: {}\n", "an OpenAPI description"),
+        ("name: x\nservices: { web: { image: x } }\n", "a Compose file"),
+        ("repos: [ { repo: x } ]\n", "a configuration of pre-commit"),
+    ];
+    let folder = folder(&[]);
+    for (place, (text, whose)) in table.iter().enumerate() {
+        let path = folder.path().join(format!("{place}/eval.yaml"));
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        let (code, stdout, _) = run(folder.path(), &["eval", "validate", path.to_str().unwrap()]);
+        assert!(code == 1 && stdout.contains(&format!("Not an eval of rigline: it is {whose}")), "{text}: {stdout}");
+    }
+    let (code, stdout, stderr) = run(folder.path(), &["eval", "list", ".", "--json"]);
+    let listed: Value = serde_json::from_str(&stdout).unwrap();
+    assert!(
+        code == 2 && listed["evals"].as_array().unwrap().is_empty() && listed["errors"].as_array().unwrap().is_empty(),
+        "{stdout}{stderr}"
+    );
+    // What has tasks is ours, whatever else it has.
+    fs::write(
+        folder.path().join("eval.yaml"),
+        "name: x\nconfig: { executor: mock }\nservices: {}\nrepos: []\ntests_of: me\ntasks: [ { id: t, prompt: p } ]\n",
+    )
+    .unwrap();
+    assert_eq!(eval(folder.path(), &[]).0, 0);
+}
+
+#[test]
+fn g_05_values_of_the_command_line_are_what_the_schema_wants() {
+    let schema = r#"{"type":"object","properties":{"n":{"type":"number"},"i":{"type":"integer"},"l":{"type":"array","items":{"type":"string"}},"o":{"type":"object","properties":{"a.b":{"type":"string"}}},"any":{}}}"#;
+    let folder = folder(&[("schema.json", schema)]);
+    for (argument, wanted) in [
+        ("n=+3.30E+00", r#""n": "3.30E+00""#),
+        ("i=007", r#""i": "7""#),
+        ("i=0x1F", r#""i": "31""#),
+        ("any=007", r#""any": "007""#),
+        ("l=[1,1.50]", r#""l": "[\"1\", \"1.50\"]""#),
+        ("o.a.b=007", r#""o": "{\"a.b\": \"007\"}""#),
+    ] {
+        let (code, stdout, stderr) = run(folder.path(), &["call", "--json", "exec:./echo.py", "op", argument]);
+        assert!(code == 0 && stdout.contains(wanted), "{argument}: {stdout}{stderr}");
+    }
+    let (code, _, stderr) = run(folder.path(), &["call", "exec:./echo.py", "op", r#"any={"a":1,"a":2}"#]);
+    assert!(code == 2 && stderr.contains("`a` is given more than once"), "{stderr}");
+}
+
+#[test]
+fn g_10_no_report_takes_the_place_of_another_or_of_an_eval() {
+    let text = "name: x\nconfig: { executor: mock }\ntasks: [ { id: t, prompt: p } ]\n";
+    let folder = folder(&[("eval.yaml", text)]);
+    fs::create_dir(folder.path().join("d")).unwrap();
+    for (args, wanted) in [
+        (&["--junit", "r", "--html", "./r"][..], "--html ./r: another report goes there"),
+        (&["--junit", "new/r", "--tap", "new/../new/r"], "--tap new/../new/r: another report goes there"),
+        (&["--junit", "d/../eval.yaml"], "--junit d/../eval.yaml: this is an eval, which would be lost"),
+    ] {
+        let (code, report) = eval(folder.path(), args);
+        assert!(code == 2 && report["error"] == wanted, "{args:?}: {report:#}");
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("eval.yaml")).unwrap(), text);
+    assert_eq!(eval(folder.path(), &["--junit", "r", "--html", "d/r"]).0, 0);
 }

@@ -496,7 +496,7 @@ fn l_04_graders_of_the_eval_have_the_values_of_each_case() {
         ),
         (
             "graders: [{ type: output_range, step: s, output: v, min: 1 }]\ntasks: [{ id: a }, { id: b }]\n".into(),
-            "Grader output_range looks at step s, which task a does not have",
+            "Grader output_range refers to step s, which task a does not have",
         ),
         (
             "graders: [{ type: output_contains, value: \"{{steps.s.message}}\" }]\ntasks: [{ id: a }, { id: b }]\n"

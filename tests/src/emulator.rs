@@ -243,7 +243,10 @@ pub fn prepare(name: &str) -> Result<PathBuf, String> {
             let path = PathBuf::from(name);
             if !name.contains('/') && !path.exists() {
                 let names: Vec<&str> = IMAGES.iter().map(|(name, _)| *name).collect();
-                return Err(format!("no image {name}: give the path of an image, or one of {}", names.join(", ")));
+                return Err(format!(
+                    "unknown image {name}: expected the path of an image, or one of {}",
+                    names.join(", ")
+                ));
             }
             is_image(&path)?;
             path

@@ -153,11 +153,15 @@ fn n_04_help_needs_neither_node_nor_an_image() {
 #[test]
 fn n_04_a_wrong_image_or_option_is_named_before_anything_is_built() {
     for (arguments, code, text) in [
-        (&["no-such-image"][..], 1, "no image no-such-image: give the path of an image, or one of rig, rig-bench"),
+        (
+            &["no-such-image"][..],
+            1,
+            "unknown image no-such-image: expected the path of an image, or one of rig, rig-bench",
+        ),
         (&["./no-such-image"], 1, "no image ./no-such-image: No such file"),
         (&["/"], 1, "/ is a folder, not an image"),
         (&["rig", "--slow"], 2, "unknown option --slow"),
-        (&["rig", "echo"], 2, "give one image, not both rig and echo"),
+        (&["rig", "echo"], 2, "expected one image, not both rig and echo"),
         (&["--usb-port"], 2, "--usb-port needs a value"),
         (&["rig"], 1, "the emulator needs Node.js"),
     ] {

@@ -171,7 +171,10 @@ impl Said {
                 for name in Punctuated::<Ident, Token![,]>::parse_terminated(&content)? {
                     let Some((_, variant)) = GUARANTEES.iter().find(|(known, _)| name == *known) else {
                         let known = GUARANTEES.map(|(known, _)| known).join(", ");
-                        return Err(syn::Error::new(name.span(), format!("unknown guarantee; there are {known}")));
+                        return Err(syn::Error::new(
+                            name.span(),
+                            format!("unknown guarantee; expected one of: {known}"),
+                        ));
                     };
                     this.guarantees.push(Ident::new(variant, name.span()));
                 }

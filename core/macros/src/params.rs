@@ -170,38 +170,34 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
     let (description, closed) = (&container.description, container.deny_unknown_fields);
 
     let slots: Vec<_> = (0..read.len()).map(|place| format_ident!("__field{place}")).collect();
-    let slot_types = read.iter().map(|(field, _)| &field.ty);
-    let arms = read.iter().zip(&slots).enumerate().map(|(place, ((field, member), slot))| {
-        let places = known.iter().enumerate().filter(|(_, (_, owner))| *owner == place);
-        let places = places.map(|(place, _)| Literal::usize_unsuffixed(place));
-        let (json_name, value) = (&member.name, next_value(&field.ty, member));
-        quote! {
-            #(#places)|* => {
-                if #slot.is_some() {
-                    return ::core::result::Result::Err(<__A::Error as __private::DeError>::duplicate_field(#json_name));
-                }
-                #slot = ::core::option::Option::Some(#value);
-            }
-        }
-    });
+    let places = read.iter().zip(&slots).map(|((field, _), slot)| quote_spanned!(field.ty.span()=> &mut #slot));
+    let arguments = read.iter().map(|(field, member)| argument(&field.ty, member, container.default));
     let mut slot = slots.iter();
     let values = members.iter().map(|(field, member)| {
         let ident = &field.ident;
-        let value = if member.skip {
-            fallback(field, member, container.default, false)
+        let otherwise = if container.default {
+            quote!(__default.#ident)
         } else {
-            let (slot, missing) = (slot.next(), fallback(field, member, container.default, true));
-            quote! {
-                match #slot {
-                    ::core::option::Option::Some(value) => value,
-                    ::core::option::Option::None => #missing,
-                }
+            quote!(return ::core::result::Result::Err(__private::incomplete()))
+        };
+        let value = match &member.default {
+            Default::None if member.skip && container.default => return quote!(#ident: #otherwise),
+            _ if member.skip => default(&field.ty, member),
+            _ => {
+                let slot = slot.next();
+                quote!(#slot.value)
             }
         };
-        quote!(#ident: #value)
+        quote! {
+            #ident: match #value {
+                ::core::option::Option::Some(value) => value,
+                ::core::option::Option::None => #otherwise,
+            }
+        }
     });
     let all = container.default.then(|| quote!(let __default: #name #types = ::core::default::Default::default();));
     let known_names = known.iter().map(|(name, _)| name);
+    let aliases = known.iter().skip(read.len()).map(|(_, owner)| Literal::usize_unsuffixed(*owner));
     let otherwise = if closed { quote!(UnknownField(&[#(#primary),*])) } else { quote!(Ignored) };
     let type_name = name.to_string();
     let visitor_generics = &de_generics;
@@ -243,23 +239,17 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
                 mut __map: __A,
             ) -> ::core::result::Result<Self::Value, __A::Error> {
                 #all
-                #(let mut #slots: ::core::option::Option<#slot_types> = ::core::option::Option::None;)*
-                while let ::core::option::Option::Some(__place) = __map.next_key_seed(__private::Names {
-                    names: __NAMES,
-                    otherwise: __private::Otherwise::#otherwise,
-                })? {
-                    match __place {
-                        #(#arms)*
-                        _ => {
-                            __map.next_value::<__private::IgnoredAny>()?;
-                        }
-                    }
-                }
+                #(let mut #slots = __private::Slot::new(#arguments);)*
+                __private::members(&mut __map, &__NAMES, &mut [#(#places),*])?;
                 ::core::result::Result::Ok(#name { #(#values),* })
             }
         }
 
-        const __NAMES: &[&::core::primitive::str] = &[#(#known_names),*];
+        static __NAMES: __private::Names = __private::Names {
+            names: &[#(#known_names),*],
+            aliases: &[#(#aliases),*],
+            otherwise: __private::Otherwise::#otherwise,
+        };
 
         #[automatically_derived]
         impl #de_impl __private::Deserialize<'__de> for #name #types #de_where {
@@ -269,7 +259,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
                 __private::Deserializer::deserialize_struct(
                     deserializer,
                     #type_name,
-                    __NAMES,
+                    __NAMES.names,
                     __Visitor(::core::marker::PhantomData),
                 )
             }
@@ -302,8 +292,9 @@ fn newtype(input: &DeriveInput, container: &Container, field: &Field) -> syn::Re
             }
         }
     });
-    let value = if let Some(rules) = rules(ty, &member) {
-        quote!(__private::DeserializeSeed::deserialize(#rules, deserializer))
+    let value = if rules(ty, &member).is_some() {
+        let argument = argument(ty, &member, true);
+        quote!(__private::DeserializeSeed::deserialize(#argument, deserializer))
     } else {
         quote!(<#ty as __private::Deserialize>::deserialize(deserializer))
     };
@@ -361,11 +352,17 @@ fn enumeration(input: &DeriveInput, container: &Container, data: &DataEnum) -> s
                 &__private::Node::Enum { names: &[#(#primary),*], description: #description };
         }
 
-        const __NAMES: &[&::core::primitive::str] = &[#(#known_names),*];
+        const __KNOWN: &[&::core::primitive::str] = &[#(#known_names),*];
+
+        static __NAMES: __private::Names = __private::Names {
+            names: __KNOWN,
+            aliases: &[],
+            otherwise: __private::Otherwise::UnknownVariant(&[#(#primary),*]),
+        };
 
         #[automatically_derived]
         impl #impl_generics __private::FromText for #name #types #where_clause {
-            const TAKES: __private::Takes = __private::Takes::OneOf(__NAMES);
+            const TAKES: __private::Takes = __private::Takes::OneOf(__KNOWN);
 
             fn from_text(text: &'static ::core::primitive::str) -> ::core::option::Option<Self> {
                 ::core::option::Option::Some(match text {
@@ -380,13 +377,7 @@ fn enumeration(input: &DeriveInput, container: &Container, data: &DataEnum) -> s
             fn deserialize<__D: __private::Deserializer<'__de>>(
                 deserializer: __D,
             ) -> ::core::result::Result<Self, __D::Error> {
-                let place = __private::DeserializeSeed::deserialize(
-                    __private::Names {
-                        names: __NAMES,
-                        otherwise: __private::Otherwise::UnknownVariant(&[#(#primary),*]),
-                    },
-                    deserializer,
-                )?;
+                let place = __private::DeserializeSeed::deserialize(&__NAMES, deserializer)?;
                 ::core::result::Result::Ok(match place {
                     #(#arms)*
                     _ => Self::#last,
@@ -505,7 +496,7 @@ fn checks(ty: &Type, member: &Member) -> syn::Result<TokenStream> {
     Ok(code)
 }
 
-/// The seed that decodes a value and checks it, if there is a rule for it.
+/// What the seed that decodes a value is told of the rule for it, if there is one.
 fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
     let mut code = TokenStream::new();
     let mut rule = |test: TokenStream, text: String| {
@@ -551,7 +542,7 @@ fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
     };
     (!code.is_empty()).then(|| {
         quote! {
-            __private::checked(#expected, |value: &#ty| {
+            .checked(#expected, |value| {
                 #code
                 ::core::option::Option::None
             })
@@ -559,35 +550,33 @@ fn rules(ty: &Type, member: &Member) -> Option<TokenStream> {
     })
 }
 
-fn next_value(ty: &Type, member: &Member) -> TokenStream {
-    if let Some(seed) = rules(ty, member) {
-        quote!(__map.next_value_seed(#seed)?)
-    } else {
-        quote_spanned!(ty.span()=> __map.next_value::<#ty>()?)
-    }
+/// How a field is decoded, as a constant.
+fn argument(ty: &Type, member: &Member, may_be_absent: bool) -> TokenStream {
+    let rules = rules(ty, member);
+    let value = match &member.default {
+        Default::None if may_be_absent => None,
+        Default::None if member.schema.is_none() => Some(quote!(<#ty as __private::Params>::missing())),
+        Default::None => Some(quote!(__private::missing_field::<#ty>())),
+        _ => Some(default(ty, member)),
+    };
+    let absent = value.map_or(quote!(|_| true), |value| {
+        quote! {
+            |value| {
+                *value = #value;
+                value.is_some()
+            }
+        }
+    });
+    quote!(const { &__private::Argument::<#ty>::new(#absent) #rules })
 }
 
-/// The value of a field that is not given. Within `visit_map`.
-fn fallback(field: &Field, member: &Member, container_default: bool, looked_for: bool) -> TokenStream {
-    let ty = &field.ty;
-    let name = &member.name;
-    let missing = quote! {
-        return ::core::result::Result::Err(<__A::Error as __private::DeError>::missing_field(#name))
-    };
-    match &member.default {
-        Default::None if container_default => {
-            let ident = &field.ident;
-            quote!(__default.#ident)
+/// What stands for a field that is not given, as an `Option`.
+fn default(ty: &Type, member: &Member) -> TokenStream {
+    let value = match &member.default {
+        Default::Text(text) if member.schema.is_none() => {
+            return quote!(<#ty as __private::FromText>::from_text(#text));
         }
-        Default::None if !looked_for => quote_spanned!(ty.span()=> ::core::default::Default::default()),
-        Default::None if member.schema.is_some() => quote!(__private::missing_field::<#ty, __A::Error>(#name)?),
-        Default::None => quote! {
-            match <#ty as __private::Params>::missing() {
-                ::core::option::Option::Some(value) => value,
-                ::core::option::Option::None => #missing,
-            }
-        },
-        Default::Trait => quote_spanned!(ty.span()=> ::core::default::Default::default()),
+        Default::None | Default::Trait => quote_spanned!(ty.span()=> ::core::default::Default::default()),
         Default::Number(number) if member.schema.is_none() => {
             let limit = limit(ty, number);
             quote!(<#ty as __private::Number>::from_limit(#limit))
@@ -596,12 +585,6 @@ fn fallback(field: &Field, member: &Member, container_default: bool, looked_for:
             let literal = number.text.parse::<TokenStream>().unwrap_or_default();
             quote!(#literal)
         }
-        Default::Text(text) if member.schema.is_none() => quote! {
-            match <#ty as __private::FromText>::from_text(#text) {
-                ::core::option::Option::Some(value) => value,
-                ::core::option::Option::None => #missing,
-            }
-        },
         Default::Text(text) => quote!(#text),
         Default::Bool(value) if member.schema.is_none() => quote!(<#ty as __private::FromBool>::from_bool(#value)),
         Default::Bool(value) => quote!(#value),
@@ -610,7 +593,8 @@ fn fallback(field: &Field, member: &Member, container_default: bool, looked_for:
             value
         }},
         Default::Function(path) => quote!(#path()),
-    }
+    };
+    quote!(::core::option::Option::Some(#value))
 }
 
 /// Makes every lifetime `'static`, for constants.

@@ -1,9 +1,11 @@
 //! Batches (JSON-RPC 2.0 §6): the members are answered one by one, and their replies are one line.
 
+use core::ops::Range;
+
 use super::detect::is_json_rpc;
 use super::{Done, Engine, parse_error};
 use crate::json::check;
-use crate::json::view::Json;
+use crate::received::Received;
 use crate::rpc;
 
 #[derive(Debug, Clone, Copy)]
@@ -28,16 +30,17 @@ impl Engine<'_> {
     pub(super) fn begin_batch(&mut self, bracket: usize) -> Done {
         let line = self.framer.line();
         let (length, protocol) = (line.len(), self.protocol);
-        if let Err(error) = check::check(line) {
-            return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error));
-        }
+        let reserve = match rpc::reserve_for_batch(line, self.limits().1, &mut self.spans) {
+            Ok(reserve) => reserve,
+            Err(error) => return Done::Reply(parse_error(&mut self.writer_for_line(), protocol, error)),
+        };
         if !protocol.is_json_rpc {
             match self.json_rpc().filter(|_| is_json_rpc(line)) {
                 Some(json_rpc) => self.protocol = json_rpc,
                 None => return self.message(0, length, false),
             }
         }
-        match rpc::reserve_for_batch(self.framer.line(), self.limits().1, &mut self.spans) {
+        match reserve {
             Ok(reserve) => {
                 self.batch = Some(Batch { next: bracket + 1, end: 0, reserve });
                 Done::Nothing
@@ -49,7 +52,8 @@ impl Engine<'_> {
     pub(super) fn next_member(&mut self) -> Done {
         let Some(mut batch) = self.batch else { return Done::Nothing };
         let line = self.framer.line();
-        let Some((start, end)) = Json::next_element(line, batch.next) else {
+        let members = &self.protocol.members;
+        let Some(Range { start, end }) = check::scan_next_element(line, batch.next, members, &mut self.spans) else {
             self.batch = None;
             if batch.end == 0 {
                 // All were notifications: not even an empty array (§6).
@@ -62,9 +66,9 @@ impl Engine<'_> {
         };
         batch.next = end;
         let text = line.get(start..end).unwrap_or_default();
-        batch.reserve = batch.reserve.saturating_sub(rpc::reserve_for(text, &mut self.spans));
+        batch.reserve = batch.reserve.saturating_sub(rpc::reserve(&Received::whole(text, &self.spans)));
         self.batch = Some(batch);
-        match self.message(start, end, false) {
+        match self.message(start, end, true) {
             Done::Run => Done::Run,
             done => self.end_member(done),
         }

@@ -295,7 +295,9 @@ impl Member {
     /// Watches the members of this member too, if it is an object. No two tables of one message may share a slot.
     #[must_use]
     pub const fn with(self, members: &'static Members) -> Self {
-        Self { child: Some(members), ..self }
+        // What watches nothing is skipped, which is faster.
+        let watches = !members.keys.is_empty() || members.others != NO_SLOT;
+        Self { child: if watches { Some(members) } else { None }, ..self }
     }
 
     #[cfg(target_pointer_width = "64")]
@@ -315,8 +317,7 @@ impl Member {
 
     /// What follows the name, its closing quote and a colon, if `rest` starts with them: no name is a prefix of another
     /// that way.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(always)]
     fn strip<'t>(&self, rest: &'t [u8]) -> Option<&'t [u8]> {
         #[cfg(target_pointer_width = "64")]
         if let ((word, mask @ 1..), Some(there)) = (self.word, rest.first_chunk::<16>()) {
@@ -358,14 +359,46 @@ fn strip<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
 pub fn scan(text: &[u8], level: &'static Members, slots: &mut [Span]) -> Result<(), SyntaxError> {
     let mut scanner = Scanner::<DEPTH_WORDS>::new();
     scanner.length = text.len();
+    let end = scanner.element(scanner.space(text), level, slots);
+    scanner.end(text, end)
+}
+
+/// [`scan`] of a line that is an array, element by element: `each` gets where an element is, and where its watched members are, counted
+/// from its beginning.
+pub(crate) fn scan_array(
+    text: &[u8],
+    level: &'static Members,
+    spans: &mut Spans,
+    each: &mut dyn FnMut(&[u8], &Spans),
+) -> Result<(), SyntaxError> {
+    let mut scanner = Scanner::<DEPTH_WORDS>::new();
+    scanner.length = text.len();
     let end = match scanner.space(text) {
-        [b'{', rest @ ..] => {
-            scanner.watch(level);
-            scanner.members(rest, Place::Open, slots)
-        }
+        [b'[', rest @ ..] => scanner.elements(rest, level, spans, each),
         rest => scanner.skip(rest, Place::Value),
     };
     scanner.end(text, end)
+}
+
+/// Where the next element is in an array that was checked, looking from `from` on, behind its bracket or an element; and where the
+/// element's watched members are, counted from its beginning.
+// In line, its scanner would be on the stack of every call.
+#[inline(never)]
+pub(crate) fn scan_next_element(
+    array: &[u8],
+    from: usize,
+    level: &'static Members,
+    spans: &mut Spans,
+) -> Option<core::ops::Range<usize>> {
+    let mut rest = array.get(from..)?;
+    while let [b' ' | b'\t' | b'\n' | b'\r' | b',', after @ ..] = rest {
+        rest = after;
+    }
+    let mut scanner = Scanner::<DEPTH_WORDS>::new();
+    scanner.length = rest.len();
+    *spans = NO_SPANS;
+    let after = scanner.element(rest, level, spans)?;
+    Some(array.len().wrapping_sub(rest.len())..array.len().wrapping_sub(after.len()))
 }
 
 /// [`scan`] of a line while it comes in: each byte is looked at once, as soon as it is there. It takes lines that are one object from
@@ -412,6 +445,7 @@ impl LineScanner {
                 _ => return Scanned::Other,
             };
             *spans = NO_SPANS;
+            scanner.open = 0;
             scanner.watch(level);
             scanner.members(members, Place::Open, spans)
         } else {
@@ -462,8 +496,10 @@ struct Scanner<const WORDS: usize> {
     /// Where it stopped, in the text and in the grammar.
     at: usize,
     place: Place,
-    /// How many watched objects are open. Those around the innermost are in `outer`.
+    /// How many containers are open around the member or the value in hand.
     open: usize,
+    /// How many of them are in `outer`: the watched objects around the innermost.
+    outside: usize,
     nest: Nest,
     inner: Level,
     fault: SyntaxError,
@@ -522,6 +558,27 @@ impl Level {
         Self { members, expected: members.keys, child: None, slot: NO_SLOT, start: 0 }
     }
 
+    /// The next member by its table, if `rest` starts with its name; returns what follows its colon.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn expected<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
+        let after = self.expected.first()?.strip(rest)?;
+        self.found(self.expected);
+        Some(after)
+    }
+
+    /// The member in hand is the first of these; if there is none, it is none of the table.
+    #[inline(always)]
+    fn found(&mut self, members: &'static [Member]) {
+        (self.slot, self.child) = match members {
+            [key, others @ ..] => {
+                self.expected = others;
+                (key.slot, key.child)
+            }
+            [] => (self.members.others, None),
+        };
+    }
+
     /// The object around an object that has ended.
     #[inline(always)]
     fn back_to(&mut self, outer: &Outer) {
@@ -564,6 +621,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
             at: 0,
             place: Place::Value,
             open: 0,
+            outside: 0,
             nest: Nest::NONE,
             inner: Level::of(&NO_MEMBERS),
             fault: SyntaxError { kind: SyntaxErrorKind::Empty, offset: 0 },
@@ -580,9 +638,59 @@ impl<const WORDS: usize> Scanner<WORDS> {
 
     /// The outermost object is a watched one.
     fn watch(&mut self, members: &'static Members) {
-        self.open = 1;
+        self.open = self.open.wrapping_add(1);
+        self.outside = 0;
         self.nest = Nest::NONE;
         self.inner = Level::of(members);
+    }
+
+    /// Any value; what is watched is an object's members.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn element<'t>(&mut self, rest: &'t [u8], level: &'static Members, slots: &mut [Span]) -> Option<&'t [u8]> {
+        match rest {
+            [b'{', members @ ..] => {
+                self.watch(level);
+                self.members(members, Place::Open, slots)
+            }
+            _ => self.skip(rest, Place::Value),
+        }
+    }
+
+    /// The elements of an array whose bracket ends just before `rest`; returns what follows its closing bracket.
+    fn elements<'t>(
+        &mut self,
+        rest: &'t [u8],
+        level: &'static Members,
+        spans: &mut Spans,
+        each: &mut dyn FnMut(&[u8], &Spans),
+    ) -> Option<&'t [u8]> {
+        self.open = 1;
+        let mut rest = self.space(rest);
+        if let [b']', after @ ..] = rest {
+            return Some(after);
+        }
+        let length = self.length;
+        loop {
+            if rest.is_empty() {
+                return self.unexpected(Place::Value, rest);
+            }
+            *spans = NO_SPANS;
+            // Spans count from the beginning of their element, and faults from that of the line.
+            self.length = rest.len();
+            let after = self.element(rest, level, spans);
+            let (start, faulty_at) = (length.wrapping_sub(rest.len()), self.fault.offset);
+            self.length = length;
+            let Some(after) = after else {
+                self.fault.offset = start.wrapping_add(faulty_at);
+                return None;
+            };
+            each(rest.get(..rest.len().wrapping_sub(after.len())).unwrap_or_default(), spans);
+            rest = match self.space(after) {
+                [b',', after @ ..] => self.space(after),
+                [b']', after @ ..] => return Some(after),
+                other => return self.unexpected(Place::Next, other),
+            };
+        }
     }
 
     /// The members of watched objects from `place` on; returns what follows the closing brace of the outermost.
@@ -625,20 +733,12 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 };
             }
             if place == Place::Name {
-                let found;
-                (found, rest) = match inner.expected.first().and_then(|key| key.strip(rest)) {
-                    Some(after) => (inner.expected, after),
-                    None => match self.other_key(rest, inner.members) {
-                        Some(found) => found,
+                rest = match inner.expected(rest) {
+                    Some(after) => after,
+                    None => match self.other_key(rest, inner) {
+                        Some(after) => after,
                         None => return self.stop_in_name(rest),
                     },
-                };
-                (inner.slot, inner.child) = match found {
-                    [key, others @ ..] => {
-                        inner.expected = others;
-                        (key.slot, key.child)
-                    }
-                    [] => (inner.members.others, None),
                 };
                 place = Place::Value;
             }
@@ -650,10 +750,11 @@ impl<const WORDS: usize> Scanner<WORDS> {
                         clear(child, slots);
                     }
                     if let [b'{', inside @ ..] = rest
-                        && let Some(outer) = self.outer.get_mut(self.open.wrapping_sub(1))
+                        && let Some(outer) = self.outer.get_mut(self.outside)
                     {
                         *outer = Outer::of(inner);
                         *inner = Level::of(child);
+                        self.outside = self.outside.wrapping_add(1);
                         self.open = self.open.wrapping_add(1);
                         rest = inside;
                         place = Place::Open;
@@ -686,7 +787,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 [b'}', after @ ..] => {
                     rest = after;
                     self.open = self.open.wrapping_sub(1);
-                    let Some(outer) = self.outer.get(self.open.wrapping_sub(1)) else { return Some(rest) };
+                    self.outside = self.outside.wrapping_sub(1);
+                    let Some(outer) = self.outer.get(self.outside) else { return Some(rest) };
                     inner.back_to(outer);
                     self.record(inner, slots, rest);
                     place = Place::Next;
@@ -707,39 +809,50 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// The level's members from the one on whose name `rest` starts with (none of them, if it is none of theirs), and what
-    /// follows its colon.
+    /// Any member, whose name `rest` starts with; returns what follows its colon.
     #[inline(never)]
-    fn other_key<'t>(&mut self, rest: &'t [u8], level: &'static Members) -> Option<(&'static [Member], &'t [u8])> {
-        let mut keys = level.keys;
+    fn other_key<'t>(&mut self, rest: &'t [u8], level: &mut Level) -> Option<&'t [u8]> {
+        let mut keys = level.members.keys;
+        let mut after = None;
         while let [key, others @ ..] = keys {
-            if let Some(after) = key.strip(rest) {
-                return Some((keys, after));
+            after = key.strip(rest);
+            if after.is_some() {
+                break;
             }
             keys = others;
         }
-        let end = plain(rest);
-        if let [b'"', b':', after @ ..] = end {
-            return Some((&[], after));
+        if after.is_none() {
+            let end = plain(rest);
+            after = if let [b'"', b':', after @ ..] = end {
+                Some(after)
+            } else {
+                let after = self.close(end)?;
+                let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
+                // RFC 8259 §8.3: names are compared after their escapes are decoded.
+                let name = Text::of_checked(rest.get(..length).unwrap_or_default());
+                keys = level.members.keys;
+                while let [key, others @ ..] = keys
+                    && !name.is(key.name)
+                {
+                    keys = others;
+                }
+                self.colon(after)
+            };
         }
-        let after = self.close(end)?;
-        let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
-        // RFC 8259 §8.3: names are compared after their escapes are decoded.
-        let name = Text::of_checked(rest.get(..length).unwrap_or_default());
-        keys = level.keys;
-        while let [key, others @ ..] = keys
-            && !name.is(key.name)
-        {
-            keys = others;
-        }
-        Some((keys, self.colon(after)?))
+        level.found(keys);
+        after
     }
 
     /// The end of a name, its colon and white space; returns what follows.
-    #[inline(never)]
+    #[inline(always)]
     fn rest_of_name<'t>(&mut self, end: &'t [u8]) -> Option<&'t [u8]> {
-        let after = self.close(end)?;
-        self.colon(after)
+        match end {
+            [b'"', b':', after @ ..] => Some(self.space(after)),
+            _ => {
+                let after = self.close(end)?;
+                self.colon(after)
+            }
+        }
     }
 
     /// Skips any value, or the rest of one from `place` in its innermost container on.
@@ -761,66 +874,29 @@ impl<const WORDS: usize> Scanner<WORDS> {
     #[inline(always)]
     fn skip_in<'t>(&mut self, nest: &mut Nest, mut rest: &'t [u8], mut place: Place) -> Option<&'t [u8]> {
         let outside = self.open;
-        let mut ended = place == Place::Next;
         if place == Place::Text {
             rest = self.string(rest)?;
-            ended = true;
-        }
-        rest = self.space(rest);
-        if place == Place::Open {
-            ended = self.is_empty(rest, nest.in_object)?;
+            place = Place::Next;
         }
         loop {
-            ended = ended
-                || 'value: {
-                    if nest.in_object && place != Place::Value {
-                        let [b'"', name @ ..] = rest else { return self.unexpected(Place::Member, rest) };
-                        // Members that are plain strings, one behind the other, get by without the tests further down.
-                        let mut name = name;
-                        let mut end = plain(name);
-                        while let [b'"', b':', b'"', string @ ..] = end {
-                            let string = plain(string);
-                            let [b'"', b',', b'"', next @ ..] = string else {
-                                rest = self.close(string)?;
-                                break 'value true;
-                            };
-                            name = next;
-                            end = plain(next);
-                        }
-                        rest = match end {
-                            [b'"', b':', after @ ..] => self.space(after),
-                            _ => match self.rest_of_name(end) {
-                                Some(after) => after,
-                                None => return self.stop_in_name(name),
-                            },
-                        };
-                    }
-                    place = Place::Member;
-                    rest = match rest {
-                        [b'"', string @ ..] => self.close(plain(string))?,
-                        [open @ (b'{' | b'['), inside @ ..] => {
-                            if nest.depth.is_multiple_of(32) {
-                                self.save(rest, nest.depth, nest.around)?;
-                            }
-                            nest.around = nest.around << 1 | u32::from(nest.in_object);
-                            nest.depth = nest.depth.wrapping_add(1);
-                            nest.in_object = *open == b'{';
-                            rest = self.space(inside);
-                            break 'value self.is_empty(rest, nest.in_object)?;
-                        }
-                        [b'-' | b'0'..=b'9', ..] => self.number(rest)?,
-                        [b't', ..] => self.literal(rest, b"true")?,
-                        [b'f', ..] => self.literal(rest, b"false")?,
-                        [b'n', ..] => self.literal(rest, b"null")?,
-                        [b'+' | b'.' | b'N' | b'I', ..] => return self.fault(SyntaxErrorKind::BadNumber, rest),
-                        _ => return self.unexpected(Place::Value, rest),
-                    };
-                    true
-                };
+            let mut ended = place == Place::Next;
             if !ended {
-                continue;
+                rest = self.space(rest);
+                if place == Place::Open {
+                    ended = self.is_empty(rest, nest.in_object)?;
+                }
             }
-            ended = false;
+            if !ended {
+                let is_member = nest.in_object && place != Place::Value;
+                match self.skip_one(nest, rest, is_member)? {
+                    (after, true) => rest = after,
+                    (inside, false) => {
+                        rest = inside;
+                        place = Place::Open;
+                        continue;
+                    }
+                }
+            }
             // A value has ended, or an empty container is about to.
             loop {
                 if nest.depth == outside {
@@ -829,7 +905,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 rest = self.space(rest);
                 match (rest, nest.in_object) {
                     ([b',', after @ ..], _) => {
-                        rest = self.space(after);
+                        rest = after;
+                        place = Place::Member;
                         break;
                     }
                     ([b'}', after @ ..], true) | ([b']', after @ ..], false) => {
@@ -845,6 +922,48 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 }
             }
         }
+    }
+
+    /// A member or a value; a container up to behind the bracket that opens it. Returns what follows, and whether the value has ended.
+    #[inline(always)]
+    fn skip_one<'t>(&mut self, nest: &mut Nest, mut rest: &'t [u8], is_member: bool) -> Option<(&'t [u8], bool)> {
+        if is_member {
+            let [b'"', name @ ..] = rest else { return self.unexpected(Place::Member, rest) };
+            // Members that are plain strings, one behind the other, get by without the tests further down.
+            let mut name = name;
+            let mut end = plain(name);
+            while let [b'"', b':', b'"', string @ ..] = end {
+                let string = plain(string);
+                let [b'"', b',', b'"', next @ ..] = string else {
+                    return Some((self.close(string)?, true));
+                };
+                name = next;
+                end = plain(next);
+            }
+            rest = match self.rest_of_name(end) {
+                Some(after) => after,
+                None => return self.stop_in_name(name),
+            };
+        }
+        let after = match rest {
+            [b'"', string @ ..] => self.close(plain(string))?,
+            [open @ (b'{' | b'['), inside @ ..] => {
+                if nest.depth.is_multiple_of(32) {
+                    self.save(rest, nest.depth, nest.around)?;
+                }
+                nest.around = nest.around << 1 | u32::from(nest.in_object);
+                nest.depth = nest.depth.wrapping_add(1);
+                nest.in_object = *open == b'{';
+                return Some((inside, false));
+            }
+            [b'-' | b'0'..=b'9', ..] => self.number(rest)?,
+            [b't', ..] => self.literal(rest, b"true")?,
+            [b'f', ..] => self.literal(rest, b"false")?,
+            [b'n', ..] => self.literal(rest, b"null")?,
+            [b'+' | b'.' | b'N' | b'I', ..] => return self.fault(SyntaxErrorKind::BadNumber, rest),
+            _ => return self.unexpected(Place::Value, rest),
+        };
+        Some((after, true))
     }
 
     /// Whether a container is empty whose inside begins with `rest`.
@@ -867,15 +986,12 @@ impl<const WORDS: usize> Scanner<WORDS> {
         Some(())
     }
 
-    /// The colon behind a name.
-    #[inline(always)]
-    fn colon<'t>(&mut self, mut rest: &'t [u8]) -> Option<&'t [u8]> {
-        if !matches!(rest, [b':', ..]) {
-            rest = self.space(rest);
-        }
-        match rest {
+    /// The colon behind a name, with white space around it.
+    #[inline(never)]
+    fn colon<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
+        match self.space(rest) {
             [b':', rest @ ..] => Some(self.space(rest)),
-            _ => self.unexpected(Place::Member, rest),
+            other => self.unexpected(Place::Member, other),
         }
     }
 

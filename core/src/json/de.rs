@@ -92,8 +92,12 @@ pub(crate) fn from_checked_or<'de, T: Deserialize<'de>, E>(
     otherwise: fn(DecodeError) -> E,
 ) -> Result<T, E> {
     let mut decoder = Decoder::new(text, numeric_strings);
-    let value = T::deserialize(&mut decoder).and_then(|value| decoder.end().map(|()| value));
-    value.map_err(|kind| otherwise(decoder.error(kind)))
+    let fault = match T::deserialize(&mut decoder) {
+        Ok(value) if decoder.is_at_end() => return Ok(value),
+        Ok(_) => Kind::NotJson,
+        Err(kind) => kind,
+    };
+    Err(decoder.fail(fault, otherwise))
 }
 
 /// Decodes a value that was not given: a struct or a map as from `{}`, an `Option` as `None`, `()` as itself.

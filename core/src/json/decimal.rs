@@ -2,6 +2,7 @@
 
 use super::number::Digits;
 use super::text::{NUMBER_TOKEN, RAW_TOKEN};
+use super::write::div10_u32;
 use core::{fmt, str::FromStr};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -132,8 +133,9 @@ impl<const PLACES: u8> Decimal<PLACES> {
             if length == PLACES && PLACES != 0 {
                 put(b'.');
             }
-            put(b'0' | (magnitude % 10) as u8);
-            magnitude /= 10;
+            let (rest, digit) = div10_u32(magnitude);
+            put(b'0' | digit);
+            magnitude = rest;
             length += 1;
         }
         if self.0 < 0 {

@@ -56,6 +56,11 @@ pub fn write<T: Serialize + ?Sized>(value: &T, out: &mut Writer<'_>) -> Result<(
     conclude(out, start, result)
 }
 
+/// [`write`], but that what was written before an error stays. Returns whether the value has a JSON form; what is too large has one.
+pub(crate) fn put<T: Serialize + ?Sized>(value: &T, out: &mut Writer<'_>) -> bool {
+    value.serialize(Serializer { out }).is_ok()
+}
+
 /// Writes `value` as JSON into a vector as large as the text.
 ///
 /// # Errors

@@ -109,14 +109,6 @@ impl<'a> Json<'a> {
         super::number::Digits::new(self.text)
     }
 
-    /// Where the next element is in the array that `line` is, looking from `from` on.
-    pub(crate) fn next_element(line: &[u8], from: usize) -> Option<(usize, usize)> {
-        let mut rest = line.get(from..)?;
-        let length = take_value(&mut rest)?.text.len();
-        let end = line.len().checked_sub(rest.len())?;
-        Some((end.checked_sub(length)?, end))
-    }
-
     /// The last member called `name`, if this is an object that has one.
     pub fn get(&self, name: &str) -> Option<Json<'a>> {
         self.members().filter(|(key, _)| *key == *name).last().map(|(_, value)| value)

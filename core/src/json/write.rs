@@ -78,15 +78,6 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
-    #[cfg(not(target_pointer_width = "64"))]
-    pub fn str(&mut self, text: &str) {
-        self.byte(b'"');
-        self.content(text.as_bytes());
-        self.byte(b'"');
-    }
-
-    /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
-    #[cfg(target_pointer_width = "64")]
     pub fn str(&mut self, text: &str) {
         let mut rest = text.as_bytes();
         let whole = rest.len().wrapping_add(2);
@@ -565,7 +556,7 @@ fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
 
 /// As above. A processor that loads a word from an odd address byte by byte gains nothing by words.
 #[cfg(not(any(target_pointer_width = "64", target_arch = "wasm32")))]
-#[inline]
+#[inline(never)]
 fn copy_plain(to: &mut [u8], from: &[u8]) -> usize {
     copy_plain_bytes(to, from)
 }
@@ -722,7 +713,7 @@ macro_rules! div10_by_multiplying {
     ($name:ident, $int:ty) => {
         #[inline]
         #[allow(clippy::cast_possible_truncation)]
-        fn $name(value: $int) -> ($int, u8) {
+        pub(super) fn $name(value: $int) -> ($int, u8) {
             (value / 10, (value % 10) as u8)
         }
     };
@@ -734,7 +725,7 @@ macro_rules! div10_by_shifting {
     ($name:ident, $int:ty, $($more:literal)*) => {
         #[inline]
         #[allow(clippy::cast_possible_truncation)]
-        fn $name(value: $int) -> ($int, u8) {
+        pub(super) fn $name(value: $int) -> ($int, u8) {
             let mut fifths = (value >> 1).wrapping_add(value >> 2);
             fifths = fifths.wrapping_add(fifths >> 4);
             fifths = fifths.wrapping_add(fifths >> 8);

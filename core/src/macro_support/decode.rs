@@ -1,20 +1,21 @@
 //! Decoding: names, values with a rule, and values that were not given.
 
 use core::fmt;
-use core::marker::PhantomData;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use crate::json::de::{expected, rule};
+use crate::json::de::{Kind, expected, rule};
 
 /// A rule, as [`rule`] takes it.
 pub type Rule = &'static [&'static str];
 
-/// Decodes a name and returns its place among `names`, or their number for a name that is not among them.
-///
-/// One piece of code for the fields of every struct and the variants of every enum.
+/// The names that a struct or an enum knows. As a seed it decodes a name and returns its place among them, or their number for a
+/// name that is not among them: one piece of code for the fields of every struct and the variants of every enum.
 pub struct Names {
+    /// All names, and then their aliases.
     pub names: &'static [&'static str],
+    /// For each alias, the place of the name that it stands for.
+    pub aliases: &'static [usize],
     pub otherwise: Otherwise,
 }
 
@@ -27,7 +28,7 @@ pub enum Otherwise {
     UnknownVariant(&'static [&'static str]),
 }
 
-impl<'de> DeserializeSeed<'de> for Names {
+impl<'de> DeserializeSeed<'de> for &Names {
     type Value = usize;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
@@ -35,7 +36,7 @@ impl<'de> DeserializeSeed<'de> for Names {
     }
 }
 
-impl Visitor<'_> for Names {
+impl Visitor<'_> for &Names {
     type Value = usize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +48,7 @@ impl Visitor<'_> for Names {
     }
 
     fn visit_bytes<E: Error>(self, name: &[u8]) -> Result<usize, E> {
-        match (self.names.iter().position(|known| known.as_bytes() == name), self.otherwise) {
+        match (self.names.iter().position(|known| known.as_bytes() == name), &self.otherwise) {
             (Some(place), _) => Ok(place),
             (None, Otherwise::Ignored) => Ok(self.names.len()),
             (None, Otherwise::UnknownField(known)) => {
@@ -60,46 +61,123 @@ impl Visitor<'_> for Names {
     }
 }
 
-/// Decodes a value, and checks it while the decoder still knows where it stands.
-pub struct Checked<T, F> {
+/// What an argument's attributes say, as data. As a seed it decodes the value, and checks it while the decoder still knows where
+/// it stands.
+pub struct Argument<T> {
     expected: Option<Rule>,
-    check: F,
-    of: PhantomData<fn() -> T>,
+    broken: Option<fn(&T) -> Option<Rule>>,
+    absent: fn(&mut Option<T>) -> bool,
 }
 
-/// A [`Checked`]; `check` gives the rule that the value breaks. Text that is not a `T` is an error that names what is `expected`: for
-/// types without parts.
-pub fn checked<'de, T: Deserialize<'de>, F: FnOnce(&T) -> Option<Rule>>(
-    expected: Option<Rule>,
-    check: F,
-) -> Checked<T, F> {
-    Checked { expected, check, of: PhantomData }
+impl<T> Argument<T> {
+    /// `absent` puts in what stands for a value that was not given, and returns whether it may be left out.
+    pub const fn new(absent: fn(&mut Option<T>) -> bool) -> Self {
+        Self { expected: None, broken: None, absent }
+    }
+
+    /// With a rule: `broken` returns the one that a value breaks. Text that is not a `T` is an error that names what is
+    /// `expected`: for types without parts.
+    #[must_use]
+    pub const fn checked(self, expected: Option<Rule>, broken: fn(&T) -> Option<Rule>) -> Self {
+        Self { expected, broken: Some(broken), ..self }
+    }
 }
 
-impl<'de, T: Deserialize<'de>, F: FnOnce(&T) -> Option<Rule>> DeserializeSeed<'de> for Checked<T, F> {
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for &Argument<T> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        let value = T::deserialize(deserializer).map_err(|error| self.expected.map_or(error, expected))?;
-        match (self.check)(&value) {
+        let value = match (T::deserialize(deserializer), self.expected) {
+            (Err(_), Some(text)) => return Err(expected(text)),
+            (value, _) => value?,
+        };
+        match self.broken.and_then(|broken| broken(&value)) {
             None => Ok(value),
             Some(broken) => Err(rule(broken)),
         }
     }
 }
 
-/// The value of a field that was not given, of a type whose schema is written out.
-pub fn missing_field<'de, T: Deserialize<'de>, E: Error>(name: &'static str) -> Result<T, E> {
-    struct Missing<E>(&'static str, PhantomData<E>);
+/// The place of an argument while its struct is decoded.
+pub struct Slot<'s, T> {
+    pub value: Option<T>,
+    argument: &'s Argument<T>,
+}
 
-    impl<'de, E: Error> Deserializer<'de> for Missing<E> {
-        type Error = E;
+impl<'s, T> Slot<'s, T> {
+    pub const fn new(argument: &'s Argument<T>) -> Self {
+        Self { value: None, argument }
+    }
+}
 
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, E> {
-            Err(E::missing_field(self.0))
+/// A [`Slot`] of any type.
+pub trait Place<'de, A: MapAccess<'de>> {
+    /// Decodes the value of the member `name`.
+    fn read(&mut self, map: &mut A, name: &'static str) -> Result<(), A::Error>;
+
+    /// Whether the member is there, or may be left out: then what stands for it is put in.
+    fn is_complete(&mut self) -> bool;
+}
+
+impl<'de, T: Deserialize<'de>, A: MapAccess<'de>> Place<'de, A> for Slot<'_, T> {
+    fn read(&mut self, map: &mut A, name: &'static str) -> Result<(), A::Error> {
+        if self.value.is_some() {
+            return Err(A::Error::duplicate_field(name));
+        }
+        self.value = Some(map.next_value_seed(self.argument)?);
+        Ok(())
+    }
+
+    fn is_complete(&mut self) -> bool {
+        self.value.is_some() || (self.argument.absent)(&mut self.value)
+    }
+}
+
+/// Decodes the members of a struct, each into its place: one piece of code for every struct.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+pub fn members<'de, A: MapAccess<'de>>(
+    map: &mut A,
+    known: &'static Names,
+    places: &mut [&mut dyn Place<'de, A>],
+) -> Result<(), A::Error> {
+    while let Some(place) = map.next_key_seed(known)? {
+        let place = match place.checked_sub(places.len()) {
+            Some(alias) => known.aliases.get(alias).copied(),
+            None => Some(place),
+        };
+        match place.and_then(|place| Some((places.get_mut(place)?, *known.names.get(place)?))) {
+            Some((place, name)) => place.read(map, name)?,
+            None => {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+    }
+    for (place, name) in places.iter_mut().zip(known.names) {
+        if !place.is_complete() {
+            return Err(A::Error::missing_field(name));
+        }
+    }
+    Ok(())
+}
+
+/// The error where a struct is built without one of its fields, which [`members`] rules out.
+#[cold]
+pub fn incomplete<E: Error>() -> E {
+    E::missing_field("")
+}
+
+/// The value of a field that was not given, of a type whose schema is written out; none if it may not be left out.
+pub fn missing_field<'de, T: Deserialize<'de>>() -> Option<T> {
+    struct Missing;
+
+    impl<'de> Deserializer<'de> for Missing {
+        type Error = Kind;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Kind> {
+            Err(Kind::Refused)
         }
 
-        fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
+        fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
             visitor.visit_none()
         }
 
@@ -109,5 +187,5 @@ pub fn missing_field<'de, T: Deserialize<'de>, E: Error>(name: &'static str) -> 
         }
     }
 
-    T::deserialize(Missing(name, PhantomData))
+    T::deserialize(Missing).ok()
 }

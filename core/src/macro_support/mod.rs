@@ -5,9 +5,7 @@ mod decode;
 mod number;
 mod text;
 
-pub use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error as DeError, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+pub use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use crate::event::Event;
@@ -17,7 +15,7 @@ pub use crate::params::{Ending, Field, Keywords, Node, OutputValue, Outputs, Par
 pub use crate::service::JobRun;
 pub use crate::{Call, CallContext, Config, Context, Extension, Failure, Manifest, Operation, Outcome, Schema};
 
-pub use decode::{Checked, Names, Otherwise, Rule, checked, missing_field};
+pub use decode::{Argument, Names, Otherwise, Rule, Slot, incomplete, members, missing_field};
 pub use number::{Limit, Number, NumberKind};
 pub use text::{FromBool, FromText, Length, Takes};
 

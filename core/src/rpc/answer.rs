@@ -1,11 +1,11 @@
 //! Answers whole lines of JSON-RPC 2.0 for servers that have their own methods and no [`Extension`](crate::Extension).
 
 use crate::frame::TooLong;
-use crate::json::check::{NO_SPANS, SyntaxError, check};
+use crate::json::check::{NO_SPANS, SyntaxError};
 use crate::json::view::{Json, Text};
 use crate::json::write::Writer;
 use crate::received::{Envelope, Received};
-use crate::rpc::{self, end_line, invalid_request, reserve_for, writer};
+use crate::rpc::{self, end_line, invalid_request, writer};
 
 /// A request or a notification whose envelope is sound (JSON-RPC 2.0 §4).
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,13 @@ pub fn answer<'o>(
     let limit = memory.len().saturating_sub(1);
     let end = match line.trim_ascii_start().first() {
         Some(b'[') => batch(line, memory, limit, serve),
-        _ => member(line, memory, 0, limit, serve),
+        _ => {
+            let mut spans = NO_SPANS;
+            match rpc::scan(line, &mut spans) {
+                Ok(()) => member(&Received::whole(line, &spans), memory, 0, limit, serve),
+                Err(error) => Some(parse_error(&mut writer(memory, 0, limit), error)),
+            }
+        }
     }?;
     Some(end_line(memory, end))
 }
@@ -73,21 +79,23 @@ fn batch(
     limit: usize,
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
-    if let Err(error) = check(line) {
-        return Some(parse_error(&mut writer(memory, 0, limit), error));
-    }
     let mut spans = NO_SPANS;
     let mut reserve = match rpc::reserve_for_batch(line, limit, &mut spans) {
-        Ok(reserve) => reserve,
-        Err(fault) => return Some(invalid_request(&mut writer(memory, 0, limit), b"", fault)),
+        Ok(Ok(reserve)) => reserve,
+        Ok(Err(fault)) => return Some(invalid_request(&mut writer(memory, 0, limit), b"", fault)),
+        Err(error) => return Some(parse_error(&mut writer(memory, 0, limit), error)),
     };
     let mut end = 0;
-    for text in Json::of_checked(line).elements() {
-        reserve = reserve.saturating_sub(reserve_for(text.as_bytes(), &mut spans));
+    // Behind the opening bracket, and then behind each member.
+    let mut next = line.iter().position(|byte| *byte == b'[')?.wrapping_add(1);
+    while let Some(found) = rpc::next_member(line, next, &mut spans) {
+        next = found.end;
+        let received = Received::whole(line.get(found).unwrap_or_default(), &spans);
+        reserve = reserve.saturating_sub(rpc::reserve(&received));
         let start = end + 1;
         // The closing bracket goes behind the last.
         let most = limit.saturating_sub(reserve.saturating_add(1));
-        if let Some(to) = member(text.as_bytes(), memory, start, most, serve) {
+        if let Some(to) = member(&received, memory, start, most, serve) {
             if let Some(place) = memory.get_mut(end) {
                 *place = if end == 0 { b'[' } else { b',' };
             }
@@ -105,25 +113,20 @@ fn batch(
 
 /// Answers one message at `start` of `memory`; returns where the reply ends.
 fn member(
-    text: &[u8],
+    received: &Received<'_>,
     memory: &mut [u8],
     start: usize,
     limit: usize,
     serve: &mut dyn FnMut(Incoming<'_>, &mut Writer<'_>),
 ) -> Option<usize> {
     let mut out = writer(memory, start, limit);
-    let mut spans = NO_SPANS;
-    if let Err(error) = rpc::scan(text, &mut spans) {
-        return Some(parse_error(&mut out, error));
-    }
-    let received = Received::whole(text, &spans);
-    let (id, is_notification) = match rpc::envelope(&received) {
+    let (id, is_notification) = match rpc::envelope(received) {
         Envelope::Reply => return None,
         Envelope::Invalid { text: fault, id } => return Some(invalid_request(&mut out, received.of(id), fault)),
         Envelope::Request { id } => (received.of(id), false),
         Envelope::Notification => (&b""[..], true),
     };
-    let (method, params) = rpc::method_and_params(&received)?;
+    let (method, params) = rpc::method_and_params(received)?;
     let incoming = Incoming { method, params, is_notification };
     if is_notification {
         serve(incoming, &mut Writer::new(&mut []));

@@ -187,30 +187,35 @@ pub fn end_error(out: &mut Writer<'_>) {
 pub(crate) const ERROR_ROOM: usize = 160;
 
 /// Room to keep for the reply to a batch's member, with the comma before it.
-pub(crate) fn reserve_for(member: &[u8], spans: &mut Spans) -> usize {
-    if scan(member, spans).is_err() {
-        return 0;
-    }
-    let received = Received::whole(member, spans);
-    match envelope(&received) {
-        Envelope::Request { id } | Envelope::Invalid { id, .. } => ERROR_ROOM + 1 + received.of(id).len(),
+pub(crate) fn reserve(member: &Received<'_>) -> usize {
+    match envelope(member) {
+        Envelope::Request { id } | Envelope::Invalid { id, .. } => ERROR_ROOM + 1 + member.of(id).len(),
         Envelope::Notification | Envelope::Reply => 0,
     }
 }
 
-/// Room to keep for the replies to a batch that was checked, or why it is refused.
-pub(crate) fn reserve_for_batch(batch: &[u8], limit: usize, spans: &mut Spans) -> Result<usize, &'static str> {
-    let (mut members, mut reserve) = (0, 0);
-    for member in Json::of_checked(batch).elements() {
+/// Checks a batch. Returns the room to keep for its replies, or why it is refused.
+pub(crate) fn reserve_for_batch(
+    batch: &[u8],
+    limit: usize,
+    spans: &mut Spans,
+) -> Result<Result<usize, &'static str>, SyntaxError> {
+    let (mut members, mut room) = (0, 0);
+    check::scan_array(batch, &MEMBERS, spans, &mut |member, spans| {
         members += 1;
-        reserve += reserve_for(member.as_bytes(), spans);
-    }
-    match members {
+        room += reserve(&Received::whole(member, spans));
+    })?;
+    Ok(match members {
         0 => Err("an empty batch"),
-        1..=MAX_BATCH if reserve + 2 <= limit => Ok(reserve),
+        1..=MAX_BATCH if room + 2 <= limit => Ok(room),
         1..=MAX_BATCH => Err("a batch whose replies may not fit the reply buffer"),
         _ => Err("a batch of more than 64 members"),
-    }
+    })
+}
+
+/// Where the next member of a batch is that was checked, and what is in it; see [`check::scan_next_element`].
+pub(crate) fn next_member(batch: &[u8], from: usize, spans: &mut Spans) -> Option<core::ops::Range<usize>> {
+    check::scan_next_element(batch, from, &MEMBERS, spans)
 }
 
 /// A writer on `memory` before `limit`, at `start`.

@@ -15,7 +15,7 @@ impl Clock for EmbassyClock {
     }
 
     fn wake_at(&self, at: Instant, waker: &Waker) {
-        let at = embassy_time::Instant::from_micros(at.as_nanos().div_ceil(1000));
+        let at = embassy_time::Instant::from_micros(at.after_nanos(999).as_micros());
         embassy_time_driver::schedule_wake(at.as_ticks(), waker);
     }
 

@@ -368,7 +368,7 @@ export function ofResult(result, text) {
   }
   const outputs = isObject(member(result, 'outputs')) ? outputsOf(text) : new Map();
   if (success) return { kind: 'success', message, outputs };
-  return { kind: 'failed', message, outputs, error: error || message || 'the operation failed, and gave no reason' };
+  return { kind: 'failed', message, outputs, error: error || message || 'the operation failed without a reason' };
 }
 
 /** The outputs by name, in their order: strings as they are, and other values as their JSON text, exactly as it came. */

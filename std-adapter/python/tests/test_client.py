@@ -122,8 +122,8 @@ def test_wrong_names_and_arguments_are_named_before_anything_is_sent() -> None:
         ("tcp:7000", rigline.TargetError, "is not an address"),
         ("tcp:localhost:70000", rigline.TargetError, "is not an address"),
         ("exec:", rigline.TargetError, "names no program"),
-        ("exec:a 'b", rigline.TargetError, "cannot be told apart"),
-        ("http://localhost", rigline.TargetError, "not HTTP"),
+        ("exec:a 'b", rigline.TargetError, "no closing quotation"),
+        ("http://localhost", rigline.TargetError, "does not support HTTP"),
         ("serial:/dev/null?speed=9", rigline.TargetError, "unknown option `speed`"),
         ("/dev/null", rigline.TargetError, "write serial:/dev/null"),
         ("/", rigline.TargetError, "it is a folder"),
@@ -140,6 +140,20 @@ def test_a_wrong_target_is_explained(target: str, kind: Any, text: str) -> None:
     with pytest.raises(kind) as raised:
         rigline.connect(target)
     assert text in str(raised.value)
+    assert time.monotonic() - began < 8
+
+
+def test_a_program_that_ends_before_all_threads_run_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def start_slowly(thread: threading.Thread) -> None:
+        time.sleep(0.3)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_slowly)
+    began = time.monotonic()
+    with pytest.raises(rigline.ConnectFailed, match="exit status 3"):
+        rigline.connect(f'exec:{sys.executable} -c "raise SystemExit(3)"')
     assert time.monotonic() - began < 8
 
 

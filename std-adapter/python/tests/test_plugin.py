@@ -137,7 +137,7 @@ def test_without_a_target_the_error_says_how_to_name_one(pytester: pytest.Pytest
     pytester.makepyfile("def test_a(rig): pass")
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*no rig is named: give --rigline-target TARGET, such as serial:auto*"])
+    result.stdout.fnmatch_lines(["*there is no target: use --rigline-target TARGET, such as serial:auto*"])
     assert "rigline:" not in result.stdout.str().split("collected")[0].replace("plugins: ", "")
 
 
@@ -167,7 +167,7 @@ def test_the_marker_skips_or_with_strict_is_an_error(pytester: pytest.Pytester) 
             "*rig: '12V' is not among its channels (3V3, 5V0, AUX, TEMP)",
             "*rig: its version is *, and not >=99",
             "*rig: its name is 'rig', and not 'other'",
-            "*rig: it does not say which lasers it has",
+            "*rig: it does not list its lasers",
         ]
     )
     run(pytester, "sim", "--rigline-strict").assert_outcomes(passed=1, errors=5)

@@ -83,7 +83,7 @@ pub enum CallError {
     },
     /// The module is gone.
     #[error(
-        "the module is gone{}{}{}",
+        "the module has ended{}{}{}",
         exit.as_deref().map(|exit| format!(": {exit}")).unwrap_or_default(),
         shown(odd.as_deref()),
         last_words(stderr)

@@ -314,7 +314,7 @@ fn failure(error: Json<'_>) -> ModuleError {
     let plain = |value: Json<'_>| value.text().map_or_else(|| value.as_str().to_owned(), |text| text.to_string());
     let member = |name: &str| error.get(name).filter(|value| !value.is_null()).map(plain);
     let message = match error.is_null() {
-        true => "it failed, and gave no reason".to_owned(),
+        true => "it failed without a reason".to_owned(),
         false => member("message").unwrap_or_else(|| plain(error)),
     };
     let details = error.get("details").and_then(|details| serde_json::from_str(details.as_str()).ok());

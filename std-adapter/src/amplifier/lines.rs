@@ -216,7 +216,7 @@ impl Lines {
                 let is_owed = self.owed.len() > 1;
                 let others = self.open.as_ref().and_then(|open| open.control.as_ref()).map(|control| control.others());
                 let hint = others.as_deref().and_then(also_open);
-                let hint = hint.or_else(|| is_owed.then(|| "it has not answered what it was asked before".to_owned()));
+                let hint = hint.or_else(|| is_owed.then(|| "it has not answered the request before".to_owned()));
                 let (odd, stderr) = match &mut self.open {
                     Some(open) => (open.odd.take(), open.stderr()),
                     None => (None, String::new()),

@@ -13,13 +13,26 @@ where
         () if text("kind").is_some_and(|kind| kind == "Eval") => {
             Some("an eval of gevals (mcpchecker), which its own host runs")
         }
-        () if text("kind").is_some_and(|kind| kind == "Task") && has("spec") => {
+        () if text("kind").is_some_and(|kind| kind == "Task") && (has("spec") || has("metadata")) => {
             Some("a task of gevals (mcpchecker), which its own host runs")
         }
         () if has("jobs") && (has("on") || has("true") || has("runs-on")) => Some("a CI workflow of GitHub"),
-        () if has("stages") && !has("tasks") => Some("a CI pipeline"),
         () if has("providers") && (has("prompts") || has("tests")) => Some("an eval of promptfoo"),
         () if (has("solver") || has("scorer")) && !has("name") => Some("an eval of Inspect"),
+        () if (has("epochs") || has("limit")) && has("model") && !has("name") => Some("an eval set of Inspect"),
+        // An eval of ours has tasks. Other files without them are told by what they have.
+        () if has("tasks") || has("tasks_from") => None,
+        () if has("stages") || has("jobs") || has("trigger") || has("pipeline") => Some("a CI pipeline"),
+        () if has("runs") && (has("inputs") || has("description")) => Some("an action of GitHub"),
+        () if has("prompts") && (has("targets") || has("tests") || has("defaultTest")) => Some("an eval of promptfoo"),
+        () if has("solver") || has("scorer") || has("plan") && has("dataset") => Some("an eval of Inspect"),
+        () if has("evalcases") || has("tests") && has("execution") => Some("an eval of agentv"),
+        () if has("test_cases") => Some("an eval of DeepEval"),
+        () if has("dataset_path") && (has("task") || has("doc_to_text")) => Some("a task of lm-evaluation-harness"),
+        () if has("openapi") || has("swagger") => Some("an OpenAPI description"),
+        () if has("apiVersion") && has("kind") => Some("a Kubernetes resource"),
+        () if has("services") => Some("a Compose file"),
+        () if has("repos") => Some("a configuration of pre-commit"),
         () => None,
     }
 }

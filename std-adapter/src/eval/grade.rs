@@ -339,7 +339,7 @@ impl Grader {
 fn filled<'t>(text: &'t str, evidence: &Evidence<'_>) -> Result<std::borrow::Cow<'t, str>, String> {
     let filled = substitute(text, evidence.steps)?;
     // It would be found everywhere.
-    if filled.is_empty() { Err(format!("{text} is empty, so there is nothing to look for")) } else { Ok(filled) }
+    if filled.is_empty() { Err(format!("{text} is empty, so there is nothing to search for")) } else { Ok(filled) }
 }
 
 /// Whether an output is what is wanted, a JSON text: a number in any spelling, such as the `+3.30E+00` of instruments, or a value that

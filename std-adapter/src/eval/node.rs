@@ -74,7 +74,7 @@ impl Node {
             Kind::Null | Kind::Bool(_) => self.written = written().map(str::to_owned),
             Kind::Number(json) => {
                 if let Some(written) = written() {
-                    if let Some(plain) = json_number(written) {
+                    if let Some(plain) = number::json(written) {
                         *json = plain;
                     }
                     self.written = Some(written.to_owned());
@@ -93,7 +93,7 @@ impl Node {
                 };
                 if written == text
                     && !bytes.is_some_and(|(at, _)| is_tagged(source.get(..at as usize).unwrap_or_default()))
-                    && let Some(json) = json_number(written)
+                    && let Some(json) = number::json(written)
                 {
                     self.kind = Kind::Number(json);
                     self.written = Some(written.to_owned());
@@ -326,37 +326,6 @@ impl Node {
     }
 }
 
-/// A number of YAML 1.2 as JSON, digit by digit: without the plus sign and leading zeros, in tens instead of `0x` and `0o`.
-fn json_number(written: &str) -> Option<String> {
-    let (sign, unsigned) = match written.strip_prefix(['+', '-']) {
-        Some(rest) => (if written.starts_with('-') { "-" } else { "" }, rest),
-        None => ("", written),
-    };
-    for (prefix, radix) in [("0x", 16), ("0X", 16), ("0o", 8), ("0O", 8), ("0b", 2)] {
-        if let Some(digits) = unsigned.strip_prefix(prefix) {
-            let is_digits =
-                !digits.is_empty() && digits.len() <= 1000 && digits.chars().all(|digit| digit.is_digit(radix));
-            let number =
-                bigdecimal::num_bigint::BigUint::parse_bytes(digits.as_bytes(), radix).filter(|_| is_digits)?;
-            return Some(format!("{sign}{number}"));
-        }
-    }
-    number::decimal(unsigned).filter(|_| !unsigned.starts_with(['+', '-']))?;
-    let (mantissa, exponent) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |at| unsigned.split_at(at));
-    let (whole, fraction) =
-        mantissa.split_once('.').map_or((mantissa, None), |(whole, fraction)| (whole, Some(fraction)));
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        digits => digits,
-    };
-    let fraction = match fraction {
-        Some("") => ".0".to_owned(),
-        Some(digits) => format!(".{digits}"),
-        None => String::new(),
-    };
-    Some(format!("{sign}{whole}{fraction}{exponent}"))
-}
-
 /// Whether a scalar has an explicit tag, such as `!!str`. `before` is the document up to the scalar.
 fn is_tagged(before: &str) -> bool {
     let mut properties = before.rsplit(|c: char| c.is_whitespace() || "[{,".contains(c));
@@ -385,7 +354,7 @@ pub(super) fn unreadable(error: &serde_saphyr::Error) -> Unreadable {
     let text = match error {
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested deeper than {DEPTH_LIMIT}"),
         Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } => {
-            format!("more than {VALUE_LIMIT} values, those that aliases stand for counted too")
+            format!("more than {VALUE_LIMIT} values, with those of aliases")
         }
         other => UserMessageFormatter.format_message(other).into_owned(),
     };

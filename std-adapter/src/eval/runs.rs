@@ -76,7 +76,7 @@ pub enum StartError {
     #[error("Run failed: the context directory {} is not there", .0.display())]
     NoWorkdir(PathBuf),
     /// All runs were cancelled, and no more are taken.
-    #[error("Run failed: no more runs are started, since this process is about to end")]
+    #[error("Run failed: no run can start while this process is ending")]
     Ending,
     /// Too many runs are unfinished.
     #[error("Run failed: {RUN_LIMIT} runs are unfinished already")]
@@ -322,7 +322,7 @@ impl Runs {
         }
         match self.inner.store.look(id)? {
             Some(stored) if stored.state == RunState::Running => {
-                Err(io::Error::other("the run is another process's, which has to be asked to cancel it"))
+                Err(io::Error::other("the run belongs to another process; cancel it there"))
             }
             stored => Ok(stored.map(|stored| stored.state)),
         }
@@ -518,7 +518,7 @@ fn tell(file: &mut RunFile, written: io::Result<()>) {
     {
         // The reader may be gone.
         let _ =
-            writeln!(io::stderr(), "rigline: the run's file cannot be written: {error}; the run goes on without it");
+            writeln!(io::stderr(), "rigline: the run's file cannot be written: {error}; the run continues without it");
     }
 }
 

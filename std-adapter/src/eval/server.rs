@@ -182,7 +182,7 @@ pub async fn serve_stdio(runs: Runs, root: Root, stop: CancellationToken) -> io:
         client.out.at_most(0).await;
     }
     if client.out.has_overflowed() {
-        let text = format!("{} MiB of replies and results wait, and nobody reads them", BACKLOG >> 20);
+        let text = format!("the client does not read: {} MiB of replies and results wait", BACKLOG >> 20);
         return Err(io::Error::new(io::ErrorKind::TimedOut, text));
     }
     let failure = lock(&failure).take();

@@ -196,7 +196,7 @@ impl Worker {
                     () = sleep_until(deadline) => return Err(late()),
                 }
                 if task.mock.fail {
-                    return Err(EarlyEnd::new(Verdict::Failed, Cause::Board, "the mock was told to fail"));
+                    return Err(EarlyEnd::new(Verdict::Failed, Cause::Board, "the mock fails, as its eval requires"));
                 }
                 Ok(Some(task.mock.output.clone().unwrap_or_else(|| made_up(task, &prompt))))
             }

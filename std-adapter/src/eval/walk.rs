@@ -18,7 +18,7 @@ pub(super) const ENTRY_LIMIT: usize = 200_000;
 pub(super) struct Found {
     /// Files. A file that several paths lead to is listed by the one without links, if there is one.
     pub(super) files: Vec<PathBuf>,
-    /// Links that lead nowhere: perhaps what was meant, but no reason to stop.
+    /// Links that lead nowhere, and what is not a regular file: perhaps what was meant, but no reason to stop.
     pub(super) troubles: Vec<String>,
     /// What could not be read, and limits that were reached.
     pub(super) errors: Vec<String>,
@@ -79,23 +79,15 @@ pub(super) fn walk(
             for name in entries {
                 let inner = path.join(&name);
                 let from_folder = inner.strip_prefix(folder).unwrap_or(&inner).to_owned();
-                let Ok(about) = fs::symlink_metadata(&inner) else { continue };
-                let is_link = about.is_symlink();
-                if is_link && super::root::leads_out(&inner) {
-                    continue;
-                }
-                let about = if is_link {
-                    match fs::metadata(&inner) {
-                        Ok(about) => about,
-                        Err(error) => {
-                            if enter(&from_folder, level + 1) || wanted(&from_folder) {
-                                found.troubles.push(format!("{}: a link that leads nowhere: {error}", inner.display()));
-                            }
-                            continue;
+                let (is_link, about) = match entry(&inner) {
+                    Some((is_link, Ok(about))) => (is_link, about),
+                    Some((_, Err(error))) => {
+                        if enter(&from_folder, level + 1) || wanted(&from_folder) {
+                            found.troubles.push(format!("{}: a link that leads nowhere: {error}", inner.display()));
                         }
+                        continue;
                     }
-                } else {
-                    about
+                    None => continue,
                 };
                 if about.is_dir() {
                     if !enter(&from_folder, level + 1) {
@@ -108,8 +100,11 @@ pub(super) fn walk(
                     } else {
                         folders.push((inner, level + 1));
                     }
-                } else if about.is_file() && wanted(&from_folder) {
-                    if is_link {
+                } else if wanted(&from_folder) {
+                    if !about.is_file() {
+                        // To read a FIFO or a device could take for ever.
+                        found.troubles.push(format!("{}: not a regular file, so it is left out", inner.display()));
+                    } else if is_link {
                         links.push((inner, usize::MAX));
                     } else {
                         found.files.push(inner);
@@ -133,7 +128,27 @@ pub(super) fn walk(
     plain.sort_unstable();
     found.files = plain;
     found.troubles.sort_unstable();
+    shorten(&mut found.troubles);
+    shorten(&mut found.errors);
     found
+}
+
+/// Whether an entry of a folder is a link, and what it is, or what it leads to. `None` of one that is gone, and of a link out of the root.
+fn entry(path: &Path) -> Option<(bool, io::Result<fs::Metadata>)> {
+    let about = fs::symlink_metadata(path).ok()?;
+    if !about.is_symlink() {
+        return Some((false, Ok(about)));
+    }
+    (!super::root::leads_out(path)).then(|| (true, fs::metadata(path)))
+}
+
+/// Leaves out what nobody reads: a folder may have thousands of links that lead nowhere.
+fn shorten(texts: &mut Vec<String>) {
+    const LISTED: usize = 20;
+    if let Some(more) = texts.len().checked_sub(LISTED).filter(|more| *more > 0) {
+        texts.truncate(LISTED);
+        texts.push(format!("… and {more} more like these"));
+    }
 }
 
 /// What a folder is, whatever its path.
@@ -162,7 +177,7 @@ pub(super) fn matching(folder: &Path, pattern: &str) -> Result<Found, String> {
     let plain = parts.iter().take_while(|part| is_plain(part)).count();
     let (before, rest) = parts.split_at(plain);
     if rest.iter().any(|part| matches!(part, Component::ParentDir)) {
-        return Err("`..` stands behind a wildcard".to_owned());
+        return Err("`..` after a wildcard is not supported".to_owned());
     }
     let base = folder.join(before.iter().collect::<PathBuf>());
     if !base.is_dir() {
@@ -295,6 +310,18 @@ mod tests {
         let paths: Vec<_> = found.files.iter().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap()).collect();
         assert_eq!(paths, ["d30/task-2.yaml", "t/task-1.yaml"]);
         assert!(found.troubles.len() == 1 && found.troubles[0].contains("task-gone.yaml"), "{:?}", found.troubles);
+        // A FIFO is said, and not opened. Of many troubles the first are said.
+        rustix::fs::mknodat(rustix::fs::CWD, root.join("task-0.yaml"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        let found = matching(root, "task-*.yaml").unwrap();
+        assert!(
+            found.files.is_empty() && found.troubles[0].ends_with("task-0.yaml: not a regular file, so it is left out")
+        );
+        for number in 0..30 {
+            symlink("nowhere", root.join(format!("task-gone-{number}.yaml"))).unwrap();
+        }
+        let found = matching(root, "task-*.yaml").unwrap();
+        assert_eq!((found.troubles.len(), &*found.troubles[20]), (21, "… and 12 more like these"));
         let stars = format!("**/{}b.yaml", "*a".repeat(50));
         let long = root.join("a".repeat(250));
         fs::write(long, "").unwrap();

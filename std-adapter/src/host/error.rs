@@ -312,7 +312,7 @@ fn held_by(holders: &[Holder]) -> String {
     let is_manager = holders.iter().any(|holder| holder.command.contains("ModemManager"));
     // It lets go by itself after some seconds.
     let advice = if is_manager {
-        "; a udev rule with ENV{ID_MM_DEVICE_IGNORE}=\"1\" keeps ModemManager from trying the device as a modem"
+        "; a udev rule with ENV{ID_MM_DEVICE_IGNORE}=\"1\" prevents ModemManager from probing the device as a modem"
     } else {
         ""
     };

@@ -58,7 +58,7 @@ impl fmt::Display for Fault {
             Self::Cut => f.write_str("the body ends early"),
             Self::TooLong { limit } => write!(f, "the body is too long: the limit is {limit} bytes"),
             Self::Late(limit) => write!(f, "the body did not come within {limit:?}"),
-            Self::NoMemory => f.write_str("other requests take up all memory"),
+            Self::NoMemory => f.write_str("other requests use all memory"),
         }
     }
 }

@@ -72,7 +72,7 @@ impl Guard {
             return Err(refusal(StatusCode::FORBIDDEN, text.as_str()));
         }
         if request.extensions().get::<Ambiguous>().is_some_and(|flag| flag.0.load(Ordering::Acquire)) {
-            let text = "Content-Length and Transfer-Encoding must not stand in one request";
+            let text = "a request must not have both Content-Length and Transfer-Encoding";
             return Err(refusal(StatusCode::BAD_REQUEST, text));
         }
         // RFC 9112 §6.1: what is not understood is 501. hyper takes the last coding for the only one.

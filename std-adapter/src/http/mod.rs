@@ -497,7 +497,7 @@ fn check_path(options: &Options) -> io::Result<()> {
     let is_taken = options.routes.routes.iter().any(|route| route.path == Some(path));
     if !path.starts_with('/') || path.contains(['{', '}', '?', '#']) || !is_of_url || is_taken {
         let text = format!(
-            "{path:?} cannot be the path of tools: it must begin with a slash, be as URLs have it, and not be the handshake's"
+            "{path:?} cannot be the path of tools: it must begin with a slash, be a valid path of a URL, and differ from the handshake's"
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }

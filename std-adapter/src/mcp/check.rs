@@ -295,7 +295,7 @@ async fn unknown_tool(bench: &mut Bench) -> Verdict {
 
 async fn calls(bench: &mut Bench) -> Verdict {
     if bench.calls.is_empty() {
-        return bench.skip("which tools may run is not said: see --call");
+        return bench.skip("no tool may run: name one by --call");
     }
     let mut peer = session(bench).await?;
     let tools = tools(&mut peer, false).await?;

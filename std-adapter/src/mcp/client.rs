@@ -140,7 +140,7 @@ impl McpClient {
             Ok(server) if string(view(&server).get("protocolVersion")).len() == 10 => server,
             Ok(_) => {
                 self.hang_up().await;
-                return Err(no_answer("initialize was not answered as MCP has it"));
+                return Err(no_answer("the answer to initialize is not valid MCP"));
             }
             Err(error) => {
                 self.hang_up().await;

@@ -177,7 +177,7 @@ fn names_a_tool(manifest: &Manifest, call: Json<'_>) -> bool {
 
 /// Session Management: 404 has the client begin another session.
 fn no_session(id: Option<&str>) -> Response {
-    let refused = Refused::new(id, rpc::INVALID_REQUEST, "there is no such session: it has ended, or was never begun");
+    let refused = Refused::new(id, rpc::INVALID_REQUEST, "unknown session: it has ended, or never began");
     Refused { status: StatusCode::NOT_FOUND, ..refused }.response()
 }
 
@@ -323,7 +323,7 @@ fn check_modern<'t>(
     let compare = |name: &str, header: Option<String>, body: &str| match header {
         None => Err(mismatch(format!("Header mismatch: {name} is missing"))),
         Some(header) if header != body => {
-            Err(mismatch(format!("Header mismatch: {name} is {header:?}, but the body says {body:?}")))
+            Err(mismatch(format!("Header mismatch: {name} is {header:?}, but the body has {body:?}")))
         }
         Some(_) => Ok(()),
     };

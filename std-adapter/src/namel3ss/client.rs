@@ -17,7 +17,7 @@ use crate::target::{Exec, Target};
 
 struct Namel3ssClient {
     host: Host,
-    /// The tool that a service is asked about.
+    /// The tool of the service.
     tool: Option<String>,
     required: Vec<Guarantee>,
     traces: Option<Record>,

@@ -289,13 +289,13 @@ impl Host {
     fn preflight(&self, resolved: &Resolved<'_>, guarantees: &Guarantees, trace: &mut Trace) -> Option<ToolError> {
         let (missing, why) = match resolved.runner {
             Runner::Local if resolved.binding.sandbox != Some(true) => {
-                (guarantees.capabilities(), "the local runner keeps them in its sandbox only (sandbox: true)")
+                (guarantees.capabilities(), "the local runner enforces them only in its sandbox (sandbox: true)")
             }
             Runner::Container if guarantees.required.contains(&Guarantee::NoSubprocess) => {
-                (vec!["subprocess"], "a container is a process of its own")
+                (vec!["subprocess"], "a container is a separate process")
             }
             Runner::Container if resolved.binding.enforcement.is_none() => {
-                (guarantees.capabilities(), "the binding says of no enforcement by the container")
+                (guarantees.capabilities(), "the binding does not declare that the container enforces it")
             }
             _ => return None,
         };
@@ -307,7 +307,7 @@ impl Host {
             return None;
         }
         trace.capability_checks = missing.iter().map(|name| CapabilityCheck::missing(name, Some("user"))).collect();
-        Some(violation(format!("{} may not be kept from the tool: {why}", missing.join(", "))))
+        Some(violation(format!("{} cannot be denied to the tool: {why}", missing.join(", "))))
     }
 
     fn like(&self, tool: &str) -> Option<String> {

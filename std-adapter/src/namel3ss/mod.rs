@@ -103,19 +103,18 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
                 "trace-format",
                 Form::OneOf(&["text", "namel3ss"]),
                 "FORMAT",
-                "The shape of the trace record: `text` as the protocol's text has it, `namel3ss` as namel3ss keeps it in .namel3ss/run/last.json [default: text]",
+                "The shape of the trace record: `text` as in the protocol's specification, `namel3ss` as in .namel3ss/run/last.json [default: text]",
             )
         },
-        ProtocolOption::flag("handshake", "A service must say first which guarantees it enforces"),
+        ProtocolOption::flag("handshake", "Require that the service first declares the guarantees that it enforces"),
         ProtocolOption::new(
             "require",
             Form::Repeated,
             "GUARANTEE",
             "A guarantee that the tool must keep, such as `no_network`; may be repeated",
         ),
-        ProtocolOption::new("tool", Form::Once, "TOOL", "The tool that a service is asked about")
-            .of(&[Command::Describe]),
-        ProtocolOption::new("entry", Form::Once, "MODULE:FUNCTION", "The tool's entry, as its binding has it")
+        ProtocolOption::new("tool", Form::Once, "TOOL", "The tool of the service").of(&[Command::Describe]),
+        ProtocolOption::new("entry", Form::Once, "MODULE:FUNCTION", "The tool's entry, as in its binding")
             .of(&[Command::Check]),
     ],
     ..Protocol::new("namel3ss", "namel3ss")

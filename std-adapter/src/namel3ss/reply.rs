@@ -67,7 +67,7 @@ pub enum ReplyError {
 }
 
 fn shown(line: Option<&str>) -> String {
-    line.map(|line| format!("; the tool has printed {line:?} besides its response")).unwrap_or_default()
+    line.map(|line| format!("; the tool has printed {line:?} in addition to its response")).unwrap_or_default()
 }
 
 impl Reply {
@@ -193,7 +193,7 @@ mod tests {
         }
         assert!(read(r#"{"ok":true,"result":NaN}"#).unwrap_err().contains("NaN is not JSON"));
         let error = read("debug\n{\"ok\":true,\"result\":1}").unwrap_err();
-        assert!(error.contains(r#"the tool has printed "debug" besides its response"#), "{error}");
+        assert!(error.contains(r#"the tool has printed "debug" in addition to its response"#), "{error}");
     }
 
     #[test]

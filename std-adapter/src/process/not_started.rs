@@ -95,7 +95,7 @@ fn missing_part(path: &Path) -> Option<String> {
             None => format!("its interpreter {interpreter} is not there"),
         });
     }
-    loader(path).filter(is_missing).map(|loader| format!("the loader that it asks for, {loader}, is not there"))
+    loader(path).filter(is_missing).map(|loader| format!("its loader, {loader}, does not exist"))
 }
 
 /// What the first line of a script names.

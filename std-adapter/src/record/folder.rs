@@ -27,7 +27,7 @@ pub enum FolderError {
     #[error("{} is a link, which is not followed: name the folder", .0.display())]
     Link(PathBuf),
     /// There is something that no recording has put there.
-    #[error("{} is not empty, and holds no recording; nothing was changed", .0.display())]
+    #[error("{} is neither empty nor a recording; nothing was changed", .0.display())]
     Foreign(PathBuf),
     /// In the place of one of our files is somebody else's.
     #[error("{} exists, and is not part of the recording in that folder; nothing was changed", .0.display())]
@@ -159,7 +159,7 @@ impl Folder {
         }
         // What has come there since is somebody else's.
         if fs::symlink_metadata(self.path.join(name)).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} was made by somebody else")));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} was not made by this recording")));
         }
         written.push(name.into());
         drop(about);
@@ -209,10 +209,10 @@ mod tests {
         fs::create_dir(at("like")).unwrap();
         fs::write(at("like/run.json"), "{\"run\":1}").unwrap();
         for (name, why) in [
-            ("theirs", "holds no recording"),
+            ("theirs", "neither empty nor a recording"),
             ("link", "is a link"),
             ("file", "not a folder"),
-            ("like", "no recording"),
+            ("like", "neither empty nor a recording"),
         ] {
             let error = Folder::create(&at(name)).unwrap_err().to_string();
             assert!(error.contains(why), "{name}: {error}");
@@ -237,7 +237,9 @@ mod tests {
         assert_eq!(fs::read_to_string(path.join("notes.txt")).unwrap(), "mine");
         // A name of ours that somebody else has taken.
         fs::write(path.join("report.json"), "theirs").unwrap();
-        assert!(again.write("report.json", b"ours").unwrap_err().to_string().contains("somebody else"));
+        assert!(
+            again.write("report.json", b"ours").unwrap_err().to_string().contains("was not made by this recording")
+        );
         assert!(again.write("../x", b"ours").is_err());
         drop(again);
         assert!(matches!(Folder::create(&path), Err(FolderError::ForeignFile(_))));

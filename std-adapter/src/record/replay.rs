@@ -113,7 +113,7 @@ impl Recording {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
         let source = files::open(&file).map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound && path.is_dir() {
-                format!("{} holds no recording: there is no {SESSION}", path.display())
+                format!("{} is not a recording: it has no {SESSION}", path.display())
             } else {
                 failed(&error)
             }

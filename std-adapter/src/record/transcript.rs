@@ -285,7 +285,7 @@ mod tests {
             line(Direction::Received, b"\xFF\x00"),
             cut,
             What::Stderr("boom \u{9b}31m\u{202e}".into()),
-            What::Gone("device gone".into()),
+            What::Gone("device disconnected".into()),
             What::Unopened("no device".into()),
             What::Closed,
         ]

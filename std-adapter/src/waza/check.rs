@@ -228,7 +228,7 @@ async fn reply_first(bench: &mut Bench) -> Verdict {
     match reply["error"]["code"].as_i64() {
         Some(-32000) if bench.is_live() => bench.skip("the server does not see this computer's files"),
         _ if reply["id"] == "first" => Ok(None),
-        _ => bench.fail("the next line after a request must be its reply; clients take it for that"),
+        _ => bench.fail("the next line after a request must be its reply, since clients read it as that"),
     }
 }
 
@@ -267,7 +267,7 @@ async fn end_of_input(bench: &mut Bench) -> Verdict {
             return Ok(None);
         }
     }
-    bench.fail("it ended with a run in hand")
+    bench.fail("it ended during a run")
 }
 
 async fn refused(bench: &mut Bench, method: &str, params: Value, code: i64) -> Verdict {

@@ -30,7 +30,7 @@ pub(super) async fn call(lease: Lease, params: &[u8], client: &Client) -> Respon
         answer = exchange(lease, params) => answer,
         () = gone => None,
     };
-    answer.unwrap_or_else(|| failure(StatusCode::BAD_GATEWAY, "the extension is gone", None))
+    answer.unwrap_or_else(|| failure(StatusCode::BAD_GATEWAY, "the extension has ended", None))
 }
 
 async fn exchange(lease: Lease, params: &[u8]) -> Option<Response> {

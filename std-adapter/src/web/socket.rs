@@ -162,7 +162,7 @@ impl Carrier {
                         }
                         // The server has closed its stream, and says why at once.
                         let _ = timeout(GOODBYE, ended.cancelled()).await;
-                        let given_up = || Closing::new(4408, "the connection was given up: nothing was taken for 10 s");
+                        let given_up = || Closing::new(4408, "the connection was closed: the client read nothing for 10 s");
                         return Some(why.get().cloned().unwrap_or_else(given_up));
                     }
                     if !self.pass_on(ended).await {
@@ -190,7 +190,7 @@ impl Carrier {
                     if !may_read {
                         self.heard = Instant::now();
                     } else if self.heard.elapsed() > SILENCE {
-                        let text = format!("the connection was given up: nothing came for {} s", SILENCE.as_secs());
+                        let text = format!("the connection was closed: the client sent nothing for {} s", SILENCE.as_secs());
                         return Some(Closing::new(4408, text));
                     }
                     if timeout(SILENCE, self.socket.send(Message::Ping(Vec::new().into()))).await.is_err() {

@@ -68,7 +68,7 @@ impl Targets {
         match (&self.fixed, chosen) {
             (Some(fixed), None) => Ok(self.lease_of(fixed.clone()).await),
             (Some(fixed), Some(chosen)) if fixed.to_string() == chosen => Ok(self.lease_of(fixed.clone()).await),
-            (Some(fixed), Some(_)) => Err(format!("this server serves {fixed} only")),
+            (Some(fixed), Some(_)) => Err(format!("this server serves only {fixed}")),
             (None, None) => Err("no target was chosen".to_owned()),
             (None, Some(chosen)) => {
                 let target = chosen.parse::<Target>().map_err(|error| error.to_string())?;

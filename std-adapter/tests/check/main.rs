@@ -204,7 +204,7 @@ fn the_report_has_one_shape() -> Result<(), Failed> {
     assert!(xml.contains("failures=\"1\"") && xml.contains("name=\"manifest.name\""), "{xml}");
     let (code, out, _) = rigline(&["check", &target, "--case", "manifest.name", "--strict"]);
     assert_eq!(code, Some(1));
-    assert!(out.contains("fail  manifest.name: name must be a string that is not empty"), "{out}");
+    assert!(out.contains("fail  manifest.name: name must be a non-empty string"), "{out}");
     assert!(out.contains("      → {\"jsonrpc\"") && out.contains("      ← {\"jsonrpc\""), "{out}");
     for wrong in
         [&["check", "sim", "--case", "nothing"][..], &["check", "http://x/"], &["check", "sim", "--call", "{}"]]
@@ -274,9 +274,9 @@ fn o_03_who_needs_a_case_decides_the_exit_code() -> Result<(), Failed> {
         let is_needed = need == "host";
         assert_eq!((plain.0, strict.0), (Some(i32::from(is_needed)), Some(1)), "{fault}: {}", plain.1);
         let (note, end) = match is_needed {
-            true => ("[the real host needs this]", " passed, 1 failed, 0 skipped\n"),
+            true => ("[needed by the real host]", " passed, 1 failed, 0 skipped\n"),
             false => (
-                "[a standard says so; the real host does not need it]",
+                "[needed by a standard; not by the real host]",
                 " passed, 1 failed (which no real host needs), 0 skipped\n",
             ),
         };

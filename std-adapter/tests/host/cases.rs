@@ -281,7 +281,7 @@ const CASES: &[Case] = &[
             "failed: invalid result: the result has no success (its message: m)",
             "failed: m (-32601)",
             "failed: text",
-            "failed: the operation failed, and gave no reason",
+            "failed: the operation failed without a reason",
             "failed: both (1)",
             "error: fake answered with something that cannot be used: the reply has neither a result nor an error",
         ],

@@ -176,9 +176,9 @@ pub(crate) fn trials() -> Vec<Trial> {
                 held.lock().unwrap().take();
             });
             let error = message(called);
-            assert!(error.starts_with("error: fake: device gone"), "{error}");
+            assert!(error.starts_with("error: fake: device disconnected"), "{error}");
             assert!(started.elapsed() < Duration::from_secs(1));
-            assert!(message(go(&host).await).contains("device gone"));
+            assert!(message(go(&host).await).contains("device disconnected"));
             assert!(host.shutdown().await.is_err());
         }),
         trial("fc30 the last session's replies", || async {
@@ -276,7 +276,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 held.lock().unwrap().take();
             });
-            assert!(message(called).contains("device gone"));
+            assert!(message(called).contains("device disconnected"));
             system.unplug("ttyACM0");
             let again = Board::good();
             system.plug("ttyACM0", "1-2", "rigline", "rig", "B2", "/dev/null");

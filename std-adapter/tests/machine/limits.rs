@@ -355,6 +355,6 @@ fn g_10_a_report_on_a_mount_is_refused_before_the_run() {
         return;
     }
     assert_eq!(code, Some(2), "{out}{errors}");
-    assert!(errors.contains("--junit report: cannot be written: something is mounted there"), "{errors}");
+    assert!(errors.contains("--junit report: cannot be written: it is a mount point"), "{errors}");
     assert!(!folder.path().join("ran").exists());
 }

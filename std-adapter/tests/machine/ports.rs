@@ -122,7 +122,7 @@ fn nr_47_a_device_that_goes_is_said() {
         let output = child.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{command:?}: {errors}");
-        assert!(errors.contains("device gone"), "{command:?}: {errors}");
+        assert!(errors.contains("device disconnected: "), "{command:?}: {errors}");
     }
 }
 

@@ -181,7 +181,7 @@ async fn g_06_a_board_that_does_not_answer_gets_no_further_calls() {
     host.timeout = Duration::from_millis(500);
     go(&mut host, 1, 0).await.unwrap_err();
     let error = go(&mut host, 2, 0).await.unwrap_err().to_string();
-    assert!(error.contains("it has not answered what it was asked before"), "{error}");
+    assert!(error.contains("it has not answered the request before"), "{error}");
     let calls = device.lines().iter().filter(|line| line.contains("\"go\"")).count();
     assert_eq!(calls, 1, "the second was not sent");
 }

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
 
 #[cfg(not(unix))]
 fn main() -> ExitCode {
-    eprintln!("emulator: ptys need Unix; node tests/emulator/emulator.mjs IMAGE gives TCP ports");
+    eprintln!("emulator: ptys need Unix; node tests/emulator/emulator.mjs IMAGE provides TCP ports");
     ExitCode::FAILURE
 }
 
@@ -99,7 +99,7 @@ IMAGE is the path of an image, or the name of one of the firmware's images, whic
             let name = argument.split('=').next().unwrap_or_default();
             if !argument.starts_with('-') {
                 if let Some(first) = image.replace(argument.clone()) {
-                    return Err(format!("give one image, not both {first} and {argument}"));
+                    return Err(format!("expected one image, not both {first} and {argument}"));
                 }
             } else if FLAGS.contains(&argument.as_str()) {
                 options.push(argument);

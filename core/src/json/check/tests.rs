@@ -1,4 +1,5 @@
 use super::*;
+use crate::json::view::Json;
 use proptest::prelude::*;
 use std::string::String;
 use std::vec::Vec;
@@ -117,6 +118,39 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 2_000 }))]
+
+    #[test]
+    fn k_02_an_array_is_scanned_as_it_is_checked_and_its_elements_are_scanned(
+        start in prop::sample::select(&["[", " [ ", "", "[["][..]),
+        tokens in proptest::collection::vec(prop::sample::select(TOKENS), 0..12),
+        elements in proptest::collection::vec(
+            prop::sample::select(&[r#"{"a":1,"x":[{}]}"#, r#" {"name":{"b":2}} "#, "7", "[1, 2]", "\"x\"", "{}", "tru", r#"{"a":[[]}"#][..]),
+            0..5,
+        ),
+    ) {
+        for text in [[start, &tokens.concat()].concat(), [start, &tokens.concat(), "]"].concat(), [start, &elements.join(","), "]"].concat()] {
+            let (mut found, mut spans) = (Vec::new(), NO_SPANS);
+            let result = scan_array(text.as_bytes(), &OUTER, &mut spans, &mut |element, spans| found.push((element.to_vec(), *spans)));
+            prop_assert_eq!(result, check(text.as_bytes()), "{:?}", text);
+            if result.is_err() {
+                continue;
+            }
+            let elements: Vec<_> = Json::of_checked(text.as_bytes()).elements().map(|element| element.as_bytes().to_vec()).collect();
+            prop_assert_eq!(found.iter().map(|(element, _)| element.clone()).collect::<Vec<_>>(), elements, "{:?}", text);
+            let mut next = text.find('[').map_or(text.len(), |at| at + 1);
+            for (element, spans_of_it) in &found {
+                let mut expected = NO_SPANS;
+                scan(element, &OUTER, &mut expected).unwrap();
+                prop_assert_eq!(*spans_of_it, expected);
+                let range = scan_next_element(text.as_bytes(), next, &OUTER, &mut spans).unwrap();
+                next = range.end;
+                prop_assert_eq!((&text.as_bytes()[range], spans), (&element[..], expected));
+            }
+            if !found.is_empty() {
+                prop_assert_eq!(scan_next_element(text.as_bytes(), next, &OUTER, &mut spans), None);
+            }
+        }
+    }
 
     /// Random members make lines that are right more often than random tokens do.
     #[test]

@@ -26,6 +26,9 @@ pub(super) struct Decoder<'de> {
     last: Last<'de>,
 }
 
+/// What is at the end of the text: a byte that no token begins with.
+const END: u8 = 0;
+
 /// The value that was read last, should it break a rule.
 #[derive(Clone, Copy)]
 enum Last<'de> {
@@ -51,33 +54,35 @@ impl Last<'_> {
 }
 
 impl<'de> Decoder<'de> {
+    // Out of line on small processors, since each type of arguments has a copy of what calls it.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn new(text: &'de mut [u8], numeric_strings: bool) -> Self {
         let path = [Segment::ANY_KEY; MAX_PATH];
         Self { rest: text, numeric_strings, depth: MAX_DEPTH, path, segments: 0, cut: false, last: Last::None }
     }
 
-    /// The next byte that is not white space; it is not consumed.
+    /// The next byte that is not white space, or [`END`]; it is not consumed.
     #[inline]
-    fn peek(&mut self) -> Option<u8> {
+    fn peek(&mut self) -> u8 {
         match self.rest.first() {
-            Some(&byte) if byte > b' ' => Some(byte),
+            Some(&byte) if byte > b' ' => byte,
             _ => self.skip_white_space(),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn skip_white_space(&mut self) -> Option<u8> {
+    fn skip_white_space(&mut self) -> u8 {
         let blank = self.rest.iter().take_while(|byte| is_white_space(**byte)).count();
-        self.take(blank)?;
-        self.rest.first().copied()
+        let _ = self.take(blank);
+        self.rest.first().copied().unwrap_or(END)
     }
 
     /// What went wrong, and where.
     #[cold]
     #[inline(never)]
-    pub(super) fn error(&self, kind: Kind) -> DecodeError {
-        DecodeError {
+    pub(super) fn fail<E>(&self, kind: Kind, otherwise: fn(DecodeError) -> E) -> E {
+        otherwise(DecodeError {
             kind,
             path: self.path,
             segments: self.segments,
@@ -87,13 +92,13 @@ impl<'de> Decoder<'de> {
                 Kind::Length(length @ 1..) => Found::length(length as usize),
                 _ => Found::NONE,
             },
-        }
+        })
     }
 
     /// Nothing but white space may be left.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(super) fn end(&mut self) -> Result<(), Kind> {
-        if self.rest.iter().all(|byte| is_white_space(*byte)) { Ok(()) } else { Err(Kind::NotJson) }
+    pub(super) fn is_at_end(&self) -> bool {
+        self.rest.iter().all(|byte| is_white_space(*byte))
     }
 
     /// Splits off the first `length` bytes.
@@ -107,14 +112,12 @@ impl<'de> Decoder<'de> {
     /// Consumes the byte that `peek` has shown.
     #[inline]
     fn bump(&mut self) {
-        if let Some((_, tail)) = mem::take(&mut self.rest).split_first_mut() {
-            self.rest = tail;
-        }
+        self.rest = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
     }
 
     #[inline]
     fn consume(&mut self, byte: u8) -> bool {
-        let is_there = self.peek() == Some(byte);
+        let is_there = self.peek() == byte;
         if is_there {
             self.bump();
         }
@@ -134,7 +137,7 @@ impl<'de> Decoder<'de> {
 
     /// The decoded bytes of the string at hand.
     fn string(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
-        if self.peek() != Some(b'"') {
+        if self.peek() != b'"' {
             return Err(Kind::Expected(what));
         }
         let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
@@ -167,14 +170,16 @@ impl<'de> Decoder<'de> {
 
     /// [`key`](Self::key) of a struct. Half of a surrogate pair is in no field's name: it is as any other name that is not known.
     fn field(&mut self) -> Result<&'de [u8], Kind> {
-        match self.key() {
-            Err(Kind::LoneSurrogate) if self.consume(b':') => Ok(NO_NAME),
-            key => key,
-        }
+        let name = match self.string(MEMBER_NAME) {
+            Err(Kind::LoneSurrogate) => NO_NAME,
+            name => name?,
+        };
+        if self.consume(b':') { Ok(name) } else { Err(Kind::NotJson) }
     }
 
     fn number(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
+        match self.peek() {
+            END => Err(Kind::NotJson),
             b'-' | b'0'..=b'9' => {
                 let text = self.scalar().ok_or(Kind::NotJson)?;
                 self.last = Last::Text(text);
@@ -207,7 +212,7 @@ impl<'de> Decoder<'de> {
     ///
     /// Up to nine plain digits, which is nearly every integer there is, are read in one pass.
     fn small(&mut self, below: u32, above: u32, what: &'static str) -> Result<u32, Kind> {
-        let first = self.peek().ok_or(Kind::NotJson)?;
+        let first = self.peek();
         let mut value = 0u32;
         for (length, &byte) in self.rest.iter().take(10).enumerate() {
             let digit = byte.wrapping_sub(b'0');
@@ -226,7 +231,7 @@ impl<'de> Decoder<'de> {
     /// Steps over a value of any depth, without recursion, and returns its text.
     #[inline(never)]
     fn raw(&mut self) -> Option<&'de mut [u8]> {
-        self.peek()?;
+        self.peek();
         let length = value_length(self.rest)?;
         self.take(length)
     }
@@ -235,7 +240,8 @@ impl<'de> Decoder<'de> {
     /// many there were.
     #[inline(always)]
     fn next(&mut self, close: u8, count: &mut u32) -> Option<bool> {
-        match self.peek()? {
+        match self.peek() {
+            END => return None,
             byte if byte == close => {
                 self.last = Last::Count(*count);
                 return Some(false);
@@ -248,16 +254,19 @@ impl<'de> Decoder<'de> {
         Some(true)
     }
 
-    /// Opens a container.
-    fn enter(&mut self) -> Result<(), Kind> {
+    /// Opens a container, unless too many are open.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn enter(&mut self) -> bool {
+        let Some(depth) = self.depth.checked_sub(1) else { return false };
+        self.depth = depth;
         self.bump();
-        self.depth = self.depth.checked_sub(1).ok_or(Kind::Depth)?;
-        Ok(())
+        true
     }
 
-    fn leave(&mut self, close: u8, otherwise: Kind) -> Result<(), Kind> {
+    /// Closes a container, if it ends here.
+    fn leave(&mut self, close: u8) -> bool {
         self.depth = self.depth.saturating_add(1);
-        if self.consume(close) { Ok(()) } else { Err(otherwise) }
+        self.consume(close)
     }
 
     #[cold]
@@ -272,8 +281,31 @@ impl<'de> Decoder<'de> {
         push_segment(&mut self.path, &mut self.segments, &mut self.cut, segment);
     }
 
+    /// Opens a struct's object, if there is one.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn fields(&mut self, fields: &'static [&'static str]) -> Option<Fields<'_, 'de>> {
+        if self.peek() != b'{' {
+            return None;
+        }
+        self.enter().then_some(())?;
+        Some(Fields { decoder: self, key: &[], fields, count: 0 })
+    }
+
+    /// Why [`fields`](Self::fields) has found none.
+    #[cold]
+    #[inline(never)]
+    fn no_object(&self) -> Kind {
+        match self.rest.first() {
+            None => Kind::NotJson,
+            Some(b'{') => Kind::Depth,
+            Some(_) => Kind::Expected("an object"),
+        }
+    }
+
     fn sequence<V: Visitor<'de>>(&mut self, visitor: V, wrong_length: Kind) -> Result<V::Value, Kind> {
-        self.enter()?;
+        if !self.enter() {
+            return Err(Kind::Depth);
+        }
         let segments = self.segments;
         match visitor.visit_seq(Elements { decoder: self, count: 0 }) {
             // A length of this array, not of something inside it.
@@ -281,34 +313,33 @@ impl<'de> Decoder<'de> {
                 Err(wrong_length)
             }
             Err(kind) => Err(kind),
-            Ok(value) => {
-                self.leave(b']', wrong_length)?;
-                Ok(value)
-            }
+            Ok(value) if self.leave(b']') => Ok(value),
+            Ok(_) => Err(wrong_length),
         }
     }
 
-    fn members<V: Visitor<'de>>(
-        &mut self,
-        visitor: V,
-        fields: Option<&'static [&'static str]>,
-    ) -> Result<V::Value, Kind> {
-        self.enter()?;
-        let value = visitor.visit_map(Members { decoder: self, key: &[], fields, count: 0 })?;
-        self.leave(b'}', Kind::Length(0))?;
-        Ok(value)
+    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Kind> {
+        if !self.enter() {
+            return Err(Kind::Depth);
+        }
+        let value = visitor.visit_map(Members { decoder: self, count: 0 })?;
+        if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) }
     }
 
     fn structure<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
-            b'{' => self.members(visitor, Some(fields)),
-            b'[' => self.sequence(visitor, elements(fields.len())),
-            _ => Err(Kind::Expected("an object")),
+        if let Some(fields) = self.fields(fields) {
+            let value = visitor.visit_map(fields)?;
+            return if self.leave(b'}') { Ok(value) } else { Err(Kind::Length(0)) };
+        }
+        match self.rest.first() {
+            Some(b'[') => self.sequence(visitor, elements(fields.len())),
+            _ => Err(self.no_object()),
         }
     }
 
     fn tuple<V: Visitor<'de>>(&mut self, length: usize, visitor: V) -> Result<V::Value, Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
+        match self.peek() {
+            END => Err(Kind::NotJson),
             b'[' => self.sequence(visitor, elements(length)),
             _ => Err(elements(length)),
         }
@@ -371,8 +402,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
-            b'{' => self.members(visitor, None),
+        match self.peek() {
+            END => Err(Kind::NotJson),
+            b'{' => self.map(visitor),
             b'[' => self.sequence(visitor, Kind::Length(0)),
             b'"' => self.deserialize_str(visitor),
             b't' | b'f' => self.deserialize_bool(visitor),
@@ -398,7 +430,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
+        match self.peek() {
+            END => Err(Kind::NotJson),
             b't' => {
                 self.literal(b"true")?;
                 visitor.visit_bool(true)
@@ -426,7 +459,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
+        match self.peek() {
+            END => Err(Kind::NotJson),
             b'[' => self.sequence(visitor, Kind::Length(0)),
             _ => visitor.visit_borrowed_bytes(self.string("a string")?),
         }
@@ -437,7 +471,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        if self.peek() == Some(b'n') {
+        if self.peek() == b'n' {
             self.literal(b"null")?;
             visitor.visit_none()
         } else {
@@ -446,7 +480,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        if self.peek() != Some(b'n') {
+        if self.peek() != b'n' {
             return Err(Kind::Expected("null"));
         }
         self.literal(b"null")?;
@@ -466,7 +500,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             self.last = Last::Text(text);
             visitor.visit_borrowed_bytes(text)
         } else if name == NUMBER_TOKEN {
-            let text = if self.peek() == Some(b'"') && self.numeric_strings {
+            let text = if self.peek() == b'"' && self.numeric_strings {
                 self.number("a number")?
             } else {
                 self.raw().ok_or(Kind::NotJson)?
@@ -479,7 +513,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
+        match self.peek() {
+            END => Err(Kind::NotJson),
             b'[' => self.sequence(visitor, Kind::Length(0)),
             _ => Err(Kind::Expected("an array")),
         }
@@ -499,8 +534,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
-            b'{' => self.members(visitor, None),
+        match self.peek() {
+            END => Err(Kind::NotJson),
+            b'{' => self.map(visitor),
             _ => Err(Kind::Expected("an object")),
         }
     }
@@ -520,11 +556,14 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Kind> {
-        match self.peek().ok_or(Kind::NotJson)? {
+        match self.peek() {
+            END => Err(Kind::NotJson),
             b'"' => visitor.visit_enum(Name { text: self.string("a string")?, as_bytes: true }),
             b'{' => {
-                self.enter()?;
-                if self.peek() != Some(b'"') {
+                if !self.enter() {
+                    return Err(Kind::Depth);
+                }
+                if self.peek() != b'"' {
                     return Err(Kind::Expected(ONE_MEMBER));
                 }
                 let name = self.key()?;
@@ -535,8 +574,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
                     self.came_by(Segment::Field(variant));
                 }
                 let value = value?;
-                self.leave(b'}', Kind::Expected(ONE_MEMBER))?;
-                Ok(value)
+                if self.leave(b'}') { Ok(value) } else { Err(Kind::Expected(ONE_MEMBER)) }
             }
             _ => Err(Kind::Expected("a string, or an object of one member")),
         }
@@ -578,12 +616,9 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     }
 }
 
-/// The members of an object.
+/// The members of a map.
 struct Members<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
-    key: &'de [u8],
-    /// A struct's names; a map has none.
-    fields: Option<&'static [&'static str]>,
     /// How many there were so far.
     count: u32,
 }
@@ -595,13 +630,11 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
         if !self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? {
             return Ok(None);
         }
-        self.key = if self.fields.is_some() { self.decoder.field()? } else { self.decoder.key()? };
-        let key = seed.deserialize(Name { text: self.key, as_bytes: self.fields.is_some() });
+        let name = self.decoder.key()?;
+        let key = seed.deserialize(Name { text: name, as_bytes: false });
         if key.is_err() {
-            self.decoder.last = Last::Text(self.key);
-            if self.fields.is_none() {
-                self.decoder.came_by(Segment::ANY_KEY);
-            }
+            self.decoder.last = Last::Text(name);
+            self.decoder.came_by(Segment::ANY_KEY);
         }
         key.map(Some)
     }
@@ -609,7 +642,40 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Kind> {
         let value = seed.deserialize(&mut *self.decoder);
         if value.is_err() {
-            self.decoder.came_by_member(self.fields.unwrap_or_default(), self.key);
+            self.decoder.came_by(Segment::ANY_KEY);
+        }
+        value
+    }
+}
+
+/// The members of a struct.
+struct Fields<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    key: &'de [u8],
+    fields: &'static [&'static str],
+    /// How many there were so far.
+    count: u32,
+}
+
+impl<'de> MapAccess<'de> for Fields<'_, 'de> {
+    type Error = Kind;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Kind> {
+        if !self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? {
+            return Ok(None);
+        }
+        self.key = self.decoder.field()?;
+        let key = seed.deserialize(Name { text: self.key, as_bytes: true });
+        if key.is_err() {
+            self.decoder.last = Last::Text(self.key);
+        }
+        key.map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Kind> {
+        let value = seed.deserialize(&mut *self.decoder);
+        if value.is_err() {
+            self.decoder.came_by_member(self.fields, self.key);
         }
         value
     }
@@ -640,7 +706,7 @@ impl<'de> VariantAccess<'de> for Tagged<'_, 'de> {
     type Error = Kind;
 
     fn unit_variant(self) -> Result<(), Kind> {
-        if self.decoder.peek() != Some(b'n') {
+        if self.decoder.peek() != b'n' {
             return Err(Kind::Expected("null"));
         }
         self.decoder.literal(b"null")

@@ -357,6 +357,9 @@ impl de::Error for Kind {
         Self::Length(u32::try_from(length).unwrap_or(u32::MAX))
     }
 
+    // The names are constants where it is called.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
     fn unknown_variant(name: &str, expected: &'static [&'static str]) -> Self {
         match expected {
             [what] if name == THIS_VALUE => Self::Expected(what),

@@ -3,11 +3,9 @@
 
 use core::cell::Cell;
 
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
-
 use super::{
-    Complete, Error, Eval, EvalService, EvalSummary, Event, Progress, Reply, RunRequest, RunState, Started, Status,
-    Summary, Task, TaskSummary, Validation, Verdict,
+    Complete, Error, Eval, EvalService, EvalSummary, Event, Object, Progress, Reply, RunRequest, RunState, Started,
+    Status, Summary, Task, Validation, Verdict, begin_notification,
 };
 use crate::json::RawJson;
 use crate::json::view::{Json, Text};
@@ -74,7 +72,7 @@ pub struct Evals {
     next: Cell<u32>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Entry {
     /// The run's number; 0 where there is none.
     number: u32,
@@ -83,9 +81,13 @@ struct Entry {
     summary: Summary,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+impl Entry {
+    const NONE: Self =
+        Self { number: 0, eval: 0, stage: Stage::Queued, summary: Summary { total: 0, passed: 0, failed: 0 } };
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    #[default]
     Queued,
     Running,
     /// It was cancelled and has not stopped yet.
@@ -112,8 +114,8 @@ impl Stage {
 
 impl Evals {
     /// For these evals. A group of tasks, as [`Extension::run_task`](crate::Extension::run_task) has it, is one of them.
-    pub fn new(evals: &'static [BoardEval]) -> Self {
-        Self { known: evals, runs: Default::default(), next: Cell::new(1) }
+    pub const fn new(evals: &'static [BoardEval]) -> Self {
+        Self { known: evals, runs: [const { Cell::new(Entry::NONE) }; MAX_RUNS], next: Cell::new(1) }
     }
 
     fn change(&self, job: Job, change: impl FnOnce(&mut Entry)) {
@@ -125,12 +127,22 @@ impl Evals {
     }
 
     fn entry(&self, job: Job) -> Entry {
-        self.runs.iter().map(Cell::get).find(|entry| entry.number == job.number).unwrap_or_default()
+        self.runs.iter().map(Cell::get).find(|entry| entry.number == job.number).unwrap_or(Entry::NONE)
     }
 
     fn find<'a>(&self, path: Text<'a>) -> Result<(usize, &'static BoardEval), Error<'a>> {
         let found = self.known.iter().enumerate().find(|(_, eval)| path == eval.path || path == eval.name);
         found.ok_or(Error::NotFound { path })
+    }
+
+    fn oldest(&self, is_wanted: impl Fn(Entry) -> bool) -> Option<&Cell<Entry>> {
+        let mut oldest: Option<&Cell<Entry>> = None;
+        for run in &self.runs {
+            if is_wanted(run.get()) && oldest.is_none_or(|oldest| run.get().number < oldest.get().number) {
+                oldest = Some(run);
+            }
+        }
+        oldest
     }
 
     fn run_called<'a>(&self, name: Text<'a>) -> Result<&Cell<Entry>, Error<'a>> {
@@ -144,55 +156,44 @@ impl Evals {
 
 impl EvalService for &Evals {
     fn list<'a>(&'a mut self, _: Option<Text<'a>>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
-        reply.send(&List("evals", self.known, |eval: &BoardEval| EvalSummary {
-            path: Some(eval.path),
-            name: Some(eval.name),
-            skill: Some(eval.skill),
-            version: Some(eval.version),
-            ..EvalSummary::default()
-        }));
+        reply.send_written(&|out| {
+            out.raw(b"{\"evals\":");
+            write_list(out, self.known, |eval, out| eval.write(out, EvalSummary::KEYS, true));
+        });
         Ok(())
     }
 
     fn get<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let (_, eval) = self.find(path)?;
-        reply.send(&Eval {
-            path: Some(eval.path),
-            name: Some(eval.name),
-            skill: Some(eval.skill),
-            version: Some(eval.version),
-            ..Eval::default()
-        });
+        reply.send_written(&|out| eval.write(out, Eval::KEYS, false));
         Ok(())
     }
 
     fn validate<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let (_, eval) = self.find(path)?;
-        let (name, skill) = (Some(eval.name), Some(eval.skill));
-        reply.send(&Validation { valid: Some(true), name, skill, ..Validation::default() });
+        reply.send_written(&|out| {
+            let mut object = Object::new(out, Validation::KEYS);
+            object.value().bool(true);
+            object.text(Some(eval.name));
+            object.text(Some(eval.skill));
+            object.end();
+        });
         Ok(())
     }
 
     fn tasks<'a>(&'a mut self, path: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let (_, eval) = self.find(path)?;
-        reply.send(&List("tasks", eval.tasks, |task: &BoardTask| TaskSummary {
-            id: Some(task.id),
-            name: Some(task.name),
-            description: Some(task.description),
-            ..TaskSummary::default()
-        }));
+        reply.send_written(&|out| {
+            out.raw(b"{\"tasks\":");
+            write_list(out, eval.tasks, BoardTask::write);
+        });
         Ok(())
     }
 
     fn task<'a>(&'a mut self, path: Text<'a>, task: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let (_, eval) = self.find(path)?;
         let found = eval.tasks.iter().find(|known| task == known.id).ok_or(Error::UnknownTask(task))?;
-        reply.send(&Task {
-            id: Some(found.id),
-            name: Some(found.name),
-            description: Some(found.description),
-            ..Task::default()
-        });
+        reply.send_written(&|out| found.write(out));
         Ok(())
     }
 
@@ -203,8 +204,8 @@ impl EvalService for &Evals {
             return Err(Error::UnknownExecutor { name, known });
         }
         // The place of one that never was, or else of the oldest that has ended.
-        let free = self.runs.iter().filter(|run| run.get().number == 0 || run.get().stage.has_ended());
-        let entry = free.min_by_key(|run| run.get().number).ok_or(Error::RunFailed("too many runs wait their turn"))?;
+        let free = self.oldest(|entry| entry.number == 0 || entry.stage.has_ended());
+        let entry = free.ok_or(Error::RunFailed("too many runs wait their turn"))?;
         let number = self.next.get();
         self.next.set(number.checked_add(1).unwrap_or(1));
         let total = u32::try_from(found.tasks.len()).unwrap_or(u32::MAX);
@@ -215,13 +216,23 @@ impl EvalService for &Evals {
 
     fn status<'a>(&'a mut self, run: Text<'a>, reply: &mut Reply<'_, '_>) -> Result<(), Error<'a>> {
         let Entry { number, stage, summary, .. } = self.run_called(run)?.get();
-        let mut memory = [0; 10];
-        reply.send(&Status {
-            run_id: Some(number_text(number, &mut memory)),
-            status: Some(stage.state()),
-            result: stage.has_ended().then_some(summary),
-            error: (stage == Stage::Failed).then_some("the connection was lost, or the extension runs no tasks"),
-            ..Status::default()
+        reply.send_written(&|out| {
+            let mut object = Object::new(out, Status::KEYS);
+            write_run(&mut object, number);
+            object.text(Some(stage.state().as_str()));
+            let result = object.value();
+            if stage.has_ended() {
+                summary.write(result);
+            } else {
+                result.raw(b"null");
+            }
+            let error = object.value();
+            if stage == Stage::Failed {
+                error.str("the connection was lost, or the extension runs no tasks");
+            } else {
+                error.raw(b"null");
+            }
+            object.end();
         });
         Ok(())
     }
@@ -238,34 +249,60 @@ impl EvalService for &Evals {
     }
 }
 
-/// An object with one member, whose value is the list of what the function makes of each item: a list of any length
-/// without memory for it.
-struct List<I: 'static, F>(&'static str, &'static [I], F);
-
-impl<I, T: Serialize, F: Fn(&I) -> T> Serialize for List<I, F> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct Items<'l, I: 'static, F>(&'l List<I, F>);
-        impl<I, T: Serialize, F: Fn(&I) -> T> Serialize for Items<'_, I, F> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let List(_, items, make) = self.0;
-                serializer.collect_seq(items.iter().map(make))
-            }
+impl BoardEval {
+    /// As a summary, or as an eval, which has its description among these members.
+    fn write(&self, out: &mut Writer<'_>, keys: &'static str, is_summary: bool) {
+        let mut object = Object::new(out, keys);
+        object.text(Some(self.path));
+        object.text(Some(self.name));
+        if !is_summary {
+            object.text(None);
         }
-        let mut map = serializer.serialize_map(Some(1))?;
-        map.serialize_entry(self.0, &Items(self))?;
-        map.end()
+        object.text(Some(self.skill));
+        object.text(Some(self.version));
+        object.end();
     }
 }
 
-fn started(number: u32, state: RunState, reply: &mut Reply<'_, '_>) {
-    let mut memory = [0; 10];
-    let run_id = Some(number_text(number, &mut memory));
-    reply.send(&Started { run_id, status: Some(state), ..Started::default() });
+impl BoardTask {
+    /// As a task and as a summary of one, which begin alike.
+    fn write(&self, out: &mut Writer<'_>) {
+        let mut object = Object::new(out, Task::KEYS);
+        for text in [self.id, self.name, self.description] {
+            object.text(Some(text));
+        }
+        object.end();
+    }
 }
 
-/// A run's name: its number in decimal.
+/// Writes a list, and the end of the object that has it.
+fn write_list<T>(out: &mut Writer<'_>, items: &[T], write: fn(&T, &mut Writer<'_>)) {
+    let mut before = b'[';
+    for item in items {
+        out.byte(before);
+        before = b',';
+        write(item, out);
+    }
+    out.raw(if items.is_empty() { b"[]}" } else { b"]}" });
+}
+
+/// Writes a run's name: its number in decimal.
+fn write_run(object: &mut Object<'_, '_>, number: u32) {
+    object.text(Some(number_text(number, &mut [0; 10])));
+}
+
+fn started(number: u32, state: RunState, reply: &mut Reply<'_, '_>) {
+    reply.send_written(&|out| {
+        let mut object = Object::new(out, Started::KEYS);
+        write_run(&mut object, number);
+        object.text(Some(state.as_str()));
+        object.end();
+    });
+}
+
+/// A run's name.
 fn number_text(number: u32, memory: &mut [u8; 10]) -> &str {
-    let mut out = crate::json::write::Writer::new(memory);
+    let mut out = Writer::new(memory);
     out.u32(number);
     let text = out.finish().map_or(&[][..], |text| &*text);
     core::str::from_utf8(text).unwrap_or_default()
@@ -284,12 +321,9 @@ impl Service for Evals {
     }
 
     fn next_job(&self) -> Option<Job> {
-        let waits = |run: &&Cell<Entry>| {
-            let Entry { number, stage, .. } = run.get();
-            // A run that was cancelled before its turn has to say so.
-            number > 0 && matches!(stage, Stage::Queued | Stage::Stopping)
-        };
-        let Entry { number, eval, .. } = self.runs.iter().filter(waits).min_by_key(|run| run.get().number)?.get();
+        // A run that was cancelled before its turn has to say so.
+        let waits = |entry: Entry| entry.number > 0 && matches!(entry.stage, Stage::Queued | Stage::Stopping);
+        let Entry { number, eval, .. } = self.oldest(waits)?.get();
         Some(Job { number, group: eval, tasks: self.known.get(eval)?.tasks.len() })
     }
 
@@ -312,10 +346,7 @@ impl Service for Evals {
 
     fn report(&self, job: Job, step: &Step<'_>, nth: usize, out: &mut Writer<'_>) -> bool {
         let Entry { stage, summary, .. } = self.entry(job);
-        let mut memory = [0; 10];
-        let name = Some(number_text(job.number, &mut memory));
-        let total_tasks = Some(u32::try_from(job.tasks).unwrap_or(u32::MAX));
-        let (event, task, status) = match (step, nth) {
+        let (event, task, verdict) = match (step, nth) {
             (Step::Start, 0) if stage == Stage::Running => (Event::RunStart, None, None),
             (Step::TaskStart(task), 0) => (Event::TaskStart, Some(*task), None),
             (Step::TaskStart(task), 1) => (Event::TrialStart, Some(*task), None),
@@ -330,32 +361,36 @@ impl Service for Evals {
             }
             (Step::End, 0) => (Event::RunComplete, None, None),
             (Step::End, 1) => {
-                let cancelled = stage == Stage::Cancelled;
-                let complete = Complete {
-                    run_id: name,
-                    summary: (!cancelled).then_some(summary),
-                    error: cancelled.then_some("the run was cancelled"),
-                    ..Complete::default()
-                };
-                super::write_notification(out, "eval.complete", &complete);
+                begin_notification(out, "eval.complete");
+                let mut object = Object::new(out, Complete::KEYS);
+                write_run(&mut object, job.number);
+                if stage == Stage::Cancelled {
+                    object.text(None);
+                    object.text(Some("the run was cancelled"));
+                } else {
+                    summary.write(object.value());
+                }
+                object.end();
+                out.byte(b'}');
                 return true;
             }
             _ => return false,
         };
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let id = task.and_then(|task| self.known.get(job.group)?.tasks.get(task)).map(|task| task.id);
         let trial = matches!(event, Event::TrialStart | Event::TrialComplete).then_some(1);
-        let progress = Progress {
-            run_id: name,
-            event: Some(event),
-            task_name: id,
-            task_num: task.map(|task| u32::try_from(task).unwrap_or(u32::MAX).saturating_add(1)),
-            total_tasks,
-            trial_num: trial,
-            total_trials: trial,
-            status,
-            ..Progress::default()
-        };
-        super::write_notification(out, "eval.progress", &progress);
+        begin_notification(out, "eval.progress");
+        let mut object = Object::new(out, Progress::KEYS);
+        write_run(&mut object, job.number);
+        object.text(Some(event.as_str()));
+        object.text(id);
+        object.number(task.map(|task| number(task).saturating_add(1)));
+        object.number(Some(number(job.tasks)));
+        object.number(trial);
+        object.number(trial);
+        object.text(verdict.map(Verdict::as_str));
+        object.end();
+        out.byte(b'}');
         true
     }
 

@@ -125,15 +125,15 @@ impl core::error::Error for Refusal {}
 
 /// Whether a method is waza's: `eval.*`, `task.*` or `run.*`.
 pub fn is_method(method: Text<'_>) -> bool {
-    ["eval.", "task.", "run."].into_iter().any(|prefix| {
+    static FAMILIES: [&[u8]; 3] = [b"eval.", b"task.", b"run."];
+    FAMILIES.iter().any(|family| {
         let mut chars = method.chars();
-        prefix.chars().all(|char| chars.next() == Some(char))
+        family.iter().all(|byte| chars.next() == Some(char::from(*byte)))
     })
 }
 
 /// Reads a request. `params` is null where there are none.
 pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Refusal> {
-    const REQUIRED: &str = "required, but missing";
     // Of a method that is not known, the parameters do not matter. All that are look at a string first.
     let string = |names: &'static [&'static str]| {
         // An empty array has as many parameters as an empty object.
@@ -148,15 +148,16 @@ pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Re
             Some(value) => value.text().map(Some).ok_or(Refusal::Params { member, fault: "expected a string" }),
         }
     };
-    let required = |names: &'static [&'static str]| {
+    let place = METHODS.iter().position(|(known, _)| method == **known).ok_or(Refusal::UnknownMethod)?;
+    let mut required = [Text::of_checked(b""); 2];
+    for (text, names) in required.iter_mut().zip(METHODS.get(place).map_or(&[][..], |(_, names)| names)) {
         let member = names.first().copied().unwrap_or_default();
-        string(names)?.ok_or(Refusal::Params { member, fault: REQUIRED })
-    };
-    const PATH: &[&str] = &["path"];
-    const RUN: &[&str] = &["runId", "run_id"];
-    Ok(match () {
-        () if method == "eval.run" => Request::Run(RunRequest {
-            path: required(PATH)?,
+        *text = string(names)?.ok_or(Refusal::Params { member, fault: "required, but missing" })?;
+    }
+    let [first, second] = required;
+    Ok(match place {
+        0 => Request::Run(RunRequest {
+            path: first,
             executor: string(&["executor"])?,
             model: string(&["model"])?,
             verbose: match params.get("verbose") {
@@ -168,16 +169,29 @@ pub fn request<'a>(method: Text<'a>, params: Json<'a>) -> Result<Request<'a>, Re
             },
             context_dir: string(&["context_dir", "contextDir"])?,
         }),
-        () if method == "eval.list" => Request::List { directory: string(&["directory", "dir"])? },
-        () if method == "eval.get" => Request::Get { path: required(PATH)? },
-        () if method == "eval.validate" => Request::Validate { path: required(PATH)? },
-        () if method == "task.list" => Request::Tasks { path: required(PATH)? },
-        () if method == "task.get" => Request::Task { path: required(PATH)?, task: required(&["taskId", "task_id"])? },
-        () if method == "run.status" => Request::Status { run: required(RUN)? },
-        () if method == "run.cancel" => Request::Cancel { run: required(RUN)? },
-        () => return Err(Refusal::UnknownMethod),
+        1 => Request::List { directory: string(&["directory", "dir"])? },
+        2 => Request::Get { path: first },
+        3 => Request::Validate { path: first },
+        4 => Request::Tasks { path: first },
+        5 => Request::Task { path: first, task: second },
+        6 => Request::Status { run: first },
+        _ => Request::Cancel { run: first },
     })
 }
+
+/// The methods, each with its required members in every spelling.
+static METHODS: [(&str, &[&[&str]]); 8] = [
+    ("eval.run", &[PATH]),
+    ("eval.list", &[]),
+    ("eval.get", &[PATH]),
+    ("eval.validate", &[PATH]),
+    ("task.list", &[PATH]),
+    ("task.get", &[PATH, &["taskId", "task_id"]]),
+    ("run.status", &[RUN]),
+    ("run.cancel", &[RUN]),
+];
+const PATH: &[&str] = &["path"];
+const RUN: &[&str] = &["runId", "run_id"];
 
 /// Lists, gets, validates and runs evals. A method answers through `reply`, once, or returns the error.
 ///
@@ -257,12 +271,23 @@ pub struct Reply<'w, 'b> {
 impl Reply<'_, '_> {
     /// Answers with `result`: one of this module's types, or any other that says more.
     pub fn send<T: Serialize + ?Sized>(&mut self, result: &T) {
+        self.send_written(&|out| write_or(out, &|out| ser::put(result, out), b"null"));
+    }
+
+    fn send_written(&mut self, write: &dyn Fn(&mut Writer<'_>)) {
         self.out.raw(b",\"result\":");
-        if ser::write(result, self.out).is_err() {
-            self.out.raw(b"null");
-        }
+        write(self.out);
         self.out.byte(b'}');
         self.answered = true;
+    }
+}
+
+/// Writes a value, or `otherwise` where it has no JSON form.
+fn write_or(out: &mut Writer<'_>, value: &dyn Fn(&mut Writer<'_>) -> bool, otherwise: &[u8]) {
+    let start = out.len();
+    if !value(out) {
+        out.truncate(start);
+        out.raw(otherwise);
     }
 }
 
@@ -357,6 +382,64 @@ pub fn write_error(out: &mut Writer<'_>, error: &Error<'_>) {
     out.raw(b"}}");
 }
 
+/// Writes an object member by member, in the order of its keys: a board has flash for less than serde's way.
+struct Object<'o, 'b> {
+    out: &'o mut Writer<'b>,
+    /// The keys that are left, each with a space behind it.
+    keys: &'static str,
+    /// What goes before the next member.
+    before: u8,
+}
+
+impl<'o, 'b> Object<'o, 'b> {
+    fn new(out: &'o mut Writer<'b>, keys: &'static str) -> Self {
+        Self { out, keys, before: b'{' }
+    }
+
+    fn next_key(&mut self) -> &'static str {
+        let length = self.keys.bytes().position(|byte| byte == b' ').unwrap_or_default();
+        let (key, rest) = self.keys.split_at_checked(length).unwrap_or_default();
+        self.keys = rest.get(1..).unwrap_or_default();
+        key
+    }
+
+    /// Begins a member whose value the caller writes.
+    #[inline(never)]
+    fn value(&mut self) -> &mut Writer<'b> {
+        self.out.byte(self.before);
+        self.before = b',';
+        let key = self.next_key();
+        self.out.str(key);
+        self.out.byte(b':');
+        self.out
+    }
+
+    /// A member that may be absent.
+    #[inline(never)]
+    fn text(&mut self, text: Option<&str>) {
+        if let Some(text) = text {
+            self.value().str(text);
+        } else {
+            self.next_key();
+        }
+    }
+
+    /// A member that may be absent.
+    #[inline(never)]
+    fn number(&mut self, number: Option<u32>) {
+        if let Some(number) = number {
+            self.value().u32(number);
+        } else {
+            self.next_key();
+        }
+    }
+
+    /// Ends the object; members that are left are absent.
+    fn end(self) {
+        self.out.byte(b'}');
+    }
+}
+
 /// Declares a result or the parameters of a notification, and how it is written: absent members are left out, but for those
 /// that are marked `nullable`.
 macro_rules! object {
@@ -370,6 +453,12 @@ macro_rules! object {
             /// Nothing.
             #[doc(hidden)]
             pub _lifetime: core::marker::PhantomData<&'a ()>,
+        }
+
+        #[allow(dead_code, reason = "for those that a board writes")]
+        impl $name<'_> {
+            /// For [`Object`].
+            const KEYS: &'static str = concat!($($key, " ",)* $($($null_key, " ",)*)?);
         }
 
         impl Serialize for $name<'_> {
@@ -570,19 +659,40 @@ pub struct Summary {
 impl Summary {
     /// `passed / total` to three places; 0 of none is 0.
     pub fn pass_rate(&self) -> Decimal<3> {
-        // Long division by subtraction: three digits and the whole, without a division by a variable.
-        let (mut rest, mut rate) = (u64::from(self.passed), 0);
-        for digit in 0..4 {
-            let scale = if digit == 0 { 1 } else { 10 };
-            rest *= scale;
-            rate *= 10;
+        Decimal::from_mantissa(self.rate_digits().iter().fold(0, |sum, digit| sum * 10 + i32::from(*digit)))
+    }
+
+    /// The digits of the pass rate, the first before the point.
+    fn rate_digits(&self) -> [u8; 4] {
+        // Long division by subtraction, without a division by a variable.
+        let (mut rest, mut digits) = (u64::from(self.passed), [0; 4]);
+        for digit in &mut digits {
             while self.total > 0 && rest >= u64::from(self.total) {
                 rest -= u64::from(self.total);
-                rate += 1;
+                *digit += 1;
             }
+            rest *= 10;
         }
-        Decimal::from_mantissa(rate)
+        digits
     }
+
+    /// As [`Serialize`], without serde.
+    fn write(&self, out: &mut Writer<'_>) {
+        let mut object = Object::new(out, Self::KEYS);
+        for number in [self.total, self.passed, self.failed] {
+            object.number(Some(number));
+        }
+        let rate = object.value();
+        for (place, digit) in self.rate_digits().into_iter().enumerate() {
+            if place == 1 {
+                rate.byte(b'.');
+            }
+            rate.byte(b'0' | digit);
+        }
+        object.end();
+    }
+
+    const KEYS: &'static str = "total passed failed passRate ";
 }
 
 impl Serialize for Summary {
@@ -682,13 +792,15 @@ pub(crate) fn write_log(out: &mut Writer<'_>, run: u32, level: Level, message: &
 
 /// Writes a notification as a whole line, without its newline: `eval.progress`, `eval.log` or `eval.complete`.
 pub fn write_notification<T: Serialize + ?Sized>(out: &mut Writer<'_>, method: &str, params: &T) {
+    begin_notification(out, method);
+    write_or(out, &|out| ser::put(params, out), b"{}");
+    out.byte(b'}');
+}
+
+fn begin_notification(out: &mut Writer<'_>, method: &str) {
     out.raw(b"{\"jsonrpc\":\"2.0\",\"method\":");
     out.str(method);
     out.raw(b",\"params\":");
-    if ser::write(params, out).is_err() {
-        out.raw(b"{}");
-    }
-    out.byte(b'}');
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ use rigline::{Clock, Extension, Instant, apart};
 use rigline_embassy::rp2040::Endpoints;
 use rigline_embassy::usb_cdc::{self, Port, State};
 use rigline_rig::bench::Kubernetes;
+#[cfg(feature = "waza")]
+use static_cell::ConstStaticCell;
 use static_cell::StaticCell;
 
 bind_interrupts!(struct Interrupts {
@@ -93,8 +95,8 @@ fn engine() -> Option<(&'static mut Engine<'static>, &'static mut [u8])> {
         let engine = Engine::with_protocols(Kubernetes.manifest(), Memory { request, reply }, PROTOCOLS);
         #[cfg(feature = "waza")]
         let engine = {
-            static EVALS: StaticCell<Evals> = StaticCell::new();
-            engine.map(|engine| engine.with_service(EVALS.init(Evals::new(rigline_rig::pinmap::EVALS))))
+            static EVALS: ConstStaticCell<Evals> = ConstStaticCell::new(Evals::new(rigline_rig::pinmap::EVALS));
+            engine.map(|engine| engine.with_service(EVALS.take()))
         };
         engine
     });

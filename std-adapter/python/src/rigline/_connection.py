@@ -228,8 +228,9 @@ class Connection:
         with _live_lock:
             _live.add(self)
         for work in (self._read, self._write, self._read_stderr):
-            thread = threading.Thread(target=work, name=f"rigline {name}", daemon=True)
-            self._threads.append(thread)
+            self._threads.append(threading.Thread(target=work, name=f"rigline {name}", daemon=True))
+        # The reader starts last: if the program ends at once, it joins the others, which must have been started.
+        for thread in reversed(self._threads):
             thread.start()
 
     @property

@@ -286,7 +286,7 @@ def _of_result(result: Any, text: str) -> Answer:
         return Answer("invalid", message, why + note, outputs=outputs, faults=faults, result=result)
     if success:
         return Answer("success", message, outputs=outputs, faults=faults, result=result)
-    reason = error or message or "the operation failed, and gave no reason"
+    reason = error or message or "the operation failed without a reason"
     return Answer("failed", message, reason, outputs=outputs, faults=faults, result=result)
 
 

@@ -75,7 +75,7 @@ def resolve(target: str, *, wait: float = 0.0, start_timeout: float = 10.0) -> U
         try:
             words = shlex.split(rest)
         except ValueError as error:
-            raise TargetError(f"the words of `{target}` cannot be told apart: {str(error).lower()}") from None
+            raise TargetError(f"`{target}`: {str(error).lower()}") from None
         if not words:
             raise TargetError("exec: names no program; write exec:PROGRAM [ARGS]")
         return _program(words, words[0])
@@ -89,7 +89,7 @@ def resolve(target: str, *, wait: float = 0.0, start_timeout: float = 10.0) -> U
         options = ["--wait", waiting, "--start-timeout", starting, "--line-limit", str(8 << 20)]
         return Program((find_binary(), "bridge", *options, "--", target), is_bridge=True)
     if kind in ("http", "https"):
-        raise TargetError(f"`{target}`: this client speaks lines, not HTTP; known targets: {_KINDS}")
+        raise TargetError(f"`{target}`: this client does not support HTTP; known targets: {_KINDS}")
     raise TargetError(f"`{kind}:` is not a kind of target; known targets: {_KINDS}")
 
 

@@ -133,7 +133,7 @@ class connect_async:  # noqa: N801 - it is used as a function is
             opened.append(rig)
             if given_up.is_set():
                 rig.close()
-                raise Cancelled("nobody waits for the rig any more")
+                raise Cancelled("the wait for the rig was cancelled")
             return rig
 
         def close() -> None:

@@ -296,7 +296,7 @@ class Rig:
         return f"<{type(self).__name__}{about} at {self._target}{', closed' if self._closed else ''}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a rig cannot go to another process; give it the target, and connect there")
+        raise TypeError("a rig cannot be passed to another process; pass the target, and connect there")
 
     # Inside
 
@@ -340,7 +340,7 @@ class Rig:
             return connection
         if connection is not None:
             self._drop(connection, None)
-        logger.warning("%s: connecting again; what was set up before is gone", self._target)
+        logger.warning("%s: connecting again; the state of the earlier session is lost", self._target)
         return self._open()
 
     def _drop(self, connection: Connection, error: Optional[RigError]) -> None:
@@ -376,7 +376,7 @@ class Rig:
                 near = difflib.get_close_matches(str(name), schema, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 takes = ", ".join(schema) or "none"
-                raise BadArguments(f"there is no argument {name!r}{hint} (it takes: {takes})", operation=operation)
+                raise BadArguments(f"there is no argument {name!r}{hint} (known arguments: {takes})", operation=operation)
         missing = [parameter.name for parameter in schema.values() if parameter.required and parameter.name not in arguments]
         if missing:
             s = "s" if len(missing) > 1 else ""
@@ -391,7 +391,7 @@ class Rig:
         # The frame around them, with the longest id.
         size = len(arguments) + len(context) + len(operation) + 100
         if limit is not None and size > limit and len(arguments) > limit // 2:
-            raise BadArguments(f"the arguments take {len(arguments)} bytes; a request may have {limit}", operation=operation)
+            raise BadArguments(f"the arguments have {len(arguments)} bytes; the limit of a request is {limit}", operation=operation)
 
 
 def python_name(name: str) -> str:

@@ -145,34 +145,34 @@ _STARTED = pytest.StashKey[float]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("rigline", "hardware-test rigs")
     group.addoption(
-        "--rigline-target", metavar="TARGET", help="where the rig is: serial:auto, serial:PORT, tcp:HOST:PORT, sim, ..."
+        "--rigline-target", metavar="TARGET", help="the target: serial:auto, serial:PORT, tcp:HOST:PORT, sim, ..."
     )
     group.addoption(
         "--rigline-scope",
         choices=_SCOPES,
-        help="what shares one session with the rig: session (the default), or module under xdist, where workers take turns",
+        help="the scope of a session with the rig: session (the default), or module under xdist, where workers take turns",
     )
     group.addoption(
         "--rigline-wait",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="how long a rig that is in use or not plugged in is waited for (default: 60)",
+        help="how long to wait for a rig that is in use or not plugged in (default: 60)",
     )
     group.addoption(
         "--rigline-timeout",
         type=float,
         default=30.0,
         metavar="SECONDS",
-        help="how long a call may take unless it says otherwise (default: 30)",
+        help="the time limit of a call that sets none (default: 30)",
     )
     group.addoption("--rigline-config", metavar="JSON", help="the extension's own settings, a JSON object")
     group.addoption(
         "--rigline-strict",
         action="store_true",
-        help="what the marker `rig` asks for and the rig has not is an error, and not a skip",
+        help="if the rig lacks what the marker `rig` requires, report an error instead of a skip",
     )
-    parser.addini("rigline_target", "where the rig is, unless --rigline-target or RIGLINE_TARGET says so")
+    parser.addini("rigline_target", "the target, unless --rigline-target or RIGLINE_TARGET is set")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -222,7 +222,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     bench = request.config.stash[_BENCH]
     if not bench.target:
         raise ConnectFailed(
-            "no rig is named: give --rigline-target TARGET, such as serial:auto, or sim for the built-in one;"
+            "there is no target: use --rigline-target TARGET, such as serial:auto, or sim for the built-in rig;"
             " or set rigline_target in pytest.ini"
         )
     lock = bench.lock
@@ -318,7 +318,7 @@ def pytest_runtest_makereport(
     if is_rigs_fault and report.when == "call":
         # pytest and what reads its reports call that an error which does not come from the test's own body.
         report.when = "setup"
-        report.sections.insert(0, ("rig error", "The rig is at fault, or how it is used: nothing is said about the board."))
+        report.sections.insert(0, ("rig error", "This is a fault of the rig or of the test. It says nothing about the board under test."))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -372,7 +372,7 @@ def _missing(rig: Rig, facts: Mapping[str, Any], operations: Tuple[Any, ...], ha
             if not _is_version(manifest.version, wanted):
                 return f"its version is {manifest.version}, and not {wanted}"
         elif what not in facts:
-            return f"it does not say which {what} it has"
+            return f"it does not list its {what}"
         else:
             there = facts[what] if isinstance(facts[what], list) else [facts[what]]
             for one in wanted if isinstance(wanted, (list, tuple, set)) else [wanted]:

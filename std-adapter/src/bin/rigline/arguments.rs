@@ -50,6 +50,10 @@ impl Given<'_> {
             if paths.contains(&path) {
                 return Err(self.twice(name));
             }
+            // Of two values for one name, one would be lost.
+            if let Some(Err(name)) = Json::parse(value.as_bytes()).ok().map(Node::of) {
+                return Err(self.twice(&name));
+            }
             tree.put(&root, &path, written(value)).map_err(|why| self.fault(name, &why))?;
             paths.push(path);
         }
@@ -211,13 +215,32 @@ fn path(root: &Place<'_>, name: &str) -> Vec<String> {
     if names.iter().any(|known| known == name) {
         return whole();
     }
-    let Some((first, _)) = name.split_once('.') else { return whole() };
+    if !name.contains('.') || name.split('.').any(str::is_empty) {
+        return whole();
+    }
     let is_container = |place: Place<'_>| {
         let types = place.types();
         types.is_empty() || types.iter().any(|name| name == "object" || name == "array")
     };
-    let is_path = names.iter().any(|known| known == first) && root.member(first).is_some_and(is_container);
-    if is_path && !name.split('.').any(str::is_empty) { name.split('.').map(str::to_owned).collect() } else { whole() }
+    // A name may have dots in it: the longest known one counts.
+    let parts: Vec<&str> = name.split('.').collect();
+    let known = |place: &Place<'_>, parts: &[&str]| {
+        let names = place.names();
+        let joined = (1..=parts.len()).rev().map(|count| (count, parts.get(..count).unwrap_or_default().join(".")));
+        joined.into_iter().find(|(_, joined)| names.contains(joined))
+    };
+    let Some((mut count, mut next)) = known(root, &parts) else { return whole() };
+    if !root.member(&next).is_some_and(is_container) {
+        return whole();
+    }
+    let (mut path, mut rest, mut place) = (Vec::new(), parts.as_slice(), root.member(&next));
+    loop {
+        path.push(next);
+        rest = rest.get(count..).unwrap_or_default();
+        let Some(first) = rest.first() else { return path };
+        (count, next) = place.as_ref().and_then(|place| known(place, rest)).unwrap_or((1, (*first).to_owned()));
+        place = place.and_then(|place| place.member(&next));
+    }
 }
 
 fn place<'s>(root: &Place<'s>, path: &[String]) -> Option<Place<'s>> {
@@ -453,6 +476,7 @@ mod tests {
                 "days": {"type": "array", "items": {"type": "integer"}},
                 "people": {"type": "array", "items": {"$ref": "#/$defs/person"}},
                 "a.b": {"type": "integer"},
+                "c.d": {"type": "object", "properties": {"e.f": {"type": "string"}, "g": {"properties": {"h.i": {"type": "string"}}}}},
                 "any": {},
             },
             "$defs": {"person": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}},
@@ -465,6 +489,9 @@ mod tests {
             (&["days.1=4", "days.0=3"], r#"{"days":[3,4]}"#),
             (&["people.0.name=7"], r#"{"people":[{"name":"7"}]}"#),
             (&["a.b=1"], r#"{"a.b":1}"#),
+            (&["c.d.e.f=1"], r#"{"c.d":{"e.f":"1"}}"#),
+            (&["c.d.g.h.i=1", "c.d.e.f=2"], r#"{"c.d":{"g":{"h.i":"1"},"e.f":"2"}}"#),
+            (&["place.at=[1,2.50]"], r#"{"place":{"at":[1,2.50]}}"#),
             (&["any.x.0=1"], r#"{"any":{"x":[1]}}"#),
             (&["other.name=1"], r#"{"other.name":1}"#),
         ];
@@ -476,6 +503,7 @@ mod tests {
             (&["days.x=4"], "op: `days.x` names no element of a list: `x` is not a number"),
             (&["days.99999999999=4"], "at most 10000"),
             (&["place.city=a", "place.city=b"], "more than once"),
+            (&[r#"any={"x":{"y":1,"y":2}}"#], "`y` is given more than once"),
             (&["place=a", "place.city=b"], "it already has a value"),
             (&["place.cty=b"], "there is no argument `place.cty`; did you mean `city`?"),
             (&["people.0.age=7"], "op: people.0: \"name\" is a required property"),

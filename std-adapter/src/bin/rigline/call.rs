@@ -209,7 +209,7 @@ impl Arguments {
         }
         let described = client.describe(None, self.connection.start_timeout).await?;
         let Description::Manifest(described) = described else {
-            return Err(Failure::usage(format!("{} does not say which operations it has", self.connection.target)));
+            return Err(Failure::usage(format!("{} does not list its operations", self.connection.target)));
         };
         let Described { manifest, .. } = &*described;
         if let Some(recorder) = &self.connection.recorder {

@@ -230,8 +230,8 @@ fn as_text(result: &CaseResult, verbose: bool) -> String {
     }
     if result.outcome == Outcome::Fail {
         text.push_str(match result.need {
-            Need::Host => " [the real host needs this]",
-            Need::Standard => " [a standard says so; the real host does not need it]",
+            Need::Host => " [needed by the real host]",
+            Need::Standard => " [needed by a standard; not by the real host]",
         });
     }
     text.push('\n');

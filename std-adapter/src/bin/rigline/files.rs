@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use rigline_std::cli::files;
 
@@ -46,15 +46,15 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
 pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Option<&str>) -> Result<(), Failure> {
     let is_stdout = |path: &Path| path == Path::new("-") || path == Path::new("/dev/stdout");
     let mut on_stdout: Vec<&str> = other_output.into_iter().collect();
-    let mut taken: Vec<&Path> = Vec::new();
+    let mut taken: Vec<PathBuf> = Vec::new();
     for (option, path) in reports {
         match path {
             Some(path) if is_stdout(path) => on_stdout.push(option),
-            Some(path) if taken.contains(path) => {
+            Some(path) if taken.contains(&place(path)) => {
                 return Err(Failure::usage(format!("{option} {}: another report goes there", path.display())));
             }
             Some(path) => {
-                taken.push(path);
+                taken.push(place(path));
                 files::ensure_writable(path).map_err(|error| {
                     Failure::usage(format!("{option} {}: cannot be written: {error}", path.display()))
                 })?;
@@ -66,6 +66,23 @@ pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Op
         return Err(Failure::usage(format!("only one of {} can go to standard output", on_stdout.join(", "))));
     }
     Ok(())
+}
+
+/// Where a file is, or will be: the same for all spellings of its folder. A link in its own place is replaced, so it is a file of its own.
+pub(crate) fn place(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path };
+    let folder = folder.canonicalize().unwrap_or_else(|_| {
+        // It is made with the file.
+        folder.components().fold(PathBuf::new(), |mut folder, part| {
+            match part {
+                Component::ParentDir => drop(folder.pop()),
+                part => folder.push(part),
+            }
+            folder
+        })
+    });
+    folder.join(name)
 }
 
 fn is_stream(path: &Path) -> bool {

@@ -120,7 +120,7 @@ fn announce(listeners: &[std::net::TcpListener], access: &Access, token_file: Op
     match (&access.token, token_file) {
         (Some(_), Some(path)) => complain(format_args!("rigline: the token is in {}", path.display())),
         (Some(token), None) => complain(format_args!("rigline: token {}", token.reveal())),
-        (None, _) => complain("rigline: no token is asked for: who connects can run programs as you"),
+        (None, _) => complain("rigline: no token is required: every client can run programs as you"),
     }
 }
 

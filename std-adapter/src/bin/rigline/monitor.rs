@@ -98,13 +98,13 @@ impl Arguments {
                         // A server may close a connection on which nothing more will be asked.
                         let is_over = input_ended && matches!(self.connection.target, Target::Tcp(_));
                         if wire.child.is_none() && !is_over {
-                            view.fault("device gone: the connection was closed");
+                            view.fault("device disconnected: the connection was closed");
                             code = connect::NO_ANSWER;
                         }
                         break;
                     }
                     Err(error) => {
-                        view.fault(&format!("device gone: {error}"));
+                        view.fault(&format!("device disconnected: {error}"));
                         code = connect::NO_ANSWER;
                         break;
                     }

@@ -379,12 +379,7 @@ mod tests {
     #[test]
     fn g_11_nr_30_a_table_is_readable_at_every_width() {
         let mut table = Table::new(&["argument", "type", "default", "description"]);
-        table.row([
-            "samples",
-            "integer 1..1000",
-            "4",
-            "How many readings the mean is taken of; more of them take longer",
-        ]);
+        table.row(["samples", "integer 1..1000", "4", "How many readings are averaged; more take longer"]);
         table.row(["chan\tnel\x1b[2J", "string", "", "Which \u{202E}channel"]);
         for columns in [20, 21, 40, 59, 60, 80, 100, 2000] {
             let text = table.lay_out(Some(columns));

@@ -66,7 +66,7 @@ impl PeerArguments {
         own: OptionValues,
     ) -> Result<Box<dyn Client>, Failure> {
         let Some(connect) = self.protocol.client else {
-            return Err(Failure::usage(format!("--protocol {}: no extension is asked by it", self.protocol.name)));
+            return Err(Failure::usage(format!("--protocol {}: not supported by this command", self.protocol.name)));
         };
         let mut client = ClientOptions::new(options);
         client.token = self.token_file.as_deref().map(bearer).transpose()?;

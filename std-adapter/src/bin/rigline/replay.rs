@@ -151,7 +151,7 @@ fn show(transcript: &Transcript) {
             What::Line { direction, bytes, cut, dropped, .. } => {
                 view.line(*direction, bytes);
                 if *dropped > 0 {
-                    view.fault(&format!("{dropped} further bytes of this line were not kept"));
+                    view.fault(&format!("{dropped} further bytes of this line were not recorded"));
                 } else if *cut {
                     view.fault("the line was cut off here");
                 }
@@ -159,7 +159,7 @@ fn show(transcript: &Transcript) {
             What::Stderr(text) => view.say(&format!("standard error: {text}")),
             What::Open => view.say(&format!("connection {connection} is open")),
             What::Unopened(why) => view.fault(&format!("it could not be opened: {why}")),
-            What::Gone(why) => view.say(&format!("connection {connection} is gone: {why}")),
+            What::Gone(why) => view.say(&format!("connection {connection} was lost: {why}")),
             What::Closed => view.say(&format!("connection {connection} was closed")),
             _ => {}
         }

@@ -91,7 +91,7 @@ pub(crate) fn results(json: Value, runs: &[(&Spec, &Watched)], store: &Store, be
         run.logs = lock(&watched.logs).clone();
         match earlier(store, run) {
             Ok(earlier) => run.earlier = earlier,
-            Err(error) => complain(format_args!("rigline: the trend is left out: {error}")),
+            Err(error) => complain(format_args!("rigline: the report has no trend: {error}")),
         }
     }
     results

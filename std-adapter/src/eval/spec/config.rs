@@ -5,6 +5,7 @@ use std::path::Path;
 use super::members::{CONFIG, HEALTH_STEP, METRIC, METRICS};
 use super::reader::Reader;
 use super::step::steps;
+use super::texts::strange;
 use super::{
     ATTEMPT_LIMIT, Config, DEFAULT_TIMEOUT, Executor, Metric, Metrics, Mock, Overrides, TRIAL_LIMIT, Task, WORKER_LIMIT,
 };
@@ -16,6 +17,7 @@ pub(super) fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overri
     let nothing = Node::default();
     let node = reader.map(eval, "config").unwrap_or(&nothing);
     reader.check_members(node, &CONFIG);
+    strange(reader, node);
     let mut executor = reader.text(node, "executor").unwrap_or_default();
     match &overrides.executor {
         Some(name) => executor.clone_from(name),
@@ -113,7 +115,7 @@ pub(super) fn metrics(reader: &mut Reader<'_>, eval: &Node) -> Metrics {
 /// The preflight, as a task whose graders are what its steps expect.
 pub(super) fn health(reader: &mut Reader<'_>, eval: &Node, file: &str) -> Option<Task> {
     let listed = reader.list(eval, "health").to_vec();
-    eval.get("health")?;
+    strange(reader, eval.get("health")?);
     let steps = steps(reader, &listed, &HEALTH_STEP);
     let mut graders = Vec::new();
     for (node, step) in listed.iter().filter(|node| node.is_map()).zip(&steps) {

@@ -154,7 +154,7 @@ fn text(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
     } else if checks.is_empty() && !has_patterns {
         settings.fault(reader, "Missing required field: contains, not_contains, regex_match or regex_not_match");
     } else if checks.is_empty() {
-        settings.fault(reader, "there is nothing to look for, so this can never fail");
+        settings.fault(reader, "there is nothing to search for, so this can never fail");
     }
     Check::All(checks)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Task;
 use super::grader::graders;
 use super::reader::Reader;
-use super::texts::placeholders;
+use super::texts::{placeholders, strange};
 use crate::eval::expand;
 use crate::eval::grade::{Check, Grader};
 use crate::eval::node::Node;
@@ -24,6 +24,7 @@ pub(super) struct Graders<'f> {
 
 impl<'f> Graders<'f> {
     pub(super) fn read<'r: 'f>(reader: &mut Reader<'r>, eval: &'f Node) -> Self {
+        eval.get("graders").into_iter().for_each(|node| strange(reader, node));
         let differ = eval.get("graders").is_some_and(expand::has_variable);
         let same = (!differ).then(|| {
             eval.get("graders").into_iter().for_each(|node| reader.unfilled(node, ""));
@@ -57,7 +58,7 @@ impl<'f> Graders<'f> {
         for grader in &added {
             if let Some(step) = grader.step.as_deref().filter(|step| !has_step(step)) {
                 let text =
-                    format!("Grader {} looks at step {step}, which task {} does not have", grader.label(), task.id);
+                    format!("Grader {} refers to step {step}, which task {} does not have", grader.label(), task.id);
                 reader.fault_in(Some(grader.line), text);
             }
             if task.graders.iter().any(|own| own.is_same_measurement(grader)) {

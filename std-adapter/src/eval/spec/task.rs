@@ -9,7 +9,7 @@ use super::members::{EXPECTED, INPUTS, MEASURE, MOCK, STEP, TASK, TASK_MEMBERS, 
 use super::reader::Reader;
 use super::settings::Settings;
 use super::step::{rank, steps};
-use super::texts::placeholders;
+use super::texts::{placeholders, strange};
 use super::{Mock, Step, Task};
 use crate::eval::foreign;
 use crate::eval::grade::Grader;
@@ -21,6 +21,7 @@ pub(super) fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut H
         return None;
     }
     reader.check_members(node, &TASK);
+    strange(reader, node);
     if node.get("id").is_none() {
         reader.fault(node, "Missing required field: id");
     }
@@ -73,7 +74,7 @@ pub(super) fn task(reader: &mut Reader<'_>, node: &Node, file: &str, ids: &mut H
     }
     for grader in &graders {
         if let Some(step) = grader.step.as_deref().filter(|step| steps.iter().all(|known| known.id != *step)) {
-            let text = format!("Grader {} looks at step {step}, which task {id} does not have", grader.label());
+            let text = format!("Grader {} refers to step {step}, which task {id} does not have", grader.label());
             reader.fault_in(Some(grader.line), text);
         }
     }

@@ -36,6 +36,46 @@ fn each_text(node: &Node, visit: &mut dyn FnMut(&str, u32)) {
     }
 }
 
+/// Notes what looks like a placeholder, and is none: one of a kind that is nearly a known one, and one in the name of a member.
+pub(super) fn strange(reader: &mut Reader<'_>, node: &Node) {
+    match &node.kind {
+        Kind::Text(text) => {
+            for found in DOTTED.captures_iter(text) {
+                let (whole, kind) = (&found[0], &found[1]);
+                if let Some(meant) = meant_kind(kind) {
+                    reader.warn(node, format!("{whole}: there are no placeholders of {kind}; did you mean `{meant}`?"));
+                }
+            }
+        }
+        Kind::List(elements) => elements.iter().for_each(|element| strange(reader, element)),
+        Kind::Map(members) => {
+            for (name, member) in members {
+                if let Some(found) =
+                    DOTTED.captures(name).filter(|found| KINDS.contains(&&found[1]) || meant_kind(&found[1]).is_some())
+                {
+                    reader.warn(member, format!("{}: placeholders in names are not filled in", &found[0]));
+                }
+                strange(reader, member);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The kinds of placeholders.
+const KINDS: [&str; 6] = ["steps", "matrix", "for", "vars", "inputs", "env"];
+
+/// A text in braces that has the form of a placeholder.
+static DOTTED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\{\{\s*([A-Za-z]+)\.[^{}]*\}\}").expect("a constant pattern"));
+
+/// The kind that was probably meant. Other templates may have kinds of their own, such as `foo`.
+fn meant_kind(kind: &str) -> Option<&'static str> {
+    let lower = kind.to_ascii_lowercase();
+    let is_near = |known: &str| lower == known || known.len() > 3 && strsim::damerau_levenshtein(&lower, known) == 1;
+    KINDS.into_iter().find(|known| is_near(known)).filter(|_| !KINDS.contains(&kind))
+}
+
 /// Puts braces in the place of `{{"{{"}}` in all of a task that no outputs of steps are filled into while it runs.
 pub(super) fn unescape(task: &mut Node) {
     for (name, member) in task.members_mut() {

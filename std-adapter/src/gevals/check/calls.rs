@@ -11,7 +11,9 @@ pub(super) async fn unknown_operation(bench: &mut Bench) -> Verdict {
     let reply = peer.ask("execute", &execute(NO_OPERATION, "{}")).await?;
     // The Go kit does so, and so does today's text.
     if reply.result().is_some_and(|result| result.is_null() || result["success"] == false) {
-        return Ok(Some("it gives a result with success false, as the Go kit and today's text do".into()));
+        return Ok(Some(
+            "it returns a result with success false, as the Go kit and the current specification do".into(),
+        ));
     }
     reply.expect_error(&[-32601])?;
     Ok(None)
@@ -90,13 +92,15 @@ pub(super) async fn results(bench: &mut Bench) -> Verdict {
         let reply = peer.ask("execute", &execute(&name, &args.to_string())).await?;
         if reply.line().len() > HOST_LINE_LIMIT {
             let size = reply.line().len();
-            return bench.fail(format!("{name} answers with {size} bytes, and the real host reads {HOST_LINE_LIMIT}"));
+            return bench.fail(format!(
+                "the reply of {name} has {size} bytes, and the real host reads at most {HOST_LINE_LIMIT}"
+            ));
         }
         let Some(result) = reply.result() else {
             return bench.fail(refused(&name, &reply.error().unwrap_or_default()));
         };
         if result.is_null() {
-            remark = Some(format!("{name} gives the result null, which the real host takes for a failure"));
+            remark = Some(format!("{name} returns the result null, which the real host treats as a failure"));
             continue;
         }
         match &result["success"] {
@@ -128,7 +132,7 @@ pub(super) async fn results(bench: &mut Bench) -> Verdict {
 fn refused(name: &str, error: &Value) -> String {
     let hint = match error["code"].as_i64() {
         Some(-32601) => "; --call names an operation of the extension",
-        Some(-32602) => "; give the arguments that it needs after its name: --call OPERATION '{…}'",
+        Some(-32602) => "; add the required arguments: --call OPERATION '{…}'",
         _ => "",
     };
     format!("{name} was refused: {error}{hint}")

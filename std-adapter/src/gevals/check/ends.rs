@@ -49,7 +49,7 @@ pub(super) async fn shutdown_reply(bench: &mut Bench) -> Verdict {
         Some(reply) => bench.fail(format!("shutdown was answered with {}", cut(reply.line().as_bytes()))),
         None => match peer.exit(bench.shutdown_timeout()).await {
             Some(exit) if exit.is_success() => {
-                Ok(Some("it exits without a reply, which the real host takes".to_owned()))
+                Ok(Some("it exits without a reply, which the real host accepts".to_owned()))
             }
             exit => bench
                 .fail(format!("it ended without a reply{}", exit.map(|exit| format!(": {exit}")).unwrap_or_default())),

@@ -21,7 +21,7 @@ pub(super) async fn manifest_string(bench: &mut Bench, name: &str) -> Verdict {
     match &bench.manifest().await?[name] {
         Value::String(text) if !text.is_empty() => Ok(None),
         Value::Null => bench.fail(format!("{name} is missing")),
-        value => bench.fail(format!("{name} must be a string that is not empty, and is {value}")),
+        value => bench.fail(format!("{name} must be a non-empty string, not {value}")),
     }
 }
 
@@ -31,7 +31,7 @@ pub(super) async fn manifest_version(bench: &mut Bench) -> Verdict {
     let version = manifest["version"].as_str().unwrap_or_default();
     match semver::Version::parse(version) {
         Ok(_) => Ok(None),
-        Err(error) => bench.fail(format!("version must be a semantic version, and `{version}` is none: {error}")),
+        Err(error) => bench.fail(format!("version must be a semantic version, not `{version}`: {error}")),
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn manifest_size(bench: &mut Bench) -> Verdict {
     if size <= HOST_LINE_LIMIT {
         return Ok(None);
     }
-    bench.fail(format!("the reply to initialize takes {size} bytes, and the real host reads {HOST_LINE_LIMIT} at most"))
+    bench.fail(format!("the reply to initialize has {size} bytes, and the real host reads at most {HOST_LINE_LIMIT}"))
 }
 
 pub(super) async fn initialize_twice(bench: &mut Bench) -> Verdict {

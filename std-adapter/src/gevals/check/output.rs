@@ -55,7 +55,8 @@ pub(super) async fn log_form(bench: &mut Bench) -> Verdict {
             return bench.fail(format!("a log's data must be an object, or the real host drops the log: {shown}"));
         }
         if line.len() > HOST_LINE_LIMIT {
-            return bench.fail(format!("a log takes {} bytes, and the real host reads {HOST_LINE_LIMIT}", line.len()));
+            return bench
+                .fail(format!("a log has {} bytes, and the real host reads at most {HOST_LINE_LIMIT}", line.len()));
         }
     }
     Ok(Some(format!("{} logs", logs.len())))
@@ -68,7 +69,7 @@ pub(super) async fn clean(bench: &mut Bench) -> Verdict {
     match bench.noise().as_slice() {
         [] => Ok(None),
         [first, rest @ ..] => bench.fail(format!(
-            "{} lines that are no messages came, at which the real host's reader dies; the first: {first:?}",
+            "{} lines are not messages, and the real host stops reading at the first: {first:?}",
             rest.len() + 1
         )),
     }

@@ -119,13 +119,13 @@ pub(super) async fn batch(bench: &mut Bench) -> Verdict {
     let replies: Value = serde_json::from_str(reply.line()).unwrap_or_default();
     let Some(replies) = replies.as_array() else {
         reply.expect_error(&[-32600])?;
-        return Ok(Some("it takes no batches".to_owned()));
+        return Ok(Some("it does not support batches".to_owned()));
     };
     let mut ids: Vec<_> = replies.iter().filter_map(|reply| reply["id"].as_i64()).collect();
     ids.sort_unstable();
     if ids != [901, 902] || replies.len() != 2 {
         let got = cut(reply.line().as_bytes());
-        return bench.fail(format!("a batch of two requests and a notification gave {got}"));
+        return bench.fail(format!("a batch of two requests and a notification was answered by {got}"));
     }
     expect_next(&mut peer, "a batch was answered twice").await
 }

@@ -121,7 +121,7 @@ type Caller = Arc<dyn Fn(&str) + Send + Sync>;
 struct Calling {
     /// Gets the logs.
     log: Caller,
-    /// Becomes true when the caller is gone, or what it asked for is to be given up.
+    /// Becomes true when the caller has disconnected, or what it asked for is to be given up.
     gone: watch::Receiver<bool>,
     /// Its connection, if that can be asked.
     stream: Option<Stream>,
@@ -350,7 +350,7 @@ impl Proxy {
         }
         let mut turn = self.turn.lock().await;
         if calling.is_gone() {
-            return Err(Refusal::internal("the caller is gone"));
+            return Err(Refusal::internal("the caller has disconnected"));
         }
         if let Some(manifest) = self.join(config.as_ref(), seat)? {
             return Ok(manifest);
@@ -418,15 +418,15 @@ impl Proxy {
         Host::over((self.dialers)(&options)?, options).await
     }
 
-    /// Runs a call; returns its result's text. Does not begin it, or ends it, when the caller is gone.
+    /// Runs a call; returns its result's text. Does not begin it, or ends it, when the caller has disconnected.
     async fn execute(&self, params: Json<'_>, calling: &Calling) -> Result<String, Refusal> {
         let mut gone = calling.gone.clone();
         let mut turn = tokio::select! {
             turn = self.turn.lock() => turn,
-            () = async { drop(gone.wait_for(|gone| *gone).await) } => return Err(Refusal::internal("the caller is gone")),
+            () = async { drop(gone.wait_for(|gone| *gone).await) } => return Err(Refusal::internal("the caller has disconnected")),
         };
         if calling.is_gone() {
-            return Err(Refusal::internal("the caller is gone"));
+            return Err(Refusal::internal("the caller has disconnected"));
         }
         lock(&self.shared).caller = Some(Arc::clone(&calling.log));
         match turn.as_ref() {
@@ -461,7 +461,7 @@ impl Proxy {
             },
             () = async { drop(gone.wait_for(|gone| *gone).await) } => {
                 let _ = host.cancel().await;
-                Err(Refusal::internal("the caller is gone"))
+                Err(Refusal::internal("the caller has disconnected"))
             }
         }
     }
@@ -495,7 +495,7 @@ impl Proxy {
                 *params = without;
                 self.tell(
                     "warn",
-                    &format!("context.{name} was left out: with it the request does not fit {limit} bytes"),
+                    &format!("context.{name} was omitted, since the request does not fit {limit} bytes with it"),
                 );
             }
         }

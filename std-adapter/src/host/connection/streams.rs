@@ -75,7 +75,7 @@ pub(super) async fn read_output(shared: Arc<Shared>, mut reader: Reader, ends: L
         }
     } else {
         let serial = matches!(ends, LineEnds::Serial);
-        shared.end(End::Gone(if serial { format!("device gone: {why}") } else { why }));
+        shared.end(End::Gone(if serial { format!("device disconnected: {why}") } else { why }));
     }
 }
 
@@ -95,12 +95,12 @@ impl Suspicion<'_> {
         for byte in chunk {
             match self.collector.push(*byte) {
                 Some(Collected::Frame(_)) => {
-                    return Some("it speaks the binary link: add the option ?link=cobs to the target");
+                    return Some("the device uses the binary link: add the option ?link=cobs to the target");
                 }
                 // Text has no byte 0.
                 Some(_) if *byte == 0 => {
                     hint = Some(
-                        "the bytes received are not text: the speed may be wrong (?baud=), or it speaks the binary link (?link=cobs)",
+                        "the bytes received are not text: the speed may be wrong (?baud=), or the device may use the binary link (?link=cobs)",
                     );
                 }
                 _ => {}

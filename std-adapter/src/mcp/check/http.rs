@@ -250,7 +250,7 @@ pub(super) async fn session(bench: &mut Bench) -> Verdict {
     let unknown = [(VERSION, LEGACY[0]), (SESSION, "rigline-check-no-such-session")];
     let unknown = send(bench, Method::POST, &unknown, &list).await?;
     if unknown.status() != 404 {
-        return fail(format!("a session that is not known must be 404, and is {}", unknown.status()));
+        return fail(format!("an unknown session must be 404, and is {}", unknown.status()));
     }
     let ended = send(bench, Method::DELETE, &borrowed(&headers), "").await?;
     if ended.status() == 405 {

@@ -89,6 +89,11 @@ impl Run {
     pub(super) fn run(self) -> Result<u8, Failure> {
         self.reports_can_be_written()?;
         let (evals, errors) = wanted(&self.paths)?;
+        let is_eval =
+            |report: &Path| evals.iter().any(|eval| crate::files::place(&eval.path) == crate::files::place(report));
+        if let Some((option, path)) = self.files().find(|(_, path)| is_eval(path)) {
+            return Err(Failure::usage(format!("{option} {}: this is an eval, which would be lost", path.display())));
+        }
         let recorder = self.record.begin(self.target.as_deref().unwrap_or_default())?;
         let (runs, store) = self.runs(recorder.clone())?;
         let began = SystemTime::now();

@@ -154,7 +154,7 @@ pub(crate) struct ConfigArguments {
 impl ConfigArguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let Some(client) = Client::ALL.into_iter().find(|client| client.name() == self.client) else {
-            return Err(Failure::usage(format!("there is no client {}", self.client)));
+            return Err(Failure::usage(format!("unknown client {}", self.client)));
         };
         let server = self.server()?;
         if !self.write {
@@ -177,8 +177,8 @@ impl ConfigArguments {
         })?;
         let path = path.display();
         connect::print(&match edit {
-            Edit::Unchanged => format!("{path} has it already\n"),
-            Edit::Changed { backup } => format!("{path} is changed; what it was is in {}\n", backup.display()),
+            Edit::Unchanged => format!("{path} has this entry already\n"),
+            Edit::Changed { backup } => format!("{path} was changed; a copy of the old file is {}\n", backup.display()),
             _ => format!("{path} is written\n"),
         });
         Ok(ExitCode::SUCCESS)

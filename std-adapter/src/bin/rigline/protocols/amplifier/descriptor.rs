@@ -78,7 +78,7 @@ impl Arguments {
         };
         let over_http = protocols::named("amplifier").filter(|_| matches!(target, Target::Http(_)));
         let Some(connect) = over_http.unwrap_or(self.protocol).client else {
-            return Err(Failure::usage("no extension is asked by this protocol"));
+            return Err(Failure::usage("not supported by this command"));
         };
         let options = Options::default();
         let limit = options.call_timeout;
@@ -89,7 +89,7 @@ impl Arguments {
             Ok(described?)
         })?;
         let Description::Manifest(described) = described else {
-            return Err(Failure::usage(format!("{target} does not say which operations it has")));
+            return Err(Failure::usage(format!("{target} does not list its operations")));
         };
         let Described { manifest, kind, .. } = *described;
         let capabilities = manifest.operations.into_iter().map(|operation| operation.name).collect();
