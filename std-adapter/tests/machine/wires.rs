@@ -553,3 +553,17 @@ fn g_09_a_second_signal_ends_a_server_at_once() {
     wait_until("it ends", || server.child.try_wait().unwrap().is_some());
     assert!(started.elapsed() < std::time::Duration::from_secs(15));
 }
+
+/// A tool that prints without end is ended when its output is over the limit, and not at its time limit.
+#[test]
+fn g_08_a_namel3ss_tool_that_prints_without_end_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = script(folder.path(), "tool", "#!/bin/sh\ncat >/dev/null\nhead -c 17000000 /dev/zero\nexec sleep 600\n");
+    let target = format!("exec:{}", tool.display());
+    let words = ["call", &target, "go", "--protocol", "namel3ss", "--timeout", "5m"];
+    let started = std::time::Instant::now();
+    let (code, _, errors) = run(&mut rigline(&words));
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("longer than the limit of 16777216"), "{errors}");
+    assert!(started.elapsed() < LONG * 2, "{:?}", started.elapsed());
+}
