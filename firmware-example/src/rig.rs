@@ -525,10 +525,23 @@ pub enum Check {
 }
 
 fn checks(layout: &'static Layout) -> impl Iterator<Item = Check> {
-    (0..layout.rails.len())
-        .flat_map(|rail| [Check::RailOff(rail), Check::RailOn(rail)])
-        .chain(layout.boot.is_some().then_some(Check::Boot))
-        .chain((0..layout.loopbacks.len()).map(Check::Loopback))
+    (0..).map_while(move |place| check_at(layout, place))
+}
+
+/// Out of line: each loop over the checks would have a copy.
+#[inline(never)]
+fn check_at(layout: &'static Layout, place: usize) -> Option<Check> {
+    let rails = 2 * layout.rails.len();
+    let behind_boot = rails + usize::from(layout.boot.is_some());
+    if place < rails {
+        let rail = place / 2;
+        Some(if place.is_multiple_of(2) { Check::RailOff(rail) } else { Check::RailOn(rail) })
+    } else if place < behind_boot {
+        Some(Check::Boot)
+    } else {
+        let wire = place - behind_boot;
+        (wire < layout.loopbacks.len()).then_some(Check::Loopback(wire))
+    }
 }
 
 impl Check {
