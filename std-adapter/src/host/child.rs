@@ -7,6 +7,7 @@
 use std::io;
 use std::path::Path;
 use std::process::{Child as Process, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -24,7 +25,10 @@ use crate::target::Exec;
 /// are read in that time.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A child process with its group. The last clone that is dropped ends the whole group at once.
+/// How long a group that nobody waits for has to end: as long as the lifeline gives it when this process is killed.
+const ABANDONED: Duration = Duration::from_secs(1);
+
+/// A child process with its group. When the last clone is dropped the whole group is asked to end, and ended a second later.
 #[derive(Debug, Clone)]
 pub struct Child {
     inner: Arc<Inner>,
@@ -38,6 +42,10 @@ struct Inner {
     /// Whether the process has been taken away; from then on its number may be another's.
     gone: Arc<Mutex<bool>>,
     over: mpsc::SyncSender<()>,
+    /// It was asked to end.
+    is_asked: AtomicBool,
+    /// A thread will end it.
+    is_abandoned: AtomicBool,
 }
 
 impl Child {
@@ -60,6 +68,7 @@ impl Child {
 
     /// Asks the whole group to end.
     pub fn terminate(&self) {
+        self.inner.is_asked.store(true, Ordering::Relaxed);
         self.inner.signal(Signal::Terminate);
     }
 
@@ -73,6 +82,11 @@ impl Child {
     pub fn kill(&self) {
         self.inner.signal(Signal::Kill);
         self.over();
+    }
+
+    /// Nobody waits for it any more: the whole group is asked to end, and ended a second later.
+    pub(super) fn abandon(&self) {
+        self.inner.abandon();
     }
 
     /// The leader has ended, and its last lines have been read: the rest of the group may go.
@@ -102,9 +116,40 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Should this process end within that second, the lifeline does the rest.
+    fn abandon(&self) {
+        if self.is_abandoned.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if self.is_asked.swap(true, Ordering::Relaxed) {
+            // It had its time.
+            return self.signal(Signal::Kill);
+        }
+        self.signal(Signal::Terminate);
+        let (id, gone, mut ended) = (self.id, Arc::clone(&self.gone), self.ended.clone());
+        if ended.borrow_and_update().is_some() {
+            return self.signal(Signal::Kill);
+        }
+        let end = move || {
+            thread::sleep(ABANDONED);
+            let gone = lock(&gone);
+            if !*gone {
+                sys::signal(id, Signal::Kill);
+            }
+        };
+        if thread::Builder::new().name(format!("end of {id}")).spawn(end).is_err() {
+            self.signal(Signal::Kill);
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.signal(Signal::Kill);
+        // It may drive hardware, and have something to put in order.
+        if !*lock(&self.gone) {
+            self.abandon();
+        }
     }
 }
 
@@ -181,7 +226,17 @@ fn watch_over(process: Process, lifeline: Lifeline) -> io::Result<Child> {
         let _ = process.wait();
         return Err(error);
     }
-    Ok(Child { inner: Arc::new(Inner { id, ended: ended_seen, reaped: reaped_seen, gone, over }) })
+    Ok(Child {
+        inner: Arc::new(Inner {
+            id,
+            ended: ended_seen,
+            reaped: reaped_seen,
+            gone,
+            over,
+            is_asked: AtomicBool::default(),
+            is_abandoned: AtomicBool::default(),
+        }),
+    })
 }
 
 #[cfg(unix)]

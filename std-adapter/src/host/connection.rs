@@ -211,9 +211,23 @@ impl Connection {
 
     /// Ends the connection: every call that is out fails with `end`, and a child's group is gone.
     pub(crate) fn close(&self, end: End) {
+        self.give_up(end, Child::kill);
+    }
+
+    /// The same, for a connection that nobody waits for: a child is asked to end before it is made to.
+    pub(super) fn abandon(&self) {
+        self.give_up(End::ShutDown, Child::abandon);
+    }
+
+    /// Fails every call that is out. The child goes on, and so does the reading.
+    pub(super) fn cancel(&self) {
+        self.shared.end(End::Cancelled);
+    }
+
+    fn give_up(&self, end: End, end_child: fn(&Child)) {
         self.shared.end(end);
         if let Some(child) = &self.child {
-            child.kill();
+            end_child(child);
         }
         lock(&self.tasks).abort_all();
         self.reading.close();
@@ -450,7 +464,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.close(End::ShutDown);
+        self.abandon();
     }
 }
 

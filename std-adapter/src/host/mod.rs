@@ -45,8 +45,8 @@
 //! - [`Host::describe`] is the [`Manifest`]; [`Host::call`] returns a [`CallResult`], which may be a failure: an
 //!   [`Err`] is a [`HostError`], and means that there is no usable answer.
 //! - [`Host::cancel`] ends the running calls and begins a new session; [`Host::reconnect`] does so after a loss.
-//! - [`Host::shutdown`] ends the session and the process, and reports how. A host that is dropped ends its process group at
-//!   once.
+//! - [`Host::shutdown`] ends the session and the process, and reports how. The process group of a host that
+//!   is dropped is asked to end, and ended a second later.
 //! - [`wire`] has the connections without a session, for who wants to say other things than a host does; and [`wire::Connect`],
 //!   by which a host runs over any pair of streams ([`Host::over`]).
 //! - [`local`] has extensions in this very process.
@@ -450,6 +450,10 @@ impl Host {
             sleep(DTR_LOW).await;
             let _ = control.set_dtr(true);
         }
+        connection.cancel();
+        if let Some(child) = connection.child() {
+            child.end(TERMINATION).await;
+        }
         connection.close(End::Cancelled);
         drop(connection);
         self.renew(self.options.start_timeout).await
@@ -543,7 +547,7 @@ impl fmt::Debug for Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        self.current().close(End::ShutDown);
+        self.current().abandon();
     }
 }
 

@@ -352,13 +352,31 @@ impl Server {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// Serves the extension that `make` makes, until SIGTERM or SIGINT (elsewhere Ctrl-C).
+    /// Serves the extension that `make` makes, until SIGTERM, SIGINT or SIGHUP (elsewhere Ctrl-C). Running calls are then finished, unless a
+    /// second signal comes.
     ///
     /// # Errors
     /// The handler panicked, or no thread or runtime can be started.
     pub fn run<E: Extension>(self, make: impl FnOnce(&ServerInfo) -> E + Send + 'static) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { self.run_until(make, signal()?).await })
+        runtime.block_on(async {
+            let mut signals = Signals::new()?;
+            let (count, mut counted) = watch::channel(0);
+            tokio::spawn(async move {
+                for number in 1..=2 {
+                    signals.next().await;
+                    count.send_replace(number);
+                }
+                std::future::pending::<()>().await;
+            });
+            let mut again = counted.clone();
+            let stop = async move { drop(counted.wait_for(|count| *count >= 1).await) };
+            let hurry = async move { drop(again.wait_for(|count| *count >= 2).await) };
+            tokio::select! {
+                result = self.run_until(make, stop) => result,
+                () = hurry => Ok(()),
+            }
+        })
     }
 
     /// Serves the extension that `make` makes, on its own thread, until `stop` is ready; in a tokio runtime.
@@ -485,14 +503,6 @@ fn check_path(options: &Options) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     Ok(())
-}
-
-/// Ready at a signal to stop.
-fn signal() -> io::Result<impl Future<Output = ()>> {
-    let mut signals = Signals::new()?;
-    Ok(async move {
-        let _ = signals.next().await;
-    })
 }
 
 /// What all connections share.

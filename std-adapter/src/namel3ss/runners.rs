@@ -4,9 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Notify;
 
 use super::reply::ReplyError;
 use crate::http_client::HttpError;
@@ -150,7 +152,8 @@ impl Program<'_> {
         let Self { program, args, folder, env, timeout, limit } = self;
         let (mut running, Pipes { mut stdin, stdout, stderr }) = Running::start(program, args, folder, env)
             .map_err(|source| RunError::Start { program: program.to_string_lossy().into_owned(), source })?;
-        let (mut out, mut err) = (Kept::first(limit), Kept::last(STDERR_KEPT));
+        let over = Arc::new(Notify::new());
+        let (mut out, mut err) = (Kept::first(limit, &over), Kept::last(STDERR_KEPT));
         let talk = async {
             let write = async {
                 // Who does not read it all may answer all the same.
@@ -160,7 +163,14 @@ impl Program<'_> {
             };
             tokio::try_join!(write, out.read(stdout), err.read(stderr)).map(|_| ())
         };
-        let ended = tokio::time::timeout(timeout, running.ended(talk)).await;
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(timeout, running.ended(talk)) => ended,
+            // It may never end.
+            () = over.notified() => {
+                running.end().await;
+                return Err(RunError::TooLong { limit });
+            }
+        };
         let stderr = String::from_utf8_lossy(&err.bytes).into_owned();
         let Ok((status, talked)) = ended else {
             running.end().await;
@@ -180,15 +190,17 @@ struct Kept {
     limit: usize,
     keeps_last: bool,
     is_over: bool,
+    over: Arc<Notify>,
 }
 
 impl Kept {
-    fn first(limit: usize) -> Self {
-        Self { bytes: Vec::new(), limit, keeps_last: false, is_over: false }
+    /// `over` is notified when there are more.
+    fn first(limit: usize, over: &Arc<Notify>) -> Self {
+        Self { bytes: Vec::new(), limit, keeps_last: false, is_over: false, over: Arc::clone(over) }
     }
 
     fn last(limit: usize) -> Self {
-        Self { keeps_last: true, ..Self::first(limit) }
+        Self { keeps_last: true, ..Self::first(limit, &Arc::default()) }
     }
 
     async fn read(&mut self, mut stream: impl AsyncRead + Unpin) -> io::Result<()> {
@@ -205,6 +217,7 @@ impl Kept {
                 self.bytes.drain(..over);
             } else if self.bytes.len() + count > self.limit {
                 self.is_over = true;
+                self.over.notify_one();
             } else {
                 self.bytes.extend_from_slice(piece);
             }

@@ -304,7 +304,8 @@ pub(crate) fn trials() -> Vec<Trial> {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 held.lock().unwrap().take();
             });
-            assert!(message(called).contains("device disconnected"));
+            let called = message(called);
+            assert!(called.contains("device disconnected"), "{called}");
             system.unplug("ttyACM0");
             system.unplug("ttyACM1");
             let again = Board::good();

@@ -489,3 +489,82 @@ fn g_06_late_replies_of_an_mcp_board_are_nobodys() {
         assert_eq!((code, out.trim()), (Some(0), "done"), "{errors}");
     }
 }
+
+/// However a command ends, the program that it runs is asked to end, and can put its hardware in order.
+#[test]
+fn g_09_a_signal_to_a_command_gives_its_program_time_for_the_safe_state() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let requests = concat!(
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"0.0.1\"}}\n",
+        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"execute\",\"params\":{\"operation\":\"go\",\"args\":{},\"context\":{}}}\n",
+    );
+    for (name, signal) in [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP)] {
+        for command in ["call", "bridge", "monitor", "check", "eval"] {
+            let folder = tempfile::tempdir().unwrap();
+            let at = |name: &str| folder.path().join(name);
+            let go = format!(
+                "exec 2>/dev/null; trap 'touch {}; exit 0' TERM; touch {}; while :; do sleep 0.1; done",
+                at("safe").display(),
+                at("ready").display()
+            );
+            let (head, rest) = super::EXTENSION.split_once("ask\nsay").unwrap();
+            let manifest = rest.split("\nask").next().unwrap();
+            let text = format!(
+                "{head}while ask; do\ncase $line in\n*execute*) {go} ;;\n*initialize*) say{manifest} ;;\n*) say '{{}}' ;;\nesac\ndone\n"
+            );
+            let target = format!("exec:{}", script(folder.path(), "ext", &text).display());
+            let eval = format!(
+                "name: e\nconfig: {{ target: '{target}' }}\ntasks: [ {{id: t, steps: [ {{operation: go}} ]}} ]\n"
+            );
+            fs::write(at("e.yaml"), eval).unwrap();
+            let (eval, runs) = (at("e.yaml"), at("runs"));
+            let words = match command {
+                "check" => vec!["check", &target, "--call", "go"],
+                "eval" => vec!["eval", "run", eval.to_str().unwrap(), "--runs", runs.to_str().unwrap()],
+                "call" => vec!["call", &target, "go"],
+                _ => vec![command, &target],
+            };
+            let mut child = rigline(&words).stdin(Stdio::piped()).spawn().unwrap();
+            // It may have ended already, where it reads nothing.
+            let _ = child.stdin.as_mut().unwrap().write_all(requests.as_bytes());
+            wait_until(&format!("{command} runs"), || at("ready").exists());
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            wait_until(&format!("{command} ends on SIG{name}"), || child.try_wait().unwrap().is_some());
+            wait_until(&format!("{command}, SIG{name}: the safe state"), || at("safe").exists());
+        }
+    }
+}
+
+/// The first signal lets running calls end; the second one does not wait for them.
+#[test]
+fn g_09_a_second_signal_ends_a_server_at_once() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let mut server = Server::start(&["serve", "sim", "--http", "127.0.0.1:0", "--protocol", "amplifier"]);
+    let mut client = server.connect();
+    let body = r#"{"op":"wait-for","args":{"channel":"AUX","min":9,"max":10,"within_ms":25000}}"#;
+    let head = format!("POST /invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    client.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    thread::sleep(std::time::Duration::from_secs(1));
+    let started = std::time::Instant::now();
+    let pid = Pid::from_child(&server.child);
+    kill_process(pid, Signal::INT).unwrap();
+    thread::sleep(std::time::Duration::from_millis(500));
+    assert!(server.child.try_wait().unwrap().is_none(), "it finishes what runs");
+    kill_process(pid, Signal::INT).unwrap();
+    wait_until("it ends", || server.child.try_wait().unwrap().is_some());
+    assert!(started.elapsed() < std::time::Duration::from_secs(15));
+}
+
+/// A tool that prints without end is ended when its output is over the limit, and not at its time limit.
+#[test]
+fn g_08_a_namel3ss_tool_that_prints_without_end_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = script(folder.path(), "tool", "#!/bin/sh\ncat >/dev/null\nhead -c 17000000 /dev/zero\nexec sleep 600\n");
+    let target = format!("exec:{}", tool.display());
+    let words = ["call", &target, "go", "--protocol", "namel3ss", "--timeout", "5m"];
+    let started = std::time::Instant::now();
+    let (code, _, errors) = run(&mut rigline(&words));
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("longer than the limit of 16777216"), "{errors}");
+    assert!(started.elapsed() < LONG * 2, "{:?}", started.elapsed());
+}
