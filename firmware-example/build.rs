@@ -20,7 +20,8 @@ fn main() {
     if is_blocking {
         fs::write(out.join("boot2.x"), BOOT2).expect("boot2.x is written");
     }
-    for argument in ["--nmagic", "-Tlink.x", if is_blocking { "-Tboot2.x" } else { "-Tlink-rp.x" }] {
+    // Functions that are the same code are there once.
+    for argument in ["--nmagic", "--icf=all", "-Tlink.x", if is_blocking { "-Tboot2.x" } else { "-Tlink-rp.x" }] {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
     // The library's defmt strings are in every image that links it, whether it logs or not.

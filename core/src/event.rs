@@ -57,7 +57,7 @@ impl<'a> Event<'a> {
         if json.get("ts").is_none() {
             return Err(EventError::Missing { member: "ts" });
         }
-        for (member, kind, presence, expected) in MEMBERS {
+        for &(member, kind, presence, expected) in &MEMBERS {
             match json.get(member) {
                 None if presence == Presence::Required => return Err(EventError::Missing { member }),
                 None => {}

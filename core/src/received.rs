@@ -127,9 +127,15 @@ pub enum Envelope {
 pub struct Refusal {
     pub(crate) code: Code,
     lead: &'static str,
-    fault: &'static str,
+    detail: Detail,
+}
+
+/// What follows the lead of a refusal.
+#[derive(Debug, Clone, Copy)]
+enum Detail {
+    Fault(&'static str),
     /// The slot of a name that the peer sent, to be quoted.
-    quoted: Option<u8>,
+    Quoted(u8),
 }
 
 /// A protocol's code for an error.
@@ -144,13 +150,13 @@ pub enum Code {
 impl Refusal {
     /// `member: fault`; one of them may be empty, and there is no colon then.
     pub const fn new(code: Code, member: &'static str, fault: &'static str) -> Self {
-        Self { code, lead: member, fault, quoted: None }
+        Self { code, lead: member, detail: Detail::Fault(fault) }
     }
 
     /// `lead`, then the name that the string in a slot says, shortened where it is long.
     #[allow(clippy::cast_possible_truncation, reason = "slots are few")]
     pub const fn quoting(code: Code, lead: &'static str, slot: usize) -> Self {
-        Self { code, lead, fault: "", quoted: Some(slot as u8) }
+        Self { code, lead, detail: Detail::Quoted(slot as u8) }
     }
 
     /// The code.
@@ -158,18 +164,24 @@ impl Refusal {
         self.code
     }
 
+    /// What goes between the lead and the fault.
+    fn colon(&self, fault: &str) -> &'static str {
+        if self.lead.is_empty() || fault.is_empty() { "" } else { ": " }
+    }
+
     /// Writes the text, escaped for a JSON string.
     pub fn write_text(&self, out: &mut Writer<'_>, received: &Received<'_>) {
         out.text_part(self.lead);
-        if let Some(slot) = self.quoted {
-            if let Some(name) = received.string(usize::from(slot)) {
-                Quoted(name).write_escaped(out);
+        match self.detail {
+            Detail::Quoted(slot) => {
+                if let Some(name) = received.string(usize::from(slot)) {
+                    Quoted(name).write_escaped(out);
+                }
             }
-        } else {
-            if !(self.lead.is_empty() || self.fault.is_empty()) {
-                out.raw(b": ");
+            Detail::Fault(fault) => {
+                out.raw(self.colon(fault).as_bytes());
+                out.text_part(fault);
             }
-            out.text_part(self.fault);
         }
     }
 }
@@ -177,8 +189,11 @@ impl Refusal {
 /// The text, without the name that the peer sent.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let colon = if self.lead.is_empty() || self.fault.is_empty() { "" } else { ": " };
-        write!(f, "{}{colon}{}", self.lead, self.fault)
+        f.write_str(self.lead)?;
+        match self.detail {
+            Detail::Quoted(_) => Ok(()),
+            Detail::Fault(fault) => write!(f, "{}{fault}", self.colon(fault)),
+        }
     }
 }
 

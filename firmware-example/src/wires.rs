@@ -62,27 +62,31 @@ pub struct Wires<'a, E> {
     extension: Cell<Option<&'a mut E>>,
     manifest: &'static Manifest,
     clock: &'a dyn Clock,
-    state: Cell<State>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct State {
-    session: Option<Wire>,
+    session: Cell<Option<Wire>>,
     /// The wire whose call runs.
-    running: Option<Wire>,
+    running: Cell<Option<Wire>>,
     /// By wire: when something was heard last.
-    heard: [Instant; 2],
+    heard: [Cell<Instant>; 2],
     /// By wire: whether its session was taken over.
-    ousted: [bool; 2],
+    ousted: [Cell<bool>; 2],
     /// A session was taken over, and the extension not brought into its safe state yet.
-    left_behind: bool,
+    left_behind: Cell<bool>,
 }
 
 impl<'a, E: Extension> Wires<'a, E> {
     /// Two wires to this extension, neither of which holds it.
     pub fn new(extension: &'a mut E, clock: &'a dyn Clock) -> Self {
         let manifest = extension.manifest();
-        Self { extension: Cell::new(Some(extension)), manifest, clock, state: Cell::new(State::default()) }
+        Self {
+            extension: Cell::new(Some(extension)),
+            manifest,
+            clock,
+            session: Cell::default(),
+            running: Cell::default(),
+            heard: Default::default(),
+            ousted: Default::default(),
+            left_behind: Cell::default(),
+        }
     }
 
     /// The extension as seen from a wire, and the gate of that wire's engine.
@@ -107,60 +111,52 @@ impl<E> Copy for OnWire<'_, '_, E> {}
 
 impl<'w, 'a, E> OnWire<'w, 'a, E> {
     /// A line came in, or a part of one: the wire is not silent.
+    #[inline(never)]
     pub fn heard(&self) {
-        self.change(|state, wire, now| state.heard[wire.place()] = now);
+        self.wires.heard[self.wire.place()].set(self.wires.clock.now());
     }
 
     /// The connection is lost, and its driver has ended: the wire holds the rig no longer.
     pub fn lost(&self) {
-        self.change(|state, wire, _| {
-            state.ousted[wire.place()] = false;
-            if state.session == Some(wire) {
-                state.session = None;
-            }
-        });
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut State, Wire, Instant) -> T) -> T {
-        let mut state = self.wires.state.get();
-        let result = change(&mut state, self.wire, self.wires.clock.now());
-        self.wires.state.set(state);
-        result
+        self.wires.ousted[self.wire.place()].set(false);
+        if self.wires.session.get() == Some(self.wire) {
+            self.wires.session.set(None);
+        }
     }
 
     /// Sees to it that no other wire holds the rig, or says why it does.
     fn claim(&self, session: bool) -> Result<(), Failure> {
-        self.change(|state, wire, now| {
-            if let Some(other) = state.running.filter(|other| *other != wire) {
+        let Self { wires, wire } = *self;
+        if let Some(other) = wires.running.get().filter(|other| *other != wire) {
+            return Err(other.refusal());
+        }
+        if let Some(other) = wires.session.get().filter(|other| *other != wire) {
+            if wires.clock.now().nanos_since(wires.heard[other.place()].get()) < SILENCE_NANOS {
                 return Err(other.refusal());
             }
-            if let Some(other) = state.session.filter(|other| *other != wire) {
-                if now.nanos_since(state.heard[other.place()]) < SILENCE_NANOS {
-                    return Err(other.refusal());
-                }
-                state.ousted[other.place()] = true;
-                state.session = None;
-                state.left_behind = true;
-            }
-            if session {
-                state.session = Some(wire);
-                state.heard[wire.place()] = now;
-                state.ousted[wire.place()] = false;
-            } else if state.ousted[wire.place()] {
-                return Err(Failure::new(
-                    FailureKind::Unreachable,
-                    "the rig was taken over from the other wire after 30 s of silence: send initialize again",
-                ));
-            }
-            Ok(())
-        })
+            wires.ousted[other.place()].set(true);
+            wires.session.set(None);
+            wires.left_behind.set(true);
+        }
+        if session {
+            wires.session.set(Some(wire));
+            wires.ousted[wire.place()].set(false);
+            self.heard();
+        } else if wires.ousted[wire.place()].get() {
+            return Err(Failure::new(
+                FailureKind::Unreachable,
+                "the rig was taken over from the other wire after 30 s of silence: send initialize again",
+            ));
+        }
+        Ok(())
     }
 
     /// The extension, until the loan is dropped.
+    #[inline(never)]
     fn lend(&self) -> Result<Loan<'w, 'a, E>, Failure> {
-        let other = self.change(|state, wire, _| state.running.replace(wire));
+        let other = self.wires.running.replace(Some(self.wire));
         let Some(extension) = self.wires.extension.take() else {
-            self.change(|state, _, _| state.running = other);
+            self.wires.running.set(other);
             return Err(other.unwrap_or(self.wire).refusal());
         };
         Ok(Loan { on: *self, extension: Some(extension) })
@@ -175,18 +171,18 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
     async fn call(&mut self, call: Call<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.claim(false)?;
         let mut loan = self.lend()?;
-        apart(pin!(loan.extension().await?.call(call, cx))).await
+        apart(pin!(apart(pin!(loan.extension())).await?.call(call, cx))).await
     }
 
     async fn configure(&mut self, config: Config<'_>, cx: &mut Context<'_>) -> Result<(), Failure> {
         let mut loan = self.lend()?;
-        apart(pin!(loan.extension().await?.configure(config, cx))).await
+        apart(pin!(apart(pin!(loan.extension())).await?.configure(config, cx))).await
     }
 
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
         if self.claim(false).is_ok()
             && let Ok(mut loan) = self.lend()
-            && let Ok(extension) = loan.extension().await
+            && let Ok(extension) = apart(pin!(loan.extension())).await
         {
             apart(pin!(extension.on_event(event, cx))).await;
         }
@@ -195,7 +191,7 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         self.claim(false)?;
         let mut loan = self.lend()?;
-        apart(pin!(loan.extension().await?.run_task(eval, task, cx))).await
+        apart(pin!(apart(pin!(loan.extension())).await?.run_task(eval, task, cx))).await
     }
 
     async fn run_job<'a>(&mut self, job: JobRun<'a>, cx: &mut Context<'a>) {
@@ -204,9 +200,8 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
 
     /// Not if the other wire holds the rig by now.
     async fn safe_state(&mut self) {
-        let state = self.wires.state.get();
-        let is_others = |holder: Option<Wire>| holder.is_some_and(|holder| holder != self.wire);
-        if is_others(state.session) || is_others(state.running) {
+        let is_others = |holder: &Cell<Option<Wire>>| holder.get().is_some_and(|holder| holder != self.wire);
+        if is_others(&self.wires.session) || is_others(&self.wires.running) {
             return;
         }
         if let Ok(mut loan) = self.lend()
@@ -235,7 +230,7 @@ impl<E> fmt::Debug for OnWire<'_, '_, E> {
 
 impl<E> fmt::Debug for Wires<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let State { session, running, .. } = self.state.get();
+        let (session, running) = (self.session.get(), self.running.get());
         f.debug_struct("Wires").field("session", &session).field("running", &running).finish_non_exhaustive()
     }
 }
@@ -250,21 +245,20 @@ impl<E: Extension> Loan<'_, '_, E> {
     /// The extension, in its safe state if a session was taken over.
     async fn extension(&mut self) -> Result<&mut E, Failure> {
         let Some(extension) = &mut self.extension else { return Err(self.on.wire.refusal()) };
-        if self.on.wires.state.get().left_behind {
+        if self.on.wires.left_behind.get() {
             extension.safe_state().await;
-            self.on.change(|state, _, _| state.left_behind = false);
+            self.on.wires.left_behind.set(false);
         }
         Ok(extension)
     }
 }
 
 impl<E> Drop for Loan<'_, '_, E> {
+    #[inline(never)]
     fn drop(&mut self) {
         self.on.wires.extension.set(self.extension.take());
-        self.on.change(|state, wire, now| {
-            state.running = None;
-            // A call that took long was no silence.
-            state.heard[wire.place()] = now;
-        });
+        self.on.wires.running.set(None);
+        // A call that took long was no silence.
+        self.on.heard();
     }
 }

@@ -378,6 +378,7 @@ fn flatten<'s>(schema: &'s Value, root: &'s Value, depth: usize, flat: &mut Vec<
     }
 }
 
+/// What a schema's `$ref` refers to, within the same document.
 fn referred<'s>(schema: &Value, root: &'s Value) -> Option<&'s Value> {
     let reference = schema.get("$ref")?.as_str()?;
     let pointer = reference.strip_prefix('#').or_else(|| {

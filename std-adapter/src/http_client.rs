@@ -176,9 +176,7 @@ pub(crate) async fn request(
 /// # Errors
 /// It leads elsewhere, or nowhere.
 pub(crate) fn redirected(url: &str, head: &Parts) -> Result<String, HttpError> {
-    let location =
-        head.headers.get(header::LOCATION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let location = location.unwrap_or_default();
+    let location = location(&head.headers);
     let refused = || HttpError::Redirect { status: head.status.as_u16(), location: location.clone() };
     if !matches!(head.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return Err(refused());
@@ -253,17 +251,17 @@ fn judge(status: StatusCode, headers: &hyper::HeaderMap, body: Vec<u8>) -> Resul
             Some(text) => text.to_vec(),
             None => body,
         }),
-        status if status.is_redirection() => Err(HttpError::Redirect {
-            status: status.as_u16(),
-            location: headers
-                .get(header::LOCATION)
-                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-                .unwrap_or_default(),
-        }),
+        status if status.is_redirection() => {
+            Err(HttpError::Redirect { status: status.as_u16(), location: location(headers) })
+        }
         status => {
             Err(HttpError::Status { status: status.as_u16(), body: String::from_utf8_lossy(&body).trim().to_owned() })
         }
     }
+}
+
+fn location(headers: &hyper::HeaderMap) -> String {
+    headers.get(header::LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned()).unwrap_or_default()
 }
 
 fn broken(error: &hyper::Error) -> HttpError {

@@ -280,11 +280,8 @@ fn serial(text: &str) -> Result<Target, TargetError> {
     for (name, value) in each_option(options) {
         match name {
             "baud" => {
-                serial.baud = value.parse().ok().filter(|baud| *baud > 0).ok_or_else(|| TargetError::OptionValue {
-                    name: name.to_owned(),
-                    value: value.to_owned(),
-                    expected: "a speed such as 115200",
-                })?;
+                let baud = value.parse().ok().filter(|baud| *baud > 0);
+                serial.baud = baud.ok_or_else(|| not_a_value(name, value, "a speed such as 115200"))?;
             }
             "dtr" => serial.dtr = Some(switch(name, value)?),
             "rts" => serial.rts = Some(switch(name, value)?),
@@ -310,10 +307,7 @@ fn tcp(text: &str) -> Result<Target, TargetError> {
         match name {
             "link" => tcp.link = link(value)?,
             "token-file" if !value.is_empty() => tcp.token_file = Some(value.into()),
-            "token-file" => {
-                let (name, value) = (name.to_owned(), value.to_owned());
-                return Err(TargetError::OptionValue { name, value, expected: "the name of a file" });
-            }
+            "token-file" => return Err(not_a_value(name, value, "the name of a file")),
             _ => return Err(TargetError::UnknownOption { name: name.to_owned(), known: "link, token-file" }),
         }
     }
@@ -334,10 +328,7 @@ fn replay(text: &str) -> Result<Target, TargetError> {
         match (name, value) {
             ("pace", "fast") => replay.keeps_pace = false,
             ("pace", "recorded") => replay.keeps_pace = true,
-            ("pace", _) => {
-                let (name, value) = (name.to_owned(), value.to_owned());
-                return Err(TargetError::OptionValue { name, value, expected: "fast or recorded" });
-            }
+            ("pace", _) => return Err(not_a_value(name, value, "fast or recorded")),
             _ => return Err(TargetError::UnknownOption { name: name.to_owned(), known: "pace" }),
         }
     }
@@ -352,7 +343,7 @@ fn switch(name: &str, value: &str) -> Result<bool, TargetError> {
     match value {
         "on" | "true" | "1" => Ok(true),
         "off" | "false" | "0" => Ok(false),
-        _ => Err(TargetError::OptionValue { name: name.to_owned(), value: value.to_owned(), expected: "on or off" }),
+        _ => Err(not_a_value(name, value, "on or off")),
     }
 }
 
@@ -360,8 +351,20 @@ fn link(value: &str) -> Result<Link, TargetError> {
     match value {
         "lines" => Ok(Link::Lines),
         "cobs" => Ok(Link::Cobs),
-        _ => Err(TargetError::OptionValue { name: "link".into(), value: value.to_owned(), expected: "lines or cobs" }),
+        _ => Err(not_a_value("link", value, "lines or cobs")),
     }
+}
+
+fn not_a_value(name: &str, value: &str, expected: &'static str) -> TargetError {
+    TargetError::OptionValue { name: name.to_owned(), value: value.to_owned(), expected }
+}
+
+/// The options of a target's text, as [`each_option`] reads them.
+fn write_options(f: &mut fmt::Formatter<'_>, options: impl IntoIterator<Item = Option<String>>) -> fmt::Result {
+    for (place, option) in options.into_iter().flatten().enumerate() {
+        write!(f, "{}{option}", if place == 0 { '?' } else { '&' })?;
+    }
+    Ok(())
 }
 
 impl fmt::Display for Target {
@@ -384,10 +387,7 @@ impl fmt::Display for Target {
                     serial.rts.map(|rts| format!("rts={}", on_off(rts))),
                     (serial.link == Link::Cobs).then(|| "link=cobs".to_owned()),
                 ];
-                for (place, option) in options.into_iter().flatten().enumerate() {
-                    write!(f, "{}{option}", if place == 0 { '?' } else { '&' })?;
-                }
-                Ok(())
+                write_options(f, options)
             }
             Self::Tcp(tcp) => {
                 if tcp.host.contains(':') {
@@ -399,10 +399,7 @@ impl fmt::Display for Target {
                     (tcp.link == Link::Cobs).then(|| "link=cobs".to_owned()),
                     tcp.token_file.as_ref().map(|file| format!("token-file={}", file.display())),
                 ];
-                for (place, option) in options.into_iter().flatten().enumerate() {
-                    write!(f, "{}{option}", if place == 0 { '?' } else { '&' })?;
-                }
-                Ok(())
+                write_options(f, options)
             }
             Self::Http(url) => f.write_str(url),
             Self::Replay(replay) => {

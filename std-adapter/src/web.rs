@@ -320,9 +320,7 @@ async fn known(State(service): State<Arc<Service>>, said: Asked, request: Reques
         Ok(said) if service.has_token(&said, request.headers()) => next.run(request).await,
         Ok(_) => {
             let text = "the token of this server is required: it is part of the URL that rigline web prints";
-            let mut response = refuse(StatusCode::UNAUTHORIZED, text);
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            response
+            ([(header::WWW_AUTHENTICATE, "Bearer")], refuse(StatusCode::UNAUTHORIZED, text)).into_response()
         }
         Err(rejection) => refuse(rejection.status(), &rejection.body_text()),
     }
@@ -423,16 +421,11 @@ async fn evals(
 
 async fn file(method: Method, uri: Uri) -> Response {
     if method != Method::GET && method != Method::HEAD {
-        let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed here");
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return response;
+        let refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed here");
+        return ([(header::ALLOW, "GET, HEAD")], refusal).into_response();
     }
     match page::file(uri.path()) {
-        Some((kind, bytes)) => {
-            let mut response = Body::from(bytes).into_response();
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-            response
-        }
+        Some((kind, bytes)) => ([(header::CONTENT_TYPE, kind)], Body::from(bytes)).into_response(),
         None => refuse(StatusCode::NOT_FOUND, "there is nothing at this path"),
     }
 }

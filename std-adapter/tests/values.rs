@@ -475,3 +475,37 @@ fn g_10_no_report_takes_the_place_of_another_or_of_an_eval() {
     assert_eq!(fs::read_to_string(folder.path().join("eval.yaml")).unwrap(), text);
     assert_eq!(eval(folder.path(), &["--junit", "r", "--html", "d/r"]).0, 0);
 }
+
+#[test]
+fn g_05_two_keys_of_one_name_are_refused_however_they_are_written() {
+    for (args, twice) in [
+        ("{ 1: a, '1': b }", Some("1")),
+        ("{ true: a, 'true': b }", Some("true")),
+        ("{ 1.0: a, '1.0': b }", Some("1.0")),
+        ("{ v: a, \"v\": b }", Some("v")),
+        ("{ m: { 1: a, '1': b } }", Some("1")),
+        ("{ 1: a, 01: b, '1.0': c, V: d, v: e }", None),
+    ] {
+        let text = format!(
+            "name: x\nconfig: {{ executor: mock }}\ntasks:\n  - {{ id: t, steps: [ {{ operation: op, args: {args} }} ] }}\n"
+        );
+        let folder = folder(&[("eval.yaml", &text)]);
+        let (code, report) = eval(folder.path(), &[]);
+        match twice {
+            Some(name) => {
+                let error = report["errors"][0]["error"].as_str().unwrap_or_default();
+                assert!(code == 2 && error.contains(&format!("duplicate mapping key `{name}`")), "{args}: {report:#}");
+            }
+            None => assert_eq!(code, 0, "{args}: {report:#}"),
+        }
+    }
+}
+
+#[test]
+fn o_09_an_eval_whose_tasks_are_a_table_is_listed() {
+    let text =
+        "name: rows\nconfig: { executor: mock }\ntasks_from: t.csv\ngraders: [ { type: max_duration, max: 60 } ]\n";
+    let folder = folder(&[("rails.yaml", text), ("t.csv", "id,prompt\na,b\n")]);
+    let (code, stdout, _) = run(folder.path(), &["eval", "list", "--json"]);
+    assert!(code == 0 && stdout.contains("./rails.yaml"), "{stdout}");
+}

@@ -208,6 +208,10 @@ pub(super) fn take_first(buf: &mut [u8], state: &mut State, length: usize, whole
 
 fn locate(buf: &mut [u8], state: &mut State) -> Option<Found> {
     state.release();
+    // After most lines nothing is left.
+    if state.end == 0 && state.excess == Excess::None && !state.finished {
+        return None;
+    }
     if state.start < state.kept {
         return Some(next_kept(buf, state));
     }

@@ -37,13 +37,15 @@ impl<'a> Text<'a> {
             // A decoded escape is never longer than its text.
             return !has_escapes(name);
         }
-        if !has_escapes(self.raw) {
-            return false;
-        }
+        has_escapes(self.raw) && self.is_mapped(name, |char| char)
+    }
+
+    /// Whether the text is `name` once each of its characters was mapped.
+    pub(crate) fn is_mapped(&self, name: &[u8], map: fn(char) -> char) -> bool {
         let mut rest = name;
         for char in self.chars() {
             let (mut utf8, mut length) = ([0; 4], 0);
-            put_utf8(&mut utf8, &mut length, u32::from(char));
+            put_utf8(&mut utf8, &mut length, u32::from(map(char)));
             match rest.strip_prefix(utf8.get(..length).unwrap_or_default()) {
                 Some(after) => rest = after,
                 None => return false,

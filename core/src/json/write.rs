@@ -55,6 +55,12 @@ impl<'b> Writer<'b> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub fn raw(&mut self, bytes: &[u8]) {
+        // A third of all pieces are a quote, a comma or an id of one digit.
+        if cfg!(not(target_pointer_width = "64"))
+            && let [byte] = bytes
+        {
+            return self.byte(*byte);
+        }
         match self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..bytes.len())) {
             Some(to) => {
                 copy(to, bytes);

@@ -377,15 +377,14 @@ fn write_tool(out: &mut Writer<'_>, operation: &Operation, whole: bool) {
     operation.identifier().for_each(|byte| out.byte(byte));
     if whole {
         out.raw(b"\",\"title\":\"");
-        let mut place = 0;
-        for char in operation.name.chars() {
-            out.char(match char {
-                '-' | '_' => ' ',
-                _ if place == 0 => char.to_ascii_uppercase(),
-                _ => char,
-            });
-            place = 1;
+        let start = out.len();
+        out.text_part(operation.name);
+        let title = out.as_written_mut().get_mut(start..).unwrap_or_default();
+        if let Some(first) = title.first_mut() {
+            *first = first.to_ascii_uppercase();
         }
+        // Escapes have none of these.
+        title.iter_mut().filter(|byte| matches!(byte, b'-' | b'_')).for_each(|byte| *byte = b' ');
         out.raw(b"\",\"description\":\"");
         out.text_part(operation.description);
     }
@@ -561,7 +560,7 @@ fn refuse(out: &mut Writer<'_>, received: &Received<'_>, refusal: &Refusal, fact
 
 /// The level of this name, in syslog's order: what is between two of ours is the lower.
 fn level(name: Text<'_>) -> Option<Level> {
-    const NAMES: [(&str, Level); 8] = [
+    static NAMES: [(&str, Level); 8] = [
         ("debug", Level::Debug),
         ("info", Level::Info),
         ("notice", Level::Warn),
@@ -571,7 +570,7 @@ fn level(name: Text<'_>) -> Option<Level> {
         ("alert", Level::Error),
         ("emergency", Level::Error),
     ];
-    NAMES.into_iter().find(|(known, _)| name == *known).map(|(_, level)| level)
+    NAMES.iter().find(|(known, _)| name == *known).map(|(_, level)| *level)
 }
 
 /// Writes a log, unless the request is of the modern era and does not ask for it.

@@ -174,10 +174,8 @@ fn read(received: &Received<'_>, facts: &Facts<'_>) -> Result<Action, &'static R
     let index = manifest
         .position(tool)
         .or_else(|| {
-            manifest.operations.iter().position(|known| {
-                let dashed = tool.chars().map(|char| if matches!(char, '_' | ' ') { '-' } else { char });
-                dashed.eq(known.name.chars())
-            })
+            let dashed = |char| if matches!(char, '_' | ' ') { '-' } else { char };
+            manifest.operations.iter().position(|known| tool.is_mapped(known.name.as_bytes(), dashed))
         })
         .ok_or(UNKNOWN_TOOL)?;
     if !matches!(received.first(PAYLOAD), 0 | b'{' | b'n') {

@@ -20,6 +20,7 @@
 pub mod crash;
 pub mod hal;
 
+use core::future::pending;
 use core::pin::pin;
 
 use embassy_futures::join::join4;
@@ -32,13 +33,13 @@ use embassy_rp::watchdog::Watchdog;
 use embassy_rp::{Peri, Peripherals, interrupt, peripherals};
 use embassy_time::{Duration, Timer};
 use embassy_usb::{Builder, UsbDevice};
-use embedded_io_async::{ErrorType, Read};
+use embedded_io_async::{Error as _, ErrorKind, ErrorType, Read, Write};
 use rigline::engine::{Engine, Memory, SessionPolicy};
 use rigline::frame::LineEnds;
 use rigline::link;
 use rigline::protocol::waza::Evals;
-use rigline::serve::Transport;
 use rigline::serve::asynch::Server;
+use rigline::serve::{End, ServeError, Transport};
 use rigline::service::Service;
 use rigline::{Extension, Manifest, apart};
 use rigline_embassy::rp2040::{self, Endpoints};
@@ -155,7 +156,8 @@ fn extension<'e, E: Extension>(
     place.insert(make(hal::board(pins, adc, identity), (REQUEST - 1, REPLY - 1)))
 }
 
-type UsbPort = Port<'static, Driver<'static, USB>>;
+type UsbDriver = Driver<'static, USB>;
+type UsbPort = Port<'static, UsbDriver>;
 
 #[inline(never)]
 fn usb(
@@ -235,15 +237,9 @@ async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_,
     loop {
         let (reader, writer) = port.connected().await;
         defmt::debug!("USB: opened");
-        let lost = presence.lost();
-        let mut reader = Heard { reader, rig };
         let mut writer = LogsMayBeLost::new(writer, LOG_LIMIT);
-        let _ = Server::new(&mut rig, engine, &EmbassyClock)
-            .transport(Transport::Stream)
-            .log_buffer(logs)
-            .stop(lost)
-            .serve(&mut reader, &mut writer)
-            .await;
+        let wires = (OneOf::Usb(reader), OneOf::Usb(&mut writer));
+        let _ = apart(pin!(serve(wires, &mut rig, engine, logs, Some(&presence)))).await;
         gate.lost();
         defmt::debug!("USB: closed");
     }
@@ -261,17 +257,72 @@ async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUar
     let mut place = None;
     let Some(engine) = engine(&mut place, rig.manifest(), memory, LineEnds::default(), &gate, &evals) else { return };
     let shared = link::Shared::new();
-    let (reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);
-    let mut reader = Heard { reader, rig };
+    let (mut reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);
     loop {
-        let end = Server::new(&mut rig, engine, &EmbassyClock)
-            .transport(Transport::Stream)
-            .log_buffer(logs)
-            .serve(&mut reader, &mut writer)
-            .await;
+        let wires = (OneOf::Uart(&mut reader), OneOf::Uart(&mut writer));
+        let end = apart(pin!(serve(wires, &mut rig, engine, logs, None))).await;
         gate.lost();
         if end.is_err() {
             defmt::debug!("UART0: a new session, or a call was cancelled");
+        }
+    }
+}
+
+type Reader<'r, 'm> = OneOf<&'r mut usb_cdc::Reader<'static, UsbDriver>, &'r mut link::LinkReader<'m, 'm, Undamaged>>;
+type Writer<'w, 'm> =
+    OneOf<&'w mut LogsMayBeLost<'m, 'static, UsbDriver>, &'w mut link::LinkWriter<'m, 'm, BufferedUartTx>>;
+
+/// Serves one connection, of whichever wire.
+async fn serve<E: Extension>(
+    (reader, mut writer): (Reader<'_, '_>, Writer<'_, '_>),
+    rig: &mut OnWire<'_, '_, E>,
+    engine: &mut Engine<'_>,
+    logs: &mut [u8],
+    presence: Option<&usb_cdc::Presence<'static>>,
+) -> Result<End, ServeError<ErrorKind>> {
+    let mut reader = Heard { reader, rig: *rig };
+    let lost = presence.map(usb_cdc::Presence::lost);
+    let lost = async {
+        match lost {
+            Some(lost) => lost.await,
+            None => pending().await,
+        }
+    };
+    let server = Server::new(rig, engine, &EmbassyClock).transport(Transport::Stream).log_buffer(logs).stop(lost);
+    server.serve(&mut reader, &mut writer).await
+}
+
+/// The reader or the writer of one of the wires: one type for both, so that the driver is in flash once.
+enum OneOf<A, B> {
+    Usb(A),
+    Uart(B),
+}
+
+impl<A, B> ErrorType for OneOf<A, B> {
+    type Error = ErrorKind;
+}
+
+impl<A: Read, B: Read> Read for OneOf<A, B> {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
+        match self {
+            Self::Usb(usb) => usb.read(buf).await.map_err(|error| error.kind()),
+            Self::Uart(uart) => uart.read(buf).await.map_err(|error| error.kind()),
+        }
+    }
+}
+
+impl<A: Write, B: Write> Write for OneOf<A, B> {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
+        match self {
+            Self::Usb(usb) => usb.write(buf).await.map_err(|error| error.kind()),
+            Self::Uart(uart) => uart.write(buf).await.map_err(|error| error.kind()),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), ErrorKind> {
+        match self {
+            Self::Usb(usb) => usb.flush().await.map_err(|error| error.kind()),
+            Self::Uart(uart) => uart.flush().await.map_err(|error| error.kind()),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rigline::client::member;
 use rigline::json::{Json, Kind};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -54,6 +54,14 @@ struct Notes {
     noise: Vec<String>,
     /// Log notifications, of all cases: their text.
     logs: Vec<String>,
+}
+
+impl Notes {
+    fn note(&mut self, direction: Direction, text: &[u8]) {
+        if self.exchange.len() < KEPT_LINES {
+            self.exchange.push((direction, cut(text)));
+        }
+    }
 }
 
 impl fmt::Debug for Bench {
@@ -108,10 +116,7 @@ impl Bench {
 
     /// Notes what is exchanged beside the connections.
     pub(crate) fn note(&self, direction: Direction, text: &str) {
-        let mut notes = self.notes.borrow_mut();
-        if notes.exchange.len() < KEPT_LINES {
-            notes.exchange.push((direction, cut(text.as_bytes())));
-        }
+        self.notes.borrow_mut().note(direction, text.as_bytes());
     }
 
     /// Whether the extension is behind a wire, where there may be hardware: only the operations of [`calls`](Self::calls) run.
@@ -203,16 +208,14 @@ impl Bench {
     /// Sends `initialize`, again and again with new ids where the transport needs that, and returns its reply.
     pub async fn initialize(&self, peer: &mut Peer) -> Result<Reply, CaseFailure> {
         let config = self.options.config.as_ref().map(|config| format!(",\"config\":{config}")).unwrap_or_default();
+        let params = format!("{{\"protocolVersion\":\"0.0.1\"{config}}}");
         let until = Instant::now() + self.options.start_timeout;
         if peer.traits.shared {
             peer.send(b"\n").await?;
         }
         loop {
             let id = peer.next_id();
-            let request = format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"0.0.1\"{config}}}}}\n"
-            );
-            peer.send(request.as_bytes()).await.map_err(|stop| self.give_up(stop))?;
+            peer.request(&id, "initialize", &params).await.map_err(|stop| self.give_up(stop))?;
             let next = peer.traits.resend.map_or(until, |pause| until.min(Instant::now() + pause));
             match peer.reply_until(&id, next).await {
                 Ok(Some(reply)) => {
@@ -335,8 +338,9 @@ impl Reply {
 /// One connection to an extension.
 pub struct Peer {
     writer: wire::Writer,
-    reader: wire::Reader,
-    buffer: Vec<u8>,
+    reader: BufReader<wire::Reader>,
+    /// What has come of a line.
+    line: Vec<u8>,
     child: Option<Child>,
     /// How to behave on the wire.
     pub traits: wire::TransportTraits,
@@ -367,8 +371,8 @@ impl Peer {
         let base = if traits.shared { std::process::id() % 10_000 * 100_000 + stamp() } else { 0 };
         Self {
             writer,
-            reader,
-            buffer: Vec::new(),
+            reader: BufReader::with_capacity(64 * 1024, reader),
+            line: Vec::new(),
             child,
             traits,
             _control: control,
@@ -388,7 +392,7 @@ impl Peer {
 
     /// Sends bytes as they are.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<(), CaseFailure> {
-        let text = cut(bytes.trim_ascii_end());
+        let text = bytes.trim_ascii_end();
         if !text.is_empty() {
             self.note(Direction::Sent, text);
         }
@@ -409,7 +413,7 @@ impl Peer {
 
     /// Sends bytes one by one.
     pub async fn trickle(&mut self, bytes: &[u8]) -> Result<(), CaseFailure> {
-        self.note(Direction::Sent, cut(bytes.trim_ascii_end()));
+        self.note(Direction::Sent, bytes.trim_ascii_end());
         for byte in bytes {
             let sent = async {
                 self.writer.write_all(&[*byte]).await?;
@@ -431,10 +435,19 @@ impl Peer {
 
     /// Sends a request with this id, and returns its reply.
     pub async fn ask_as(&mut self, id: &str, method: &str, params: &str) -> Result<Reply, CaseFailure> {
-        let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
-        let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\"{params}}}\n");
-        self.send(request.as_bytes()).await?;
+        self.request(id, method, params).await?;
         self.reply(id).await
+    }
+
+    /// Sends a request with this id; it has no params if those are empty.
+    pub(crate) async fn request(&mut self, id: &str, method: &str, params: &str) -> Result<(), CaseFailure> {
+        let params = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
+        self.send_line(format_args!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\"{params}}}")).await
+    }
+
+    /// Sends a line, with its end.
+    pub(crate) async fn send_line(&mut self, line: impl fmt::Display) -> Result<(), CaseFailure> {
+        self.send(format!("{line}\n").as_bytes()).await
     }
 
     /// The reply with this id. Notifications and lines that are not messages are recorded; another reply is a fault.
@@ -451,10 +464,7 @@ impl Peer {
         let until = Instant::now() + self.timeout;
         match self.message(until).await? {
             Some(Some(reply)) => Ok(reply),
-            Some(None) => {
-                self.exit(Duration::from_millis(300)).await;
-                Err(CaseFailure::Fail(format!("it ended without an answer{}", self.ending())))
-            }
+            Some(None) => Err(self.no_answer().await),
             None => Err(CaseFailure::Fail(format!("no answer in {:?}", self.timeout))),
         }
     }
@@ -474,14 +484,16 @@ impl Peer {
         Ok(replies)
     }
 
+    async fn no_answer(&mut self) -> CaseFailure {
+        self.exit(Duration::from_millis(300)).await;
+        CaseFailure::Fail(format!("it ended without an answer{}", self.ending()))
+    }
+
     async fn reply_until(&mut self, id: &str, until: Instant) -> Result<Option<Reply>, CaseFailure> {
         loop {
             match self.message(until).await? {
                 None => return Ok(None),
-                Some(None) => {
-                    self.exit(Duration::from_millis(300)).await;
-                    return Err(CaseFailure::Fail(format!("it ended without an answer{}", self.ending())));
-                }
+                Some(None) => return Err(self.no_answer().await),
                 Some(Some(reply)) if reply.id() == id => {
                     self.greeted = true;
                     return Ok(Some(reply));
@@ -507,7 +519,7 @@ impl Peer {
             if line.len() > LINE_LIMIT {
                 return Err(CaseFailure::Fail(format!("it wrote a line of more than {LINE_LIMIT} bytes")));
             }
-            self.note(Direction::Received, cut(&line));
+            self.note(Direction::Received, &line);
             let Ok(text) = String::from_utf8(line) else {
                 self.noise("bytes that are not UTF-8".to_owned());
                 continue;
@@ -534,7 +546,7 @@ impl Peer {
             Ok(line) => {
                 let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
                 if let Some(line) = &line {
-                    self.note(Direction::Received, cut(line.as_bytes()));
+                    self.note(Direction::Received, line.as_bytes());
                 }
                 Ok(line)
             }
@@ -542,32 +554,17 @@ impl Peer {
         }
     }
 
-    /// Cancel-safe: what was read stays in the buffer.
+    /// Cancel-safe: what was read stays in `line`. Of a line over the limit, no more than shows that.
     async fn raw_line(&mut self) -> Option<Vec<u8>> {
-        let mut chunk = vec![0; 64 * 1024];
-        let mut looked = 0;
-        loop {
-            if let Some(at) = self.buffer.get(looked..).unwrap_or_default().iter().position(|byte| *byte == b'\n') {
-                let rest = self.buffer.split_off(looked + at + 1);
-                let mut line = std::mem::replace(&mut self.buffer, rest);
-                line.pop();
-                while line.last() == Some(&b'\r') {
-                    line.pop();
-                }
-                return Some(line);
-            }
-            looked = self.buffer.len();
-            if looked > LINE_LIMIT {
-                return Some(std::mem::take(&mut self.buffer));
-            }
-            match self.reader.read(&mut chunk).await {
-                Ok(0) | Err(_) => {
-                    let last = std::mem::take(&mut self.buffer);
-                    return (!last.is_empty()).then_some(last);
-                }
-                Ok(read) => self.buffer.extend_from_slice(chunk.get(..read).unwrap_or_default()),
-            }
+        let room = (LINE_LIMIT + b"\r\n".len()).saturating_sub(self.line.len()) as u64;
+        // A stream that fails has ended.
+        let _ = (&mut self.reader).take(room).read_until(b'\n', &mut self.line).await;
+        let mut line = std::mem::take(&mut self.line);
+        if line.pop_if(|byte| *byte == b'\n').is_some() {
+            while line.pop_if(|byte| *byte == b'\r').is_some() {}
+            return Some(line);
         }
+        (!line.is_empty()).then_some(line)
     }
 
     /// No more is sent: a process sees the end of its input, a TCP peer that of the stream.
@@ -592,11 +589,8 @@ impl Peer {
         }
     }
 
-    fn note(&self, direction: Direction, text: String) {
-        let mut notes = self.notes.borrow_mut();
-        if notes.exchange.len() < KEPT_LINES {
-            notes.exchange.push((direction, text));
-        }
+    fn note(&self, direction: Direction, text: &[u8]) {
+        self.notes.borrow_mut().note(direction, text);
     }
 }
 

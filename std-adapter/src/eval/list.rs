@@ -139,9 +139,10 @@ fn look(path: &Path, is_named: bool) -> Option<Result<Head, String>> {
     }))
 }
 
-/// Whether a line begins with `tasks:`.
+/// Whether a line begins with `tasks:` or `tasks_from:`.
 fn has_tasks(text: &str) -> bool {
-    text.trim_start_matches('\u{feff}').starts_with("tasks:") || text.contains("\ntasks:")
+    let text = text.trim_start_matches('\u{feff}');
+    ["tasks:", "tasks_from:"].iter().any(|name| text.starts_with(name) || text.contains(&format!("\n{name}")))
 }
 
 /// The members of an eval that a list shows. Everything else is parsed and dropped.

@@ -1,8 +1,11 @@
 //! A YAML document as a tree that remembers its lines.
+//!
+//! serde-saphyr parses. Its own values have no lines, and 64 bits for a number: here a number keeps the digits that were written.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Error, MessageFormatter as _, Spanned, UserMessageFormatter};
@@ -421,7 +424,14 @@ impl<'de> Deserialize<'de> for Kind {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
                 let mut members = Vec::new();
+                // The parser compares keys as YAML does, in which `1` and `"1"` differ. Names of members do not.
+                let mut names = HashSet::new();
                 while let Some((name, value)) = map.next_entry::<String, Spanned<Kind>>()? {
+                    if !names.insert(name.clone()) {
+                        return Err(A::Error::custom(format_args!(
+                            "duplicate mapping key `{name}` is not allowed here"
+                        )));
+                    }
                     members.push((name, Node::of(value)));
                 }
                 Ok(Kind::Map(members))

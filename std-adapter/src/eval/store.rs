@@ -6,8 +6,8 @@
 //!
 //! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
 //!
-//! The folder may also contain other files. A file is a run's if it is a regular file, no link, has the name of a run,
-//! and its first line tells of the run of that name. No other file is written to or removed, or read for long.
+//! The folder may hold anything besides. A file is a run's if it is a regular file, no link, has the name of a run, and its first line tells
+//! of the run of that name. No other file is written to or removed, or read for long.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -32,13 +32,13 @@ pub struct Store {
     folder: PathBuf,
 }
 
-/// The record of a run on disk.
+/// What is on disk of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
     /// Its state; `running` if another process runs it.
     pub state: RunState,
-    /// The part that was done.
+    /// What was done of it.
     pub summary: Summary,
     /// Why it failed.
     pub error: Option<String>,
@@ -72,7 +72,7 @@ impl Store {
             // One that cannot be read is left as it is.
             if name.strip_suffix(".jsonl").is_some_and(|id| is_run(id) && is_ours(&path, id)) {
                 if !is_ended(&path) {
-                    drop(store.settle(&path));
+                    drop(settle(&path));
                 }
             } else if is_new(&name).is_some_and(|id| is_stale(&path, id)) {
                 let _ = fs::remove_file(&path);
@@ -154,7 +154,7 @@ impl Store {
         if !is_ours(&path, id) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the file of that name is not a run's"));
         }
-        match self.settle(&path) {
+        match settle(&path) {
             Ok(stored) => Ok(Some(stored)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -186,47 +186,40 @@ impl Store {
     pub(super) fn records(&self, id: &str) -> impl Iterator<Item = Value> + use<> {
         let path = self.path(id);
         let file = (is_run(id) && is_ours(&path, id)).then(|| files::open(&path).ok()).flatten();
-        let mut lines = file.map(BufReader::new);
-        std::iter::from_fn(move || {
-            let mut line = Vec::new();
-            let read = lines.as_mut()?.take(LINE_LIMIT).read_until(b'\n', &mut line);
-            // The last line may have been cut off.
-            read.is_ok_and(|read| read > 0).then(|| serde_json::from_slice(&line).unwrap_or_default())
-        })
+        file.into_iter().flat_map(|file| records_of(file).map_while(Result::ok))
     }
 
     fn path(&self, id: &str) -> PathBuf {
         self.folder.join(format!("{id}.jsonl"))
     }
+}
 
-    /// Reads a run. If it has no end, and no process holds its lock, an end is added.
-    #[allow(clippy::unused_self, reason = "it is about the store's files")]
-    fn settle(&self, path: &Path) -> io::Result<Stored> {
-        let file = files::open_with(OpenOptions::new().read(true).append(true), path)?;
-        let stored = replay(&file)?;
-        if stored.state != RunState::Running {
-            return Ok(stored);
-        }
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(stored),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        // Its owner may have ended it in the meantime.
-        let stored = replay(&file)?;
-        if stored.state != RunState::Running {
-            return Ok(stored);
-        }
-        let Summary { total, passed, failed } = stored.summary;
-        let error = format!(
-            "Eval execution failed: its process ended in the middle, with {} of {total} tasks done",
-            passed + failed
-        );
-        let stored = Stored { state: RunState::Failed, summary: stored.summary, error: Some(error) };
-        let mut run = RunFile { file, has_failed: false };
-        run.append(&end(&stored))?;
-        Ok(stored)
+/// Reads a run. If it has no end, and no process holds its lock, an end is added.
+fn settle(path: &Path) -> io::Result<Stored> {
+    let file = files::open_with(OpenOptions::new().read(true).append(true), path)?;
+    let stored = replay(&file)?;
+    if stored.state != RunState::Running {
+        return Ok(stored);
     }
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(stored),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // Its owner may have ended it in the meantime.
+    let stored = replay(&file)?;
+    if stored.state != RunState::Running {
+        return Ok(stored);
+    }
+    let Summary { total, passed, failed } = stored.summary;
+    let error = format!(
+        "Eval execution failed: its process ended in the middle, with {} of {total} tasks done",
+        passed + failed
+    );
+    let stored = Stored { state: RunState::Failed, summary: stored.summary, error: Some(error) };
+    let mut run = RunFile { file, has_failed: false };
+    run.append(&end(&stored))?;
+    Ok(stored)
 }
 
 /// The file of a run that this process runs. The lock goes with it.
@@ -336,15 +329,8 @@ fn is_ended(path: &Path) -> bool {
 fn replay(mut file: &File) -> io::Result<Stored> {
     file.seek(SeekFrom::Start(0))?;
     let mut stored = Stored { state: RunState::Running, summary: Summary::default(), error: None };
-    let mut lines = BufReader::new(file);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if (&mut lines).take(LINE_LIMIT).read_until(b'\n', &mut line)? == 0 {
-            return Ok(stored);
-        }
-        // The last line may have been cut off.
-        let Ok(value) = serde_json::from_slice::<Value>(&line) else { continue };
+    for value in records_of(file) {
+        let value = value?;
         let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
         if let Some(run) = value.get("run") {
             stored.summary.total = number(&run["totalTasks"]);
@@ -369,6 +355,19 @@ fn replay(mut file: &File) -> io::Result<Stored> {
             };
         }
     }
+    Ok(stored)
+}
+
+/// The lines of a run's file. One that was cut off is null.
+fn records_of(file: impl io::Read) -> impl Iterator<Item = io::Result<Value>> {
+    let mut lines = BufReader::new(file);
+    std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        match (&mut lines).take(LINE_LIMIT).read_until(b'\n', &mut line) {
+            Ok(0) => None,
+            read => Some(read.map(|_| serde_json::from_slice(&line).unwrap_or_default())),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -552,9 +552,8 @@ impl Service {
     }
 
     pub(crate) fn not_allowed(&self) -> Response {
-        let mut response = self.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-        response
+        let refusal = self.refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here");
+        ([(header::ALLOW, "POST")], refusal).into_response()
     }
 
     /// The stream to the extension, for protocols that have one.
@@ -630,17 +629,13 @@ impl Service {
     }
 
     pub(crate) fn full(&self) -> Response {
-        let mut response = self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        response
+        let refusal = self.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait already");
+        ([(header::RETRY_AFTER, "1")], refusal).into_response()
     }
 
     pub(crate) fn fault(&self, fault: &Fault) -> Response {
-        let mut response = self.refuse(fault.status(), &fault.to_string());
-        if fault.ends_connection() {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
+        let refusal = self.refuse(fault.status(), &fault.to_string());
+        if fault.ends_connection() { ([(header::CONNECTION, "close")], refusal).into_response() } else { refusal }
     }
 
     /// An error that has to do with HTTP, in the protocol's own form.
@@ -651,7 +646,5 @@ impl Service {
 
 /// A response whose body is JSON.
 pub(crate) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
-    let mut response = (status, body.into()).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }

@@ -359,7 +359,7 @@ async fn cancelled(bench: &mut Bench) -> Verdict {
     let mut peer = session(bench).await?;
     for params in [json!({ "requestId": "never sent" }), json!({}), json!({ "requestId": null })] {
         let line = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
-        peer.send(format!("{line}\n").as_bytes()).await?;
+        peer.send_line(line).await?;
     }
     result(&peer.ask("ping", "{}").await?)?;
     Ok(None)

@@ -1,4 +1,6 @@
 //! Redirects as Python's urllib follows them, since the real service runner is built on it.
+//!
+//! A crate for URIs, such as fluent-uri, refuses the addresses that are not quite URIs and that urllib quotes.
 
 use tokio::time::timeout;
 

@@ -1,5 +1,7 @@
 //! Programs that run for one text, with their pipes. A program and all that it starts are one process group, which is ended when the
 //! program is, when what waits for it is dropped, and when this process is killed.
+//!
+//! A crate for process groups, such as process-wrap, cannot do the last: it lives in this process.
 
 use std::ffi::OsStr;
 use std::future::Future;

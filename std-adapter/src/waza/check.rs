@@ -222,7 +222,7 @@ async fn reply_first(bench: &mut Bench) -> Verdict {
     let (evals, mut peer) = (Evals::new()?, bench.connect().await?);
     let request = json!({ "jsonrpc": "2.0", "id": "first", "method": "eval.run",
         "params": { "path": evals.path("good/eval.yaml"), "executor": "mock" } });
-    peer.send(format!("{request}\n").as_bytes()).await?;
+    peer.send_line(request).await?;
     let line = peer.line().await?.unwrap_or_default();
     let reply: Value = serde_json::from_str(&line).unwrap_or_default();
     match reply["error"]["code"].as_i64() {
@@ -292,7 +292,7 @@ async fn fault(bench: &Bench, lines: &[&str], code: i64) -> Verdict {
     let mut peer = bench.connect().await?;
     let mut remark = None;
     for line in lines {
-        peer.send(format!("{line}\n").as_bytes()).await?;
+        peer.send_line(line).await?;
         let reply: Reply = peer.any_reply().await?;
         reply.expect_error(&[code])?;
         match reply.id().as_str() {

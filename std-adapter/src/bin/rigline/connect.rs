@@ -198,7 +198,7 @@ pub(crate) fn show(event: &Event, verbose: bool, quiet: bool) {
     out::complain_in(style, format_args!("{} {who}{}", clock_time(event.time), event.kind));
 }
 
-/// The time of day in UTC, to milliseconds.
+/// The time of day in UTC, to milliseconds. humantime, which writes dates, panics after the year 9999.
 pub(crate) fn clock_time(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = since.as_secs() % 86_400;

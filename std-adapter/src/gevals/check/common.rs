@@ -25,7 +25,7 @@ pub(super) async fn operations(bench: &mut Bench) -> Result<Map<String, Value>, 
 /// The next reply must be the one to a request that is sent now.
 pub(super) async fn expect_next(peer: &mut Peer, fault: &str) -> Verdict {
     let id = peer.next_id();
-    peer.send(format!("{}\n", unknown(&id)).as_bytes()).await?;
+    peer.send_line(unknown(&id)).await?;
     let reply = peer.any_reply().await?;
     if reply.id() == id {
         Ok(None)

@@ -42,8 +42,7 @@ async fn shoot(bench: &mut Bench, end: &str) -> Verdict {
 pub(super) async fn shutdown_reply(bench: &mut Bench) -> Verdict {
     let mut peer = bench.session().await?;
     let id = peer.next_id();
-    peer.send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"shutdown\",\"params\":{{}}}}\n").as_bytes())
-        .await?;
+    peer.request(&id, "shutdown", "{}").await?;
     match peer.reply_or_end().await? {
         Some(reply) if reply.id() == id && reply.result().is_some() => Ok(None),
         Some(reply) => bench.fail(format!("shutdown was answered with {}", cut(reply.line().as_bytes()))),
@@ -61,8 +60,7 @@ pub(super) async fn shutdown_params(bench: &mut Bench) -> Verdict {
     for params in ["", "null", "[]"] {
         let mut peer = bench.session().await?;
         let id = peer.next_id();
-        let text = if params.is_empty() { String::new() } else { format!(",\"params\":{params}") };
-        peer.send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"shutdown\"{text}}}\n").as_bytes()).await?;
+        peer.request(&id, "shutdown", params).await?;
         if let Some(reply) = peer.reply_or_end().await?
             && let Some(error) = reply.error()
         {
@@ -78,7 +76,7 @@ pub(super) async fn shutdown_exit(bench: &mut Bench) -> Verdict {
         return bench.skip("only programs exit");
     }
     let mut peer = bench.session().await?;
-    peer.send(b"{\"jsonrpc\":\"2.0\",\"id\":950,\"method\":\"shutdown\",\"params\":{}}\n").await?;
+    peer.request("950", "shutdown", "{}").await?;
     let _ = peer.reply_or_end().await?;
     // The real host leaves standard input open.
     match peer.exit(bench.shutdown_timeout()).await {

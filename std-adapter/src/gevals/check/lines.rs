@@ -9,7 +9,7 @@ const OVER_LONG: (usize, usize) = (9 << 20, 256 << 10);
 pub(super) async fn bad_json(bench: &mut Bench) -> Verdict {
     let mut peer = bench.session().await?;
     for line in ["{oops", r#"{"jsonrpc":"2.0","id":7,"method":"x","params":{"t":NaN}}"#, "{\"a\":1,}", "nonsense"] {
-        peer.send(format!("{line}\n").as_bytes()).await?;
+        peer.send_line(line).await?;
         let reply = peer.any_reply().await?;
         reply.expect_error(&[-32700])?;
         if reply.id() != "null" {
@@ -23,7 +23,7 @@ pub(super) async fn recovery(bench: &mut Bench) -> Verdict {
     let mut peer = bench.session().await?;
     peer.send(b"{oops\n{\n]\n").await?;
     let id = peer.next_id();
-    peer.send(format!("{}\n", unknown(&id)).as_bytes()).await?;
+    peer.send_line(unknown(&id)).await?;
     for _ in 0..4 {
         match peer.reply_or_end().await? {
             Some(reply) if reply.id() == id => return Ok(None),
@@ -64,7 +64,7 @@ pub(super) async fn over_long(bench: &mut Bench) -> Verdict {
         _ => OVER_LONG.0,
     };
     let mut peer = bench.session().await?;
-    peer.send(format!("{}\n", padded("900", size)).as_bytes()).await?;
+    peer.send_line(padded("900", size)).await?;
     let reply = peer.any_reply().await?;
     if !matches!(reply.id().as_str(), "null" | "900") {
         return bench.fail(format!("a line of {size} bytes was answered with the id {}", reply.id()));
@@ -78,13 +78,13 @@ pub(super) async fn at_the_limit(bench: &mut Bench) -> Verdict {
     };
     let mut peer = bench.session().await?;
     for size in [limit - 1, limit] {
-        peer.send(format!("{}\n", padded("900", size)).as_bytes()).await?;
+        peer.send_line(padded("900", size)).await?;
         let reply = peer.any_reply().await?;
         if reply.id() != "900" {
             return bench.fail(format!("a request of {size} bytes must fit {limit}: {}", cut(reply.line().as_bytes())));
         }
     }
-    peer.send(format!("{}\n", padded("900", limit + 1)).as_bytes()).await?;
+    peer.send_line(padded("900", limit + 1)).await?;
     let reply = peer.any_reply().await?;
     if reply.id() != "null" || reply.error().is_none() {
         return bench.fail(format!("a request of {} bytes must not fit {limit}", limit + 1));
@@ -147,13 +147,7 @@ pub(super) async fn nesting(bench: &mut Bench) -> Verdict {
         let depth = request_limit(bench).await?.map_or(depth, |limit| depth.min(limit.saturating_sub(100) / 2));
         let id = peer.next_id();
         let (open, close) = ("[".repeat(depth), "]".repeat(depth));
-        peer.send(
-            format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{NO_METHOD}\",\"params\":{{\"x\":{open}{close}}}}}\n"
-            )
-            .as_bytes(),
-        )
-        .await?;
+        peer.request(&id, NO_METHOD, &format!("{{\"x\":{open}{close}}}")).await?;
         peer.any_reply().await?;
     }
     expect_next(&mut peer, "deep nesting was answered twice").await

@@ -15,8 +15,7 @@ pub(super) async fn ids(bench: &mut Bench, ids: &[&str], lenient: bool) -> Verdi
     for id in ids {
         for method in [NO_METHOD, "execute"] {
             let params = if method == "execute" { execute(NO_OPERATION, "{}") } else { "{}".to_owned() };
-            let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
-            peer.send(request.as_bytes()).await?;
+            peer.request(id, method, &params).await?;
             let reply = peer.any_reply().await?;
             let got = reply.id();
             if same(&got, id) || lenient && got == "null" && reply.code() == Some(-32600) {
@@ -44,7 +43,7 @@ fn same(a: &str, b: &str) -> bool {
 pub(super) async fn invalid_ids(bench: &mut Bench) -> Verdict {
     let mut peer = bench.session().await?;
     for id in ["{}", "[1]", "true"] {
-        peer.send(format!("{}\n", unknown(id)).as_bytes()).await?;
+        peer.send_line(unknown(id)).await?;
         let reply = peer.any_reply().await?;
         reply.expect_error(&[-32600])?;
         if reply.id() != "null" {
@@ -96,7 +95,7 @@ pub(super) async fn invalid_requests(bench: &mut Bench) -> Verdict {
         (r#"{"jsonrpc":"1.0","id":4,"method":"rigline/no-such-method"}"#, "4"),
     ];
     for (line, id) in table {
-        peer.send(format!("{line}\n").as_bytes()).await?;
+        peer.send_line(line).await?;
         let reply = peer.any_reply().await?;
         // A peer that does not look at the version may serve it.
         let served = line.contains("\"1.0\"") && reply.code() == Some(-32601);
@@ -113,8 +112,7 @@ pub(super) async fn invalid_requests(bench: &mut Bench) -> Verdict {
 
 pub(super) async fn batch(bench: &mut Bench) -> Verdict {
     let mut peer = bench.session().await?;
-    peer.send(format!("[{},{{\"jsonrpc\":\"2.0\",\"method\":\"x\"}},{}]\n", unknown("901"), unknown("902")).as_bytes())
-        .await?;
+    peer.send_line(format!("[{},{{\"jsonrpc\":\"2.0\",\"method\":\"x\"}},{}]", unknown("901"), unknown("902"))).await?;
     let reply = peer.any_reply().await?;
     let replies: Value = serde_json::from_str(reply.line()).unwrap_or_default();
     let Some(replies) = replies.as_array() else {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rigline_std::cli::by_schema::Schema;
-use rigline_std::cli::files;
+use rigline_std::cli::{files, terminal};
 use rigline_std::target::Target;
 use serde_json::Value;
 
@@ -62,8 +62,8 @@ impl New {
         let task_text = format!(
             "id: first\nname: {}\nsteps:\n  - id: call\n    operation: {}\n    args:{args}\n    timeout: 10s\n\
              graders:\n  # Others: output_range, output_equals, contains, regex, file_exists\n  - {{ type: max_duration, step: call, max: 10s }}\n",
-            Value::from(format!("{operation} answers")),
-            Value::from(operation.as_str()),
+            terminal::json(&Value::from(format!("{operation} answers")).to_string()),
+            terminal::json(&Value::from(operation.as_str()).to_string()),
         );
         for (path, text) in [(&eval, eval_text), (&task, task_text)] {
             files::write(path, text.as_bytes())
