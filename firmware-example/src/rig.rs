@@ -80,7 +80,7 @@ pub(crate) struct Settings {
 pub(crate) struct Power<'a> {
     /// The rail's name
     rail: &'a str,
-    /// Whether it is to be on
+    /// Whether the rail is on
     on: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Power<'a> {
 pub(crate) struct Measure<'a> {
     /// The channel's name
     channel: &'a str,
-    /// How many readings to take the mean of
+    /// How many readings to average
     #[param(minimum = 1, maximum = 1000, default = 16)]
     samples: u32,
 }
@@ -103,7 +103,7 @@ pub(crate) struct GpioRead<'a> {
 pub(crate) struct GpioWrite<'a> {
     /// The output pin's name
     pin: &'a str,
-    /// Whether it is to be high
+    /// Whether the pin is high
     high: bool,
 }
 
@@ -120,11 +120,11 @@ pub(crate) struct Press<'a> {
 pub(crate) struct WaitFor<'a> {
     /// The channel's name
     channel: &'a str,
-    /// The least value that will do, in the channel's unit
+    /// The minimum, in the channel's unit
     min: Decimal<3>,
-    /// The greatest value that will do
+    /// The maximum, in the channel's unit
     max: Decimal<3>,
-    /// How long to wait, in milliseconds; the call's own timeout may end it before
+    /// How long to wait, in milliseconds; the call's timeout may end it earlier
     #[param(maximum = 60000, default = 5000)]
     within_ms: u32,
 }
@@ -135,7 +135,7 @@ pub(crate) struct WaitPin<'a> {
     pub(crate) pin: &'a str,
     /// Whether to wait until it is high, or low
     pub(crate) high: bool,
-    /// How long to wait, in milliseconds; the call's own timeout may end it before
+    /// How long to wait, in milliseconds; the call's timeout may end it earlier
     #[param(maximum = 60000, default = 5000)]
     pub(crate) within_ms: u32,
 }
@@ -148,7 +148,7 @@ pub(crate) struct WaitPin<'a> {
 )]
 #[allow(clippy::unused_async, clippy::unnecessary_wraps, reason = "handlers are, whether they have to wait or not")]
 impl<B: Board> Rig<B> {
-    /// Tell who the rig is, what it has, and how it fares
+    /// Show the rig's identity, parts and state
     #[operation(read_only)]
     pub(crate) async fn identify(&mut self, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let identity = self.board.identity();
@@ -231,7 +231,7 @@ impl<B: Board> Rig<B> {
         cx.done(format_args!("{} is {}", args.pin, level_name(args.high)))
     }
 
-    /// Hold a button for a while, then let it go
+    /// Press a button for a while
     #[operation(destructive)]
     pub(crate) async fn press(&mut self, args: Press<'_>, cx: &mut Context<'_>) -> Result<Outcome, Failure> {
         let button = find("button", args.button, Names::Plain(self.board.layout().buttons), cx)?;

@@ -6,8 +6,8 @@
 //!
 //! The newest [`KEPT`] runs are kept. Beyond that, each new run removes the oldest that have ended.
 //!
-//! The folder may also contain other files. A file is a run's if it is a regular file, no link, has the name of a run,
-//! and its first line tells of the run of that name. No other file is written to or removed, or read for long.
+//! The folder may hold anything besides. A file is a run's if it is a regular file, no link, has the name of a run, and its first line tells
+//! of the run of that name. No other file is written to or removed, or read for long.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -32,13 +32,13 @@ pub struct Store {
     folder: PathBuf,
 }
 
-/// The record of a run on disk.
+/// What is on disk of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
     /// Its state; `running` if another process runs it.
     pub state: RunState,
-    /// The part that was done.
+    /// What was done of it.
     pub summary: Summary,
     /// Why it failed.
     pub error: Option<String>,

@@ -52,7 +52,7 @@ test('j_02_each_argument_shows_its_description_default_limits_and_its_error_besi
   const samples = page.getByLabel('samples');
   assert.equal(await samples.getAttribute('placeholder'), '16');
   const hint = page.locator(`[id="${(await samples.getAttribute('aria-describedby')).split(' ')[0]}"]`);
-  assert.equal(await hint.textContent(), 'How many readings to take the mean of. From 1 to 1000. Default: 16.');
+  assert.equal(await hint.textContent(), 'How many readings to average. From 1 to 1000. Default: 16.');
   const errorOf = async (field) => {
     const ids = (await field.getAttribute('aria-describedby')).split(' ');
     return page.locator(`[id="${ids.at(-1)}"]`).textContent();
