@@ -98,7 +98,7 @@ fn i_03_pages_of_a_device_are_merged() {
     let tools = whole["result"]["tools"].as_array().unwrap();
     let identify = tools.iter().find(|tool| tool["name"] == "identify").unwrap();
     assert_eq!(identify["annotations"]["readOnlyHint"], true, "what the device says about its tools gets through");
-    assert!(identify["description"].as_str().unwrap().contains("who the rig is"));
+    assert!(identify["description"].as_str().unwrap().contains("the rig's identity"));
 }
 
 /// Progress, logs and failures get through, and results keep their types.
