@@ -114,9 +114,7 @@ impl Inner {
             sys::signal(self.id, signal);
         }
     }
-}
 
-impl Inner {
     /// Should this process end within that second, the lifeline does the rest.
     fn abandon(&self) {
         if self.is_abandoned.swap(true, Ordering::Relaxed) {
