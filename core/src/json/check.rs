@@ -765,6 +765,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 }
                 rest = match rest {
                     [b'"', string @ ..] => self.close(plain(string))?,
+                    // It may yet be a string.
+                    [] => return self.unexpected(Place::Value, rest),
                     _ => {
                         inner.slot &= !NO_STRING;
                         match rest {
