@@ -54,6 +54,7 @@ fn message() -> impl Strategy<Value = String> {
     let context = prop::sample::select(vec![
         "{}",
         r#"{"timeout":"15ms"}"#,
+        r#"{"env":{"A":"1","B" : "2"}}"#,
         r#"{"workdir":"/tmp","phase":"","agent":null}"#,
         r#"{"timeout":"soon"}"#,
         "[]",

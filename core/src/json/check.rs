@@ -497,7 +497,7 @@ struct Scanner<const WORDS: usize> {
     /// Where it stopped, in the text and in the grammar.
     at: usize,
     place: Place,
-    /// How many containers are open around the member or the value in hand.
+    /// How many containers are open around the current member or value.
     open: usize,
     /// How many of them are in `outer`: the watched objects around the innermost.
     outside: usize,
@@ -540,13 +540,13 @@ impl Nest {
     const NONE: Self = Self { depth: 0, in_object: false, around: 0 };
 }
 
-/// A watched object, and its member in hand.
+/// A watched object, and its current member.
 #[derive(Debug, Clone, Copy)]
 struct Level {
     members: &'static Members,
     /// The watched members from the one on that is likely to come next.
     expected: &'static [Member],
-    /// The table of the member in hand.
+    /// The table of the current member.
     child: Option<&'static Members>,
     /// Where the span of its value goes: beyond all slots if nowhere. With [`NO_STRING`] if there only where it is not
     /// a string.
@@ -569,7 +569,7 @@ impl Level {
         Some(after)
     }
 
-    /// The member in hand is the first of these; if there is none, it is none of the table.
+    /// The current member is the first of these; if there is none, it is none of the table.
     #[inline(always)]
     fn found(&mut self, members: &'static [Member]) {
         (self.slot, self.child) = match members {
@@ -765,6 +765,8 @@ impl<const WORDS: usize> Scanner<WORDS> {
                 }
                 rest = match rest {
                     [b'"', string @ ..] => self.close(plain(string))?,
+                    // It may yet be a string.
+                    [] => return self.unexpected(Place::Value, rest),
                     _ => {
                         inner.slot &= !NO_STRING;
                         match rest {
@@ -800,7 +802,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// The value in hand ends just before `rest`.
+    /// The current value ends just before `rest`.
     #[inline(always)]
     fn record(&self, level: &Level, slots: &mut [Span], rest: &[u8]) {
         if let Some(span) = slots.get_mut(usize::from(level.slot)) {

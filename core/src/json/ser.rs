@@ -328,7 +328,6 @@ impl<'w, 'b> ser::Serializer for Serializer<'w, 'b> {
 
     // Always inlined: `name` is a constant of the caller's, and all but one of the arms goes away.
     #[inline(always)]
-    #[allow(clippy::inline_always)]
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Done {
         if name == RAW_TOKEN { value.serialize(Only::<VERBATIM> { out: self.out }) } else { value.serialize(self) }
     }

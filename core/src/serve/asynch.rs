@@ -90,7 +90,7 @@ impl<'a, 'm, E: Extension, S: Future<Output = ()>> Server<'a, 'm, E, S> {
     /// is asked again.
     ///
     /// # Errors
-    /// The transport failed. The call in hand was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
+    /// The transport failed. The running call was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
     /// was open.
     pub async fn serve<R: Read, W: Write<Error = R::Error>>(
         self,

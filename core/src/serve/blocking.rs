@@ -47,7 +47,7 @@ impl<'a, 'm, E: Extension> Server<'a, 'm, E> {
     /// Serves the connection until it ends. [`Halves`] makes one stream of a reader and a writer.
     ///
     /// # Errors
-    /// The transport failed. The call in hand was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
+    /// The transport failed. The running call was then cancelled, and [`safe_state`](Extension::safe_state) has run if a session
     /// was open.
     pub fn serve<T: Read + Write>(self, stream: &mut T) -> Result<End, ServeError<T::Error>> {
         let Self { extension, engine, clock, transport, log_buffer } = self;

@@ -30,7 +30,7 @@ pub enum Transport {
     /// first.
     Stdio,
     /// A port, a socket, a wire: `shutdown` ends the session only, and end of input is the loss of the connection, which
-    /// cancels the call in hand.
+    /// cancels the running call.
     Stream,
 }
 

@@ -5,25 +5,31 @@ use std::string::String;
 use std::vec::Vec;
 
 static INNER: Members = Members::of(&[Member::new("b", 2)]).with_others(3);
-static OUTER: Members = Members::of(&[Member::new("a", 0), Member::new("name", 1).with(&INNER)]).with_others(4);
+static STRINGS: Members = Members::strings(5);
+static OUTER: Members =
+    Members::of(&[Member::new("a", 0), Member::new("name", 1).with(&INNER), Member::new("env", 6).with(&STRINGS)])
+        .with_others(4);
 
-/// What the framer and then the scanner make of the line that the bytes start with, if it is one that `scan_line` is for.
-fn by_framing(bytes: &[u8]) -> Option<(usize, usize, [Span; 5])> {
+/// The spans of all slots of [`OUTER`].
+type Found = [Span; 7];
+
+/// What the framer and then [`scan`] make of the line that the bytes start with, if it is one that [`LineScanner`] takes.
+fn by_framing(bytes: &[u8]) -> Option<(usize, usize, Found)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let line = &bytes[..end];
     let content = line.strip_suffix(b"\r").unwrap_or(line);
     let is_for_it = content.first() == Some(&b'{') && content.last() == Some(&b'}') && !content.contains(&b'\r');
-    let mut spans = [Span::default(); 5];
+    let mut spans = [Span::default(); 7];
     (is_for_it && scan(content, &OUTER, &mut spans).is_ok()).then_some((end + 1, content.len(), spans))
 }
 
 /// What the scanner of lines makes of it, if it gets all of it at once.
-fn by_scanning(bytes: &[u8]) -> Option<(usize, usize, [Span; 5])> {
+fn by_scanning(bytes: &[u8]) -> Option<(usize, usize, Found)> {
     by_scanning_parts(bytes, &[])
 }
 
 /// What the scanner of lines makes of it, if reads end at `cuts` and at the end.
-fn by_scanning_parts(bytes: &[u8], cuts: &[usize]) -> Option<(usize, usize, [Span; 5])> {
+fn by_scanning_parts(bytes: &[u8], cuts: &[usize]) -> Option<(usize, usize, Found)> {
     let (mut scanner, mut spans) = (LineScanner::new(), NO_SPANS);
     for end in cuts.iter().copied().chain([bytes.len()]) {
         match scanner.scan(&bytes[..end], &OUTER, &mut spans) {
@@ -160,7 +166,8 @@ proptest! {
         members in proptest::collection::vec(
             prop::sample::select(&[
                 r#""a":1"#, r#""a":[{"x":"y","b":["\u00e9",-1.5e-3,true]},[]]"#, r#""name":{"b":"\"","c":{"b":1}}"#, r#""n\u0061me" : {}"#,
-                r#""name" : {"b" : null , "x" : [ ] }"#, r#""":"é🚀""#, r#""b":"{""#, r#""x":{"y":"z","v":"w"}"#, "\"\u{e9}\":false", r#""name":7"#,
+                r#""name" : {"b" : null , "x" : [ ] }"#, r#""":"é🚀""#, r#""b":"{""#, r#""x":{"y":"z","v":"w"}"#, "\"\u{e9}\":false", r#""name":7"#, r#""env":{"A":"1","B" : "2"}"#,
+                r#""env":{"A":"1","B":2,"C":"3"}"#,
             ][..]),
             0..6,
         ),

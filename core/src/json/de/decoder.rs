@@ -492,7 +492,6 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     // The name is a constant at the call: only one of the two ways is compiled into it.
-    #[allow(clippy::inline_always)]
     #[inline(always)]
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Kind> {
         if name == RAW_TOKEN {

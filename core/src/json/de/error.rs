@@ -358,7 +358,6 @@ impl de::Error for Kind {
     }
 
     // The names are constants where it is called.
-    #[allow(clippy::inline_always)]
     #[inline(always)]
     fn unknown_variant(name: &str, expected: &'static [&'static str]) -> Self {
         match expected {

@@ -91,7 +91,7 @@ impl<'de> Deserializer<'de> for Name<'de> {
         visitor.visit_some(self)
     }
 
-    #[allow(clippy::inline_always, reason = "as in `decoder`: the name is a constant at the call")]
+    // As in `decoder`: the name is a constant at the call.
     #[inline(always)]
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Kind> {
         if name == RAW_TOKEN || name == NUMBER_TOKEN {

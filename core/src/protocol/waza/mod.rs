@@ -455,9 +455,9 @@ macro_rules! object {
             pub _lifetime: core::marker::PhantomData<&'a ()>,
         }
 
-        #[allow(dead_code, reason = "for those that a board writes")]
+        #[allow(dead_code, reason = "a board does not write all of them")]
         impl $name<'_> {
-            /// For [`Object`].
+            /// The keys for [`Object`], in the order of [`Serialize`].
             const KEYS: &'static str = concat!($($key, " ",)* $($($null_key, " ",)*)?);
         }
 
