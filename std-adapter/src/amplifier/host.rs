@@ -290,7 +290,6 @@ impl Place {
 
 fn object(answer: &str) -> Result<Json<'_>, CallError> {
     let json = Json::parse(answer.as_bytes()).map_err(|error| bad(error.to_string(), answer))?;
-
     if json.kind() == Kind::Object { Ok(json) } else { Err(bad("expected an object", answer)) }
 }
 

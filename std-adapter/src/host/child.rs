@@ -8,9 +8,9 @@ use std::io;
 use std::path::Path;
 use std::process::{Child as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
@@ -42,8 +42,8 @@ struct Inner {
     /// Whether the process has been taken away; from then on its number may be another's.
     gone: Arc<Mutex<bool>>,
     over: mpsc::SyncSender<()>,
-    /// It was asked to end.
-    is_asked: AtomicBool,
+    /// When it was first asked to end.
+    asked: OnceLock<Instant>,
     /// A thread will end it.
     is_abandoned: AtomicBool,
 }
@@ -68,7 +68,7 @@ impl Child {
 
     /// Asks the whole group to end.
     pub fn terminate(&self) {
-        self.inner.is_asked.store(true, Ordering::Relaxed);
+        self.inner.asked.get_or_init(Instant::now);
         self.inner.signal(Signal::Terminate);
     }
 
@@ -120,17 +120,17 @@ impl Inner {
         if self.is_abandoned.swap(true, Ordering::Relaxed) {
             return;
         }
-        if self.is_asked.swap(true, Ordering::Relaxed) {
-            // It had its time.
+        let asked = *self.asked.get_or_init(|| {
+            self.signal(Signal::Terminate);
+            Instant::now()
+        });
+        let left = ABANDONED.saturating_sub(asked.elapsed());
+        if left.is_zero() || self.ended.borrow().is_some() {
             return self.signal(Signal::Kill);
         }
-        self.signal(Signal::Terminate);
-        let (id, gone, mut ended) = (self.id, Arc::clone(&self.gone), self.ended.clone());
-        if ended.borrow_and_update().is_some() {
-            return self.signal(Signal::Kill);
-        }
+        let (id, gone) = (self.id, Arc::clone(&self.gone));
         let end = move || {
-            thread::sleep(ABANDONED);
+            thread::sleep(left);
             let gone = lock(&gone);
             if !*gone {
                 sys::signal(id, Signal::Kill);
@@ -231,7 +231,7 @@ fn watch_over(process: Process, lifeline: Lifeline) -> io::Result<Child> {
             reaped: reaped_seen,
             gone,
             over,
-            is_asked: AtomicBool::default(),
+            asked: OnceLock::new(),
             is_abandoned: AtomicBool::default(),
         }),
     })

@@ -42,7 +42,8 @@ impl SerialDialer {
         let is_interface = |port: &&PortInfo| port.usb.as_ref().is_some_and(|found| found.interface == usb.interface);
         let mut of_device = ports.iter().filter(|port| same(port));
         let found = of_device.clone().find(is_interface).or_else(|| match (of_device.next(), of_device.next()) {
-            (Some(only), None) => Some(only),
+            // While a device is plugged in, its ports appear one after the other: the first may not be the one that was named.
+            (Some(only), None) if matches!(self.serial.port, Port::Auto | Port::SerialNumber(_)) => Some(only),
             _ => None,
         });
         match (found, &self.serial.port) {

@@ -164,8 +164,11 @@ impl McpClient {
         sent.map_err(|error| open.connection.error(error, method, NOTICE).into())
     }
 
-    /// Sends a request and waits for its reply. Notifications go to the listener.
+    /// Sends a request and waits for its reply. Notifications go to the listener. A request that was given up is cancelled before.
     async fn ask(&mut self, method: &str, params: &str, limit: Duration) -> Result<Reply, ClientError> {
+        if let Some(id) = self.open.as_mut().and_then(|open| open.pending.take()) {
+            self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await?;
+        }
         let Some(open) = &mut self.open else { return Err(no_answer("the connection is closed")) };
         let Open { connection, pending, .. } = open;
         let mut params = params.as_bytes().to_vec();
@@ -269,9 +272,6 @@ impl Client for McpClient {
     fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
         Box::pin(async move {
             self.open(self.options.start_timeout).await?;
-            if let Some(id) = self.open.as_mut().and_then(|open| open.pending.take()) {
-                self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await?;
-            }
             let limit = match request.timeout {
                 Some(Duration::ZERO) => NO_LIMIT,
                 Some(limit) => limit.saturating_add(self.options.grace),

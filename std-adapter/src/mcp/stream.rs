@@ -29,7 +29,9 @@ use crate::sync::lock;
 /// The session's header.
 pub(super) const SESSION: &str = "mcp-session-id";
 const IN_FLIGHT: usize = 64 * 1024;
-/// The time limit for the server to accept a notification.
+/// The most answers to the server's requests that are being sent. A server that asks faster than it accepts them gets no more.
+const ANSWERS: usize = 16;
+/// The time limit for the server to accept a notification or an answer.
 const NOTICE: Duration = Duration::from_secs(10);
 /// How often a server may send a request elsewhere.
 const REDIRECTS: usize = 5;
@@ -87,7 +89,7 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
     let (reader, mut writer) = split(stream);
     let (send, mut received) = mpsc::unbounded_channel::<Vec<u8>>();
     let mut lines = BufReader::new(reader).split(b'\n');
-    let mut open = JoinSet::new();
+    let (mut open, mut answers) = (JoinSet::new(), JoinSet::new());
     loop {
         tokio::select! {
             line = lines.next_segment() => {
@@ -95,13 +97,16 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                let is_notification = Json::parse(&line).is_ok_and(|json| json.get("method").is_some() && json.get("id").is_none());
+                let json = Json::parse(&line).unwrap_or(Json::NULL);
+                let (has_method, has_id) = (json.get("method").is_some(), json.get("id").is_some());
                 let posted = post(Arc::clone(&server), line, send.clone());
-                if is_notification {
+                if has_method && !has_id {
                     // What follows waits for it, so that the server gets them in their order.
                     let _ = timeout(NOTICE, posted).await;
-                } else {
+                } else if has_method || !has_id {
                     open.spawn(posted);
+                } else if answers.len() < ANSWERS {
+                    answers.spawn(timeout(NOTICE, posted));
                 }
             }
             Some(line) = received.recv() => {
@@ -109,18 +114,16 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
                     break;
                 }
             }
-            Some(_) = open.join_next(), if !open.is_empty() => {
-                // Another begins with `initialize`, on another connection.
-                if server.session().is_lost {
-                    break;
-                }
-            }
+            // Another begins with `initialize`, on another connection.
+            Some(_) = open.join_next(), if !open.is_empty() => if server.session().is_lost { break },
+            Some(_) = answers.join_next(), if !answers.is_empty() => if server.session().is_lost { break },
         }
     }
     while let Ok(line) = received.try_recv() {
         let _ = writer.write_all(&line).await;
     }
     open.shutdown().await;
+    answers.shutdown().await;
     let name = server.session().name.take();
     if let Some(name) = name {
         let headers = server.headers(&[(SESSION, &name)]);

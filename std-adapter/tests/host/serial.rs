@@ -309,10 +309,13 @@ pub(crate) fn trials() -> Vec<Trial> {
             system.unplug("ttyACM0");
             system.unplug("ttyACM1");
             let again = Board::good();
-            // With other names, in the other order.
+            // With other names, one after the other.
             plug("ttyACM2", "1.0", Path::new("/dev/null"));
-            plug("ttyACM3", "1.2", &again.path);
-            assert_eq!(message(go(&host).await), "m");
+            let (found, ()) = tokio::join!(go(&host), async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                plug("ttyACM3", "1.2", &again.path);
+            });
+            assert_eq!(message(found), "m");
             let found = |text: &str| system.roots.find(&Port::Usb(text.into())).map(|port| port.path);
             assert_eq!(found("1-1:1.2").unwrap(), system.roots.dev.join("ttyACM3"));
             assert!(found("1-1").unwrap_err().to_string().contains("several"));

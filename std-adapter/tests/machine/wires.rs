@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
+use rigline_std::host::{Host, Options};
 use serde_json::Value;
 
 use super::{LONG, RIGLINE, rigline, run, script, wait_until};
@@ -533,6 +534,25 @@ fn g_09_a_signal_to_a_command_gives_its_program_time_for_the_safe_state() {
             wait_until(&format!("{command}, SIG{name}: the safe state"), || at("safe").exists());
         }
     }
+}
+
+/// What waits for its end may go: the program still has its time.
+#[tokio::test]
+async fn g_09_a_program_that_was_asked_to_end_has_time_for_the_safe_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = format!(
+        "{}exec 2>/dev/null; trap 'sleep 0.2; touch {}; exit 0' TERM; touch {}; while :; do sleep 0.1; done",
+        super::EXTENSION.strip_suffix("ask\n").unwrap(),
+        at("safe").display(),
+        at("ready").display()
+    );
+    let target = format!("exec:{}", script(folder.path(), "ext", &text).display());
+    let host = Host::connect(&target.parse().unwrap(), Options::default()).await.unwrap();
+    wait_until("it runs", || at("ready").exists());
+    host.child().unwrap().terminate();
+    drop(host);
+    wait_until("the safe state", || at("safe").exists());
 }
 
 /// The first signal lets running calls end; the second one does not wait for them.

@@ -162,7 +162,8 @@ impl Session<'_> {
                     None => {}
                 }
             }
-            let may_read = !input_ended && waiting.len() < MAX_WAITING && self.out.waiting() < MAX_UNREAD / 2;
+            let is_full = self.out.waiting() >= MAX_UNREAD / 2;
+            let may_read = !input_ended && waiting.len() < MAX_WAITING && !is_full;
             let deadline = input.deadline();
             tokio::select! {
                 biased;
@@ -179,7 +180,7 @@ impl Session<'_> {
                     }
                     continue;
                 }
-                () = self.out.at_most(MAX_UNREAD / 2 - 1), if !input_ended && self.out.waiting() >= MAX_UNREAD / 2 => continue,
+                () = self.out.at_most(MAX_UNREAD / 2 - 1), if !input_ended && is_full => continue,
                 () = lines::at(deadline), if may_read => {
                     self.out.send(input.stalled());
                     return self.give_up(working, End::Refused).await;
