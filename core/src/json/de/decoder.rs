@@ -10,7 +10,7 @@ use super::scalar::{ONE_CHARACTER, is_white_space, one_char, read_f32, read_f64,
 use super::{MAX_DEPTH, MAX_PATH};
 use crate::json::number;
 use crate::json::text::{
-    NUMBER_TOKEN, RAW_TOKEN, drop_line_breaks, is_delimiter, plain_length, scalar_length, string_length, value_length,
+    NUMBER_TOKEN, RAW_TOKEN, drop_line_breaks, is_delimiter, plain, plain_length, scalar_length, string_length, value_length,
 };
 
 /// What is left of the text, and where an error on its way up has come by.
@@ -169,18 +169,19 @@ impl<'de> Decoder<'de> {
     /// The name of the next member with the comma before it and the colon behind it, which it consumes, if they are written in the shortest
     /// way, as nearly always.
     fn plain_key(&mut self, count: &mut u32) -> Option<&'de [u8]> {
-        let start = match &*self.rest {
-            [b',', b'"', ..] if *count > 0 => 2,
-            [b'"', ..] if *count == 0 => 1,
+        let name = match &*self.rest {
+            [b',', b'"', name @ ..] if *count > 0 => name,
+            [b'"', name @ ..] if *count == 0 => name,
             _ => return None,
         };
-        let name = self.rest.get(start..)?;
-        let length = plain_length(name);
-        let [b'"', b':', ..] = name.get(length..)? else { return None };
+        let [b'"', b':', after @ ..] = plain(name) else { return None };
+        let (length, left) = (name.len(), after.len());
         *count = count.saturating_add(1);
-        let (text, rest) = mem::take(&mut self.rest).split_at_mut_checked(start.wrapping_add(length))?;
-        self.rest = rest.get_mut(2..)?;
-        text.get(start..)
+        let text = mem::take(&mut self.rest);
+        let (text, rest) = text.split_at_mut_checked(text.len().wrapping_sub(left))?;
+        self.rest = rest;
+        let text = text.get(text.len().wrapping_sub(length.wrapping_sub(left))..)?;
+        text.get(..text.len().wrapping_sub(2))
     }
 
     /// The name of a member and the colon behind it.
