@@ -196,10 +196,8 @@ impl<'t> Parts<'t> {
             return 0;
         }
         let start = span.start as usize;
-        let byte = match start.checked_sub(self.end) {
-            Some(start) => self.after.get(start),
-            None => self.before.get(start),
-        };
+        // What comes before the end of what was taken wraps to where nothing is.
+        let byte = self.before.get(start).or_else(|| self.after.get(start.wrapping_sub(self.end)));
         byte.copied().unwrap_or_default()
     }
 
@@ -207,11 +205,9 @@ impl<'t> Parts<'t> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn of(&self, span: Span) -> &'t [u8] {
         let (start, end) = (span.start as usize, span.end as usize);
-        let part = match start.checked_sub(self.end) {
-            Some(start) => self.after.get(start..end.wrapping_sub(self.end)),
-            None => self.before.get(start..end),
-        };
-        part.unwrap_or_default()
+        // What comes before the end of what was taken wraps to where nothing is.
+        let after = || self.after.get(start.wrapping_sub(self.end)..end.wrapping_sub(self.end));
+        self.before.get(start..end).or_else(after).unwrap_or_default()
     }
 }
 
