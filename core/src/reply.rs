@@ -144,7 +144,10 @@ impl Reply {
         }
         self.names |= bit;
         let mut out = writer(memory, self.end, self.limit);
-        out.raw(if self.stage == Stage::NoOutputs { self.phrases().outputs.start } else { b"," });
+        match self.stage {
+            Stage::NoOutputs => out.raw(self.phrases().outputs.start),
+            _ => out.byte(b','),
+        }
         out.name(name);
         let start = out.len();
         if !value(&mut out) {

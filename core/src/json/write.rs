@@ -637,19 +637,14 @@ fn copy(to: &mut [u8], from: &[u8]) {
 #[cfg(not(target_pointer_width = "64"))]
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8]) {
-    let (slots, slots_tail) = to.as_chunks_mut::<4>();
-    let (words, tail) = from.as_chunks::<4>();
-    for ([to_a, to_b, to_c, to_d], [a, b, c, d]) in slots.iter_mut().zip(words) {
+    let (slots, slots_tail) = to.as_chunks_mut::<2>();
+    let (pairs, tail) = from.as_chunks::<2>();
+    for ([to_a, to_b], [a, b]) in slots.iter_mut().zip(pairs) {
         *to_a = *a;
         *to_b = *b;
-        *to_c = *c;
-        *to_d = *d;
     }
-    match (slots_tail, tail) {
-        ([to_a], [a]) => *to_a = *a,
-        ([to_a, to_b], [a, b]) => (*to_a, *to_b) = (*a, *b),
-        ([to_a, to_b, to_c], [a, b, c]) => (*to_a, *to_b, *to_c) = (*a, *b, *c),
-        _ => {}
+    if let ([to_a], [a]) = (slots_tail, tail) {
+        *to_a = *a;
     }
 }
 
