@@ -207,17 +207,23 @@ func Connect(ctx context.Context, target string, options *Options) (*Rig, error)
 // Start opens a session with a program.
 func Start(ctx context.Context, options *Options, program string, args ...string) (*Rig, error) {
 	command := exec.Command(program, args...)
-	child := &child{command: command, stderr: &tail{}}
-	command.Stderr = child.stderr
-	var err error
-	if child.WriteCloser, err = command.StdinPipe(); err == nil {
-		if child.Reader, err = command.StdoutPipe(); err == nil {
-			err = command.Start()
+	child := &child{command: command, stderr: &tail{}, heard: make(chan struct{})}
+	// Not a writer: Wait would wait until all who have the pipe have closed it, and a child of the program may never do so.
+	stderr, err := command.StderrPipe()
+	if err == nil {
+		if child.WriteCloser, err = command.StdinPipe(); err == nil {
+			if child.Reader, err = command.StdoutPipe(); err == nil {
+				err = command.Start()
+			}
 		}
 	}
 	if err != nil {
 		return nil, &Error{Kind: ConnectFailed, Message: program + " cannot be started: " + err.Error(), Cause: err}
 	}
+	go func() {
+		_, _ = io.Copy(child.stderr, stderr)
+		close(child.heard)
+	}()
 	return Open(ctx, child, options)
 }
 
@@ -318,8 +324,11 @@ func (r *Rig) Call(ctx context.Context, operation string, args any, options *Cal
 
 // Close ends the session; outputs are switched off. Closing again does nothing.
 func (r *Rig) Close() error {
+	r.mu.Lock()
+	isOut := len(r.pending) > 0
+	r.mu.Unlock()
 	r.end(&Error{Kind: Closed, Message: "the rig was closed"})
-	r.closing.Do(func() { r.stream.Close() })
+	r.cut(isOut)
 	return nil
 }
 
@@ -367,20 +376,31 @@ func (r *Rig) ask(ctx context.Context, method string, params any) (answer, error
 			return answer{}, r.lost
 		}
 	case <-ctx.Done():
+		// The answer may have come first.
+		select {
+		case got := <-waiting.answer:
+			return got, nil
+		default:
+		}
 		kind, text := Cancelled, "the call was cancelled"
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			kind, text = Timeout, "no answer in time"
 		}
 		cut := &Error{Kind: kind, Message: text, Cause: ctx.Err()}
 		r.end(cut)
-		r.closing.Do(func() {
-			if program, is := r.stream.(*child); is {
-				program.interrupt()
-			}
-			r.stream.Close()
-		})
+		r.cut(true)
 		return answer{}, cut
 	}
+}
+
+// cut closes the stream; a call that is out must not go on.
+func (r *Rig) cut(isOut bool) {
+	r.closing.Do(func() {
+		if program, is := r.stream.(*child); is && isOut {
+			program.interrupt()
+		}
+		r.stream.Close()
+	})
 }
 
 func (r *Rig) forget(id uint32) {
@@ -825,11 +845,13 @@ type child struct {
 	io.Reader
 	command *exec.Cmd
 	stderr  *tail
-	once    sync.Once
-	done    chan struct{}
+	// heard is closed at the end of its standard error.
+	heard chan struct{}
+	once  sync.Once
+	done  chan struct{}
 }
 
-// wait waits for the program's end, once its output has been read.
+// wait waits for the program's end, once its output has been read. It closes what is left of its pipes.
 func (c *child) wait() chan struct{} {
 	c.once.Do(func() {
 		c.done = make(chan struct{})
@@ -861,6 +883,11 @@ func (c *child) Close() error {
 }
 
 func (c *child) howItEnded() string {
+	// Waiting for the program closes the pipe, so that what it wrote at its end is read first.
+	select {
+	case <-c.heard:
+	case <-time.After(time.Second / 5):
+	}
 	select {
 	case <-c.wait():
 	case <-time.After(time.Second):

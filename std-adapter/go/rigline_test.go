@@ -347,3 +347,74 @@ func TestAProgramThatDies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// initialized is the beginning of a shell script that answers `initialize`.
+const initialized = `read line
+id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+echo '{"jsonrpc":"2.0","id":'$id',"result":{"name":"x","version":"1","operations":{}}}'
+`
+
+func TestGCloseEndsAlthoughAChildOfTheProgramHoldsItsOutput(t *testing.T) {
+	rig, err := Start(context.Background(), nil, "sh", "-c", initialized+"sleep 60 &\nread line")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	rig.Close()
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestGCloseCutsOffACallThatIsOut(t *testing.T) {
+	rig, err := Start(context.Background(), nil, "sh", "-c", "trap 'exit 0' INT\n"+initialized+"read line\necho got >&2\nsleep 60 & wait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := rig.Call(context.Background(), "op", nil, nil)
+		ended <- err
+	}()
+	program := rig.stream.(*child)
+	for program.stderr.String() == "" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	begun := time.Now()
+	rig.Close()
+	if took := time.Since(begun); took >= patience {
+		t.Errorf("it took %v", took)
+	}
+	if err := <-ended; kindOf(err) != Closed {
+		t.Error(err)
+	}
+}
+
+// lateContext has ended as soon as somebody waits for it, and by then the answer is there.
+type lateContext struct {
+	context.Context
+	answer func()
+}
+
+func (c lateContext) Done() <-chan struct{} {
+	c.answer()
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (c lateContext) Err() error { return context.Canceled }
+
+func TestGAnAnswerThatIsThereCounts(t *testing.T) {
+	for round := uint32(1); round <= 64; round++ {
+		near, far := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		rig := &Rig{stream: near, first: round, next: round, pending: map[uint32]*call{}, ended: make(chan struct{})}
+		ctx := lateContext{context.Background(), func() { rig.finish(round, answer{text: "there"}) }}
+		if got, err := rig.ask(ctx, "shutdown", struct{}{}); err != nil || got.text != "there" {
+			t.Fatal(round, err)
+		}
+		rig.Close()
+		far.Close()
+	}
+}

@@ -8,6 +8,8 @@ export const LINE_LIMIT = 16 * 1024 * 1024;
 const GRACE = 2000;
 /** How many places of a damaged line are tried as the beginning of a message. */
 const CANDIDATES = 8;
+/** The longest time that setTimeout takes, in milliseconds: a longer one would be over at once. */
+const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** Anything that goes wrong; `kind` says what. */
 export class RiglineError extends Error {
@@ -133,7 +135,7 @@ export class Session {
       const own = idOf(value.id);
       const isOwn = own !== null && own >= this.#first && own < this.#next;
       if (isOwn && ['initialize', 'execute', 'shutdown'].includes(method)) return void events.push({ noise: text });
-      const error = { code: -32601, message: `Unknown method: ${method.slice(0, 64)}` };
+      const error = { code: -32601, message: `Unknown method: ${[...method.slice(0, 128)].slice(0, 64).join('')}` };
       const raw = members(text).findLast(([key]) => key === 'id')[1];
       return void events.push({ send: `{"jsonrpc":"2.0","id":${raw},"error":${JSON.stringify(error)}}\n` });
     }
@@ -226,21 +228,26 @@ export class Rig {
         this.#end(new RiglineError(kind, text, { operation }));
         this.#transport.close();
       };
-      const timer = setTimeout(() => cut('timeout', `no answer within ${patience / 1000} s`), patience);
+      const stopTimer = after(patience, () => cut('timeout', `no answer within ${patience / 1000} s`));
       const abort = () => cut('cancelled', 'the call was cancelled');
       signal?.addEventListener('abort', abort, { once: true });
       const settle = (act) => (value) => {
-        clearTimeout(timer);
+        stopTimer();
         signal?.removeEventListener('abort', abort);
         this.#waiting.delete(id);
         act(value);
       };
       this.#waiting.set(id, { resolve: settle(resolve), reject: settle(reject), logs });
-      this.#transport.send(line);
+      try {
+        this.#transport.send(line);
+      } catch (error) {
+        cut('lost', `nothing can be sent: ${error instanceof Error ? error.message : error}`);
+      }
     });
   }
 
   #data(data) {
+    if (this.#lost) return;
     let from = 0;
     for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, from)) {
       this.#parts.push(data.subarray(from, at));
@@ -314,11 +321,14 @@ export function toJson(value, where = 'args') {
     return String(value);
   }
   if (Array.isArray(value)) return `[${value.map((element, at) => toJson(element, `${where}[${at}]`)).join(',')}]`;
-  if (isObject(value)) {
+  if (typeof value?.toJSON === 'function') return toJson(value.toJSON(), where);
+  const type = Object.prototype.toString.call(value).slice(8, -1);
+  // What keeps its contents elsewhere than in its members, such as a Map or a Promise, would be sent as {}.
+  if (type === 'Object') {
     const there = Object.entries(value).filter(([, member]) => member !== undefined);
     return `{${there.map(([key, member]) => `${JSON.stringify(key)}:${toJson(member, `${where}.${key}`)}`).join(',')}}`;
   }
-  throw new RiglineError('bad-arguments', `${where}: ${typeof value} is not a type that JSON has`);
+  throw new RiglineError('bad-arguments', `${where}: ${typeof value === 'object' ? type : typeof value} is not a type that JSON has`);
 }
 
 function refusal(answer, operation = null) {
@@ -346,7 +356,13 @@ function member(object, name) {
 /** A value as a person reads it. */
 function plain(value) {
   if (value === null || value === undefined) return '';
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  if (typeof value === 'string') return value;
+  try {
+    return JSON.stringify(value);
+  } catch {
+    // JSON.parse has no limit of depth, and JSON.stringify has one.
+    return 'a value that is nested too deeply';
+  }
 }
 
 /** Shared with the client in WebAssembly: see `../../web`. */
@@ -405,19 +421,46 @@ export function ofLog(params) {
   return { level, message: plain(member(params, 'message')), data: member(params, 'data') ?? null };
 }
 
-// The second alternative is a string that does not end.
-const TOKEN = /"[^"\\]*(?:\\[^][^"\\]*)*"|["{}[\],:]/g;
+/** Does something after so many milliseconds; gives what stops that. */
+function after(milliseconds, act) {
+  let timer;
+  const arm = (left) => {
+    timer = setTimeout(() => (left > LONGEST_TIMER ? arm(left - LONGEST_TIMER) : act()), Math.min(left, LONGEST_TIMER));
+  };
+  arm(milliseconds);
+  return () => clearTimeout(timer);
+}
+
+/** Where the string that begins at the quote at `start` ends; -1 if it does not. A regular expression runs out of stack in a long string. */
+function endOfString(text, start) {
+  for (let quote = text.indexOf('"', start + 1); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    let before = quote - 1;
+    while (text[before] === '\\') before -= 1;
+    if ((quote - before) % 2 === 1) return quote + 1;
+  }
+  return -1;
+}
+
+/** Strings and structural characters from `from` on: each one's text, and where it begins and ends. A quote alone is a string without an end. */
+function* tokens(text, from = 0) {
+  const marks = /["{}[\],:]/g;
+  marks.lastIndex = from;
+  for (let found = marks.exec(text); found; found = marks.exec(text)) {
+    const { index } = found;
+    const end = found[0] === '"' ? endOfString(text, index) : index + 1;
+    if (end < 0) return yield ['"', index, text.length];
+    yield [text.slice(index, end), index, end];
+    marks.lastIndex = end;
+  }
+}
 
 /** Where the object that begins at `start` ends; -1 if it does not. */
 function endOfObject(text, start) {
-  const token = new RegExp(TOKEN);
-  token.lastIndex = start;
   let depth = 0;
-  for (let found = token.exec(text); found; found = token.exec(text)) {
-    const mark = found[0];
+  for (const [mark, , end] of tokens(text, start)) {
     if (mark === '"') return -1;
     if (mark === '{' || mark === '[') depth += 1;
-    else if ((mark === '}' || mark === ']') && --depth === 0) return token.lastIndex;
+    else if ((mark === '}' || mark === ']') && --depth === 0) return end;
   }
   return -1;
 }
@@ -426,7 +469,7 @@ function endOfObject(text, start) {
 function members(text) {
   const found = [];
   let [depth, key, start] = [0, null, 0];
-  for (const { 0: mark, index } of text.matchAll(TOKEN)) {
+  for (const [mark, index] of tokens(text)) {
     if (mark === '{' || mark === '[') depth += 1;
     else if (depth === 1 && mark[0] === '"' && key === null) key = JSON.parse(mark);
     else if (depth === 1 && mark === ':') start = index + 1;
@@ -443,13 +486,12 @@ function members(text) {
 function* topLevel(text) {
   if (!text.startsWith('{')) return;
   let depth = 0;
-  for (const { 0: mark, index } of text.matchAll(TOKEN)) {
+  for (const [mark, , end] of tokens(text)) {
     if (mark === '"') return;
     if (mark === '{' || mark === '[') depth += 1;
     else if (mark === '}' || mark === ']') {
       if (--depth <= 0) return;
     } else if (mark[0] === '"' && depth === 1) {
-      const end = index + mark.length;
       const colon = /^\s*:/.exec(text.slice(end, end + 64));
       if (colon) yield [mark.slice(1, -1), end + colon[0].length];
     }

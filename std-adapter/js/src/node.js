@@ -43,6 +43,16 @@ export function overProgram([program, ...args]) {
     let stderr = '';
     let closing = null;
     const gone = new Promise((done) => child.once('close', done));
+    const kill = () => {
+      // Its children are in its group. What has left the group may still hold its output, and is not waited for.
+      try {
+        process.kill(process.platform === 'win32' ? child.pid : -child.pid, 'SIGKILL');
+      } catch {
+        // All have ended.
+      }
+      child.stdout.destroy();
+      child.stderr.destroy();
+    };
     const transport = {
       onData: () => {},
       onEnd: () => {},
@@ -52,7 +62,7 @@ export function overProgram([program, ...args]) {
           child.stdin.end();
           // A call that is out must not go on.
           child.kill();
-          const timer = setTimeout(() => child.kill('SIGKILL'), PATIENCE);
+          const timer = setTimeout(kill, PATIENCE);
           await gone;
           clearTimeout(timer);
         })();
@@ -78,7 +88,8 @@ export function overTcp(host, port, patience = 10000) {
   return new Promise((resolve, reject) => {
     const socket = connectTo({ host, port, noDelay: true });
     let why = 'the server closed the connection';
-    const timer = setTimeout(() => socket.destroy(new Error(`no connection within ${patience / 1000} s`)), patience);
+    // A longer time than setTimeout takes would be over at once.
+    const timer = setTimeout(() => socket.destroy(new Error(`no connection within ${patience / 1000} s`)), Math.min(patience, 2 ** 31 - 1));
     const gone = new Promise((done) => socket.once('close', done));
     const transport = {
       onData: () => {},
@@ -86,8 +97,9 @@ export function overTcp(host, port, patience = 10000) {
       send: (text) => socket.write(text),
       close: () => {
         socket.end();
-        socket.setTimeout(1000, () => socket.destroy());
-        return gone;
+        // The server may go on writing.
+        const last = setTimeout(() => socket.destroy(), 1000);
+        return gone.finally(() => clearTimeout(last));
       },
     };
     socket.on('data', (data) => transport.onData(data));

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +23,7 @@ import pytest
 
 import rigline
 from conftest import Script, volts
-from rigline import _json
+from rigline import _connection, _json, _protocol, _target
 
 is_posix = pytest.mark.skipif(os.name != "posix", reason="signals and fork are POSIX's")
 NEVER: Dict[str, Any] = {"channel": "3V3", "min": 9, "max": 10, "within_ms": 60000}
@@ -483,3 +484,142 @@ def test_a_manifest_with_odd_names_and_schemas(script: Script, tmp_path: Path) -
     compile(text, "stub", "exec")
     assert "x_y: Literal['a', 'b'] = ..." in text and "n: Union[int, None] = ..." in text
     assert '# close: only by call("close", ...)' in text
+
+
+def test_g_a_deep_value_of_the_extension_stops_no_client(script: Script) -> None:
+    body = """
+deep = "[" * 200 + "1" + "]" * 200
+say('{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":%s}}' % deep)
+say('{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"m","data":{"a":%s}}}' % deep)
+if args["refuse"]:
+    say('{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":%s}}' % (request["id"], deep))
+else:
+    reply(request, message=json.loads(deep), outputs={"a": json.loads(deep)})
+"""
+    with rigline.connect(script.target(body)) as rig:
+        result = rig.call("op", refuse=False, timeout=10)
+        assert result.message == "a value that is nested too deeply"
+        assert result.text("a") == "[" * 200 + "1" + "]" * 200
+        assert [log.message for log in result.logs] == ["a value that is nested too deeply", "m"]
+        with pytest.raises(rigline.InternalError, match="nested too deeply"):
+            rig.call("op", refuse=True, timeout=10)
+
+
+def test_g_a_number_of_more_digits_than_python_reads() -> None:
+    digits = "9" * 5000
+    assert _json.loads(digits) == Decimal(digits)
+    session = _protocol.Session()
+    session.request("execute", "{}")
+    line = '{"jsonrpc":"2.0","id":1,"result":{"success":true,"outputs":{"n":%s}}}' % digits
+    (reply,) = session.receive(line.encode())
+    assert isinstance(reply, _protocol.Reply)
+    assert (reply.answer.kind, reply.answer.outputs) == ("success", {"n": digits})
+
+
+def test_g_a_long_output_takes_little_memory() -> None:
+    for piece in ("x", "\\n", '\\"', "\\\\", "é"):
+        raw = piece * ((15 << 20) // len(piece.encode()))
+        session = _protocol.Session()
+        session.request("execute", "{}")
+        line = f'{{"jsonrpc":"2.0","id":1,"result":{{"success":true,"outputs":{{"n":1.50,"a":"{raw}"}}}}}}'.encode()
+        tracemalloc.start()
+        (reply,) = session.receive(line)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert isinstance(reply, _protocol.Reply)
+        assert reply.answer.outputs["n"] == "1.50"
+        assert reply.answer.outputs["a"] == json.loads(f'"{raw}"')
+        assert peak < 12 * len(line), piece
+
+
+class OwnFloat(float):
+    """As numpy's float64, whose `repr` is no number."""
+
+    def __repr__(self) -> str:
+        return f"own({float(self)})"
+
+
+@pytest.mark.parametrize("timeout", [Decimal("5.5"), OwnFloat(5.5), 5.5])
+def test_g_a_timeout_may_be_any_number(script: Script, timeout: Any) -> None:
+    target = script.target('reply(request, message=context["timeout"])')
+    with rigline.connect(target, timeout=timeout, start_timeout=Decimal(20), wait=Decimal(0)) as rig:  # type: ignore[arg-type]
+        assert rig.op().message == "5.5s"
+        assert rig.op(timeout=timeout).message == "5.5s"
+        for wrong in (10**400, Decimal("1e30"), float("inf"), Decimal("NaN"), 0, -1):
+            with pytest.raises(ValueError):
+                rig.op(timeout=wrong)
+
+
+def reconnecting(monkeypatch: pytest.MonkeyPatch, rig: rigline.Rig, then: Any) -> None:
+    """The rig's connection is lost, and while it connects again, `then` happens."""
+    rig.cancel()
+    resolve = _target.resolve
+
+    def resolving(*args: Any, **named: Any) -> Any:
+        thread = threading.Thread(target=then)
+        thread.start()
+        thread.join(20)
+        return resolve(*args, **named)
+
+    monkeypatch.setattr(_target, "resolve", resolving)
+
+
+def test_g_close_while_it_connects_again_leaves_nothing_open(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    called = tmp_path / "called"
+    rig = rigline.connect(script.target(f"open({str(called)!r}, 'w').close()\nreply(request)"))
+    reconnecting(monkeypatch, rig, rig.close)
+    with pytest.raises(rigline.RigClosed):
+        rig.op()
+    assert not called.exists()
+    assert not [live for live in _connection._live if live.name == rig.target and live.is_alive]
+
+
+def test_g_a_call_that_is_cancelled_while_it_connects_does_not_run(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    called = tmp_path / "called"
+    with rigline.connect(script.target(f"open({str(called)!r}, 'w').close()\nreply(request)")) as rig:
+        with monkeypatch.context() as patched:
+            reconnecting(patched, rig, rig.cancel)
+            with pytest.raises(rigline.Cancelled):
+                rig.op()
+        assert not called.exists()
+        rig.op()
+        assert called.exists()
+
+
+def test_g_an_awaited_call_that_is_cancelled_before_it_is_sent_does_not_run(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    called = tmp_path / "called"
+    target = script.target(f"open({str(called)!r}, 'w').close()\nreply(request)")
+
+    async def main() -> None:
+        async with rigline.connect_async(target) as rig:
+            begun, go_on = threading.Event(), threading.Event()
+            call = rigline.Rig._call
+
+            def late(*args: Any, **named: Any) -> Any:
+                # The worker has begun, and has not come as far as to the rig's turn.
+                begun.set()
+                assert go_on.wait(20)
+                return call(*args, **named)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(rigline.Rig, "_call", late)
+                task = asyncio.ensure_future(rig.op())
+                await asyncio.get_running_loop().run_in_executor(None, begun.wait, 20)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                go_on.set()
+            # Calls take turns: when this has failed or ended, that one has too.
+            with pytest.raises(rigline.UnknownOperation):
+                await rig.call("none")
+            assert not called.exists()
+            await rig.op()
+            assert called.exists()
+
+    asyncio.run(main())

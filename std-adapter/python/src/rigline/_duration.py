@@ -13,9 +13,10 @@ def of_seconds(seconds: Union[int, float, Decimal]) -> str:
     """A time span as Go's ``time.Duration`` prints it. Raises ValueError unless it is more than zero."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float, Decimal)):
         raise TypeError(f"a timeout is a number of seconds, not {type(seconds).__name__}")
-    if not math.isfinite(seconds) or not seconds > 0:
+    if not (isinstance(seconds, int) or math.isfinite(seconds)) or not seconds > 0:
         raise ValueError(f"a timeout must be more than zero seconds, and finite; {seconds!r} is not")
-    nanoseconds = max(1, round(Decimal(repr(seconds) if isinstance(seconds, float) else seconds) * 10**9))
+    # A subclass of float, such as numpy's, may have a `repr` that is no number.
+    nanoseconds = max(1, round(Decimal(float.__repr__(seconds) if isinstance(seconds, float) else seconds) * 10**9))
     if nanoseconds > _LONGEST:
         raise ValueError(f"a timeout of {seconds!r} s is too long: the protocol ends at 292 years")
     for unit, size in (("ns", 1), ("µs", 1000), ("ms", 10**6)):

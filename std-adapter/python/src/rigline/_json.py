@@ -15,8 +15,7 @@ MAX_DEPTH = 128
 
 Number = Union[int, float, Decimal]
 
-# The second alternative is a string that does not end.
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\],:]', re.S)
+_MARK = re.compile(r'["{}\[\],:]')
 _BLANK = " \t\r\n"
 
 
@@ -24,7 +23,11 @@ def number(text: str) -> Number:
     """A JSON number with its exact value: an int, a float if that has it, else a Decimal."""
     try:
         if not any(mark in text for mark in ".eE"):
-            return int(text)
+            try:
+                return int(text)
+            except ValueError:
+                # Python reads no integer of more than 4300 digits (sys.set_int_max_str_digits).
+                return Decimal(text)
         exact = Decimal(text)
         near = float(text)
         return near if math.isfinite(near) and Decimal(repr(near)) == exact else exact
@@ -102,17 +105,16 @@ def members(text: str) -> Iterator[Tuple[str, str]]:
     depth = 0
     key: Optional[str] = None
     start = 0
-    for token in _TOKEN.finditer(text):
-        mark = token.group()[0]
+    for mark, begin, end in _tokens(text):
         if mark in "{[":
             depth += 1
         elif depth == 1 and mark == '"' and key is None:
-            key = json.loads(token.group())
+            key = json.loads(text[begin:end])
         elif depth == 1 and mark == ":":
-            start = token.end()
+            start = end
         elif (depth == 1 and mark == ",") or (mark in "}]" and depth == 1):
             if key is not None:
-                yield key, text[start : token.start()].strip(_BLANK)
+                yield key, text[start:begin].strip(_BLANK)
             key = None
         if mark in "}]":
             depth -= 1
@@ -121,36 +123,62 @@ def members(text: str) -> Iterator[Tuple[str, str]]:
 def top_level(text: str) -> Iterator[Tuple[str, str]]:
     """The names of a damaged object's members, as they are written, and what stands behind each colon."""
     depth = 0
-    for token in _TOKEN.finditer(text):
-        mark = token.group()
-        if mark in ("{", "["):
+    for mark, begin, end in _tokens(text):
+        if mark in "{[":
             depth += 1
-        elif mark in ("}", "]"):
+        elif mark in "}]":
             depth -= 1
             if depth <= 0:
                 return
-        elif mark == '"':
+        elif mark == '"' and end < 0:
             return
-        elif mark[0] == '"' and depth == 1:
-            rest = text[token.end() : token.end() + 64].lstrip(_BLANK)
+        elif mark == '"' and depth == 1:
+            rest = text[end : end + 64].lstrip(_BLANK)
             if rest.startswith(":"):
-                yield mark[1:-1], rest[1:].lstrip(_BLANK)
+                yield text[begin + 1 : end - 1], rest[1:].lstrip(_BLANK)
 
 
 def end_of_object(text: str, start: int) -> Optional[int]:
     """Where the object that begins at `start` ends; None if it does not."""
     depth = 0
-    for token in _TOKEN.finditer(text, start):
-        mark = token.group()
-        if mark in ("{", "["):
+    for mark, _, end in _tokens(text, start):
+        if mark in "{[":
             depth += 1
-        elif mark in ("}", "]"):
+        elif mark in "}]":
             depth -= 1
             if depth == 0:
-                return token.end()
-        elif mark == '"':
+                return end
+        elif end < 0:
             return None
     return None
+
+
+def _tokens(text: str, start: int = 0) -> Iterator[Tuple[str, int, int]]:
+    """Strings and structural characters: the first character, and where each begins and ends; -1 for a string without an end.
+
+    A regular expression that matches whole strings would take a hundred times the memory of a long one.
+    """
+    found = _MARK.search(text, start)
+    while found is not None:
+        mark, begin, end = found.group(), found.start(), found.end()
+        if mark == '"':
+            end = _end_of_string(text, begin)
+        yield mark, begin, end
+        if end < 0:
+            return
+        found = _MARK.search(text, end)
+
+
+def _end_of_string(text: str, start: int) -> int:
+    quote = text.find('"', start + 1)
+    while quote >= 0:
+        before = quote - 1
+        while text[before] == "\\":
+            before -= 1
+        if (quote - before) % 2 == 1:
+            return quote + 1
+        quote = text.find('"', quote + 1)
+    return -1
 
 
 def shorten(text: str, length: int) -> str:

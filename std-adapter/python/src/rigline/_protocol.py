@@ -246,7 +246,13 @@ def plain(value: Any) -> str:
     """A value as a person reads it."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else _json.dumps(value)
+    if isinstance(value, str):
+        return value
+    try:
+        return _json.dumps(value)
+    except ValueError:
+        # What a peer wrote may be deeper than what is written here.
+        return "a value that is nested too deeply"
 
 
 def _of_error(error: Any) -> Answer:

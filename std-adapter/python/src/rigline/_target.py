@@ -84,7 +84,8 @@ def resolve(target: str, *, wait: float = 0.0, start_timeout: float = 10.0) -> U
     if kind in ("serial", "tcp"):
         if not rest.partition("?")[0]:
             raise TargetError(f"`{target}` names no port; write serial:/dev/ttyACM0, serial:auto or serial:auto/SERIAL")
-        waiting = f"{max(1, round(wait * 1000))}ms"
+        # An infinite wait too: durations end at 292 years.
+        waiting = f"{max(1, round(min(wait, 9e9) * 1000))}ms"
         starting = f"{max(1, round(start_timeout * 1000))}ms"
         options = ["--wait", waiting, "--start-timeout", starting, "--line-limit", str(8 << 20)]
         return Program((find_binary(), "bridge", *options, "--", target), is_bridge=True)

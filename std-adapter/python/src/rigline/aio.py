@@ -66,8 +66,15 @@ class AsyncRig:
         **named: Any,
     ) -> Result:
         """Calls an operation; as :meth:`Rig.call`."""
+        cut = threading.Event()
+
+        def cancel() -> None:
+            # The worker may have begun, and not have come as far as to a connection.
+            cut.set()
+            self._rig.cancel()
+
         return await self._worker.run(
-            lambda: self._rig.call(operation, arguments, timeout=timeout, context=context, **named), self._rig.cancel
+            lambda: self._rig._call(operation, arguments, timeout, context, named, cut.is_set), cancel
         )
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Result]]:

@@ -121,12 +121,15 @@ class Rig:
         _duration.of_seconds(start_timeout)
         if not wait >= 0:
             raise ValueError(f"wait is a number of seconds, and not {wait!r}")
+        timeout, start_timeout, wait = float(timeout), float(start_timeout), float(wait)
         self._target = target
         self._config = None if config is None else _json.dumps(config, "config")
         self._timeout, self._start_timeout, self._wait, self._keep = timeout, start_timeout, wait, keep
         self._pid = os.getpid()
         self._turn = threading.Lock()
         self._closed = False
+        #: How often a call was cancelled.
+        self._cuts = 0
         self._traffic: Deque[Traffic] = deque(maxlen=400)
         self._logs: List[Log] = []
         self._listeners: List[Callable[[Log], None]] = []
@@ -185,6 +188,8 @@ class Rig:
 
     def cancel(self) -> None:
         """Cuts off the call that is out, from another thread: it raises :class:`Cancelled`, and outputs are switched off."""
+        # A call that is still connecting looks at this.
+        self._cuts += 1
         connection = self._box[0]
         if connection is not None and self._pid == os.getpid():
             connection.interrupt(Cancelled("the call was cancelled"))
@@ -225,9 +230,22 @@ class Rig:
         asked. Ctrl-C cancels the call: outputs are switched off.
         """
         __tracebackhide__ = True  # by pytest
-        limit = self._timeout if timeout is None else timeout
-        shown = _duration.of_seconds(limit)
+        return self._call(operation, arguments, timeout, context, named, lambda: False)
+
+    def _call(
+        self,
+        operation: str,
+        arguments: Optional[Mapping[str, Any]],
+        timeout: Optional[float],
+        context: Optional[Context],
+        named: Mapping[str, Any],
+        is_cut: Callable[[], bool],
+    ) -> Result:
+        __tracebackhide__ = True
+        shown = _duration.of_seconds(self._timeout if timeout is None else timeout)
+        limit = self._timeout if timeout is None else float(timeout)
         with self._turn:
+            cuts = self._cuts
             connection = self._connected(operation)
             name = self._operation(operation)
             text = self._arguments(name, arguments, named)
@@ -236,6 +254,9 @@ class Rig:
             logs: List[Log] = []
             self._logs = logs
             began = time.monotonic()
+            # Whoever cancels from here on finds the connection.
+            if is_cut() or self._cuts != cuts:
+                raise Cancelled("the call was cancelled before it began", operation=name)
             try:
                 future = connection.start(lambda session: session.execute(name, text, surroundings))
                 answer = connection.wait(future, limit + GRACE)
@@ -305,6 +326,11 @@ class Rig:
         sink = _log_sink(weakref.ref(self))
         connection = Connection(endpoint, self._target, self._start_timeout, sink, self._traffic)
         self._box[0] = connection
+        if self._closed:
+            # It was closed while it connected again, and `close` did not find this connection.
+            error = RigClosed("the rig was closed")
+            self._drop(connection, error)
+            raise error
         patience = self._start_timeout + self._wait + GRACE
         try:
             future = connection.start(lambda session: session.initialize(self._config))
