@@ -164,7 +164,7 @@ impl<'m> Engine<'m> {
             batch: None,
             finished: false,
             protocol,
-            lookahead: Lookahead { protocol, cancelled: false },
+            lookahead: Lookahead { protocol, cancelled: false, served: false },
             policy: None,
             least_log: Level::Debug,
             spans: NO_SPANS,
@@ -183,7 +183,7 @@ impl<'m> Engine<'m> {
     /// For one protocol only: every message is taken as one of it.
     #[must_use]
     pub fn with_protocol(self, protocol: &'static Protocol) -> Self {
-        let lookahead = Lookahead { protocol, cancelled: false };
+        let lookahead = Lookahead { protocol, cancelled: false, served: false };
         Self { protocol, lookahead, settings: Settings { pinned: true, ..self.settings }, ..self }
     }
 

@@ -175,6 +175,28 @@ fn a_run_is_cancelled_in_the_middle_of_a_task() {
     assert_eq!(made_safe.get(), 1);
 }
 
+fn notification(method: &str, params: &str) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}\n")
+}
+
+/// JSON-RPC 2.0 §4.1: a notification gets no answer, and is carried out as a request is, also while a run is out.
+#[test]
+fn g_16_a_notification_to_a_service_is_carried_out() {
+    let (gate, made_safe) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    with_a_board(&gate, &made_safe, |say| {
+        let lines = say(&notification("eval.run", r#"{"path":"self-test"}"#));
+        assert!(lines[0].contains(r#""runId":"1","event":"run_start""#), "{lines:?}");
+        assert_eq!(say(&notification("run.status", r#"{"runId":"1"}"#)), [""; 0]);
+        assert_eq!(say(&notification("run.nope", "{}")), [""; 0]);
+        let lines = say(&notification("run.cancel", r#"{"runId":"1"}"#));
+        assert!(lines.last().unwrap().contains(r#""error":"the run was cancelled""#), "{lines:?}");
+        let batch = notification("eval.run", r#"{"path":"self-test"}"#);
+        let lines = say(&format!("[{}]\n", batch.trim_end()));
+        assert!(lines[0].contains(r#""runId":"2","event":"run_start""#), "{lines:?}");
+    });
+    assert_eq!(made_safe.get(), 1);
+}
+
 #[test]
 fn what_is_wrong_is_told() {
     let (gate, made_safe) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));

@@ -198,10 +198,11 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
         job.run(self, cx).await;
     }
 
-    /// Not if the other wire holds the rig by now.
+    /// Not if the other wire holds the rig by now, or has held it since: what it left on stays on.
     async fn safe_state(&mut self) {
         let is_others = |holder: &Cell<Option<Wire>>| holder.get().is_some_and(|holder| holder != self.wire);
-        if is_others(&self.wires.session) || is_others(&self.wires.running) {
+        let was_made_safe = self.wires.ousted[self.wire.place()].get() && !self.wires.left_behind.get();
+        if is_others(&self.wires.session) || is_others(&self.wires.running) || was_made_safe {
             return;
         }
         if let Ok(mut loan) = self.lend()

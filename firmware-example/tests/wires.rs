@@ -169,6 +169,25 @@ fn a_session_that_was_taken_over_does_not_touch_the_rig_when_it_is_lost() {
     ]);
 }
 
+/// After its shutdown, and where it had no session, the hardware stays as the other wire has left it.
+#[test]
+fn g_16_a_session_that_was_taken_over_does_not_touch_the_rig_after_the_other_has_left() {
+    play(&[
+        (0, Usb, INITIALIZE, OK),
+        (30_000, Uart, INITIALIZE, OK),
+        (0, Uart, ON, OK),
+        (0, Uart, SHUTDOWN, OK),
+        (0, Usb, "lost", ""),
+        (0, Usb, CALL, r#""high":"true""#),
+    ]);
+    play(&[
+        (0, Usb, INITIALIZE, OK),
+        (30_000, Uart, ON, OK),
+        (0, Usb, "lost", ""),
+        (0, Uart, CALL, r#""high":"true""#),
+    ]);
+}
+
 #[test]
 fn a_wire_that_may_not_is_told_by_its_gate() {
     let clock = FakeClock::default();

@@ -4,6 +4,7 @@ use super::{Done, Engine};
 use crate::definition::Respond;
 use crate::failure::Failure;
 use crate::json::check::{Span, Spans};
+use crate::json::write::Writer;
 use crate::manifest::Manifest;
 use crate::received::{Received, Refusal};
 use crate::reply::About;
@@ -30,7 +31,7 @@ impl Engine<'_> {
         }
         let service = self.settings.service;
         let Some(received) = &about.received else { return 0 };
-        self.reply.answer(self.memory, &about, &mut |out| match text {
+        let mut write = |out: &mut Writer<'_>| match text {
             Answer::Respond(write) => write(out, received, &facts),
             Answer::Refusal(refusal) => (protocol.refuse)(out, received, refusal, &facts),
             Answer::Service | Answer::Failure(_) => {
@@ -40,7 +41,12 @@ impl Engine<'_> {
                     service.answer(method, params, out);
                 }
             }
-        })
+        };
+        if matches!(text, Answer::Service) && self.reply.is_silent() {
+            // What a notification asks for is done all the same (JSON-RPC 2.0 §4.1).
+            write(&mut Writer::new(&mut []));
+        }
+        self.reply.answer(self.memory, &about, &mut write)
     }
 
     pub(super) fn replied(&self, end: usize) -> Done {

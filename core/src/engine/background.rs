@@ -20,6 +20,8 @@ pub(super) struct Lookahead {
     pub(super) protocol: &'static Protocol,
     /// The running call was cancelled by its caller, who gets no reply.
     pub(super) cancelled: bool,
+    /// A service has done what a notification asked for, which may concern what runs.
+    pub(super) served: bool,
 }
 
 /// What goes on behind the line of a [`Run`](super::Run): later lines come in, and faults among them are answered at once. All else
@@ -59,6 +61,12 @@ impl Background<'_> {
         self.lookahead.cancelled
     }
 
+    /// Whether a notification was carried out since this was asked last.
+    #[cfg(feature = "async")]
+    pub(crate) fn has_served(&mut self) -> bool {
+        core::mem::take(&mut self.lookahead.served)
+    }
+
     /// Inspects the lines that have come in meanwhile. Writes the reply to the next one that need not wait into `memory`,
     /// which must have [`LEAST_REPLY`] bytes, and returns it as a whole line; `None` if all must wait their turn.
     ///
@@ -82,7 +90,7 @@ impl Background<'_> {
     /// Inspects one line; `None` if there is none, else whether it was answered in `out`.
     #[inline(never)]
     fn answer_next(&mut self, out: &mut Writer<'_>) -> Option<bool> {
-        let Self { tail, lookahead: Lookahead { protocol, cancelled }, settings, id } = self;
+        let Self { tail, lookahead: Lookahead { protocol, cancelled, served }, settings, id } = self;
         let Settings { manifest, protocols, pinned, service, limits } = settings;
         let peeked = tail.peek()?;
         let mut look = || {
@@ -137,6 +145,7 @@ impl Background<'_> {
                 }
                 busy => {
                     let facts = Facts { manifest, limits: *limits, is_closed: false };
+                    *served |= request.is_none();
                     answer_at_once(out, protocol, busy, request, &received, &facts, *service)
                 }
             }
@@ -166,8 +175,13 @@ fn answer_at_once(
         service.filter(|service| service.owns(method)).map(|service| (service, method, params))
     };
     let phrases = protocol.phrases;
-    if let Some((service, method, params)) = of_service().filter(|_| protocol.is_json_rpc && id.is_some()) {
-        (phrases.head)(out, id?);
+    if let Some((service, method, params)) = of_service().filter(|_| protocol.is_json_rpc) {
+        let Some(id) = id else {
+            // What a notification asks for is done all the same (JSON-RPC 2.0 §4.1).
+            service.answer(method, params, &mut Writer::new(&mut []));
+            return Some(false);
+        };
+        (phrases.head)(out, id);
         service.answer(method, params, out);
     } else if busy == Busy::Answer {
         let action = (protocol.read)(received, facts);

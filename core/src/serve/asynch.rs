@@ -645,6 +645,9 @@ impl<'d> Alongside<'_, 'd> {
             self.state.cancelled.set(true);
             self.state.nudged.set(true);
         }
+        if self.background.has_served() {
+            self.state.nudged.set(true);
+        }
         if spare.length == 0 {
             queue.put_back(spare);
             return None;
