@@ -128,6 +128,16 @@ type Manifest struct {
 	Operations  map[string]Operation `json:"operations"`
 }
 
+// read reads a manifest, and says whether it is one. What is missing or odd in it is left empty.
+func (m *Manifest) read(text json.RawMessage) bool {
+	if len(text) == 0 || text[0] != '{' {
+		return false
+	}
+	var odd *json.UnmarshalTypeError
+	err := json.Unmarshal(text, m)
+	return err == nil || errors.As(err, &odd)
+}
+
 // Options of a session; the zero value will do.
 type Options struct {
 	// Config is the extension's own settings.
@@ -257,8 +267,8 @@ func Open(ctx context.Context, stream io.ReadWriteCloser, options *Options) (*Ri
 	if err == nil && got.kind != "" {
 		err = &Error{Kind: got.kind, Message: got.text, Code: got.code, Data: got.data}
 	}
-	if err == nil && json.Unmarshal(got.result, &rig.Manifest) != nil {
-		err = &Error{Kind: Invalid, Message: "the manifest cannot be read"}
+	if err == nil && !rig.Manifest.read(got.result) {
+		err = &Error{Kind: Invalid, Message: "the manifest is not an object"}
 	}
 	if err != nil {
 		rig.Close()

@@ -418,3 +418,42 @@ func TestGAnAnswerThatIsThereCounts(t *testing.T) {
 		far.Close()
 	}
 }
+
+func TestGAManifestMayBeOdd(t *testing.T) {
+	for _, one := range []struct {
+		manifest, name string
+		operations     int
+		fine           bool
+	}{
+		{`{"name":"x","version":1.5,"operations":{"a":{"params":true},"b":{"description":7,"params":{}},"c":null}}`, "x", 3, true},
+		{`{"name":"x","operations":[]}`, "x", 0, true},
+		{`{}`, "", 0, true},
+		{`null`, "", 0, false},
+		{`[]`, "", 0, false},
+		{`"x"`, "", 0, false},
+	} {
+		near, far := net.Pipe()
+		go func() {
+			request := struct{ ID int }{}
+			_ = json.NewDecoder(far).Decode(&request)
+			fmt.Fprintf(far, "{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":%s}\n", request.ID, one.manifest)
+			_, _ = io.Copy(io.Discard, far)
+			far.Close()
+		}()
+		rig, err := Open(context.Background(), near, nil)
+		if !one.fine {
+			if kindOf(err) != Invalid {
+				t.Errorf("%s: %v", one.manifest, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", one.manifest, err)
+			continue
+		}
+		if rig.Manifest.Name != one.name || len(rig.Manifest.Operations) != one.operations {
+			t.Errorf("%s: %+v", one.manifest, rig.Manifest)
+		}
+		rig.Close()
+	}
+}

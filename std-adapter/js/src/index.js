@@ -73,7 +73,7 @@ export class Session {
   #recover(text, fault, events) {
     let damaged = text;
     let place = 0;
-    for (const { index: at } of text.matchAll(/\{[ \t]*"/g)) {
+    for (const { index: at } of text.matchAll(/\{[ \t\r]*"/g)) {
       if (place++ >= CANDIDATES) break;
       const end = endOfObject(text, at);
       if (end < 0) {
