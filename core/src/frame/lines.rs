@@ -89,13 +89,13 @@ impl State {
         }
     }
 
-    /// Counts from the end of the line at `at..cut` on, behind which nothing is buffered.
+    /// Counts from `cut` on, the end of a line at the beginning of the memory, behind which nothing is buffered.
     #[inline]
-    fn hold_all(&mut self, at: usize, cut: usize) {
+    fn hold_all(&mut self, cut: usize) {
         self.clear();
         self.at_bom = true;
         self.held = cut;
-        self.held_at = at;
+        self.held_at = 0;
     }
 
     /// Whether nothing is buffered, as after most lines. The held line is consumed.
@@ -188,9 +188,9 @@ pub(super) fn next<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>
 #[cfg_attr(target_pointer_width = "64", inline(never))]
 fn next_buffered<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
     #[cfg(target_pointer_width = "64")]
-    if let Some((at, len)) = only_line(buf, state) {
-        state.hold_all(at, at.wrapping_add(len));
-        return buf.get_mut(at..)?.get_mut(..len).map(Frame::Line);
+    if let Some(len) = only_line(buf, state) {
+        state.hold_all(len);
+        return buf.get_mut(..len).map(Frame::Line);
     }
     next_of_many(buf, state)
 }
@@ -245,7 +245,7 @@ pub(super) fn take_first(buf: &mut [u8], state: &mut State, length: usize, whole
     let at = state.look;
     // Most often it is all there is.
     if at == 0 && whole == state.end {
-        state.hold_all(at, length);
+        state.hold_all(length);
         return;
     }
     state.begin_line(at.saturating_add(whole).min(state.end));
@@ -259,23 +259,20 @@ fn locate(buf: &mut [u8], state: &mut State) -> Option<Found> {
     advance(buf, state)
 }
 
-/// Where the line is if it is all that is buffered, as after most reads, and if nothing about it is special: it starts with a character of
-/// ASCII other than white space, so that it is not blank and has no byte-order mark, and ends with one LF.
+/// The length of the line if it is all that is buffered, as after most reads, and if nothing about it is special: it starts with a character
+/// of ASCII other than white space, so that it is not blank and has no byte-order mark, and ends with one LF.
 #[cfg(target_pointer_width = "64")]
 #[inline(always)]
-fn only_line(buf: &[u8], state: &mut State) -> Option<(usize, usize)> {
-    let State { start, kept, look, scan, end, excess, ends, .. } = *state;
-    if start < kept || excess != Excess::None || ends != LineEnds::Lf {
+fn only_line(buf: &[u8], state: &mut State) -> Option<usize> {
+    let State { look, scan, end, excess, ends, .. } = *state;
+    if look > 0 || excess != Excess::None || ends != LineEnds::Lf {
         return None;
     }
-    let Some([unseen @ .., LF]) = buf.get(scan..end) else { return None };
+    let [unseen @ .., LF] = buf.get(scan..end)? else { return None };
     let clear = clear_length(unseen);
     state.scan = scan.wrapping_add(clear);
-    let line @ [b'!'..=0x7F, ..] = buf.get(look..state.scan)? else { return None };
-    if clear < unseen.len() || line.last() == Some(&CR) {
-        return None;
-    }
-    Some((look, line.len()))
+    let line @ [b'!'..=0x7F, ..] = buf.get(..state.scan)? else { return None };
+    (clear == unseen.len() && line.last() != Some(&CR)).then_some(line.len())
 }
 
 /// The first of the kept lines. They are clean; an LF parts them, which the last may lack.
