@@ -144,7 +144,10 @@ impl Reply {
         }
         self.names |= bit;
         let mut out = writer(memory, self.end, self.limit);
-        out.raw(if self.stage == Stage::NoOutputs { self.phrases().outputs.start } else { b"," });
+        match self.stage {
+            Stage::NoOutputs => out.raw(self.phrases().outputs.start),
+            _ => out.byte(b','),
+        }
         out.name(name);
         let start = out.len();
         if !value(&mut out) {
@@ -442,7 +445,7 @@ fn bit_of(name: &str) -> u32 {
     let all = name.as_bytes();
     // On a small processor that loop would be another hundred bytes, and no faster.
     let (words, rest) = if cfg!(target_pointer_width = "64") { all.as_chunks::<4>() } else { (&[][..], all) };
-    let add = |sum: u32, word: u32| sum.wrapping_mul(31).wrapping_add(word);
+    let add = |sum: u32, word: u32| sum.rotate_left(5) ^ word;
     let sum = words.iter().fold(0, |sum, word| add(sum, u32::from_le_bytes(*word)));
     let sum = rest.iter().fold(sum, |sum, byte| add(sum, u32::from(*byte)));
     // The high bits of the product depend on all of the sum's.

@@ -59,43 +59,37 @@ pub(super) fn classify(
         }
     }
     if !is_pinned && protocols.len() > 1 {
-        found = detect_among(text, spans, current, protocols, found)?;
+        // The members that protocols with one marker have in common are found by the table of any of them.
+        let mut scanned = current;
+        if !found.has_marker_of(current) {
+            scanned = found;
+            scan(text, found, spans)?;
+        }
+        found = choose(&Received::whole(text, spans), current, protocols, found);
+        if found != scanned {
+            scan(text, found, spans)?;
+        }
     }
     Ok(Detected::Message(found))
 }
 
-/// Finds which of the protocols with the marker of `found` a message is of, and its members by that protocol's table.
+/// Chooses one of the protocols with the marker of `found`.
 #[inline(never)]
-fn detect_among(
-    text: &[u8],
-    spans: &mut Spans,
+fn choose(
+    received: &Received<'_>,
     current: &'static Protocol,
     protocols: &[&'static Protocol],
     found: &'static Protocol,
-) -> Result<&'static Protocol, SyntaxError> {
-    // The members that protocols with one marker have in common are found by the table of any of them.
-    let mut scanned = current;
-    if !found.has_marker_of(current) {
-        scanned = found;
-        scan(text, found, spans)?;
-    }
-    let received = Received::whole(text, spans);
+) -> &'static Protocol {
     let mut chosen = None;
     for protocol in protocols.iter().copied().filter(|protocol| protocol.has_marker_of(found)) {
         match protocol.recognise {
-            Some(recognise) if recognise(&received, protocol == current) => {
-                chosen = Some(protocol);
-                break;
-            }
+            Some(recognise) if recognise(received, protocol == current) => return protocol,
             None if chosen.is_none() => chosen = Some(protocol),
             _ => {}
         }
     }
-    let chosen = chosen.unwrap_or(found);
-    if chosen != scanned {
-        scan(text, chosen, spans)?;
-    }
-    Ok(chosen)
+    chosen.unwrap_or(found)
 }
 
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]

@@ -89,6 +89,15 @@ impl State {
         }
     }
 
+    /// Counts from the end of the line at `at..cut` on, behind which nothing is buffered.
+    #[inline]
+    fn hold_all(&mut self, at: usize, cut: usize) {
+        self.clear();
+        self.at_bom = true;
+        self.held = cut;
+        self.held_at = at;
+    }
+
     /// Whether nothing is buffered, as after most lines. The held line is consumed.
     #[inline]
     fn is_empty(&mut self) -> bool {
@@ -180,9 +189,7 @@ pub(super) fn next<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>
 fn next_buffered<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
     #[cfg(target_pointer_width = "64")]
     if let Some((at, len)) = only_line(buf, state) {
-        state.clear();
-        state.held = at.wrapping_add(len);
-        state.held_at = at;
+        state.hold_all(at, at.wrapping_add(len));
         return buf.get_mut(at..)?.get_mut(..len).map(Frame::Line);
     }
     next_of_many(buf, state)
@@ -236,6 +243,11 @@ pub(super) fn unframed<'f>(buf: &'f [u8], state: &mut State) -> Option<&'f [u8]>
 
 pub(super) fn take_first(buf: &mut [u8], state: &mut State, length: usize, whole: usize) {
     let at = state.look;
+    // Most often it is all there is.
+    if at == 0 && whole == state.end {
+        state.hold_all(at, length);
+        return;
+    }
     state.begin_line(at.saturating_add(whole).min(state.end));
     hold(buf, state, at, length);
 }
@@ -263,7 +275,6 @@ fn only_line(buf: &[u8], state: &mut State) -> Option<(usize, usize)> {
     if clear < unseen.len() || line.last() == Some(&CR) {
         return None;
     }
-    state.at_bom = true;
     Some((look, line.len()))
 }
 

@@ -195,19 +195,27 @@ impl<'t> Parts<'t> {
         if span.is_absent() {
             return 0;
         }
-        let start = span.start as usize;
-        // What comes before the end of what was taken wraps to where nothing is.
-        let byte = self.before.get(start).or_else(|| self.after.get(start.wrapping_sub(self.end)));
-        byte.copied().unwrap_or_default()
+        match self.before.get(span.start as usize) {
+            Some(byte) => *byte,
+            None => self.of_after(span).first().copied().unwrap_or_default(),
+        }
     }
 
     /// The text of another value; empty where there is none, or where it reached over the one that was taken.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn of(&self, span: Span) -> &'t [u8] {
-        let (start, end) = (span.start as usize, span.end as usize);
-        // What comes before the end of what was taken wraps to where nothing is.
-        let after = || self.after.get(start.wrapping_sub(self.end)..end.wrapping_sub(self.end));
-        self.before.get(start..end).or_else(after).unwrap_or_default()
+        match self.before.get(span.start as usize..span.end as usize) {
+            Some(part) => part,
+            None => self.of_after(span),
+        }
+    }
+
+    /// [`of`](Self::of) what comes behind the value that was taken.
+    #[cold]
+    fn of_after(&self, span: Span) -> &'t [u8] {
+        // What comes before it wraps to where nothing is.
+        let offset = |at: u32| (at as usize).wrapping_sub(self.end);
+        self.after.get(offset(span.start)..offset(span.end)).unwrap_or_default()
     }
 }
 

@@ -61,7 +61,7 @@ impl<'b> Writer<'b> {
         {
             return self.byte(*byte);
         }
-        match self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..bytes.len())) {
+        match self.room(bytes.len()) {
             Some(to) => {
                 copy(to, bytes);
                 self.len = self.len.wrapping_add(bytes.len());
@@ -85,10 +85,24 @@ impl<'b> Writer<'b> {
 
     /// Writes `text` as a JSON string: quoted, and escaped as [`text_part`](Self::text_part) says.
     pub fn str(&mut self, text: &str) {
+        // Without a call in it: no register is saved.
+        #[cfg(target_pointer_width = "64")]
+        if let Some([open, content @ .., close]) = self.room(text.len().wrapping_add(2))
+            && words::copy_short(content, text.as_bytes())
+        {
+            (*open, *close) = (b'"', b'"');
+            self.len = self.len.wrapping_add(text.len()).wrapping_add(2);
+            return;
+        }
+        self.long_str(text);
+    }
+
+    #[cfg_attr(target_pointer_width = "64", inline(never))]
+    fn long_str(&mut self, text: &str) {
         let mut rest = text.as_bytes();
         let whole = rest.len().wrapping_add(2);
         // The common case in one step: there is room, and nothing to escape.
-        if let Some([open, content @ .., close]) = self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..whole)) {
+        if let Some([open, content @ .., close]) = self.room(whole) {
             *open = b'"';
             let plain = copy_plain(content, rest);
             if plain == rest.len() {
@@ -106,18 +120,14 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes the name of a member as a JSON string, and a colon.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[inline(never)]
     pub(crate) fn name(&mut self, name: &str) {
-        let whole = name.len().wrapping_add(3);
-        // As above: a name has hardly ever something to escape.
-        if cfg!(target_pointer_width = "64")
-            && let Some([open, content @ .., close, colon]) =
-                self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..whole))
-            && copy_plain(content, name.as_bytes()) == name.len()
+        #[cfg(target_pointer_width = "64")]
+        if let Some([open, content @ .., close, colon]) = self.room(name.len().wrapping_add(3))
+            && words::copy_short(content, name.as_bytes())
         {
             (*open, *close, *colon) = (b'"', b'"', b':');
-            self.len = self.len.wrapping_add(whole);
+            self.len = self.len.wrapping_add(name.len()).wrapping_add(3);
             return;
         }
         self.str(name);
@@ -301,6 +311,12 @@ impl<'b> Writer<'b> {
         TooLarge { needed: self.len, capacity: self.buf.len() }
     }
 
+    /// The next bytes, if that many fit.
+    #[inline(always)]
+    fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        self.buf.get_mut(self.len..)?.get_mut(..bytes)
+    }
+
     /// Counts what did not fit. From here on nothing does: only a piece that passes the end gets here.
     #[cold]
     fn count(&mut self, bytes: usize) {
@@ -325,9 +341,20 @@ impl<'b> Writer<'b> {
     /// Writes the rest of a text, or of one of its characters.
     #[cfg(target_pointer_width = "64")]
     fn content(&mut self, text: &[u8]) {
+        // Without a call in it: no register is saved.
+        if self.room(text.len()).is_some_and(|room| words::copy_short(room, text)) {
+            self.len = self.len.wrapping_add(text.len());
+        } else {
+            self.long_content(text);
+        }
+    }
+
+    #[cfg(target_pointer_width = "64")]
+    #[inline(never)]
+    fn long_content(&mut self, text: &[u8]) {
         let mut rest = text;
-        // The common case in one step: there is room, and nothing to escape.
-        if let Some(room) = self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..text.len())) {
+        // There is room, and nothing to escape.
+        if let Some(room) = self.room(text.len()) {
             let plain = copy_plain(room, text);
             self.len = self.len.wrapping_add(plain);
             if plain == text.len() {
@@ -610,19 +637,14 @@ fn copy(to: &mut [u8], from: &[u8]) {
 #[cfg(not(target_pointer_width = "64"))]
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8]) {
-    let (slots, slots_tail) = to.as_chunks_mut::<4>();
-    let (words, tail) = from.as_chunks::<4>();
-    for ([to_a, to_b, to_c, to_d], [a, b, c, d]) in slots.iter_mut().zip(words) {
+    let (slots, slots_tail) = to.as_chunks_mut::<2>();
+    let (pairs, tail) = from.as_chunks::<2>();
+    for ([to_a, to_b], [a, b]) in slots.iter_mut().zip(pairs) {
         *to_a = *a;
         *to_b = *b;
-        *to_c = *c;
-        *to_d = *d;
     }
-    match (slots_tail, tail) {
-        ([to_a], [a]) => *to_a = *a,
-        ([to_a, to_b], [a, b]) => (*to_a, *to_b) = (*a, *b),
-        ([to_a, to_b, to_c], [a, b, c]) => (*to_a, *to_b, *to_c) = (*a, *b, *c),
-        _ => {}
+    if let ([to_a], [a]) = (slots_tail, tail) {
+        *to_a = *a;
     }
 }
 
@@ -631,6 +653,8 @@ fn copy(to: &mut [u8], from: &[u8]) {
 mod words {
     const ONES: u64 = u64::MAX / 0xFF;
     const HIGH: u64 = ONES << 7;
+    /// Plain bytes in the place of those that a text of up to four does not have.
+    const SPACES: u64 = 0x2020_2020 << 32;
 
     /// `to` and `from` are of the same length.
     #[inline(always)]
@@ -666,7 +690,7 @@ mod words {
 
     /// Copies a plain text of 4 to 16 bytes, as most are: two words, which may overlap, hold it whole. Returns false for any other.
     #[inline(always)]
-    fn copy_short(to: &mut [u8], from: &[u8]) -> bool {
+    pub(super) fn copy_short(to: &mut [u8], from: &[u8]) -> bool {
         match from.len() {
             8..=16 => {
                 if let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
@@ -684,6 +708,21 @@ mod words {
             4..=7 => {
                 if let (Some(first), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>())
                     && specials(u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32) == 0
+                {
+                    if let Some(slot) = to.first_chunk_mut() {
+                        *slot = *first;
+                    }
+                    if let Some(slot) = to.last_chunk_mut() {
+                        *slot = *last;
+                    }
+                    return true;
+                }
+            }
+            2..=3 => {
+                if let (Some(first), Some(last)) = (from.first_chunk::<2>(), from.last_chunk::<2>())
+                    && specials(
+                        u64::from(u16::from_le_bytes(*first)) | u64::from(u16::from_le_bytes(*last)) << 16 | SPACES,
+                    ) == 0
                 {
                     if let Some(slot) = to.first_chunk_mut() {
                         *slot = *first;

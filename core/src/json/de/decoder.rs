@@ -10,7 +10,8 @@ use super::scalar::{ONE_CHARACTER, is_white_space, one_char, read_f32, read_f64,
 use super::{MAX_DEPTH, MAX_PATH};
 use crate::json::number;
 use crate::json::text::{
-    NUMBER_TOKEN, RAW_TOKEN, drop_line_breaks, is_delimiter, plain_length, scalar_length, string_length, value_length,
+    NUMBER_TOKEN, RAW_TOKEN, drop_line_breaks, is_delimiter, plain, plain_length, scalar_length, string_length,
+    value_length,
 };
 
 /// What is left of the text, and where an error on its way up has come by.
@@ -144,22 +145,23 @@ impl<'de> Decoder<'de> {
             return Err(Kind::Expected(what));
         }
         let inside = self.rest.get(1..).unwrap_or_default();
-        let length = plain_length(inside);
-        if inside.get(length) != Some(&b'"') {
-            return self.string_with_escapes(length);
-        }
-        let (text, rest) = mem::take(&mut self.rest).split_at_mut_checked(length.wrapping_add(1)).unwrap_or_default();
-        self.rest = rest.get_mut(1..).unwrap_or_default();
-        Ok(text.get(1..).unwrap_or_default())
+        let [b'"', after @ ..] = plain(inside) else { return self.other_string() };
+        let left = after.len();
+        let text = mem::take(&mut self.rest);
+        let (text, rest) = text.split_at_mut_checked(text.len().wrapping_sub(left)).unwrap_or_default();
+        self.rest = rest;
+        Ok(text.get(1..text.len().wrapping_sub(1)).unwrap_or_default())
     }
 
-    #[cold]
-    fn string_with_escapes(&mut self, plain: usize) -> Result<&'de [u8], Kind> {
+    /// A string with characters beyond ASCII, or with escapes.
+    #[inline(never)]
+    fn other_string(&mut self) -> Result<&'de [u8], Kind> {
         let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
+        let plain = plain_length(text);
         let length = string_length(text, plain).ok_or(Kind::NotJson)?;
         let (body, rest) = text.split_at_mut_checked(length).ok_or(Kind::NotJson)?;
         self.rest = rest.get_mut(1..).unwrap_or_default();
-        unescape(body, plain)
+        if length == plain { Ok(body) } else { unescape(body, plain) }
     }
 
     fn str(&mut self, what: &'static str) -> Result<&'de str, Kind> {
@@ -169,18 +171,19 @@ impl<'de> Decoder<'de> {
     /// The name of the next member with the comma before it and the colon behind it, which it consumes, if they are written in the shortest
     /// way, as nearly always.
     fn plain_key(&mut self, count: &mut u32) -> Option<&'de [u8]> {
-        let start = match &*self.rest {
-            [b',', b'"', ..] if *count > 0 => 2,
-            [b'"', ..] if *count == 0 => 1,
+        let name = match &*self.rest {
+            [b',', b'"', name @ ..] if *count > 0 => name,
+            [b'"', name @ ..] if *count == 0 => name,
             _ => return None,
         };
-        let name = self.rest.get(start..)?;
-        let length = plain_length(name);
-        let [b'"', b':', ..] = name.get(length..)? else { return None };
+        let [b'"', b':', after @ ..] = plain(name) else { return None };
+        let (length, left) = (name.len(), after.len());
         *count = count.saturating_add(1);
-        let (text, rest) = mem::take(&mut self.rest).split_at_mut_checked(start.wrapping_add(length))?;
-        self.rest = rest.get_mut(2..)?;
-        text.get(start..)
+        let text = mem::take(&mut self.rest);
+        let (text, rest) = text.split_at_mut_checked(text.len().wrapping_sub(left))?;
+        self.rest = rest;
+        let text = text.get(text.len().wrapping_sub(length.wrapping_sub(left))..)?;
+        text.get(..text.len().wrapping_sub(2))
     }
 
     /// The name of a member and the colon behind it.
