@@ -31,6 +31,9 @@ pub struct Protocol {
     pub(crate) is_json_rpc: bool,
     pub(crate) has_line_limit: bool,
     pub(crate) numeric_strings: bool,
+    /// Whether a request is left open: a notification acknowledges it, and no reply comes.
+    #[cfg_attr(not(all(feature = "postcard", feature = "async")), expect(dead_code, reason = "for the binary link"))]
+    pub(crate) leaves_open: fn(&Received<'_>) -> bool,
 }
 
 /// Reads a request.
@@ -69,6 +72,7 @@ impl Protocol {
             is_json_rpc: false,
             has_line_limit: false,
             numeric_strings: false,
+            leaves_open: |_| false,
         }
     }
 

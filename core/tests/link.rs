@@ -223,12 +223,16 @@ fn a_request_waits_for_the_end_of_the_one_before_it() {
     assert_eq!(presses.get(), 1);
 }
 
+/// MCP answers it by a notification, and leaves it open.
+const LISTEN: &str = r#"{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
 /// A host that got no reply would ask for ever, and one that got two would take the second for the next request's.
 #[test]
 fn every_request_has_one_reply_be_it_what_it_may() {
     let many = |count: usize| format!("[{}]", vec![r#"{"jsonrpc":"2.0","method":"x"}"#; count].join(","));
     let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"x"}}"#, "x".repeat(500));
     let (fits, over, deep) = (many(3), many(65), "[".repeat(200));
+    let listen_in_a_batch = format!("[{LISTEN}]");
     let lines: &[&str] = &[
         "",
         " \t ",
@@ -268,6 +272,11 @@ fn every_request_has_one_reply_be_it_what_it_may() {
         &fits,
         &over,
         &long,
+        LISTEN,
+        r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}"#,
+        &listen_in_a_batch,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
         r#"{"op":"health"}"#,
         r#"{"op":"press","result":1}"#,
         r#"{"op":1,"error":1}"#,

@@ -142,8 +142,10 @@ pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool 
         Err(_) => true,
         Ok(Detected::Answer(_)) => false,
         Ok(Detected::Message(protocol)) => {
-            let envelope = (protocol.envelope)(&Received::whole(text, &spans));
+            let received = Received::whole(text, &spans);
+            let envelope = (protocol.envelope)(&received);
             !matches!(envelope, Envelope::Notification | Envelope::Reply)
+                && (in_batch || !(protocol.leaves_open)(&received))
         }
     };
     let json = Json::of_checked(line);

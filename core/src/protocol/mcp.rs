@@ -32,9 +32,10 @@ use crate::schema::Schema;
 
 /// Model Context Protocol, both eras.
 pub const MCP: &Protocol = &PROTOCOL;
-static PROTOCOL: Protocol = Protocol { refuse, envelope, ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read) }
-    .recognise(recognise)
-    .busy(busy);
+static PROTOCOL: Protocol =
+    Protocol { refuse, envelope, leaves_open, ..Protocol::json_rpc("mcp", &ENVELOPE, &PHRASES, read) }
+        .recognise(recognise)
+        .busy(busy);
 
 /// The revision of the modern era that is spoken.
 pub const MODERN: &str = "2026-07-28";
@@ -150,6 +151,11 @@ fn envelope(received: &Received<'_>) -> Envelope {
         }
         envelope => envelope,
     }
+}
+
+/// A subscription stays open, see [`write_acknowledgement`].
+fn leaves_open(received: &Received<'_>) -> bool {
+    received.is(rpc::METHOD, "subscriptions/listen") && check_meta(received).is_ok()
 }
 
 fn is_integer(value: &[u8]) -> bool {
