@@ -44,6 +44,8 @@ pub enum Draft {
     List(Vec<Draft>),
     /// A map, in its order.
     Map(Vec<(String, Draft)>),
+    /// A text that stands for a list or a map: the JSON texts that it may mean as a whole, and what is in it.
+    Opening(Vec<String>, Box<Draft>),
 }
 
 impl Draft {
@@ -62,13 +64,19 @@ impl Draft {
         Self::Scalar(std::iter::once(string(text)).chain(read(text).or_else(|| number::json(text.trim()))).collect())
     }
 
+    /// An output that stands for a list or a map, `inner`.
+    pub fn opening(text: &str, inner: Self) -> Self {
+        Self::Opening(std::iter::once(string(text)).chain(read(text)).collect(), Box::new(inner))
+    }
+
     /// A text, and nothing else.
     pub fn text(text: &str) -> Self {
         Self::Scalar(vec![string(text)])
     }
 
-    /// The same, with lists and objects that could also be texts as what is in them.
-    fn opened(&self) -> Self {
+    /// The same, with lists and objects that could also be texts as what is in them, where one of these paths leads to them, into them or
+    /// to what they are in.
+    fn opened(&self, paths: &[&[String]]) -> Self {
         fn of(json: Json<'_>) -> Draft {
             match json.kind() {
                 Kind::Array => Draft::List(json.elements().map(of).collect()),
@@ -79,7 +87,15 @@ impl Draft {
                 _ => Draft::Scalar(vec![json.as_str().to_owned(), string(json.as_str())]),
             }
         }
+        let inner = |name: &str, inner: &Self| {
+            let below = paths.iter().filter_map(|path| match path.split_first() {
+                None => Some(*path),
+                Some((first, rest)) => (first == name).then_some(rest),
+            });
+            inner.opened(&below.collect::<Vec<_>>())
+        };
         match self {
+            _ if paths.is_empty() => self.clone(),
             Self::Scalar(texts) => {
                 let container = texts.iter().find(|text| texts.len() > 1 && text.starts_with(['[', '{']));
                 match container.and_then(|text| Json::parse(text.as_bytes()).ok()) {
@@ -87,9 +103,13 @@ impl Draft {
                     None => self.clone(),
                 }
             }
-            Self::List(elements) => Self::List(elements.iter().map(Self::opened).collect()),
+            Self::Opening(_, inner) => inner.opened(paths),
+            Self::List(elements) => {
+                let elements = elements.iter().enumerate();
+                Self::List(elements.map(|(place, element)| inner(&place.to_string(), element)).collect())
+            }
             Self::Map(members) => {
-                Self::Map(members.iter().map(|(name, member)| (name.clone(), member.opened())).collect())
+                Self::Map(members.iter().map(|(name, member)| (name.clone(), inner(name, member))).collect())
             }
         }
     }
@@ -145,7 +165,8 @@ pub fn settle(draft: &Draft, schema: &Schema) -> Settled {
         return settled;
     }
     // A list or an object that was written as JSON: what is in it may be what the schema wants in another reading.
-    let opened = settle_scalars(&draft.opened(), schema);
+    let paths: Vec<&[String]> = settled.checked.misfits.iter().map(|misfit| misfit.names.as_slice()).collect();
+    let opened = settle_scalars(&draft.opened(&paths), schema);
     if opened.checked.misfits.len() < settled.checked.misfits.len() || opened.checked.misfits.is_empty() {
         opened
     } else {
@@ -256,7 +277,7 @@ struct Choice<'d> {
 /// Chooses by the kinds of values that the schemas take. `schemas` are those that apply here.
 fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut Vec<Choice<'d>>) {
     match draft {
-        Draft::Scalar(texts) => {
+        Draft::Scalar(texts) | Draft::Opening(texts, _) => {
             let mut best: Option<(usize, &String)> = None;
             for text in texts {
                 let count = schemas.iter().filter(|schema| takes(schema, root, text, 0)).count();
@@ -289,7 +310,7 @@ fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut 
 
 fn write<'c, 'd: 'c>(draft: &Draft, choices: &mut impl Iterator<Item = &'c Choice<'d>>, out: &mut String) {
     match draft {
-        Draft::Scalar(_) => out.push_str(choices.next().map_or("null", |choice| &choice.chosen)),
+        Draft::Scalar(_) | Draft::Opening(..) => out.push_str(choices.next().map_or("null", |choice| &choice.chosen)),
         Draft::List(elements) => {
             out.push('[');
             for (place, element) in elements.iter().enumerate() {

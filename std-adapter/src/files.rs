@@ -2,7 +2,8 @@
 //!
 //! - [`read`] and [`read_text`] read a regular file of a bounded size. A FIFO, a device or a socket is refused, and nothing waits.
 //! - [`write()`] and [`write_executable`] make the folders that a file needs, write a new file beside it, and rename that. A link is
-//!   replaced, and what it points to stays as it is. When the write fails, the file that was there before stays.
+//!   replaced, and what it points to stays as it is; only the system's own links to streams and devices, such as `/dev/stderr`, are refused.
+//!   When the write fails, the file that was there before stays.
 //! - [`first_line`] finds out what a file is before it is replaced or added to.
 //! - [`ensure_writable`] finds out in advance whether [`write()`] will be able to begin.
 
@@ -155,6 +156,9 @@ fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::Na
     if let Ok(about) = fs::metadata(path) {
         regular(&about)?;
     }
+    if is_of_system(path) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a stream or a device, which a file cannot replace"));
+    }
     if is_mounted(path) {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
@@ -182,6 +186,12 @@ fn beside(path: &Path, mode: Option<fs::Permissions>) -> io::Result<tempfile::Na
     // Opened here, since tempfile's own errors name the new file instead of `path`.
     let mut builder = tempfile::Builder::new();
     builder.prefix(".rigline-").suffix(".tmp").make_in(folder, |new| options.open(new))
+}
+
+/// Whether a file is among the system's devices and streams. `/dev/stderr` is a link, possibly to a regular file, which all programs need.
+fn is_of_system(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    folder.canonicalize().is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
 }
 
 /// Whether the file is a mount of its own, as containers have single files of the machine outside (statx(2)).

@@ -442,7 +442,7 @@ fn o_09_more_files_of_others_are_named_and_not_listed() {
 
 #[test]
 fn g_05_values_of_the_command_line_are_what_the_schema_wants() {
-    let schema = r#"{"type":"object","properties":{"n":{"type":"number"},"i":{"type":"integer"},"l":{"type":"array","items":{"type":"string"}},"o":{"type":"object","properties":{"a.b":{"type":"string"}}},"any":{}}}"#;
+    let schema = r#"{"type":"object","properties":{"n":{"type":"number"},"i":{"type":"integer"},"l":{"type":"array","items":{"type":"string"}},"o":{"type":"object","properties":{"a.b":{"type":"string"}}},"t":{"type":"string"},"any":{}}}"#;
     let folder = folder(&[("schema.json", schema)]);
     for (argument, wanted) in [
         ("n=+3.30E+00", r#""n": "3.30E+00""#),
@@ -451,10 +451,16 @@ fn g_05_values_of_the_command_line_are_what_the_schema_wants() {
         ("any=007", r#""any": "007""#),
         ("l=[1,1.50]", r#""l": "[\"1\", \"1.50\"]""#),
         ("o.a.b=007", r#""o": "{\"a.b\": \"007\"}""#),
+        ("t=[1]", r#""t": "[1]""#),
     ] {
         let (code, stdout, stderr) = run(folder.path(), &["call", "--json", "exec:./echo.py", "op", argument]);
         assert!(code == 0 && stdout.contains(wanted), "{argument}: {stdout}{stderr}");
     }
+    // Each by its own schema, whatever the others need.
+    let all = ["call", "--json", "exec:./echo.py", "op", "l=[1,1.50]", "t=[1]", "any=[7]"];
+    let (code, stdout, stderr) = run(folder.path(), &all);
+    let wanted = [r#""l": "[\"1\", \"1.50\"]""#, r#""t": "[1]""#];
+    assert!(code == 0 && wanted.iter().all(|wanted| stdout.contains(wanted)), "{stdout}{stderr}");
     let (code, _, stderr) = run(folder.path(), &["call", "exec:./echo.py", "op", r#"any={"a":1,"a":2}"#]);
     assert!(code == 2 && stderr.contains("`a` is given more than once"), "{stderr}");
 }
@@ -532,4 +538,114 @@ fn g_04_a_value_that_a_template_fills_in_is_compared_as_what_it_is() {
         let (_, report) = eval(folder.path(), &[]);
         assert_eq!(report["runs"][0]["tasks"][0]["status"], wanted, "{value} {output}: {report:#}");
     }
+}
+
+#[test]
+fn g_04_lists_of_an_evals_inputs_keep_the_spelling_of_their_numbers() {
+    for (items, set, wanted) in [
+        ("string", None, r#"["00123", "010", "1.50", "{\"a\"}"]"#),
+        ("string", Some("codes=[7,8.0]"), r#"["7", "8.0"]"#),
+        ("number", Some("codes=[7,8.0]"), "[7, 8.0]"),
+    ] {
+        let schema = format!(r#"{{"properties":{{"c":{{"type":"array","items":{{"type":"{items}"}}}}}}}}"#);
+        let text = "name: x\nconfig: { target: 'exec:./echo.py' }\ninputs: { codes: [00123, 010, 1.50, '{\"a\"}'] }\ntasks:\n  \
+                    - id: t\n    steps: [ { id: a, operation: op, args: { c: '{{inputs.codes}}' } } ]\n";
+        let folder = folder(&[("schema.json", &schema), ("eval.yaml", text)]);
+        let set: Vec<&str> = set.map(|set| ["--set", set]).into_iter().flatten().collect();
+        let (code, report) = eval(folder.path(), &set);
+        let sent = report["runs"][0]["tasks"][0]["trials"][0]["steps"][0]["outputs"]["c"].as_str().unwrap_or_default();
+        // The extension shows a number of the list as what its parser made of it.
+        let sent = sent.replace(r#"["number", "7"]"#, "7").replace(r#"["number", "8.0"]"#, "8.0");
+        assert!(code == 0 && sent == wanted, "{items}: {report:#}");
+    }
+    // In a map, and in the preflight; a column of a table goes before an input of its name.
+    let schema =
+        r#"{"properties":{"c":{"type":"object","additionalProperties":{"type":"string"}},"s":{"type":"string"}}}"#;
+    let text = "name: x\nconfig: { target: 'exec:./echo.py' }\ninputs: { codes: { a: 007 } }\n\
+                health: [ { operation: op, args: { c: '{{inputs.codes}}' }, expect: { c: { a: '007' } } } ]\n\
+                tasks: [ { id: t, steps: [ { id: a, operation: op, args: { c: '{{inputs.codes}}', s: '{{inputs.codes}}' } } ] } ]\n";
+    let folder =
+        folder(&[("schema.json", schema), ("eval.yaml", text), ("t.csv", "id,codes\nx,\"{\"\"b\"\":\"\"8\"\"}\"\n")]);
+    let sent = |report: &Value| report["runs"][0]["tasks"][0]["trials"][0]["steps"][0]["outputs"].clone();
+    let (code, report) = eval(folder.path(), &[]);
+    let wanted = serde_json::json!({ "c": "{\"a\": \"007\"}", "s": "{\"a\":7}" });
+    assert!(code == 0 && sent(&report) == wanted, "{report:#}");
+    let health = "health: [ { operation: op, args: { c: '{{inputs.codes}}' }, expect: { c: { a: '007' } } } ]\n";
+    fs::write(folder.path().join("eval.yaml"), text.replace(health, "tasks_from: t.csv\n")).unwrap();
+    let (code, report) = eval(folder.path(), &[]);
+    assert!(code == 0 && sent(&report)["c"] == "{\"b\": \"8\"}", "{report:#}");
+}
+
+#[test]
+fn g_04_a_file_that_cannot_be_looked_at_is_neither_there_nor_absent() {
+    let folder = folder(&[]);
+    std::os::unix::fs::symlink("loop", folder.path().join("loop")).unwrap();
+    for (grader, status) in [
+        ("type: file_exists, must_not_exist: loop/x", "failed"),
+        ("type: file, must_not_exist: loop", "failed"),
+        ("type: file_exists, path: loop/x", "failed"),
+        ("type: file_exists, must_not_exist: eval.yaml/x", "passed"),
+        ("type: file_exists, must_not_exist: nowhere/x", "passed"),
+    ] {
+        let text =
+            format!("name: x\nconfig: {{ executor: mock }}\ntasks: [ {{ id: t, graders: [ {{ {grader} }} ] }} ]\n");
+        fs::write(folder.path().join("eval.yaml"), text).unwrap();
+        let (_, report) = eval(folder.path(), &[]);
+        assert_eq!(report["runs"][0]["tasks"][0]["status"], status, "{grader}: {report:#}");
+    }
+}
+
+#[test]
+fn g_04_patterns_of_a_files_content_are_looked_for() {
+    for (pattern, status) in [
+        ("pattern: import", "passed"),
+        ("patterns: [nowhere]", "failed"),
+        ("must_not_match: import", "failed"),
+        ("must_match: []", "invalid"),
+        ("must_match: [], must_not_match: []", "invalid"),
+    ] {
+        let grader = format!("{{ type: file, content_patterns: [ {{ path: echo.py, {pattern} }} ] }}");
+        let text = format!("name: x\nconfig: {{ executor: mock }}\ntasks: [ {{ id: t, graders: [ {grader} ] }} ]\n");
+        let folder = folder(&[("eval.yaml", &text)]);
+        let (code, report) = eval(folder.path(), &[]);
+        let found = report["runs"][0]["tasks"][0]["status"].as_str().unwrap_or("invalid");
+        assert!(found == status && (code == 2) == (status == "invalid"), "{pattern}: {report:#}");
+    }
+}
+
+/// `/dev/stderr` is a link that the whole system needs. Root may replace it, so these files stand in for it.
+#[test]
+#[cfg(target_os = "linux")]
+fn g_02_a_report_takes_the_place_of_no_stream() {
+    let folder = folder(&[("eval.yaml", "name: x\nconfig: { executor: mock }\ntasks: [ { id: t } ]\n")]);
+    for (args, wanted) in [
+        (&["eval", "run", "-q", "--junit", "/dev/fd/1"][..], "<testsuites"),
+        (&["check", "sim", "--case", "handshake", "--junit", "/proc/self/fd/1"], "<testsuites"),
+    ] {
+        let file = fs::File::create(folder.path().join("out")).unwrap();
+        let mut command = Command::new(RIGLINE);
+        command.args(args).current_dir(folder.path()).env("XDG_STATE_HOME", folder.path()).stdin(Stdio::null());
+        assert!(command.stdout(file).status().unwrap().success(), "{args:?}");
+        let written = fs::read_to_string(folder.path().join("out")).unwrap();
+        assert!(written.contains(wanted) && !written.contains('│'), "{args:?}: {written}");
+    }
+    for path in ["/dev/rigline-report", "/dev/../dev/rigline-report", "/proc/self/fd/rigline-report"] {
+        let (code, _, stderr) = run(folder.path(), &["eval", "run", "-q", "--html", path]);
+        assert!(code == 2 && stderr.contains("a stream or a device"), "{path}: {stderr}");
+        assert!(!Path::new(path).exists(), "{path}");
+    }
+}
+
+#[test]
+fn nr_16_a_report_of_check_that_cannot_be_written_does_not_take_the_other() {
+    let folder = folder(&[]);
+    // The folder of one report goes while the extension runs.
+    let script = "#!/bin/sh\nrm -rf gone && : >gone\nexec ./echo.py\n";
+    executable::script(folder.path(), "spoil.sh", script);
+    let (code, _, stderr) = run(
+        folder.path(),
+        &["check", "exec:./spoil.sh", "--case", "handshake", "--json-file", "gone/r.json", "--junit", "j.xml"],
+    );
+    assert!(code == 2 && stderr.contains("gone/r.json"), "{stderr}");
+    assert!(fs::read_to_string(folder.path().join("j.xml")).unwrap().contains("<testsuites"));
 }

@@ -197,6 +197,35 @@ fn l_03_what_the_board_under_test_does_wrong_is_a_failure() {
 }
 
 #[test]
+fn l_03_what_was_measured_is_certain_whatever_the_cleanup_does() {
+    for (low, graded, code, verdict) in [
+        ("3.1", "s", 1, "fail"),
+        // All is well but the cleanup, or what failed is about the cleanup itself.
+        ("2.5", "s", 3, "rig_error"),
+        ("3.1", "c", 3, "rig_error"),
+    ] {
+        let target = board("rig", |_, request| {
+            Some(match request["params"]["context"]["phase"].as_str() {
+                Some("cleanup") => refusal(request, -32000, "the relay does not answer"),
+                _ => success(request, &serde_json::json!({ "volts": "2.9" })),
+            })
+        });
+        let folder = eval(&target, ", retries: 1", "");
+        let path = folder.path().join("eval.yaml");
+        let more = format!(
+            "      - {{ id: c, operation: measure, phase: cleanup }}\n\
+             \u{20}   graders: [{{ type: output_range, step: {graded}, output: volts, min: {low} }}]\n"
+        );
+        fs::write(&path, fs::read_to_string(&path).unwrap() + &more).unwrap();
+        let (found, report, run) = run(folder.path(), &[]);
+        assert_eq!((found, &run["verdict"]), (code, &verdict.into()), "{low} {graded}: {report:#}");
+        let attempts = if verdict == "fail" { 1 } else { 2 };
+        assert_eq!(run["tasks"][0]["trials"][0]["attempts"], attempts, "{low} {graded}: {report:#}");
+        assert!(run["tasks"][0]["error"].to_string().contains("the relay does not answer"), "{report:#}");
+    }
+}
+
+#[test]
 fn l_03_retries_are_for_rig_errors_unless_told_otherwise() {
     // Twice the rig is at fault, then all is well: a pass.
     let target = board("rig", |calls, request| {
@@ -716,6 +745,41 @@ fn l_04_validate_takes_values_too() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.code() == Some(code) && text.contains(why), "{set}: {text}");
     }
+}
+
+#[test]
+fn l_04_a_value_of_the_command_line_that_nothing_takes_is_refused() {
+    for tasks in ["tasks_from: t.csv\n", "tasks_from: t.csv\ntasks: [{ id: a }]\n", "tasks: [{ id: a }]\n"] {
+        let text = format!("name: x\nconfig: {{ executor: mock }}\ninputs: {{ rail: 3V3 }}\n{tasks}");
+        let folder = folder(&[("eval.yaml", &text), ("t.csv", "id,prompt\nx,y\n")]);
+        for (set, code) in [("rail=5V0", 0), ("rial=5V0", 2)] {
+            let (found, report, _) = run(folder.path(), &["--set", set]);
+            assert_eq!(found, code, "{tasks}{set}: {report:#}");
+            let error = report["errors"][0]["error"].to_string();
+            assert!(code == 0 || error.contains("did you mean `rail`?"), "{tasks}{set}: {report:#}");
+        }
+    }
+}
+
+#[test]
+fn l_04_validate_takes_the_target_checks_the_preflight_and_hides_the_environment() {
+    let step = |args: &str| format!("    steps: [{{ id: s, operation: measure, args: {{ {args} }} }}]\n");
+    let validate = |head: &str, args: &str| {
+        let text = format!("name: x\n{head}tasks:\n  - id: t\n{}", step(args));
+        let folder = folder(&[("eval.yaml", &text)]);
+        let mut command = Command::new(RIGLINE);
+        command.args(["eval", "validate", "--target", "sim"]).arg(folder.path());
+        let output = command.env("RIGLINE_TEST_RAIL", "hunter2secret").stdin(Stdio::null()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let fine = "channel: 3V3";
+    let (code, text) = validate("", fine);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = validate("health: [{ operation: nowhere }]\n", fine);
+    assert!(code == 1 && text.contains("Task health, step step-1: the target has no operation nowhere"), "{text}");
+    let head = "config: { allow_env: [RIGLINE_TEST_RAIL] }\n";
+    let (code, text) = validate(head, "channel: 3V3, samples: \"{{env.RIGLINE_TEST_RAIL}}\"");
+    assert!(code == 1 && text.contains("{{env.RIGLINE_TEST_RAIL}}") && !text.contains("hunter2secret"), "{text}");
 }
 
 #[test]

@@ -605,28 +605,26 @@ impl Level {
     #[inline(always)]
     fn back_to(&mut self, outer: &Outer) {
         self.members = outer.members;
-        self.expected = outer.members.keys.get(usize::from(outer.passed)..).unwrap_or_default();
+        self.expected = outer.expected;
         self.slot = outer.slot;
         self.start = outer.start as usize;
     }
 }
 
-/// A watched object around the innermost.
+/// A watched object around the innermost, as its [`Level`].
 #[derive(Debug, Clone, Copy)]
 struct Outer {
     members: &'static Members,
+    expected: &'static [Member],
     start: u32,
     slot: u8,
-    /// How many of its watched members come before those that are expected.
-    passed: u8,
 }
 
 impl Outer {
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation, reason = "slots are few, and no line is longer than 4 GiB")]
+    #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
     fn of(Level { members, expected, slot, start, .. }: &Level) -> Self {
-        let passed = members.keys.len().wrapping_sub(expected.len()) as u8;
-        Self { members, start: *start as u32, slot: *slot, passed }
+        Self { members, expected, start: *start as u32, slot: *slot }
     }
 }
 
@@ -648,7 +646,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
             inner: Level::of(&NO_MEMBERS),
             fault: SyntaxError { kind: SyntaxErrorKind::Empty, offset: 0 },
             stack: [0; WORDS],
-            outer: [Outer { members: &NO_MEMBERS, start: 0, slot: 0, passed: 0 }; LEVELS - 1],
+            outer: [Outer { members: &NO_MEMBERS, expected: &[], start: 0, slot: 0 }; LEVELS - 1],
         }
     }
 

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from conftest import volts
+from rigline.pytest_plugin import Measurement
 
 TEN_LINES = """
 import pytest
@@ -276,3 +278,17 @@ def test_bad_options_are_usage_errors(pytester: pytest.Pytester) -> None:
     for option in ("--rigline-config={", "--rigline-config=[1]", "--rigline-scope=planet"):
         result = run(pytester, "sim", option)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_l_02_a_value_on_its_limit_is_within_whatever_the_types_are() -> None:
+    limits = [(3.135, 3.465), (Decimal("3.135"), Decimal("3.465")), (3, 3.465)]
+    for low, high in limits:
+        for value, passed in [
+            (Decimal("3.465"), True),
+            (3.465, True),
+            (Decimal("3.4650000000000000001"), False),
+            (Decimal("3.135"), True),
+            (Decimal("2.999"), False),
+            (Decimal("NaN"), False),
+        ]:
+            assert Measurement("v", value, "V", low, high).passed is passed, (value, low, high)

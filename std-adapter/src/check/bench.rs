@@ -44,6 +44,8 @@ pub struct Bench {
     opened: Cell<bool>,
     /// Why nothing was ever opened.
     unopened: RefCell<Option<Arc<HostError>>>,
+    /// A call that the caller named and that the extension does not have.
+    pub(super) unknown_call: Rc<RefCell<Option<String>>>,
 }
 
 /// What was seen.
@@ -95,6 +97,7 @@ impl Bench {
             reached: Cell::new(false),
             opened: Cell::new(false),
             unopened: RefCell::default(),
+            unknown_call: Rc::default(),
         }
     }
 
@@ -249,9 +252,26 @@ impl Bench {
         reply.result().ok_or_else(|| CaseFailure::Skip("there is no manifest".to_owned()))
     }
 
+    /// Finds out whether all calls that the caller named are of what the extension has. If not, the caller is at fault, and
+    /// [`run_on`](super::run_on) says so at the end.
+    pub(crate) fn ensure_known(&self, names: &[&str]) -> Result<(), CaseFailure> {
+        let Some((name, _)) = self.calls.iter().find(|(name, _)| !names.contains(&name.as_str())) else {
+            return Ok(());
+        };
+        let why = format!("--call {name}: the extension has no such operation; expected one of: {}", names.join(", "));
+        self.unknown_call.borrow_mut().get_or_insert_with(|| why.clone());
+        Err(CaseFailure::Skip(why))
+    }
+
     /// The calls that may be made.
     pub async fn permitted_calls(&mut self) -> Result<Vec<(String, Value)>, CaseFailure> {
         if !self.calls.is_empty() {
+            // Whether there is a manifest is judged elsewhere.
+            if let Ok(manifest) = self.manifest().await
+                && let Some(operations) = manifest["operations"].as_object()
+            {
+                self.ensure_known(&operations.keys().map(String::as_str).collect::<Vec<_>>())?;
+            }
             return Ok(self.calls.clone());
         }
         let manifest = self.manifest().await?;

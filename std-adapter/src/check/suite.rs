@@ -79,7 +79,12 @@ pub(crate) async fn run_on(
     bench.token = settings.token;
     let sample = |sample: Sample| (sample.operation, serde_json::from_str(&sample.args).unwrap_or_default());
     bench.calls = settings.plan.samples.into_iter().map(sample).collect();
-    run(cases, bench, report).await.map_err(ClientError::transcripts)
+    let unknown_call = bench.unknown_call.clone();
+    let report = run(cases, bench, report).await.map_err(ClientError::transcripts)?;
+    match unknown_call.take() {
+        Some(why) => Err(ClientError::usage(why)),
+        None => Ok(report),
+    }
 }
 
 /// Runs the chosen cases of a table on a [`Bench`] over lines.

@@ -9,13 +9,13 @@ use super::spec::source::{folder_of, in_folder, read};
 use super::spec::{Fault, Overrides, Spec, Step, Task, load};
 use crate::by_schema::{Draft, Schema, settle};
 
-/// Checks the steps of an eval against a target's operations and their schemas. Returns errors and warnings. The values
+/// Checks the steps of an eval, and of its preflight, against a target's operations and their schemas. Returns errors and warnings. The values
 /// of placeholders are not known before a run.
 pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
     let names: Vec<&str> = operations.iter().map(|(name, _)| name.as_str()).collect();
     let folder = folder_of(&spec.path);
-    for task in &spec.tasks {
+    for task in spec.health.iter().chain(&spec.tasks) {
         for step in &task.steps {
             let fault = |text: String| of_step(folder, task, step, text);
             let Some((_, schema)) = operations.iter().find(|(name, _)| *name == step.operation) else {
@@ -50,6 +50,7 @@ pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec
             }
         }
     }
+    faults.iter_mut().chain(&mut warnings).for_each(|fault| spec.mask.hide(&mut fault.text));
     (faults, warnings)
 }
 

@@ -45,13 +45,18 @@ fn plain(name: &str) -> &str {
 
 /// The value of a placeholder of this kind and name.
 fn find<'v>(kind: &str, name: &str, values: &'v [(String, String)]) -> Option<&'v str> {
+    entry(kind, name, values).map(|(_, value)| value.as_str())
+}
+
+/// The value of a placeholder of this kind and name, with the name that it is known by.
+fn entry<'v>(kind: &str, name: &str, values: &'v [(String, String)]) -> Option<&'v (String, String)> {
     let is_meant = |known: &str| match (kind, known.split_once('.').unwrap_or(("", known))) {
         ("matrix" | "for" | "env", (of, plain)) => of == kind && plain == name,
         // A column of the table goes before an input of the same name.
         ("inputs", (of, plain)) => matches!(of, "vars" | "inputs") && plain == name,
         (_, (of, plain)) => of != "env" && plain == name,
     };
-    values.iter().find(|(known, _)| is_meant(known)).map(|(_, value)| value.as_str())
+    values.iter().find(|(known, _)| is_meant(known))
 }
 
 /// Whether a text has a placeholder that one of these values fills.
@@ -72,6 +77,26 @@ pub(super) fn has_variable(node: &Node) -> bool {
 /// Whether a text has a placeholder of an environment variable.
 pub(super) fn has_env(text: &str) -> bool {
     VARIABLE.captures_iter(text).any(|found| &found[1] == "env")
+}
+
+/// The eval's `inputs` that are lists or maps and that the command line does not set.
+pub(super) fn lists(eval: &Node, set: &[(String, String)]) -> Vec<(String, Node)> {
+    let inputs = eval.get("inputs").map(Node::members).unwrap_or_default().iter();
+    let lists =
+        inputs.filter(|(name, node)| (node.is_list() || node.is_map()) && !set.iter().any(|(set, _)| set == name));
+    lists.map(|(name, node)| (format!("inputs.{name}"), node.clone())).collect()
+}
+
+/// Keeps, for each text that is one variable and nothing else, the one of [`lists`] that [`fill`] will put there as a text.
+pub(super) fn keep_lists(node: &mut Node, values: &[(String, String)], lists: &[(String, Node)]) {
+    if lists.is_empty() {
+        return;
+    }
+    node.keep_sources(&|text| {
+        let found = VARIABLE.captures(text).filter(|found| found[0].len() == text.trim().len())?;
+        let (known, _) = entry(&found[1], &found[2], values)?;
+        lists.iter().find(|(name, _)| name == known).map(|(_, node)| node.clone())
+    });
 }
 
 /// Puts values in the place of variables. Those that have no value stay as they are.

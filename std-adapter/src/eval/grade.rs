@@ -1,11 +1,13 @@
 //! Graders, which judge a trial.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use regex::Regex;
 use rigline::json::{Json, Kind};
+use rigline::protocol::waza::Verdict;
 
 use super::placeholders::{is_whole, substitute};
 pub use super::records::{Grade, Judgement};
@@ -167,6 +169,12 @@ impl Grader {
         are_measurements && self.measured() == other.measured() && (have_names || self.step == other.step)
     }
 
+    /// Whether it judges a single step, which did its part.
+    pub(super) fn is_of_passed_step(&self, steps: &[StepRecord]) -> bool {
+        let has_passed = |step: &StepRecord| step.verdict == Verdict::Passed;
+        self.step.as_deref().is_some_and(|id| steps.iter().any(|step| step.id == id && has_passed(step)))
+    }
+
     pub(super) fn grade(&self, evidence: &Evidence<'_>) -> Grade {
         let (judgement, message) = match self.judge(&self.check, evidence) {
             Ok(message) if matches!(self.check, Check::Unsupported) => (Judgement::Unsupported, message),
@@ -230,7 +238,14 @@ impl Grader {
                 for (paths, wanted) in [(present, true), (absent, false)] {
                     for path in paths {
                         let path = substitute(path, evidence.steps)?;
-                        if evidence.workdir.join(&*path).exists() != wanted {
+                        // Of a path that cannot be looked at, neither is known.
+                        let exists = match evidence.workdir.join(&*path).try_exists() {
+                            Err(error) if error.kind() != ErrorKind::NotADirectory => {
+                                return Err(format!("{path}: {error}"));
+                            }
+                            exists => exists.unwrap_or(false),
+                        };
+                        if exists != wanted {
                             return Err(format!("{path} {}", if wanted { "is missing" } else { "is there" }));
                         }
                     }

@@ -30,6 +30,8 @@ pub(super) struct Node {
     written: Option<String>,
     /// Whether the whole text came from a template. Its type then depends on its place.
     is_filled: bool,
+    /// The list or the map that its text stands for, as it was written.
+    source: Option<Box<Node>>,
     /// Its bytes in the document, where they are known.
     bytes: Option<(u32, u32)>,
 }
@@ -113,6 +115,7 @@ impl Node {
             line: u32::try_from(node.referenced.line()).unwrap_or(u32::MAX),
             written: None,
             is_filled: false,
+            source: None,
             bytes: bytes.and_then(|(at, length)| Some((u32::try_from(at).ok()?, u32::try_from(length).ok()?))),
         }
     }
@@ -283,6 +286,9 @@ impl Node {
             Kind::Number(json) => scalar(json),
             Kind::Text(text) => {
                 let filled = substitute(text, steps)?;
+                if let Some(source) = self.source.as_ref().filter(|_| self.is_filled) {
+                    return Ok(Draft::opening(&filled, source.draft(steps)?));
+                }
                 if self.is_filled || is_whole(text) { Draft::output(&filled) } else { Draft::text(&filled) }
             }
             Kind::List(elements) => {
@@ -307,6 +313,17 @@ impl Node {
             }
             Kind::List(elements) => elements.iter_mut().for_each(|element| element.each_text_mut(change)),
             Kind::Map(members) => members.iter_mut().for_each(|(_, member)| member.each_text_mut(change)),
+            _ => {}
+        }
+    }
+
+    /// Keeps the lists and maps that texts will stand for: `find` returns that of a text. In the text their numbers lose the spelling that a
+    /// schema may want.
+    pub(super) fn keep_sources(&mut self, find: &dyn Fn(&str) -> Option<Node>) {
+        match &mut self.kind {
+            Kind::Text(text) => self.source = find(text).map(Box::new),
+            Kind::List(elements) => elements.iter_mut().for_each(|element| element.keep_sources(find)),
+            Kind::Map(members) => members.iter_mut().for_each(|(_, member)| member.keep_sources(find)),
             _ => {}
         }
     }

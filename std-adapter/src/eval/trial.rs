@@ -110,6 +110,7 @@ impl Worker {
         let cleanup = self.cleanup(task, &mut steps, output.as_deref()).await;
 
         let cancelled = context.cancel.is_cancelled();
+        let is_done = main.is_ok();
         let mut broken = main.err().or(cleanup);
         let mut grades = Vec::new();
         if !(cancelled && broken.is_some()) {
@@ -125,6 +126,23 @@ impl Worker {
                 .collect();
             if !failed.is_empty() {
                 broken = Some(EarlyEnd::new(Verdict::Failed, Cause::Board, failed.join("; ")));
+            }
+        }
+        if is_done
+            && let Some(cleanup) = &mut broken
+            && cleanup.verdict != Verdict::Failed
+        {
+            // What was measured before the cleanup is certain, whatever the rig did after that.
+            let certain = task
+                .graders
+                .iter()
+                .zip(&grades)
+                .filter(|(grader, grade)| grade.judgement == Judgement::Failed && grader.is_of_passed_step(&steps));
+            let failed: Vec<String> =
+                certain.map(|(_, grade)| format!("{}: {}", grade.grader, grade.message)).collect();
+            if !failed.is_empty() {
+                let why = format!("{}; {}", failed.join("; "), cleanup.why);
+                *cleanup = EarlyEnd::new(Verdict::Failed, Cause::Board, why);
             }
         }
         let is_judged = |grade: &Grade| grade.judgement != Judgement::Unsupported;

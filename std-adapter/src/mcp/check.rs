@@ -299,6 +299,7 @@ async fn calls(bench: &mut Bench) -> Verdict {
     }
     let mut peer = session(bench).await?;
     let tools = tools(&mut peer, false).await?;
+    bench.ensure_known(&tools.iter().filter_map(|tool| tool["name"].as_str()).collect::<Vec<_>>())?;
     for (name, arguments) in bench.calls.clone() {
         let result =
             result(&peer.ask("tools/call", &json!({ "name": name, "arguments": arguments }).to_string()).await?)?;

@@ -288,11 +288,17 @@ fn o_03_who_needs_a_case_decides_the_exit_code() -> Result<(), Failed> {
 #[allow(clippy::unnecessary_wraps, reason = "as all trials")]
 fn o_03_log_cases_run_the_calls_that_are_named() -> Result<(), Failed> {
     let target = fake("log.form").to_string();
-    for (call, hint) in
-        [("measure", "--call OPERATION '{…}'"), ("nowhere", "--call names an operation of the extension")]
-    {
-        let (code, out, _) = rigline(&["check", "sim", "--case", "execute.result", "--call", call]);
-        assert!(code == Some(1) && out.contains("was refused") && out.contains(hint), "{call}: {out}");
+    let (code, out, _) = rigline(&["check", "sim", "--case", "execute.result", "--call", "measure"]);
+    assert!(code == Some(1) && out.contains("was refused") && out.contains("--call OPERATION '{…}'"), "{out}");
+    // The extension is not at fault.
+    for call in ["nowhere", "[1]"] {
+        let arguments = ["check", "sim", "--case", "execute", "--call", call];
+        let (code, out, errors) = rigline(&arguments);
+        let why = format!("--call {call}: the extension has no such operation; expected one of: identify, ");
+        assert!(code == Some(2) && errors.contains(&why) && !out.contains("fail "), "{call}: {out}{errors}");
+        let (code, out, _) = rigline(&[&arguments[..], &["--json"]].concat());
+        let json: Value = serde_json::from_str(&out)?;
+        assert!(code == Some(2) && json["exit_code"] == 2 && json["error"].to_string().contains(&why), "{out}");
     }
     let (code, out, _) = rigline(&["check", &target, "--case", "log.form", "--call", "identify"]);
     assert!(code == Some(1) && out.contains("data must be an object"), "{out}");

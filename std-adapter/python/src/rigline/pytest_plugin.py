@@ -43,7 +43,9 @@ class Measurement:
         if self.value != self.value:
             # NaN.
             return False
-        return (self.low is None or self.value >= self.low) and (self.high is None or self.value <= self.high)
+        return (self.low is None or _is_at_most(self.low, self.value)) and (
+            self.high is None or _is_at_most(self.value, self.high)
+        )
 
     @property
     def shown(self) -> str:
@@ -61,6 +63,14 @@ class Measurement:
 
     def __str__(self) -> str:
         return f"{self.name} {self.shown}"
+
+
+def _is_at_most(one: Union[int, float, Decimal], other: Union[int, float, Decimal]) -> bool:
+    """Whether a number is at most another. Beside a Decimal, a float is the number that it is written as: 3.3, not 3.2999…"""
+    numbers = (one, other)
+    if any(isinstance(number, Decimal) for number in numbers):
+        one, other = (Decimal(repr(float(number))) if isinstance(number, float) else number for number in numbers)
+    return bool(one <= other)
 
 
 def _digits(number: Union[int, float, Decimal]) -> str:
@@ -260,7 +270,7 @@ def measure(request: pytest.FixtureRequest) -> Measure:
             is_number = isinstance(number, (numbers.Real, Decimal)) and not isinstance(number, bool)
             if not is_number and not (number is None and what != "value"):
                 raise TypeError(f"measure {name!r}: {what} is a number, not {type(number).__name__} ({number!r})")
-        if low is not None and high is not None and not low <= high:
+        if low is not None and high is not None and not _is_at_most(low, high):
             raise ValueError(f"measure {name!r}: low is {low!r}, which is above high, {high!r}")
         # Names of properties are written to JUnit reports as they are.
         measurement = Measurement(_json.one_line(name), value, _json.one_line(unit), low, high)

@@ -1,5 +1,5 @@
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rigline_std::check::{self, CaseResult, Need, Outcome, Plan, Report, Sample};
@@ -148,7 +148,7 @@ impl Arguments {
 
     /// Whether standard output is reserved for a report.
     fn is_quiet(&self) -> bool {
-        let is_output = |file: &Option<PathBuf>| file.as_deref().is_some_and(|file| file == Path::new("-"));
+        let is_output = |file: &Option<PathBuf>| file.as_deref().is_some_and(files::is_stdout);
         self.json || is_output(&self.json_file) || is_output(&self.junit)
     }
 
@@ -169,13 +169,17 @@ impl Arguments {
                 report.count(Outcome::Skip)
             ));
         }
+        // One that cannot be written does not take the other.
+        let mut written = Ok(());
         if let Some(file) = &self.json_file {
-            files::write(file, &terminal::json(&format!("{:#}\n", report.to_json())))?;
+            written = files::write(file, &terminal::json(&format!("{:#}\n", report.to_json())));
         }
         if let Some(file) = &self.junit {
             let xml = junit(report).to_string();
-            files::write(file, &xml.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?)?;
+            let xml = xml.map_err(|error| Failure::usage(format!("{}: {error}", file.display())));
+            written = written.and(xml.and_then(|xml| files::write(file, &xml)));
         }
+        written?;
         if let Some(error) = &report.unopened {
             let failure = Failure::of(error);
             // A port that stays busy is not a timeout of a case.

@@ -34,7 +34,7 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
 
 /// Writes a whole file; `-` is standard output.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    if path == Path::new("-") || path == Path::new("/dev/stdout") {
+    if is_stdout(path) {
         out::print_file(text);
         return Ok(());
     }
@@ -44,7 +44,6 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
 /// Checks before the work of a command whether it can write its reports: pairs of an option and the file that it names.
 /// At most one of them may be standard output, and none if the command prints `other_output` there.
 pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Option<&str>) -> Result<(), Failure> {
-    let is_stdout = |path: &Path| path == Path::new("-") || path == Path::new("/dev/stdout");
     let mut on_stdout: Vec<&str> = other_output.into_iter().collect();
     let mut taken: Vec<PathBuf> = Vec::new();
     for (option, path) in reports {
@@ -66,6 +65,11 @@ pub(crate) fn ensure_reports(reports: &[(&str, Option<&Path>)], other_output: Op
         return Err(Failure::usage(format!("only one of {} can go to standard output", on_stdout.join(", "))));
     }
     Ok(())
+}
+
+/// Whether a file's name means standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
 
 /// Where a file is, or will be: the same for all spellings of its folder. A link in its own place is replaced, so it is

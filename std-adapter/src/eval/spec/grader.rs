@@ -194,7 +194,9 @@ fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
             not_values: Vec::new(),
             path,
         };
-        if pattern.get("must_match").is_none() && pattern.get("must_not_match").is_none() {
+        let is_set =
+            |name: &&str| pattern.get(name).is_some_and(|member| !(member.is_list() && member.elements().is_empty()));
+        if !["must_match", "pattern", "patterns", "must_not_match"].iter().any(is_set) {
             reader.fault(pattern, "content_patterns: Missing required field: must_match or must_not_match");
         }
         checks.push(check);

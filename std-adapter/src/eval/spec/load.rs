@@ -59,6 +59,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<(Spec, Vec<Fault>), Lo
     let mut full = node.clone();
     for name in ["config", "health"] {
         let Some(mut member) = node.get(name).cloned() else { continue };
+        expand::keep_lists(&mut member, &vars, &expand::lists(&node, &overrides.set));
         expand::fill(&mut member, &vars);
         reader.unfilled(&member, "");
         full.set(name, member);

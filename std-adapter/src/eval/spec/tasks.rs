@@ -24,6 +24,7 @@ pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[
         read: HashMap::new(),
         room: SIZE_LIMIT,
         set,
+        lists: expand::lists(eval, set),
         axes: HashSet::new(),
         common: Axes { matrix: eval.get("matrix"), rows: eval.get("for") },
         is_broken: false,
@@ -57,6 +58,7 @@ pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[
                 }
             }
         }
+        listing.unknown_names(reader, eval);
         return listing.tasks;
     };
     let listed = match &member.kind {
@@ -78,16 +80,7 @@ pub(super) fn tasks(reader: &mut Reader<'_>, eval: &Node, folder: &Path, set: &[
             break;
         }
     }
-    let inputs = eval.get("inputs").map(Node::members).unwrap_or_default();
-    let known: Vec<&str> =
-        inputs.iter().map(|(name, _)| name.as_str()).chain(listing.axes.iter().map(String::as_str)).collect();
-    for (name, _) in set.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
-        let text = format!(
-            "--set {name}: no input and no value of matrix or for has this name{}",
-            expand::meant(name, &known)
-        );
-        reader.fault_of_cases(expand::OPTION, text);
-    }
+    listing.unknown_names(reader, eval);
     listing.tasks
 }
 
@@ -105,6 +98,8 @@ struct Tasks<'f> {
     room: usize,
     /// Values that the command line sets.
     set: &'f [(String, String)],
+    /// The eval's inputs that are lists or maps.
+    lists: Vec<(String, Node)>,
     /// The names of all axes there are.
     axes: HashSet<String>,
     /// The eval's `matrix` and `for`, for tasks without them.
@@ -116,6 +111,20 @@ struct Tasks<'f> {
 }
 
 impl Tasks<'_> {
+    /// Records the names of `--set` that nothing has as faults.
+    fn unknown_names(&self, reader: &mut Reader<'_>, eval: &Node) {
+        let inputs = eval.get("inputs").map(Node::members).unwrap_or_default();
+        let known: Vec<&str> =
+            inputs.iter().map(|(name, _)| name.as_str()).chain(self.axes.iter().map(String::as_str)).collect();
+        for (name, _) in self.set.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+            let text = format!(
+                "--set {name}: no input and no value of matrix or for has this name{}",
+                expand::meant(name, &known)
+            );
+            reader.fault_of_cases(expand::OPTION, text);
+        }
+    }
+
     /// Whether there is room for more.
     fn list(&mut self, reader: &mut Reader<'_>, listed: &[Node], suffix: Option<&str>) -> bool {
         for element in listed {
@@ -248,6 +257,7 @@ impl Tasks<'_> {
             let public: Vec<_> = vars.iter().filter(|(name, _)| !name.starts_with("env.")).cloned().collect();
             let (mut shown, mut full) = (node.clone(), node.clone());
             expand::fill(&mut shown, &public);
+            expand::keep_lists(&mut full, &vars, &self.lists);
             expand::fill(&mut full, &vars);
             for filled in [&mut shown, &mut full] {
                 distinguish(filled, node, suffix, &case, reader.vars);

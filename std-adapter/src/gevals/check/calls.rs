@@ -131,7 +131,6 @@ pub(super) async fn results(bench: &mut Bench) -> Verdict {
 /// A call of `--call` that was refused, and how `--call` is used where that is the likely reason.
 fn refused(name: &str, error: &Value) -> String {
     let hint = match error["code"].as_i64() {
-        Some(-32601) => "; --call names an operation of the extension",
         Some(-32602) => "; add the required arguments: --call OPERATION '{…}'",
         _ => "",
     };

@@ -26,7 +26,9 @@ impl List {
     pub(super) fn run(self) -> Result<u8, Failure> {
         let listing = list(&self.folder);
         listing.warnings.iter().for_each(|warning| complain(format_args!("warning: {warning}")));
-        listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
+        if self.folder.exists() {
+            listing.errors.iter().for_each(|error| complain(format_args!("rigline: {error}")));
+        }
         let code = if listing.errors.is_empty() { exit::SUCCESS } else { exit::USAGE };
         if self.json && self.folder.exists() {
             let code = if listing.evals.is_empty() { exit::USAGE } else { code };

@@ -25,6 +25,7 @@ use super::table::show;
 use super::{Done, Wanted, assignment, placed, wanted};
 use crate::connect::{self, Failure};
 use crate::exit;
+use crate::files::is_stdout;
 use crate::jsonrpc::store;
 use crate::out::{self, complain, print_json};
 use crate::record::{self, RecordArguments};
@@ -295,10 +296,6 @@ fn write_report(path: &Path, text: &str) -> bool {
 /// The exit code, when a report could perhaps not be written.
 fn with_reports(code: u8, has_written: bool) -> u8 {
     if has_written || code != exit::SUCCESS { code } else { exit::FAILED }
-}
-
-fn is_stdout(path: &Path) -> bool {
-    path.as_os_str() == "-"
 }
 
 /// The exit code of runs: runs that could not begin count before runs that failed.

@@ -44,7 +44,15 @@ impl Validate {
         for Wanted { path, .. } in evals {
             let mut overrides = Overrides::default();
             overrides.set.clone_from(&self.set);
-            let (faults, warnings) = match load(&path, &overrides) {
+            let mut loaded = load(&path, &overrides);
+            // As `eval run --target` has it, where the file has none.
+            if let (Ok((spec, _)), Some(target)) = (&loaded, &self.target)
+                && spec.config.target.is_none()
+            {
+                overrides.target = Some(target.to_string());
+                loaded = load(&path, &overrides);
+            }
+            let (faults, warnings) = match loaded {
                 Ok((spec, mut faults)) => {
                     let mut warnings = spec.warnings.clone();
                     if let Some(operations) = &operations {
