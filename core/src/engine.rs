@@ -285,9 +285,10 @@ impl<'m> Engine<'m> {
 
     /// [`step`](Self::step) for the drivers in this crate: only the kind of the step. What a [`Run`] is made of is large, and made by
     /// [`run`](Self::run) where it stays.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn next(&mut self) -> Next {
         if let State::Running = self.state {
-            self.complete(&Err(Failure::CANCELLED));
+            self.cancel();
         }
         let mut done = match core::mem::replace(&mut self.state, State::Idle) {
             State::Completed(done) => Some(done),
@@ -331,6 +332,12 @@ impl<'m> Engine<'m> {
                 }
             }
         }
+    }
+
+    /// What was given out was not completed.
+    #[cold]
+    fn cancel(&mut self) {
+        self.complete(&Err(Failure::CANCELLED));
     }
 
     /// The line that ends at the position in [`Next::Write`].

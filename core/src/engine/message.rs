@@ -165,6 +165,8 @@ impl Engine<'_> {
     }
 
     /// What [`State::Running`] says, as parts of the memory.
+    // In line, its parts need not be written to be read again.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn run(&mut self) -> Option<Run<'_>> {
         if let State::Job = self.state {
             return self.run_job();
@@ -195,6 +197,7 @@ impl Engine<'_> {
         Some(Run { work, reply, background })
     }
 
+    #[inline(never)]
     fn run_job(&mut self) -> Option<Run<'_>> {
         // Its line is done with.
         let _ = self.framer.space();

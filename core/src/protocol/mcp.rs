@@ -107,8 +107,8 @@ pub fn is_method(method: Text<'_>) -> bool {
 fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
     let Some(method) = received.string(rpc::METHOD) else { return was_mine };
     let raw = method.raw_bytes();
-    // Most messages are requests of another protocol, with a name of letters.
-    if raw != b"initialize" && !raw.iter().any(|byte| matches!(byte, b'/' | b'\\')) {
+    // Most messages are requests of another protocol, with a name of small letters: none has a slash or an escape.
+    if raw != b"initialize" && raw.iter().all(|byte| *byte > b'\\') {
         return raw == b"ping";
     }
     recognise_by_params(received, method, was_mine)
