@@ -20,7 +20,8 @@ struct Apart<'f, F>(Pin<&'f mut F>);
 impl<F: Future> Future for Apart<'_, F> {
     type Output = F::Output;
 
-    #[inline(never)]
+    // Where the stack is large, the calls would be all that it changes.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         self.0.as_mut().poll(cx)
     }

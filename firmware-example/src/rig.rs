@@ -162,15 +162,12 @@ impl<B: Board> Rig<B> {
         for (name, limit) in [("request_limit", self.limits.0), ("reply_limit", self.limits.1)] {
             cx.output(name, &u32::try_from(limit).unwrap_or(u32::MAX))?;
         }
-        for (name, table) in [
-            ("rails", Names::Rails(rails)),
-            ("channels", Names::Channels(channels)),
-            ("inputs", Names::Plain(inputs)),
-            ("outputs", Names::Plain(outputs)),
-            ("buttons", Names::Plain(buttons)),
-        ] {
-            cx.output(name, &table)?;
-        }
+        // One at a time: an array of them would be the largest part of the stack frame.
+        cx.output("rails", &Names::Rails(rails))?;
+        cx.output("channels", &Names::Channels(channels))?;
+        cx.output("inputs", &Names::Plain(inputs))?;
+        cx.output("outputs", &Names::Plain(outputs))?;
+        cx.output("buttons", &Names::Plain(buttons))?;
         if let Some(reset) = identity.reset {
             cx.output("reset", reset)?;
         }

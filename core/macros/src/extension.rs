@@ -786,10 +786,20 @@ impl Method {
             }
         });
         let values: Vec<_> = values.collect();
-        let wait = self.is_async.then(|| quote!(.await));
+        let call = quote!(#function(#(#values),*));
+        // Each in a stack frame of its own: the arguments are decoded in one that has no room for any operation.
+        let end = if self.is_async {
+            quote! {
+                let future = ::core::pin::pin!(#call);
+                let result = __private::apart(future).await;
+                result
+            }
+        } else {
+            call
+        };
         quote!({
             #before
-            #function(#(#values),*)#wait
+            #end
         })
     }
 }

@@ -8,6 +8,7 @@ mod text;
 pub use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 pub use serde::ser::{Serialize, SerializeStruct, Serializer};
 
+pub use crate::apart::apart;
 pub use crate::event::Event;
 pub use crate::json::de::{expected, rule};
 pub use crate::manifest::{Effects, Guarantee, Kind as ModuleKind};

@@ -9,8 +9,10 @@ pub mod asynch;
 pub mod blocking;
 
 use core::fmt;
+use core::pin::pin;
 
 use crate::Extension;
+use crate::apart::apart;
 use crate::call::Outcome;
 use crate::context::Context;
 use crate::engine::Work;
@@ -74,17 +76,18 @@ impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
 
 /// Runs what an engine hands out.
 async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
+    // All but calls are apart: their futures would be made and moved in this frame, which is below every call.
     match work {
         Work::Call(call) => extension.call(call, cx).await,
         Work::Event(event) => {
-            extension.on_event(event, cx).await;
+            apart(pin!(extension.on_event(event, cx))).await;
             Ok(Outcome::DONE)
         }
         Work::Job(job) => {
-            extension.run_job(job, cx).await;
+            apart(pin!(extension.run_job(job, cx))).await;
             Ok(Outcome::DONE)
         }
-        Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
+        Work::Configure(config) => apart(pin!(extension.configure(config, cx))).await.map(|()| Outcome::DONE),
     }
 }
 

@@ -197,6 +197,11 @@ fn uart(
     BufferedUart::new(uart, pins.0, pins.1, interrupts, out, into, config).split()
 }
 
+#[inline(never)]
+fn evals(place: &mut Option<Evals>) -> &Evals {
+    place.insert(Evals::new(pinmap::EVALS))
+}
+
 /// A wire's engine, which speaks all protocols; none if its memory is too small.
 #[inline(never)]
 fn engine<'e, 'm>(
@@ -229,10 +234,11 @@ async fn serve_usb<E: Extension>(port: &'static mut UsbPort, mut rig: OnWire<'_,
     static REGIONS: StaticCell<Regions> = StaticCell::new();
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
     let gate = rig;
-    let evals = Evals::new(pinmap::EVALS);
+    let mut place = None;
+    let evals = evals(&mut place);
     let memory = Memory { request, reply };
     let mut place = None;
-    let Some(engine) = engine(&mut place, rig.manifest(), memory, LineEnds::Serial, &gate, &evals) else { return };
+    let Some(engine) = engine(&mut place, rig.manifest(), memory, LineEnds::Serial, &gate, evals) else { return };
     let presence = port.presence();
     loop {
         let (reader, writer) = port.connected().await;
@@ -252,10 +258,11 @@ async fn serve_uart<E: Extension>((writer, reader): (BufferedUartTx, BufferedUar
     let Regions { request, reply, logs } = REGIONS.init_with(Regions::new);
     let (frames, kept) = (FRAMES.init_with(|| [0; FRAME]), KEPT.init_with(|| [0; REPLY]));
     let gate = rig;
-    let evals = Evals::new(pinmap::EVALS);
+    let mut place = None;
+    let evals = evals(&mut place);
     let memory = Memory { request, reply };
     let mut place = None;
-    let Some(engine) = engine(&mut place, rig.manifest(), memory, LineEnds::default(), &gate, &evals) else { return };
+    let Some(engine) = engine(&mut place, rig.manifest(), memory, LineEnds::default(), &gate, evals) else { return };
     let shared = link::Shared::new();
     let (mut reader, mut writer) = link::split(&shared, Undamaged(reader), writer, frames, kept);
     loop {
