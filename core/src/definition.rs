@@ -222,7 +222,7 @@ impl CallAction {
     /// the arguments are an empty object, which is written over the member at `reusable`: a member of at least two
     /// bytes that every such request has, and that is not needed after it was read.
     pub fn new(received: &Received<'_>, index: usize, args: Span, reusable: Span) -> Self {
-        let has_args = received.of(args).first() == Some(&b'{');
+        let has_args = received.parts.first(args) == b'{';
         Self { index, args: if has_args { args } else { reusable }, has_args, timeout: None }
     }
 

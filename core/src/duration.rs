@@ -245,29 +245,29 @@ impl core::error::Error for ConvertDurationError {}
 const MIN: u64 = 1 << 63;
 
 struct Unit {
-    name: &'static [u8],
     nanos: u64,
     /// The largest number of these that is within [`MIN`].
     most: u64,
 }
 
 impl Unit {
-    const fn new(name: &'static [u8], nanos: u64) -> Self {
-        Self { name, nanos, most: MIN / nanos }
+    const fn new(nanos: u64) -> Self {
+        Self { nanos, most: MIN / nanos }
+    }
+
+    fn of(name: &[u8]) -> Option<&'static Self> {
+        Some(match name {
+            b"h" => const { &Self::new(3_600_000_000_000) },
+            b"m" => const { &Self::new(60_000_000_000) },
+            b"s" => const { &Self::new(1_000_000_000) },
+            b"ms" => const { &Self::new(1_000_000) },
+            // U+00B5 (micro sign) and U+03BC (Greek mu).
+            b"us" | b"\xC2\xB5s" | b"\xCE\xBCs" => const { &Self::new(1_000) },
+            b"ns" => const { &Self::new(1) },
+            _ => return None,
+        })
     }
 }
-
-static UNITS: [Unit; 8] = [
-    Unit::new(b"h", 3_600_000_000_000),
-    Unit::new(b"m", 60_000_000_000),
-    Unit::new(b"s", 1_000_000_000),
-    Unit::new(b"ms", 1_000_000),
-    Unit::new(b"us", 1_000),
-    // U+00B5 (micro sign) and U+03BC (Greek mu).
-    Unit::new(b"\xC2\xB5s", 1_000),
-    Unit::new(b"\xCE\xBCs", 1_000),
-    Unit::new(b"ns", 1),
-];
 
 /// One number with its unit, in nanoseconds of at most [`MIN`], and the text after it.
 fn component(text: &[u8]) -> Result<(u64, &[u8]), ParseDurationError> {
@@ -292,9 +292,7 @@ fn component(text: &[u8]) -> Result<(u64, &[u8]), ParseDurationError> {
     if name.is_empty() {
         return Err(ParseDurationError::MissingUnit);
     }
-    // Names of a byte or two: a loop is done before a call of `memcmp` has begun.
-    let is = |known: &[u8]| known.len() == name.len() && known.iter().zip(name).all(|(a, b)| a == b);
-    let unit = UNITS.iter().find(|unit| is(unit.name)).ok_or(ParseDurationError::UnknownUnit)?;
+    let unit = Unit::of(name).ok_or(ParseDurationError::UnknownUnit)?;
     if whole.value > unit.most {
         return Err(ParseDurationError::Overflow);
     }

@@ -304,9 +304,8 @@ impl<'m> Engine<'m> {
         };
         loop {
             let next = match done.take() {
-                Some(done) if self.batch.is_some() => Some(self.end_member(done)),
+                done if self.batch.is_some() => Some(self.next_of_batch(done)),
                 Some(done) => Some(done),
-                None if self.batch.is_some() => Some(self.next_member()),
                 // A job that was started has its turn before what came after it.
                 None if self.settings.service.is_some_and(|service| service.next_job().is_some()) => {
                     // What comes in meanwhile is examined in the background.

@@ -137,9 +137,7 @@ impl Reply {
             Stage::NoOutputs | Stage::InOutputs => {}
         }
         self.text = None;
-        let sum = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
-        // The high bits of the product depend on all of the sum's.
-        let bit = 1_u32 << (sum.wrapping_mul(0x9E37_79B1) >> 27);
+        let bit = bit_of(name);
         if self.names & bit != 0 && self.has_output(memory, name) {
             self.fault = Some(Fault::NameTwice);
             return Err(NAME_TWICE);
@@ -147,8 +145,7 @@ impl Reply {
         self.names |= bit;
         let mut out = writer(memory, self.end, self.limit);
         out.raw(if self.stage == Stage::NoOutputs { self.phrases().outputs.start } else { b"," });
-        out.str(name);
-        out.byte(b':');
+        out.name(name);
         let start = out.len();
         if !value(&mut out) {
             self.fault = Some(Fault::Unwritable);
@@ -258,12 +255,18 @@ impl Reply {
     }
 
     /// In place of a reply that did not fit goes an error.
+    #[inline]
     fn or_too_large(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
         if self.end > self.limit {
-            let failure = self.too_large(self.end);
-            self.end = self.error(memory, failure.kind, &failure, about);
+            self.end = self.too_large_error(memory, about);
         }
         self.end
+    }
+
+    #[cold]
+    fn too_large_error(&mut self, memory: &mut [u8], about: &About<'_>) -> usize {
+        let failure = self.too_large(self.end);
+        self.error(memory, failure.kind, &failure, about)
     }
 
     /// Ends the reply; returns the end of what was written.
@@ -433,6 +436,18 @@ const UNWRITABLE: Failure = Failure::new(
     FailureKind::Internal,
     "an output cannot be written as JSON (NaN, infinity, or a key that is not a string)",
 );
+
+/// One of 32 bits for a name.
+fn bit_of(name: &str) -> u32 {
+    let all = name.as_bytes();
+    // On a small processor that loop would be another hundred bytes, and no faster.
+    let (words, rest) = if cfg!(target_pointer_width = "64") { all.as_chunks::<4>() } else { (&[][..], all) };
+    let add = |sum: u32, word: u32| sum.wrapping_mul(31).wrapping_add(word);
+    let sum = words.iter().fold(0, |sum, word| add(sum, u32::from_le_bytes(*word)));
+    let sum = rest.iter().fold(sum, |sum, byte| add(sum, u32::from(*byte)));
+    // The high bits of the product depend on all of the sum's.
+    1 << (sum.wrapping_mul(0x9E37_79B1) >> 27)
+}
 
 /// The JSON value that `text` begins with, and what follows it.
 fn one_value(text: &[u8]) -> Result<(&[u8], &[u8]), SyntaxError> {

@@ -45,7 +45,8 @@ fn run(folder: &Path, more: &[&str]) -> (i32, Value, Value) {
 fn board(name: &'static str, behave: impl Fn(u32, &Value) -> Option<Vec<Value>> + Send + 'static) -> String {
     let pty = rustix_openpty::openpty(None, None).unwrap();
     let pts = rustix::pty::ptsname(&pty.controller, Vec::new()).unwrap().into_string().unwrap();
-    let links = tempfile::tempdir().unwrap();
+    // It may outlive the test program: then it stays below `target`.
+    let links = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = links.path().join("port");
     std::os::unix::fs::symlink(pts, &path).unwrap();
     let path = path.to_str().unwrap().to_owned();

@@ -49,7 +49,16 @@ impl Engine<'_> {
         }
     }
 
-    pub(super) fn next_member(&mut self) -> Done {
+    /// Ends the current member, or takes the next.
+    #[inline(never)]
+    pub(super) fn next_of_batch(&mut self, done: Option<Done>) -> Done {
+        match done {
+            Some(done) => self.end_member(done),
+            None => self.next_member(),
+        }
+    }
+
+    fn next_member(&mut self) -> Done {
         let Some(mut batch) = self.batch else { return Done::Nothing };
         let line = self.framer.line();
         let members = &self.protocol.members;
@@ -75,7 +84,7 @@ impl Engine<'_> {
     }
 
     /// Records a member's reply. There is no line to send yet.
-    pub(super) fn end_member(&mut self, done: Done) -> Done {
+    fn end_member(&mut self, done: Done) -> Done {
         if let (Some(batch), Done::Reply(end)) = (&mut self.batch, done) {
             let separator = if batch.end == 0 { b'[' } else { b',' };
             if let Some(place) = self.memory.get_mut(batch.end) {

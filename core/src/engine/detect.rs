@@ -80,12 +80,12 @@ fn detect_among(
         scan(text, found, spans)?;
     }
     let received = Received::whole(text, spans);
-    let (mut chosen, mut is_recognised) = (None, false);
+    let mut chosen = None;
     for protocol in protocols.iter().copied().filter(|protocol| protocol.has_marker_of(found)) {
         match protocol.recognise {
-            Some(recognise) if !is_recognised && recognise(&received, protocol == current) => {
-                is_recognised = true;
+            Some(recognise) if recognise(&received, protocol == current) => {
                 chosen = Some(protocol);
+                break;
             }
             None if chosen.is_none() => chosen = Some(protocol),
             _ => {}

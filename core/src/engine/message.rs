@@ -83,7 +83,6 @@ impl Engine<'_> {
             Some(batch) => (batch.end + 1, most.saturating_sub(1 + batch.reserve)),
             None => (0, most),
         };
-        let text = self.framer.line().get(start..end).unwrap_or_default();
         let received = Received::whole(text, &self.spans);
         let id = match (protocol.envelope)(&received) {
             Envelope::Reply => return Done::Nothing,

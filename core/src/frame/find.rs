@@ -11,6 +11,18 @@ pub(super) fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
     }
 }
 
+/// How many bytes have no LF among them for certain: all of them, or those before a block that is to be searched.
+#[cfg(target_pointer_width = "64")]
+#[inline(always)]
+pub(super) fn clear_length(bytes: &[u8]) -> usize {
+    let rest = after_clear_blocks::<64, false>(bytes);
+    // What is left behind the last whole block is looked at with a part of that.
+    if rest.len() < 64 && bytes.last_chunk::<64>().is_some_and(is_clear::<64, false>) {
+        return bytes.len();
+    }
+    bytes.len().wrapping_sub(rest.len())
+}
+
 /// Where the first line end is.
 #[cfg(not(target_pointer_width = "64"))]
 pub(super) fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
@@ -21,32 +33,46 @@ pub(super) fn find(bytes: &[u8], ends: LineEnds) -> Option<usize> {
 /// may overlap what was looked at before.
 #[cfg(target_pointer_width = "64")]
 fn find_by_block<const SERIAL: bool>(bytes: &[u8]) -> Option<usize> {
-    let mut at = clear_blocks::<64, SERIAL>(bytes);
-    at = at.saturating_add(clear_blocks::<16, SERIAL>(bytes.get(at..).unwrap_or_default()));
-    let (words, tail) = bytes.get(at..).unwrap_or_default().as_chunks::<8>();
+    let rest = after_clear_blocks::<16, SERIAL>(after_clear_blocks::<64, SERIAL>(bytes));
+    let mut at = bytes.len().wrapping_sub(rest.len());
+    let (words, tail) = rest.as_chunks::<8>();
     for word in words {
         if let Some(n) = find_in_word::<SERIAL>(*word) {
-            return Some(at.saturating_add(n));
+            return Some(at.wrapping_add(n));
         }
-        at = at.saturating_add(8);
+        at = at.wrapping_add(8);
     }
     if tail.is_empty() {
         return None;
     }
     match bytes.last_chunk::<8>() {
-        Some(word) => find_in_word::<SERIAL>(*word).map(|n| bytes.len().saturating_sub(8).saturating_add(n)),
-        None => tail.iter().position(|&byte| byte == LF || (SERIAL && byte == CR)),
+        Some(word) => find_in_word::<SERIAL>(*word).map(|n| bytes.len().wrapping_sub(8).wrapping_add(n)),
+        None => tail.iter().position(|byte| is_line_end::<SERIAL>(*byte)),
     }
 }
 
-/// How many bytes come before the first block of `N` that has a line end in it, or that is not whole.
+/// What begins with the first block of `N` that has a line end in it, or that is not whole.
 #[cfg(target_pointer_width = "64")]
 #[inline(always)]
-fn clear_blocks<const N: usize, const SERIAL: bool>(bytes: &[u8]) -> usize {
-    let is_end = |byte: u8| byte == LF || (SERIAL && byte == CR);
-    let (blocks, _) = bytes.as_chunks::<N>();
-    let clear = blocks.iter().take_while(|block| !block.iter().fold(false, |any, &byte| any | is_end(byte)));
-    clear.count().saturating_mul(N)
+fn after_clear_blocks<const N: usize, const SERIAL: bool>(mut bytes: &[u8]) -> &[u8] {
+    while let Some((block, after)) = bytes.split_first_chunk::<N>()
+        && is_clear::<N, SERIAL>(block)
+    {
+        bytes = after;
+    }
+    bytes
+}
+
+#[cfg(target_pointer_width = "64")]
+#[inline(always)]
+fn is_clear<const N: usize, const SERIAL: bool>(block: &[u8; N]) -> bool {
+    !block.iter().fold(false, |any, byte| any | is_line_end::<SERIAL>(*byte))
+}
+
+#[cfg(target_pointer_width = "64")]
+#[inline(always)]
+fn is_line_end<const SERIAL: bool>(byte: u8) -> bool {
+    byte == LF || (SERIAL && byte == CR)
 }
 
 #[cfg(target_pointer_width = "64")]

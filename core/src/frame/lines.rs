@@ -1,5 +1,7 @@
 //! Where the lines are in the memory, and how room is made in it.
 
+#[cfg(target_pointer_width = "64")]
+use super::find::clear_length;
 use super::find::find;
 use super::{BOM, CR, Frame, LF, LineEnds, Tail, Taken, TooLong};
 
@@ -87,10 +89,21 @@ impl State {
         }
     }
 
+    /// Whether nothing is buffered, as after most lines. The held line is consumed.
+    #[inline]
+    fn is_empty(&mut self) -> bool {
+        self.release();
+        self.end == 0 && self.excess == Excess::None && !self.finished
+    }
+
     /// The held line is consumed.
+    #[inline]
     pub(super) fn release(&mut self) {
+        if self.held == 0 {
+            return;
+        }
         let held = core::mem::take(&mut self.held);
-        if held == 0 || self.end == 0 {
+        if self.end == 0 {
             return;
         }
         for offset in [&mut self.start, &mut self.kept, &mut self.look, &mut self.scan, &mut self.end] {
@@ -158,7 +171,25 @@ impl State {
     }
 }
 
+#[cfg_attr(target_pointer_width = "64", inline)]
 pub(super) fn next<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
+    if state.is_empty() { None } else { next_buffered(buf, state) }
+}
+
+#[cfg_attr(target_pointer_width = "64", inline(never))]
+fn next_buffered<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
+    #[cfg(target_pointer_width = "64")]
+    if let Some((at, len)) = only_line(buf, state) {
+        state.clear();
+        state.held = at.wrapping_add(len);
+        state.held_at = at;
+        return buf.get_mut(at..)?.get_mut(..len).map(Frame::Line);
+    }
+    next_of_many(buf, state)
+}
+
+#[cfg_attr(target_pointer_width = "64", inline(never))]
+fn next_of_many<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>> {
     match locate(buf, state)? {
         Found::TooLong(event) => Some(Frame::TooLong(event)),
         Found::Line { at, len } => {
@@ -170,6 +201,9 @@ pub(super) fn next<'f>(buf: &'f mut [u8], state: &mut State) -> Option<Frame<'f>
 }
 
 pub(super) fn take<'f>(buf: &'f mut [u8], state: &'f mut State) -> Option<Taken<'f>> {
+    if state.is_empty() {
+        return None;
+    }
     match locate(buf, state)? {
         Found::TooLong(event) => Some(Taken::TooLong(event)),
         Found::Line { at, len } => {
@@ -207,33 +241,30 @@ pub(super) fn take_first(buf: &mut [u8], state: &mut State, length: usize, whole
 }
 
 fn locate(buf: &mut [u8], state: &mut State) -> Option<Found> {
-    state.release();
-    // After most lines nothing is left.
-    if state.end == 0 && state.excess == Excess::None && !state.finished {
-        return None;
-    }
     if state.start < state.kept {
         return Some(next_kept(buf, state));
-    }
-    if cfg!(target_pointer_width = "64")
-        && let Some(line) = text_line(buf, state)
-    {
-        return Some(line);
     }
     advance(buf, state)
 }
 
-/// What [`advance`] returns where nothing is special, as nearly always: a line that was read to its end and that starts with a character
-/// of ASCII other than white space, so that it is not blank and has no byte-order mark.
-#[inline]
-fn text_line(buf: &[u8], state: &mut State) -> Option<Found> {
-    let lines = unframed(buf, state).filter(|lines| lines.last() == Some(&LF))?;
-    let (State { look: at, scan, ends, .. }, [b'!'..=0x7F, ..]) = (&*state, lines) else { return None };
-    let looked_at = scan.saturating_sub(*at);
-    let end = find(lines.get(looked_at..)?, *ends)?.saturating_add(looked_at);
-    let (at, len) = (*at, without_crs(lines.get(..end)?).len());
-    state.begin_line(at.saturating_add(end).saturating_add(1));
-    Some(Found::Line { at, len })
+/// Where the line is if it is all that is buffered, as after most reads, and if nothing about it is special: it starts with a character of
+/// ASCII other than white space, so that it is not blank and has no byte-order mark, and ends with one LF.
+#[cfg(target_pointer_width = "64")]
+#[inline(always)]
+fn only_line(buf: &[u8], state: &mut State) -> Option<(usize, usize)> {
+    let State { start, kept, look, scan, end, excess, ends, .. } = *state;
+    if start < kept || excess != Excess::None || ends != LineEnds::Lf {
+        return None;
+    }
+    let Some([unseen @ .., LF]) = buf.get(scan..end) else { return None };
+    let clear = clear_length(unseen);
+    state.scan = scan.wrapping_add(clear);
+    let line @ [b'!'..=0x7F, ..] = buf.get(look..state.scan)? else { return None };
+    if clear < unseen.len() || line.last() == Some(&CR) {
+        return None;
+    }
+    state.at_bom = true;
+    Some((look, line.len()))
 }
 
 /// The first of the kept lines. They are clean; an LF parts them, which the last may lack.
@@ -245,7 +276,16 @@ fn next_kept(buf: &[u8], state: &mut State) -> Found {
     Found::Line { at, len }
 }
 
+#[cfg_attr(target_pointer_width = "64", inline)]
 pub(super) fn space<'f>(buf: &'f mut [u8], state: &mut State) -> &'f mut [u8] {
+    if state.look > 0 || state.end >= buf.len() || state.finished {
+        return other_space(buf, state);
+    }
+    buf.get_mut(state.end..).unwrap_or_default()
+}
+
+#[inline(never)]
+fn other_space<'f>(buf: &'f mut [u8], state: &mut State) -> &'f mut [u8] {
     if state.finished {
         return &mut [];
     }

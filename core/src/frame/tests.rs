@@ -259,6 +259,27 @@ fn every_line_end_is_found_wherever_it_stands() {
     }
 }
 
+/// Lines that are all that was read, of which whole blocks are looked at, at once and in two reads.
+#[test]
+fn k_03_a_line_alone_is_framed_as_among_others() {
+    for ends in [LineEnds::Lf, LineEnds::Serial] {
+        for end in ["\n", "\r\n", "\r\r\n", "\r", ""] {
+            for length in (0..=20).chain([63, 64, 65, 66, 80, 127, 128, 129, 150, 192, 200]) {
+                let line = format!("{}{end}", "x".repeat(length));
+                for cut in 1..=line.len().max(1) {
+                    framed(line.repeat(2).as_bytes(), 256, ends, &[cut, line.len().wrapping_sub(cut).max(1)]);
+                }
+                // An end inside, wherever it stands.
+                for at in 0..length {
+                    let mut line = line.clone().into_bytes();
+                    line[at] = if at % 3 == 0 { CR } else { LF };
+                    framed(&line, 256, ends, &[line.len()]);
+                }
+            }
+        }
+    }
+}
+
 /// Lines of lengths around all sizes that its memory may have, then a short one: the memory is small again.
 #[cfg(feature = "alloc")]
 #[test]

@@ -196,10 +196,8 @@ impl<'t> Parts<'t> {
             return 0;
         }
         let start = span.start as usize;
-        let byte = match start.checked_sub(self.end) {
-            Some(start) => self.after.get(start),
-            None => self.before.get(start),
-        };
+        // What comes before the end of what was taken wraps to where nothing is.
+        let byte = self.before.get(start).or_else(|| self.after.get(start.wrapping_sub(self.end)));
         byte.copied().unwrap_or_default()
     }
 
@@ -207,11 +205,9 @@ impl<'t> Parts<'t> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn of(&self, span: Span) -> &'t [u8] {
         let (start, end) = (span.start as usize, span.end as usize);
-        let part = match start.checked_sub(self.end) {
-            Some(start) => self.after.get(start..end.wrapping_sub(self.end)),
-            None => self.before.get(start..end),
-        };
-        part.unwrap_or_default()
+        // What comes before the end of what was taken wraps to where nothing is.
+        let after = || self.after.get(start.wrapping_sub(self.end)..end.wrapping_sub(self.end));
+        self.before.get(start..end).or_else(after).unwrap_or_default()
     }
 }
 
@@ -267,10 +263,10 @@ impl Members {
 #[derive(Debug, Clone, Copy)]
 pub struct Member {
     name: &'static [u8],
-    /// The name, its closing quote and the colon behind it as a little-endian word, and which of its bytes count: none if
-    /// they do not fit.
+    /// The name, its closing quote and the colon behind it, as far as they fit, as two little-endian words, each with which of its bits
+    /// count.
     #[cfg(target_pointer_width = "64")]
-    word: (u128, u128),
+    words: [(u64, u64); 2],
     slot: u8,
     child: Option<&'static Members>,
 }
@@ -286,7 +282,7 @@ impl Member {
         Self {
             name: name.as_bytes(),
             #[cfg(target_pointer_width = "64")]
-            word: Self::word(name.as_bytes()),
+            words: Self::words(name.as_bytes()),
             slot: slot as u8,
             child: None,
         }
@@ -301,30 +297,43 @@ impl Member {
     }
 
     #[cfg(target_pointer_width = "64")]
-    const fn word(name: &[u8]) -> (u128, u128) {
+    #[allow(clippy::cast_possible_truncation, reason = "both halves are taken")]
+    const fn words(name: &[u8]) -> [(u64, u64); 2] {
         let (mut word, mut shift, mut rest) = (0, 0, name);
-        if name.len() > 14 {
-            return (0, 0);
-        }
-        while let [first, others @ ..] = rest {
+        while let [first, others @ ..] = rest
+            && shift < 128
+        {
             word |= (*first as u128) << shift;
             shift += 8;
             rest = others;
         }
-        word |= ((b'"' as u128) | (b':' as u128) << 8) << shift;
-        (word, u128::MAX >> (112 - shift))
+        if name.len() <= Self::WHOLE {
+            word |= ((b'"' as u128) | (b':' as u128) << 8) << shift;
+            shift += 16;
+        }
+        let mask = u128::MAX >> (128 - shift);
+        [(word as u64, mask as u64), ((word >> 64) as u64, (mask >> 64) as u64)]
     }
+
+    /// The length of the longest name that fits the words with its quote and colon.
+    #[cfg(target_pointer_width = "64")]
+    const WHOLE: usize = 14;
 
     /// What follows the name, its closing quote and a colon, if `rest` starts with them: no name is a prefix of another
     /// that way.
     #[inline(always)]
     fn strip<'t>(&self, rest: &'t [u8]) -> Option<&'t [u8]> {
         #[cfg(target_pointer_width = "64")]
-        if let ((word, mask @ 1..), Some(there)) = (self.word, rest.first_chunk::<16>()) {
-            if (u128::from_le_bytes(*there) ^ word) & mask != 0 {
+        if let Some([a, b, c, d, e, f, g, h, others @ ..]) = rest.first_chunk::<16>() {
+            let [(low, low_mask), (high, high_mask)] = self.words;
+            let low = (u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]) ^ low) & low_mask;
+            let high = (u64::from_le_bytes(*others) ^ high) & high_mask;
+            if low | high != 0 {
                 return None;
             }
-            return rest.get(self.name.len() + 2..);
+            if self.name.len() <= Self::WHOLE {
+                return rest.get(self.name.len().wrapping_add(2)..);
+            }
         }
         match strip(rest, self.name) {
             Some([b'"', b':', after @ ..]) => Some(after),
@@ -564,8 +573,11 @@ impl Level {
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn expected<'t>(&mut self, rest: &'t [u8]) -> Option<&'t [u8]> {
-        let after = self.expected.first()?.strip(rest)?;
-        self.found(self.expected);
+        let key = self.expected.first()?;
+        let after = key.strip(rest)?;
+        self.expected = self.expected.get(1..).unwrap_or_default();
+        self.slot = key.slot;
+        self.child = key.child;
         Some(after)
     }
 
@@ -585,28 +597,26 @@ impl Level {
     #[inline(always)]
     fn back_to(&mut self, outer: &Outer) {
         self.members = outer.members;
-        self.expected = outer.members.keys.get(usize::from(outer.passed)..).unwrap_or_default();
+        self.expected = outer.expected;
         self.slot = outer.slot;
         self.start = outer.start as usize;
     }
 }
 
-/// A watched object around the innermost.
+/// A watched object around the innermost, as its [`Level`].
 #[derive(Debug, Clone, Copy)]
 struct Outer {
     members: &'static Members,
+    expected: &'static [Member],
     start: u32,
     slot: u8,
-    /// How many of its watched members come before those that are expected.
-    passed: u8,
 }
 
 impl Outer {
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation, reason = "slots are few, and no line is longer than 4 GiB")]
+    #[allow(clippy::cast_possible_truncation, reason = "no line is longer than 4 GiB")]
     fn of(Level { members, expected, slot, start, .. }: &Level) -> Self {
-        let passed = members.keys.len().wrapping_sub(expected.len()) as u8;
-        Self { members, start: *start as u32, slot: *slot, passed }
+        Self { members, expected, start: *start as u32, slot: *slot }
     }
 }
 
@@ -628,7 +638,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
             inner: Level::of(&NO_MEMBERS),
             fault: SyntaxError { kind: SyntaxErrorKind::Empty, offset: 0 },
             stack: [0; WORDS],
-            outer: [Outer { members: &NO_MEMBERS, start: 0, slot: 0, passed: 0 }; LEVELS - 1],
+            outer: [Outer { members: &NO_MEMBERS, expected: &[], start: 0, slot: 0 }; LEVELS - 1],
         }
     }
 
@@ -726,25 +736,32 @@ impl<const WORDS: usize> Scanner<WORDS> {
             self.record(inner, slots, rest);
             place = Place::Next;
         }
-        loop {
+        'places: loop {
             if place <= Place::Member {
-                (place, rest) = match self.space(rest) {
-                    [b'"', name @ ..] => (Place::Name, name),
-                    end @ [b'}', ..] if place == Place::Open => (Place::Next, end),
+                rest = match self.space(rest) {
+                    [b'"', name @ ..] => name,
+                    end @ [b'}', ..] if place == Place::Open => {
+                        rest = end;
+                        place = Place::Next;
+                        continue;
+                    }
                     other => return self.unexpected(place, other),
                 };
             }
-            if place == Place::Name {
-                rest = match inner.expected(rest) {
-                    Some(after) => after,
-                    None => match self.other_key(rest, inner) {
+            // Members, one behind the other.
+            while place != Place::Next {
+                if place != Place::Value {
+                    rest = match inner.expected(rest) {
                         Some(after) => after,
-                        None => return self.stop_in_name(rest),
-                    },
-                };
-                place = Place::Value;
-            }
-            if place == Place::Value {
+                        None => match self.find_key(rest, inner.members) {
+                            Some((after, members)) => {
+                                inner.found(members);
+                                after
+                            }
+                            None => return self.stop_in_name(rest),
+                        },
+                    };
+                }
                 rest = self.space(rest);
                 inner.start = self.offset(rest);
                 if let Some(child) = inner.child {
@@ -760,7 +777,7 @@ impl<const WORDS: usize> Scanner<WORDS> {
                         self.open = self.open.wrapping_add(1);
                         rest = inside;
                         place = Place::Open;
-                        continue;
+                        continue 'places;
                     }
                 }
                 rest = match rest {
@@ -776,13 +793,13 @@ impl<const WORDS: usize> Scanner<WORDS> {
                     }
                 };
                 self.record(inner, slots, rest);
+                place = Place::Next;
+                if let [b',', b'"', name @ ..] = rest {
+                    rest = name;
+                    place = Place::Name;
+                }
             }
             // Behind a value.
-            if let [b',', b'"', name @ ..] = rest {
-                rest = name;
-                place = Place::Name;
-                continue;
-            }
             match self.space(rest) {
                 [b',', after @ ..] => {
                     rest = after;
@@ -813,38 +830,31 @@ impl<const WORDS: usize> Scanner<WORDS> {
         }
     }
 
-    /// Any member, whose name `rest` starts with; returns what follows its colon.
+    /// What follows the colon of the member whose name `rest` starts with, and the table from the member on.
     #[inline(never)]
-    fn other_key<'t>(&mut self, rest: &'t [u8], level: &mut Level) -> Option<&'t [u8]> {
-        let mut keys = level.members.keys;
-        let mut after = None;
+    fn find_key<'t>(&mut self, rest: &'t [u8], members: &'static Members) -> Option<(&'t [u8], &'static [Member])> {
+        let mut keys = members.keys;
         while let [key, others @ ..] = keys {
-            after = key.strip(rest);
-            if after.is_some() {
-                break;
+            if let Some(after) = key.strip(rest) {
+                return Some((after, keys));
             }
             keys = others;
         }
-        if after.is_none() {
-            let end = plain(rest);
-            after = if let [b'"', b':', after @ ..] = end {
-                Some(after)
-            } else {
-                let after = self.close(end)?;
-                let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
-                // RFC 8259 §8.3: names are compared after their escapes are decoded.
-                let name = Text::of_checked(rest.get(..length).unwrap_or_default());
-                keys = level.members.keys;
-                while let [key, others @ ..] = keys
-                    && !name.is(key.name)
-                {
-                    keys = others;
-                }
-                self.colon(after)
-            };
+        let end = plain(rest);
+        if let [b'"', b':', after @ ..] = end {
+            return Some((after, keys));
         }
-        level.found(keys);
-        after
+        let after = self.close(end)?;
+        let length = rest.len().wrapping_sub(after.len()).wrapping_sub(1);
+        // RFC 8259 §8.3: names are compared after their escapes are decoded.
+        let name = Text::of_checked(rest.get(..length).unwrap_or_default());
+        keys = members.keys;
+        while let [key, others @ ..] = keys
+            && !name.is(key.name)
+        {
+            keys = others;
+        }
+        Some((self.colon(after)?, keys))
     }
 
     /// The end of a name, its colon and white space; returns what follows.

@@ -206,8 +206,7 @@ fn character(out: &mut Writer<'_>, value: char) {
 /// `{"name":` before what a variant holds.
 fn variant(out: &mut Writer<'_>, name: &str) {
     out.byte(b'{');
-    out.str(name);
-    out.byte(b':');
+    out.name(name);
 }
 
 fn bytes_as_numbers(out: &mut Writer<'_>, bytes: &[u8]) {
@@ -419,8 +418,7 @@ impl<'w, 'b> Compound<'w, 'b> {
 
     fn name(&mut self, name: &str) {
         self.comma();
-        self.out.str(name);
-        self.out.byte(b':');
+        self.out.name(name);
     }
 
     fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Done {

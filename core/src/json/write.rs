@@ -105,6 +105,25 @@ impl<'b> Writer<'b> {
         self.byte(b'"');
     }
 
+    /// Writes the name of a member as a JSON string, and a colon.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn name(&mut self, name: &str) {
+        let whole = name.len().wrapping_add(3);
+        // As above: a name has hardly ever something to escape.
+        if cfg!(target_pointer_width = "64")
+            && let Some([open, content @ .., close, colon]) =
+                self.buf.get_mut(self.len..).and_then(|room| room.get_mut(..whole))
+            && copy_plain(content, name.as_bytes()) == name.len()
+        {
+            (*open, *close, *colon) = (b'"', b'"', b':');
+            self.len = self.len.wrapping_add(whole);
+            return;
+        }
+        self.str(name);
+        self.byte(b':');
+    }
+
     /// Writes `text` as a piece of a string's content, without the quotes.
     ///
     /// Escaped are the quotation mark, the reverse solidus and the control characters U+0000 to U+001F (RFC 8259 §7),

@@ -223,8 +223,7 @@ fn write_description(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) 
         if place > 0 {
             out.byte(b',');
         }
-        out.str(operation.name);
-        out.byte(b':');
+        out.name(operation.name);
         operation.params.write(out);
     }
     out.raw(b"},\"outputs\":{");
@@ -233,8 +232,7 @@ fn write_description(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) 
         if place > 0 {
             out.byte(b',');
         }
-        out.str(name);
-        out.byte(b':');
+        out.name(name);
         outputs.write(out);
     }
     out.raw(b"}}");

@@ -103,16 +103,23 @@ pub fn is_method(method: Text<'_>) -> bool {
         || FAMILIES.iter().any(|family| raw.strip_prefix(*family).is_some_and(|rest| rest.first() == Some(&b'/')))
 }
 
-#[allow(clippy::manual_contains, reason = "it links what finds bytes by the word")]
 fn recognise(received: &Received<'_>, was_mine: bool) -> bool {
     let Some(method) = received.string(rpc::METHOD) else { return was_mine };
     let raw = method.raw_bytes();
-    let has = |wanted: u8| raw.iter().any(|byte| *byte == wanted);
-    // Most messages are requests of another protocol: their parameters are not looked at.
-    let is_initialize = raw == b"initialize" || has(b'\\') && received.is(rpc::METHOD, "initialize");
-    if !is_initialize {
+    // Most messages are requests of another protocol, with a name of letters.
+    if raw != b"initialize" && !raw.iter().any(|byte| matches!(byte, b'/' | b'\\')) {
+        return raw == b"ping";
+    }
+    recognise_by_params(received, method, was_mine)
+}
+
+#[inline(never)]
+#[allow(clippy::manual_contains, reason = "it links what finds bytes by the word")]
+fn recognise_by_params(received: &Received<'_>, method: Text<'_>, was_mine: bool) -> bool {
+    if method != *"initialize" {
         // What is not known is answered by the protocol of the session.
-        return if has(b'/') { was_mine || is_method(method) || has_meta(received) } else { raw == b"ping" };
+        let has_slash = method.raw_bytes().iter().any(|byte| *byte == b'/');
+        return has_slash && (was_mine || is_method(method) || has_meta(received));
     }
     // Another protocol has an `initialize` too.
     let Some(params) = received.json(rpc::PARAMS) else { return false };

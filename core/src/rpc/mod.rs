@@ -118,10 +118,11 @@ pub(crate) fn envelope(received: &Received<'_>) -> Envelope {
         _ => false,
     };
     let invalid = |text| Envelope::Invalid { text, id: if id_is_usable { id_span } else { Span::default() } };
-    if !received.is_object() {
-        return invalid("a request must be an object");
-    }
     if method.is_absent() {
+        // Only an object has members.
+        if !received.is_object() {
+            return invalid("a request must be an object");
+        }
         if !received.span(RESULT).is_absent() || !received.span(ERROR).is_absent() {
             return Envelope::Reply;
         }

@@ -13,7 +13,7 @@ use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
-use crate::engine::{Engine, Run, Step};
+use crate::engine::{Engine, Next, Run};
 use crate::failure::Failure;
 use crate::phrases::Logs;
 
@@ -76,16 +76,17 @@ fn serve_connection<E: Extension, T: Read + Write>(
     cut_off: &mut bool,
 ) -> Result<End, ServeError<T::Error>> {
     loop {
-        match engine.step() {
-            Step::Read => match transport.read(engine.space()) {
+        match engine.next() {
+            Next::Read => match transport.read(engine.space()) {
                 Ok(0) if kind == Transport::Stream => return Ok(End::Input),
                 Ok(0) => engine.finish(),
                 Ok(count) => engine.commit(count),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(ServeError::Read(error)),
             },
-            Step::Write(line) => write_line(transport, line)?,
-            Step::Run(step) => {
+            Next::Write(end) => write_line(transport, engine.line(end))?,
+            Next::Run => {
+                let Some(step) = engine.run() else { continue };
                 let lost = Cell::new(false);
                 let logs = step.reply.reply.phrases().logs;
                 let mut sink = Sink { memory: log, transport, dropped: 0, result: Ok(()), lost: &lost, logs };
@@ -99,9 +100,9 @@ fn serve_connection<E: Extension, T: Read + Write>(
                 }
                 engine.complete(&result);
             }
-            Step::Shutdown if kind == Transport::Stdio => return Ok(End::Shutdown),
-            Step::Shutdown => {}
-            Step::End => return Ok(End::Input),
+            Next::Shutdown if kind == Transport::Stdio => return Ok(End::Shutdown),
+            Next::Shutdown => {}
+            Next::End => return Ok(End::Input),
         }
     }
 }

@@ -112,7 +112,9 @@ impl<'de> Decoder<'de> {
     /// Consumes the byte that `peek` has shown.
     #[inline]
     fn bump(&mut self) {
-        self.rest = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
+        if let [_, rest @ ..] = mem::take(&mut self.rest) {
+            self.rest = rest;
+        }
     }
 
     #[inline]
@@ -136,22 +138,24 @@ impl<'de> Decoder<'de> {
     }
 
     /// The decoded bytes of the current string.
+    #[cfg_attr(target_pointer_width = "64", inline)]
     fn string(&mut self, what: &'static str) -> Result<&'de [u8], Kind> {
         if self.peek() != b'"' {
             return Err(Kind::Expected(what));
         }
-        let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
-        let length = plain_length(text);
-        if text.get(length) != Some(&b'"') {
-            return self.string_with_escapes(text, length);
+        let inside = self.rest.get(1..).unwrap_or_default();
+        let length = plain_length(inside);
+        if inside.get(length) != Some(&b'"') {
+            return self.string_with_escapes(length);
         }
-        let (body, rest) = text.split_at_mut_checked(length).unwrap_or_default();
+        let (text, rest) = mem::take(&mut self.rest).split_at_mut_checked(length.wrapping_add(1)).unwrap_or_default();
         self.rest = rest.get_mut(1..).unwrap_or_default();
-        Ok(body)
+        Ok(text.get(1..).unwrap_or_default())
     }
 
     #[cold]
-    fn string_with_escapes(&mut self, text: &'de mut [u8], plain: usize) -> Result<&'de [u8], Kind> {
+    fn string_with_escapes(&mut self, plain: usize) -> Result<&'de [u8], Kind> {
+        let text = mem::take(&mut self.rest).get_mut(1..).unwrap_or_default();
         let length = string_length(text, plain).ok_or(Kind::NotJson)?;
         let (body, rest) = text.split_at_mut_checked(length).ok_or(Kind::NotJson)?;
         self.rest = rest.get_mut(1..).unwrap_or_default();
@@ -160,6 +164,23 @@ impl<'de> Decoder<'de> {
 
     fn str(&mut self, what: &'static str) -> Result<&'de str, Kind> {
         str::from_utf8(self.string(what)?).map_err(|_| Kind::NotJson)
+    }
+
+    /// The name of the next member with the comma before it and the colon behind it, which it consumes, if they are written in the shortest
+    /// way, as nearly always.
+    fn plain_key(&mut self, count: &mut u32) -> Option<&'de [u8]> {
+        let start = match &*self.rest {
+            [b',', b'"', ..] if *count > 0 => 2,
+            [b'"', ..] if *count == 0 => 1,
+            _ => return None,
+        };
+        let name = self.rest.get(start..)?;
+        let length = plain_length(name);
+        let [b'"', b':', ..] = name.get(length..)? else { return None };
+        *count = count.saturating_add(1);
+        let (text, rest) = mem::take(&mut self.rest).split_at_mut_checked(start.wrapping_add(length))?;
+        self.rest = rest.get_mut(2..)?;
+        text.get(start..)
     }
 
     /// The name of a member and the colon behind it.
@@ -626,10 +647,11 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     type Error = Kind;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Kind> {
-        if !self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? {
-            return Ok(None);
-        }
-        let name = self.decoder.key()?;
+        let name = match self.decoder.plain_key(&mut self.count) {
+            Some(name) => name,
+            None if self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? => self.decoder.key()?,
+            None => return Ok(None),
+        };
         let key = seed.deserialize(Name { text: name, as_bytes: false });
         if key.is_err() {
             self.decoder.last = Last::Text(name);
@@ -660,10 +682,11 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
     type Error = Kind;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Kind> {
-        if !self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? {
-            return Ok(None);
-        }
-        self.key = self.decoder.field()?;
+        self.key = match self.decoder.plain_key(&mut self.count) {
+            Some(name) => name,
+            None if self.decoder.next(b'}', &mut self.count).ok_or(Kind::NotJson)? => self.decoder.field()?,
+            None => return Ok(None),
+        };
         let key = seed.deserialize(Name { text: self.key, as_bytes: true });
         if key.is_err() {
             self.decoder.last = Last::Text(self.key);

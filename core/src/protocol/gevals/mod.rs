@@ -48,10 +48,10 @@ const CONTEXT: usize = OPERATION + 2;
 const WORKDIR: usize = OPERATION + 3;
 const PHASE: usize = OPERATION + 4;
 const ENV: usize = OPERATION + 5;
-const TIMEOUT_MEMBER: usize = OPERATION + 6;
-const AGENT: usize = OPERATION + 7;
-const PROMPT: usize = OPERATION + 8;
-const OUTPUT: usize = OPERATION + 9;
+const AGENT: usize = OPERATION + 6;
+const PROMPT: usize = OPERATION + 7;
+const OUTPUT: usize = OPERATION + 8;
+const TIMEOUT_MEMBER: usize = OPERATION + 9;
 const PROTOCOL_VERSION: usize = OPERATION + 10;
 const CONFIG: usize = OPERATION + 11;
 const ENV_NO_STRING: usize = OPERATION + 12;
@@ -236,20 +236,21 @@ fn read_duration(raw: &[u8]) -> Result<Option<u64>, &'static Refusal> {
 
 /// Checks the types of the context's members; absent and null ones are fine.
 fn check_context(received: &Received<'_>) -> Result<(), &'static Refusal> {
-    static TYPES: [(usize, u8, Refusal); 6] = [
-        (WORKDIR, b'"', invalid("context.workdir", STRING)),
-        (PHASE, b'"', invalid("context.phase", STRING)),
-        (ENV, b'{', invalid("context.env", OBJECT)),
-        (AGENT, b'{', invalid("context.agent", OBJECT)),
-        (PROMPT, b'"', invalid("context.agent.prompt", STRING)),
-        (OUTPUT, b'"', invalid("context.agent.output", STRING)),
+    /// By their slots, from that of `workdir` on.
+    static TYPES: [(u8, Refusal); AGENT + 3 - WORKDIR] = [
+        (b'"', invalid("context.workdir", STRING)),
+        (b'"', invalid("context.phase", STRING)),
+        (b'{', invalid("context.env", OBJECT)),
+        (b'{', invalid("context.agent", OBJECT)),
+        (b'"', invalid("context.agent.prompt", STRING)),
+        (b'"', invalid("context.agent.output", STRING)),
     ];
-    for (slot, wanted, refusal) in &TYPES {
+    for (slot, (wanted, refusal)) in (WORKDIR..).zip(&TYPES) {
         // Most are absent.
-        if !received.has(*slot) {
+        if !received.has(slot) {
             continue;
         }
-        let first = received.first(*slot);
+        let first = received.first(slot);
         if !(first == b'n' || first == *wanted) {
             return Err(refusal);
         }

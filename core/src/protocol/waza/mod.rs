@@ -409,8 +409,7 @@ impl<'o, 'b> Object<'o, 'b> {
         self.out.byte(self.before);
         self.before = b',';
         let key = self.next_key();
-        self.out.str(key);
-        self.out.byte(b':');
+        self.out.name(key);
         self.out
     }
 

@@ -110,8 +110,7 @@ impl RequestContext<'_> {
                 if place > 0 {
                     out.byte(b',');
                 }
-                out.str(name);
-                out.byte(b':');
+                out.name(name);
                 out.str(value);
             }
             out.byte(b'}');
