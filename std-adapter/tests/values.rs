@@ -649,3 +649,72 @@ fn nr_16_a_report_of_check_that_cannot_be_written_does_not_take_the_other() {
     assert!(code == 2 && stderr.contains("gone/r.json"), "{stderr}");
     assert!(fs::read_to_string(folder.path().join("j.xml")).unwrap().contains("<testsuites"));
 }
+
+#[test]
+fn n_15_a_target_that_is_written_to_a_file_means_the_same_in_every_folder() {
+    let folder = folder(&[("token", "secret")]);
+    fs::create_dir(folder.path().join("elsewhere")).unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    let (place, here) = (place.to_str().unwrap(), folder.path());
+    let (code, _, stderr) = run(here, &["call", "exec:python3 echo.py", "op", "--record", "rec", "-q"]);
+    assert_eq!(code, 0, "{stderr}");
+    for target in ["exec:python3 echo.py", "exec:./echo.py", "replay:rec"] {
+        let name = target.replace(|char: char| !char.is_ascii_alphanumeric(), "-");
+        let (code, stdout, stderr) = run(here, &["eval", "new", &name, "--target", target]);
+        assert!(code == 0 && stdout.contains("next: rigline eval run"), "{target}: {stdout}{stderr}");
+        let (code, stdout, stderr) = run(here, &["eval", "run", "-q", &name]);
+        assert!(code == 0, "{target}: {stdout}{stderr}");
+    }
+    let commands: [&[&str]; 4] =
+        [&["gevals-shim"], &["namel3ss-shim"], &["namel3ss-shim", "--bridge"], &["mcp-config", "--client", "cursor"]];
+    for command in commands {
+        for (target, wanted) in [
+            ("exec:python3 echo.py", "/echo.py"),
+            ("replay:rec", "/rec"),
+            ("tcp:localhost:7000?token-file=token", "/token"),
+        ] {
+            let (code, stdout, stderr) = run(here, &[command, &[target]].concat());
+            assert!(
+                code == 0 && stdout.contains(&format!("{place}{wanted}")),
+                "{command:?} {target}: {stdout}{stderr}"
+            );
+        }
+    }
+    for target in ["exec:python3 echo.py", "replay:rec"] {
+        let (code, stdout, stderr) = run(here, &["descriptor", target]);
+        assert!(code == 0 && stdout.contains(place), "{target}: {stdout}{stderr}");
+    }
+    // The program that a host starts in a folder of its own.
+    for target in ["exec:python3 echo.py", "replay:rec"] {
+        assert_eq!(run(here, &["gevals-shim", target, "-o", "elsewhere/shim"]).0, 0);
+        let (code, stdout, stderr) = run(&here.join("elsewhere"), &["call", "./shim", "op"]);
+        assert!(code == 0, "{target}: {stdout}{stderr}");
+    }
+    // What is no file here stays as it is.
+    let (_, stdout, _) = run(here, &["gevals-shim", "exec:python3 -c pass.py elsewhere"]);
+    assert!(stdout.contains(" -c pass.py elsewhere "), "{stdout}");
+}
+
+#[test]
+fn l_05_a_trend_is_of_one_eval_wherever_it_is_run_from() {
+    let text =
+        "name: rails\nconfig: { executor: mock }\ntasks: [ { id: t, graders: [ { type: max_duration, max: 9 } ] } ]\n";
+    let folder = folder(&[]);
+    for project in ["a", "b"] {
+        fs::create_dir_all(folder.path().join(project).join("evals")).unwrap();
+        fs::write(folder.path().join(project).join("evals/eval.yaml"), text).unwrap();
+    }
+    let runs = folder.path().join("runs");
+    let html = folder.path().join("r.html");
+    let (runs, html) = (runs.to_str().unwrap(), html.to_str().unwrap());
+    let trend = |at: &str, eval: &str| {
+        let (code, _, stderr) =
+            run(&folder.path().join(at), &["eval", "run", "-q", eval, "--runs", runs, "--html", html]);
+        assert_eq!(code, 0, "{stderr}");
+        fs::read_to_string(html).unwrap().contains("Trend")
+    };
+    assert!(!trend("a", "evals"));
+    assert!(!trend("b", "evals"), "another eval at the same path of another folder");
+    assert!(trend("", "a/evals/eval.yaml"), "the same eval by another path");
+    assert!(trend("b", "evals"));
+}

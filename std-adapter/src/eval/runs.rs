@@ -239,6 +239,7 @@ impl Runs {
         let total = u32::try_from(spec.tasks.len()).unwrap_or(u32::MAX);
         let (id, file) = self.begin(&json!({
             "path": spec.path.to_string_lossy(),
+            "place": place(&spec.path),
             "name": spec.name,
             "skill": spec.skill,
             "executor": executor.name(),
@@ -360,6 +361,12 @@ impl Runs {
         let mut boards = lock(&self.inner.boards);
         Some(boards.entry(device(target)).or_default().clone())
     }
+}
+
+/// Where an eval is, whatever the working folder is called.
+pub(super) fn place(path: &Path) -> String {
+    let place = path.canonicalize().or_else(|_| std::path::absolute(path));
+    place.as_deref().unwrap_or(path).to_string_lossy().into_owned()
 }
 
 /// The device of a target, by whichever name: `serial:auto`, its path, and a link to that are one board.

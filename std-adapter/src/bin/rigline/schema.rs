@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
 use rigline::json::{Json, Kind};
 use rigline_std::cli::by_schema::same;
 
@@ -207,11 +208,20 @@ impl<'s> Place<'s> {
 /// What `$ref` refers to, within the same document.
 fn referred<'s>(root: Json<'s>, schema: Json<'s>) -> Option<Json<'s>> {
     let reference = schema.get("$ref")?.text()?.to_string();
-    let mut names = reference.strip_prefix('#')?.split('/');
-    if !names.next()?.is_empty() {
-        return None;
+    let id = || Some(root.get("$id").or_else(|| root.get("id"))?.text()?.to_string());
+    let pointer = reference.strip_prefix('#').map(str::to_owned).or_else(|| {
+        // A reference may contain the identifier of its own document.
+        reference.strip_prefix(id()?.trim_end_matches('#'))?.strip_prefix('#').map(str::to_owned)
+    })?;
+    let mut names = pointer.split('/');
+    if names.next().is_some_and(|anchor| !anchor.is_empty()) {
+        let has_anchor =
+            |schema: &Json<'_>| schema.get("$anchor").and_then(|name| name.text()).is_some_and(|name| name == *pointer);
+        let known = ["$defs", "definitions"].into_iter().filter_map(|name| root.get(name));
+        return known.flat_map(|known| known.members()).map(|(_, schema)| schema).find(has_anchor);
     }
     names.try_fold(root, |json, name| {
+        let name = percent_decode_str(name).decode_utf8_lossy();
         let name = name.replace("~1", "/").replace("~0", "~");
         match json.kind() {
             Kind::Array => json.elements().nth(name.parse().ok()?),
@@ -297,6 +307,10 @@ mod tests {
             (json!({"type": ["integer", "null"], "minimum": 1}), "integer from 1 | null"),
             (json!({"$ref": "#/$defs/x", "$defs": {"x": {"type": "boolean"}}}), "boolean"),
             (json!({"$ref": "#"}), "any"),
+            (json!({"$ref": "#/$defs/a%20b%5B%5D", "$defs": {"a b[]": {"type": "boolean"}}}), "boolean"),
+            (json!({"$ref": "#x", "$defs": {"a": {"$anchor": "x", "type": "boolean"}}}), "boolean"),
+            (json!({"$id": "urn:a", "$ref": "urn:a#/$defs/x", "$defs": {"x": {"type": "boolean"}}}), "boolean"),
+            (json!({"$ref": "urn:other#/$defs/x", "$defs": {"x": {"type": "boolean"}}}), "any"),
             (json!({"type": "string", "maxLength": 8}), "string, up to 8 characters"),
             (json!({"type": "string", "nullable": true}), "string | null"),
             (json!({"properties": {"a": {}}}), "object"),

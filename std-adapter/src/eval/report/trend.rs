@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use rigline::protocol::waza::RunState;
 use serde_json::Value;
 
+use super::super::runs::place;
 use super::super::store::Store;
 use super::model::{Past, Run, Trial, number};
 
@@ -17,7 +19,13 @@ pub const EARLIER: usize = 50;
 /// # Errors
 /// The store cannot be read.
 pub fn earlier(store: &Store, run: &Run) -> io::Result<Vec<Past>> {
-    let is_same = |head: &Value| head["name"] == run.eval.as_str() && head["path"] == run.path.as_str();
+    // A path from the working folder may be of another eval. Only runs of older versions have nothing else.
+    let place = place(Path::new(&run.path));
+    let is_place = |head: &Value| match head["place"].as_str() {
+        Some(known) => known == place,
+        None => head["path"] == run.path.as_str(),
+    };
+    let is_same = |head: &Value| head["name"] == run.eval.as_str() && is_place(head);
     let mut found = Vec::new();
     for (id, head) in store.heads()? {
         if found.len() >= EARLIER {

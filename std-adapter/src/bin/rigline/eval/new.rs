@@ -12,6 +12,7 @@ use super::operations;
 use crate::connect::Failure;
 use crate::exit;
 use crate::out::{command_line, print};
+use crate::protocols::shim;
 
 /// Write a first eval, which passes, for you to change
 #[derive(Debug, Args)]
@@ -46,12 +47,19 @@ impl New {
         let args = if args.is_empty() { " {}".to_owned() } else { args };
         // A target from here is not one from the eval's folder.
         let written = match &target {
-            Target::Exec(exec) if exec.program.contains('/') => {
-                let program = std::path::absolute(&exec.program).unwrap_or_else(|_| PathBuf::from(&exec.program));
-                let words = std::iter::once(program.to_string_lossy().into_owned()).chain(exec.args.iter().cloned());
-                format!("exec:{}", words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" "))
+            Target::Exec(exec) => {
+                let program = match PathBuf::from(&exec.program) {
+                    path if exec.program.contains('/') => std::path::absolute(&path).unwrap_or(path),
+                    path => path,
+                };
+                let args = exec.args.iter().map(|arg| shim::argument(arg));
+                let words = std::iter::once(program.to_string_lossy().into_owned()).chain(args);
+                format!("exec:{}", words.map(|word: String| quoted(&word)).collect::<Vec<_>>().join(" "))
             }
-            _ => self.target.clone(),
+            target => match shim::anywhere(target)? {
+                same if same == *target => self.target.clone(),
+                other => other.to_string(),
+            },
         };
         let name = self.folder.file_name().map_or_else(|| "first".into(), |name| name.to_string_lossy());
         let eval_text = format!(

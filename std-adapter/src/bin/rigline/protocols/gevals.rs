@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use rigline_std::target::Target;
 
-use super::shim::{program, put, this};
+use super::shim::{anywhere, program, put, this};
 use crate::connect::Failure;
 
 pub(super) const STARTER_FILES: &[(&str, &str)] = &[
@@ -34,7 +34,7 @@ impl Arguments {
         let words = match &self.target {
             Target::Exec(exec) => program(exec)?,
             Target::Sim => vec![this()?, "rig".to_owned()],
-            target => vec![this()?, "bridge".to_owned(), target.to_string()],
+            target => vec![this()?, "bridge".to_owned(), anywhere(target)?.to_string()],
         };
         // The one-shot argument `--config JSON` is for the extension itself.
         let command = format!("exec {} \"$@\"", shell_words::join(words));

@@ -17,10 +17,10 @@ use rigline_std::mcp::config::{Client, Edit, EditError, Server};
 use rigline_std::mcp::{Selected, Selection};
 use rigline_std::relay::Relay;
 use rigline_std::stdio::Stdio;
-use rigline_std::target::{Exec, Target};
+use rigline_std::target::Target;
 use tokio::sync::watch;
 
-use super::shim::{program, this};
+use super::shim::{anywhere, this};
 use crate::connect::{self, Connection, Failure};
 use crate::{jsonrpc, serve};
 
@@ -105,23 +105,6 @@ impl Arguments {
         let (target, config) = (self.connection.target.to_string(), self.connection.config.clone());
         Ok(Settings { root, store, target, hosts, config, ended })
     }
-}
-
-/// The target, as it is called in any folder: an eval's steps run in the eval's.
-fn anywhere(target: &Target) -> Result<Target, Failure> {
-    Ok(match target {
-        Target::Exec(exec) => {
-            let mut words = program(exec)?.into_iter();
-            let program = words.next().unwrap_or_default();
-            Target::Exec(Exec { program, args: words.collect() })
-        }
-        Target::Replay(replay) => {
-            let mut replay = replay.clone();
-            replay.path = std::path::absolute(&replay.path).unwrap_or(replay.path);
-            Target::Replay(replay)
-        }
-        target => target.clone(),
-    })
 }
 
 /// Print the configuration of TARGET for an MCP client, or write it into the client's file

@@ -10,7 +10,7 @@ mod amplifier;
 mod gevals;
 mod mcp;
 mod namel3ss;
-mod shim;
+pub(crate) mod shim;
 
 /// The commands of single protocols.
 #[derive(Debug, Subcommand)]

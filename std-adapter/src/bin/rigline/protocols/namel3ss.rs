@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use rigline_std::target::{Exec, Target};
+use rigline_std::target::Target;
 
-use super::shim::{program, put, this};
+use super::shim::{anywhere, program, put, this};
 use crate::connect::Failure;
 
 pub(super) const STARTER_FILES: &[(&str, &str)] =
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let bridge = |target: &Target| -> Result<_, Failure> {
-            Ok(["bridge".to_owned(), target.to_string(), "--protocol".to_owned(), "namel3ss".to_owned()]
+            Ok(["bridge".to_owned(), anywhere(target)?.to_string(), "--protocol".to_owned(), "namel3ss".to_owned()]
                 .into_iter()
                 .fold(vec![this()?], |mut words, word| {
                     words.push(word);
@@ -39,12 +39,7 @@ impl Arguments {
                 }))
         };
         let words = match &self.target {
-            Target::Exec(exec) if self.bridge => {
-                let mut words = program(exec)?.into_iter();
-                let program = words.next().unwrap_or_default();
-                bridge(&Target::Exec(Exec { program, args: words.collect() }))?
-            }
-            Target::Exec(exec) => program(exec)?,
+            Target::Exec(exec) if !self.bridge => program(exec)?,
             Target::Sim if !self.bridge => {
                 let words = ["rig", "--protocol", "namel3ss"].map(str::to_owned);
                 [vec![this()?], words.to_vec()].concat()

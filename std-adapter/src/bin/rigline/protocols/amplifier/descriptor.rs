@@ -72,7 +72,9 @@ impl Arguments {
             // What the text has no word for: a module on stdio that talks to the device.
             other => Transport::Stdio {
                 command: Some(
-                    ["rigline", "bridge", &other.to_string(), "--protocol", "amplifier"].map(str::to_owned).into(),
+                    ["rigline", "bridge", &shim::anywhere(other)?.to_string(), "--protocol", "amplifier"]
+                        .map(str::to_owned)
+                        .into(),
                 ),
             },
         };
