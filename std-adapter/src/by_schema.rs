@@ -140,6 +140,13 @@ pub struct Checked {
     pub unchecked: Option<String>,
 }
 
+impl Checked {
+    /// How many of the misfits another kind of value could mend.
+    fn of_kinds(&self) -> usize {
+        self.misfits.iter().filter(|misfit| !misfit.is_of_equal_elements).count()
+    }
+}
+
 /// A value that does not fit its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -150,6 +157,8 @@ pub struct Misfit {
     pub names: Vec<String>,
     /// Why.
     pub text: String,
+    /// Whether elements of a list are equal that must differ. Read in two ways, they would no longer be.
+    pub(crate) is_of_equal_elements: bool,
 }
 
 impl std::fmt::Display for Misfit {
@@ -186,19 +195,19 @@ fn settle_scalars(draft: &Draft, schema: &Schema) -> Settled {
     let mut checked = schema.check(&json);
     // The choice above goes by the kind of a value. Bounds, patterns and what hangs on other members are for the validator.
     let open: Vec<usize> =
-        choices.iter().enumerate().filter(|(_, choice)| choice.texts.len() > 1).map(|(place, _)| place).collect();
+        choices.iter().enumerate().filter(|(_, choice)| choice.others.len() > 1).map(|(place, _)| place).collect();
     for place in open.into_iter().take(REPAIR_LIMIT) {
-        if checked.misfits.is_empty() {
+        if checked.of_kinds() == 0 {
             break;
         }
         let Some(before) = choices.get(place).cloned() else { continue };
-        for text in before.texts {
+        for text in before.others {
             if let Some(choice) = choices.get_mut(place) {
                 choice.chosen.clone_from(text);
             }
             let tried = render(&choices);
             let result = schema.check(&tried);
-            if result.misfits.len() < checked.misfits.len() {
+            if result.of_kinds() < checked.of_kinds() && result.misfits.len() <= checked.misfits.len() {
                 (json, checked) = (tried, result);
                 break;
             }
@@ -270,22 +279,22 @@ const REFERENCE_LIMIT: usize = 32;
 
 #[derive(Clone)]
 struct Choice<'d> {
-    texts: &'d [String],
     chosen: String,
+    /// The readings that may be tried instead: those that a schema takes. A number does not become a text so that a bound no longer counts.
+    others: Vec<&'d String>,
 }
 
 /// Chooses by the kinds of values that the schemas take. `schemas` are those that apply here.
 fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut Vec<Choice<'d>>) {
     match draft {
         Draft::Scalar(texts) | Draft::Opening(texts, _) => {
-            let mut best: Option<(usize, &String)> = None;
-            for text in texts {
-                let count = schemas.iter().filter(|schema| takes(schema, root, text, 0)).count();
-                if best.is_none_or(|(most, _)| count > most) {
-                    best = Some((count, text));
-                }
-            }
-            let mut chosen = best.map_or_else(|| "null".to_owned(), |(_, text)| text.clone());
+            let count = |text| schemas.iter().filter(|schema| takes(schema, root, text, 0)).count();
+            let counted: Vec<(usize, &String)> = texts.iter().map(|text| (count(text), text)).collect();
+            let most = counted.iter().map(|(count, _)| *count).max().unwrap_or_default();
+            let best = counted.iter().find(|(count, _)| *count == most);
+            let mut chosen = best.map_or_else(|| "null".to_owned(), |(_, text)| (*text).clone());
+            let is_tried = |count: usize| count > 0 || most == 0 && !schemas.is_empty();
+            let others = counted.iter().filter(|(count, _)| is_tried(*count)).map(|(_, text)| *text).collect();
             // 1e3 and 3.0 are whole numbers, which many readers take only in digits.
             if is_number(&chosen)
                 && chosen.contains(['.', 'e', 'E'])
@@ -293,7 +302,7 @@ fn choose<'d>(draft: &'d Draft, root: &Value, schemas: &[&Value], choices: &mut 
             {
                 chosen = number::whole(&chosen).unwrap_or(chosen);
             }
-            choices.push(Choice { texts, chosen });
+            choices.push(Choice { chosen, others });
         }
         Draft::List(elements) => {
             for (place, element) in elements.iter().enumerate() {
@@ -444,9 +453,13 @@ fn takes(schema: &Value, root: &Value, json: &str, depth: usize) -> bool {
             .and_then(Value::as_array)
             .is_none_or(|schemas| schemas.iter().any(|schema| takes(schema, root, json, depth + 1)))
     };
+    let has = |names: &[&str]| names.iter().any(|name| keywords.contains_key(*name));
     let is_kind = match keywords.get("type") {
         Some(Value::String(kind)) => is(kind),
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str().is_some_and(is)),
+        // What is bounded as numbers are, or as texts are, is meant to be one, though any other value would pass.
+        _ if has(schema::OF_NUMBERS) => is("number"),
+        _ if has(&["pattern", "minLength", "maxLength"]) => is("string"),
         _ => true,
     };
     let exact = |name: &str| keywords.get(name).and_then(Value::as_str);
@@ -599,6 +612,63 @@ mod tests {
                 assert_eq!((settled.json.as_str(), settled.checked.misfits.len()), (expected, 0));
             }
         }
+    }
+
+    #[test]
+    fn g_05_no_value_changes_its_kind_so_that_a_rule_no_longer_counts() {
+        for (schema, text, sent, misfits) in [
+            (json!({"minimum": 0}), "-5", "-5", 1),
+            (json!({"minimum": 0}), "5", "5", 0),
+            (json!({"multipleOf": 0.01}), "19.995", "19.995", 1),
+            (json!({"exclusiveMaximum": 1, "description": "a share"}), "1", "1", 1),
+            (json!({"maxLength": 2}), "123", r#""123""#, 1),
+            (json!({"pattern": "^[a-z]+$"}), "12", r#""12""#, 1),
+            (json!({"type": "array", "uniqueItems": true}), "[1, 1.0]", "[1, 1.0]", 1),
+            (
+                json!({"type": "array", "uniqueItems": true, "items": {"type": ["integer", "string"]}}),
+                "[1,1]",
+                "[1,1]",
+                1,
+            ),
+            (json!({"type": "array", "uniqueItems": true, "items": {"type": "string"}}), "[1,2]", r#"["1","2"]"#, 0),
+            (json!({"type": "array", "uniqueItems": true, "items": {"type": "string"}}), "[1,1]", r#"["1","1"]"#, 1),
+            (json!({"anyOf": [{"minimum": 0}, {"type": "string"}]}), "-5", r#""-5""#, 0),
+            (json!({"anyOf": [{"type": "string", "maxLength": 2}, {"type": "integer"}]}), "123", "123", 0),
+            (json!({"not": {"type": "number"}}), "5", r#""5""#, 0),
+        ] {
+            let schema = Schema::from(&json!({ "properties": { "v": schema } }));
+            for draft in [Draft::written(text), Draft::output(text)] {
+                let settled = settle(&Draft::Map(vec![("v".into(), draft)]), &schema);
+                assert_eq!(settled.json, format!("{{\"v\":{sent}}}"), "{text}");
+                assert_eq!(settled.checked.misfits.len(), misfits, "{text}: {:?}", settled.checked);
+            }
+        }
+    }
+
+    #[test]
+    fn g_05_a_schema_that_would_be_evaluated_for_years_is_not() {
+        let doubled = |steps: usize| {
+            let mut definitions = serde_json::Map::new();
+            for step in 0..steps {
+                let next = json!({ "$ref": format!("#/$defs/d{}", step + 1) });
+                definitions.insert(format!("d{step}"), json!({ "anyOf": [next, next] }));
+            }
+            definitions.insert(format!("d{steps}"), json!({ "type": "integer" }));
+            json!({ "properties": { "n": { "$ref": "#/$defs/d0" } }, "$defs": definitions })
+        };
+        for (steps, is_checked) in [(3, true), (40, false), (450, false), (5000, false)] {
+            let settled = settle(&Draft::Map(vec![("n".into(), Draft::output("x"))]), &Schema::from(&doubled(steps)));
+            assert_eq!(settled.checked.unchecked.is_none(), is_checked, "{steps}: {:?}", settled.checked);
+            assert_eq!(settled.checked.misfits.is_empty(), !is_checked, "{steps}: {:?}", settled.checked);
+        }
+        // Many values, each once, and a tree of any depth.
+        let values: Vec<Value> = (0..5000).map(|value| json!({ "const": value })).collect();
+        let tree = json!({ "properties": { "n": { "oneOf": values }, "t": { "$ref": "#/$defs/tree" } }, "$defs": {
+            "tree": { "anyOf": [{ "type": "integer" }, { "type": "array", "items": { "$ref": "#/$defs/tree" } }] },
+        } });
+        let draft = Draft::Map(vec![("n".into(), Draft::output("4999")), ("t".into(), Draft::written("[[1,[2]]]"))]);
+        let settled = settle(&draft, &Schema::from(&tree));
+        assert_eq!((settled.json.as_str(), settled.checked), (r#"{"n":4999,"t":[[1,[2]]]}"#, Checked::default()));
     }
 
     #[test]

@@ -718,3 +718,29 @@ fn l_05_a_trend_is_of_one_eval_wherever_it_is_run_from() {
     assert!(trend("", "a/evals/eval.yaml"), "the same eval by another path");
     assert!(trend("b", "evals"));
 }
+
+#[test]
+fn g_04_letters_of_both_cases_are_found_wherever_a_word_ends() {
+    for (output, grader, wanted) in [
+        ("ΟΔΟΣΑ", "{ step: a, output: v, type: text, contains: ΟΔΟΣ }", "passed"),
+        ("οδος", "{ step: a, output: v, type: contains, ignore_case: true, value: ΟΔΟΣ }", "passed"),
+        ("ΟΔΟΣ 5", "{ step: a, output: v, type: contains, ignore_case: true, value: οδοσ }", "passed"),
+        ("ΟΔΟΣΑ", "{ step: a, output: v, type: text, not_contains: οδος }", "failed"),
+        ("ÉCOLE", "{ step: a, output: v, type: text, contains: école }", "passed"),
+        ("ΟΔΟΣΑ", "{ step: a, output: v, type: contains, value: οδος }", "failed"),
+    ] {
+        assert_eq!(graded(output, grader), wanted, "{output} {grader}");
+    }
+}
+
+#[test]
+fn l_04_a_time_in_a_table_is_one_of_seconds_or_with_a_unit() {
+    for (timeout, code) in [("30", 0), ("0.5", 0), ("2s", 0), ("soon", 2), ("0", 2), ("-1", 2)] {
+        let folder = folder(&[
+            ("eval.yaml", "name: x\nconfig: { executor: mock }\ntasks_from: t.csv\n"),
+            ("t.csv", &format!("id,prompt,timeout\r\nx,\"a\r\nb\",{timeout}\r\n")),
+        ]);
+        let (found, report) = eval(folder.path(), &[]);
+        assert_eq!(found, code, "{timeout}: {report:#}");
+    }
+}

@@ -3,6 +3,8 @@
 //! The validator has 64 bits for a number of a schema. So the keywords that compare numbers stand under names of ours in what it reads,
 //! with their values as texts, and [`Exactly`] checks them.
 
+use std::collections::HashMap;
+
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, Zero as _};
 use jsonschema::{Keyword, ValidationError};
@@ -17,6 +19,14 @@ use crate::number;
 const PREFIX: &str = "rigline:";
 pub(super) const CONST: &str = "rigline:const";
 pub(super) const ENUM: &str = "rigline:enum";
+/// The keywords that only numbers have, by the names that the validator reads them under.
+pub(super) const OF_NUMBERS: &[&str] = &[
+    "rigline:minimum",
+    "rigline:maximum",
+    "rigline:exclusiveMinimum",
+    "rigline:exclusiveMaximum",
+    "rigline:multipleOf",
+];
 
 /// A JSON Schema.
 #[derive(Debug)]
@@ -33,9 +43,16 @@ impl Schema {
     /// [`unchecked`](Checked::unchecked).
     pub fn read(text: &str) -> Self {
         let json = Json::parse(text.as_bytes());
-        let value = json.map_or(Value::Null, prepared);
+        let mut value = json.map_or(Value::Null, prepared);
+        let is_too_wide = Widths::default().of_all(&value, &value) > WIDTH_LIMIT;
+        if is_too_wide {
+            value = Value::Bool(true);
+        }
         let validator = match value.get("$schema").and_then(Value::as_str).filter(|dialect| !is_known(dialect)) {
             Some(dialect) => Err(format!("its schema is written in {dialect}, which is not known here")),
+            None if is_too_wide => {
+                Err(format!("its schema combines a value's schemas in more than {WIDTH_LIMIT} ways"))
+            }
             None => build(&value).map_err(|error| format!("its schema cannot be evaluated here: {error}")),
         };
         Self { text: json.map_or("null", |json| json.as_str()).to_owned(), value, validator }
@@ -88,10 +105,53 @@ impl Schema {
                 Some(rest) if !is_ours => written + rest,
                 _ => text,
             };
-            checked.misfits.push(Misfit { path, names, text });
+            let is_of_equal_elements = matches!(error.kind(), jsonschema::error::ValidationErrorKind::UniqueItems);
+            checked.misfits.push(Misfit { path, names, text, is_of_equal_elements });
         }
         checked.unchecked = given_up.filter(|_| checked.misfits.is_empty());
         checked
+    }
+}
+
+/// How many schemas may apply to one value, with those that it combines and refers to. A validator tries each of them, and references make
+/// their number grow exponentially with the size of the text.
+const WIDTH_LIMIT: u64 = 20_000;
+/// How many references and combinations may be in one another.
+const CHAIN_LIMIT: usize = 500;
+
+/// How many schemas apply to one value, by the place of its schema. None while it is counted.
+#[derive(Default)]
+struct Widths(HashMap<*const Value, Option<u64>>);
+
+impl Widths {
+    /// The greatest among all schemas in a schema.
+    fn of_all(&mut self, schema: &Value, root: &Value) -> u64 {
+        match schema {
+            Value::Object(members) => {
+                let inner = members.values().map(|inner| self.of_all(inner, root)).max().unwrap_or_default();
+                inner.max(self.of(schema, root, 0))
+            }
+            Value::Array(elements) => elements.iter().map(|inner| self.of_all(inner, root)).max().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    fn of(&mut self, schema: &Value, root: &Value, depth: usize) -> u64 {
+        if depth > CHAIN_LIMIT {
+            return WIDTH_LIMIT + 1;
+        }
+        let place = std::ptr::from_ref(schema);
+        if let Some(known) = self.0.get(&place) {
+            return known.unwrap_or(1);
+        }
+        self.0.insert(place, None);
+        let listed = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|name| schema.get(name)?.as_array());
+        let single = ["not", "if", "then", "else"].into_iter().filter_map(|name| schema.get(name));
+        let named = schema.get("dependentSchemas").and_then(Value::as_object).into_iter().flat_map(Map::values);
+        let combined = listed.flatten().chain(single).chain(named).chain(super::referred(schema, root));
+        let width = combined.map(|inner| self.of(inner, root, depth + 1)).fold(0, u64::saturating_add).max(1);
+        self.0.insert(place, Some(width));
+        width
     }
 }
 

@@ -350,6 +350,11 @@ impl Node {
         Self { kind: Kind::Text(text.to_owned()), line: at.line, ..Self::default() }
     }
 
+    /// A text of a table, whose type depends on its place: `30` is also a number of seconds.
+    pub(super) fn of_column(text: &str, at: &Self) -> Self {
+        Self { is_filled: true, ..Self::of_text(text, at) }
+    }
+
     /// An empty map in the place of another node.
     pub(super) fn empty_map(at: &Self) -> Self {
         Self { kind: Kind::Map(Vec::new()), line: at.line, ..Self::default() }

@@ -9,6 +9,7 @@ use super::texts::strange;
 use super::{
     ATTEMPT_LIMIT, Config, DEFAULT_TIMEOUT, Executor, Metric, Metrics, Mock, Overrides, TRIAL_LIMIT, Task, WORKER_LIMIT,
 };
+use crate::eval::expand;
 use crate::eval::grade::Grader;
 use crate::eval::node::{Kind, Node};
 use crate::target::Target;
@@ -32,7 +33,11 @@ pub(super) fn config(reader: &mut Reader<'_>, eval: &Node, folder: &Path, overri
     }
     let target = overrides.target.clone().or_else(|| reader.text(node, "target"));
     if let Some(Err(error)) = target.as_deref().map(str::parse::<Target>) {
-        reader.fault(node.get("target").unwrap_or(node), format!("Invalid target: {error}"));
+        let text = format!("Invalid target: {error}");
+        match overrides.target {
+            Some(_) => reader.fault_of_cases(expand::OPTION, text),
+            None => reader.fault(node.get("target").unwrap_or(node), text),
+        }
     }
     let command = match node.get("command") {
         None => Vec::new(),

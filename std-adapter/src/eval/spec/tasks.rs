@@ -292,7 +292,7 @@ impl Tasks<'_> {
         let mut node = Node::empty_map(from);
         for (name, text) in row {
             if ["id", "name", "description", "prompt", "timeout"].contains(&name.as_str()) && !text.is_empty() {
-                node.set(name, Node::of_text(text, from));
+                node.set(name, Node::of_column(text, from));
             }
         }
         if node.get("id").is_none() {
