@@ -1052,7 +1052,7 @@ fn g_03_a_server_that_stops_cancels_a_call_over_http() {
     let folder = tempfile::tempdir().unwrap();
     let [starts, runs, safe] = ["starts", "runs", "safe"].map(|name| folder.path().join(name));
     let execute = format!(
-        r#"trap 'sleep 1; echo x >{}; exit' TERM; echo x >{}; while :; do sleep 0.05; done"#,
+        "trap 'sleep 1; echo x >{}; exit' TERM; echo x >{}; while :; do sleep 0.05; done",
         safe.display(),
         runs.display()
     );
