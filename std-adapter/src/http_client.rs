@@ -148,13 +148,13 @@ pub(crate) async fn exchange(
 }
 
 /// Sends a request with the caller's headers, and returns the head of the answer, whatever its status. `received` gets
-/// each part of the body when it arrives.
+/// each part of the body when it arrives, and returns whether it wants more.
 pub(crate) async fn request(
     url: &str,
     method: Method,
     headers: &[(&str, &str)],
     body: Vec<u8>,
-    mut received: impl FnMut(&Parts, &[u8]),
+    mut received: impl FnMut(&Parts, &[u8]) -> bool,
 ) -> Result<Parts, HttpError> {
     let (uri, mut sender, connection) = open(url).await?;
     let request = head(&uri, method, headers, body)?;
@@ -162,8 +162,10 @@ pub(crate) async fn request(
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         let (head, mut body) = response.into_parts();
         while let Some(frame) = body.frame().await {
-            if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() {
-                received(&head, &data);
+            if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data()
+                && !received(&head, &data)
+            {
+                break;
             }
         }
         Ok(head)

@@ -12,8 +12,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::net::Token;
 use crate::not_http::{Opening, is_http};
 
+mod full;
 mod output;
 
+pub(crate) use full::Full;
 pub(crate) use output::LOG_BACKLOG;
 pub(crate) use output::Output;
 

@@ -106,7 +106,7 @@ impl Server {
         self
     }
 
-    /// How many clients are served at once: 64 by default. Others wait to be accepted.
+    /// How many clients are served at once: 64 by default. Others are told so, and refused.
     pub fn clients(self, clients: usize) -> Self {
         Self { clients, ..self }
     }

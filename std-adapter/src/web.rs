@@ -388,7 +388,7 @@ async fn call(
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &too_many());
     };
     match service.targets.lease(said.target.as_deref()).await {
-        Ok(lease) => call::call(lease, &params, &client).await,
+        Ok(lease) => call::call(lease, &params, &client, &service.stop).await,
         Err(why) => refuse(StatusCode::NOT_FOUND, &why),
     }
 }

@@ -901,3 +901,44 @@ fn g_03_jsonrpc_begins_nothing_for_a_vanished_client() {
     while half.line()["method"] != "eval.complete" {}
     assert_eq!(fs::read_dir(&runs).unwrap().count(), before + 1);
 }
+
+/// A client for which there is no place is told so, although it has sent something before it reads, and so is the server's user.
+#[test]
+fn g_05_a_client_too_many_is_told() {
+    let mut child = Command::new(RIGLINE)
+        .args(["serve", "sim", "--tcp", "127.0.0.1:0", "--clients", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let address = said.trim().rsplit_once("tcp:").unwrap().1.to_owned();
+    let connect = || Client::new(TcpStream::connect(&address).unwrap());
+    let mut clients = [connect(), connect()];
+    for client in &mut clients {
+        client.send(&initialize());
+        assert_eq!(client.reply()["result"]["name"], "rig");
+    }
+    for _ in 0..3 {
+        let mut third = connect();
+        third.send(&initialize());
+        thread::sleep(Duration::from_millis(200));
+        let refused = third.line();
+        let text = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(text.contains("too many clients: 2 "), "{refused}");
+        assert!(third.line().is_null());
+    }
+    // A place that is left can be taken.
+    drop(clients);
+    wait_until("a place is free", || {
+        let mut next = connect();
+        next.send(&initialize());
+        next.reply()["result"]["name"] == "rig"
+    });
+    let _ = child.kill();
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    let _ = child.wait();
+    assert_eq!(errors.matches("too many clients: 2 ").count(), 1, "{errors}");
+}

@@ -1033,3 +1033,67 @@ fn j_31_one_call_over_http_beside_a_page() {
     assert_eq!(page.execute("identify", json!({}))["result"]["success"], true);
     assert!(since.elapsed() < Duration::from_secs(30), "the call was not cancelled: {:?}", since.elapsed());
 }
+
+/// Sends a call, whose answer is read later.
+fn begin_post(server: &Server) -> TcpStream {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = r#"{"operation":"go","args":{},"context":{}}"#;
+    let head = format!("POST /api/call HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", server.address);
+    let token = &server.token;
+    write!(stream, "{head}Authorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    stream
+}
+
+/// When the server stops, a call over HTTP is cancelled, its client is told, and the program has the time for its safe state, before the
+/// server has ended. It is not started again for that.
+#[test]
+fn g_03_a_server_that_stops_cancels_a_call_over_http() {
+    let folder = tempfile::tempdir().unwrap();
+    let [starts, runs, safe] = ["starts", "runs", "safe"].map(|name| folder.path().join(name));
+    let execute = format!(
+        "trap 'sleep 1; echo x >{}; exit' TERM; echo x >{}; while :; do sleep 0.05; done",
+        safe.display(),
+        runs.display()
+    );
+    let target = shell_extension(folder.path(), &execute);
+    let text = fs::read_to_string(folder.path().join("extension.sh")).unwrap();
+    fs::write(folder.path().join("extension.sh"), format!("echo x >>{}\n{text}", starts.display())).unwrap();
+    let mut server = Server::start(&[&target]);
+    let mut post = begin_post(&server);
+    eventually("the call runs", || runs.exists());
+    let pid = server.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let mut answer = String::new();
+    post.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("the server stops"), "{answer}");
+    eventually("it ends", || server.child.try_wait().unwrap().is_some());
+    assert!(safe.exists(), "the program had no time for its safe state");
+    assert_eq!(fs::read_to_string(starts).unwrap(), "x\n");
+}
+
+/// A call that is reported as failed, since its session did not begin, is not run by a session that does.
+#[test]
+fn g_03_a_call_without_a_session_is_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let [started, runs] = ["started", "runs"].map(|name| folder.path().join(name));
+    let execute = format!(
+        r#"echo x >{}; echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{{\"success\":true}}}}""#,
+        runs.display()
+    );
+    let target = shell_extension(folder.path(), &execute);
+    let text = fs::read_to_string(folder.path().join("extension.sh")).unwrap();
+    let first = format!("[ -e {0} ] || {{ echo x >{0}; exit 3; }}\n", started.display());
+    fs::write(folder.path().join("extension.sh"), first + &text).unwrap();
+    let server = Server::start(&[&target]);
+    let ask = || {
+        let mut answer = String::new();
+        begin_post(&server).read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = ask();
+    assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("exit status 3"), "{answer}");
+    assert!(!runs.exists(), "it was run all the same");
+    let answer = ask();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && runs.exists(), "{answer}");
+}

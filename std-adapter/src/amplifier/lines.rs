@@ -281,10 +281,16 @@ impl Lines {
         }
         self.send(request, most).await?;
         for _ in 0..NOISE {
-            for reply in self.line(most).await? {
-                if let Some((_, true)) = self.take(&reply) {
-                    return Ok(reply);
+            match self.line(most).await? {
+                Line::Objects(replies) => {
+                    for reply in replies {
+                        if let Some((_, true)) = self.take(&reply) {
+                            return Ok(reply);
+                        }
+                    }
                 }
+                // It does not come again.
+                Line::DamagedReply(text) => return Err(bad("the reply is damaged: it is not valid JSON", &text)),
             }
         }
         Err(bad("only lines that are not replies", ""))
@@ -301,8 +307,10 @@ impl Lines {
             let described = loop {
                 let wait = refused.map_or(asked + AGAIN, |refused: Instant| refused + QUIET);
                 let Ok(line) = timeout_at(wait, self.line(most)).await else { break None };
+                // Damage may be about half a line that was there before.
+                let Line::Objects(replies) = line? else { continue };
                 let mut described = None;
-                for reply in line? {
+                for reply in replies {
                     is_silent = false;
                     let Some((form, _)) = self.take(&reply) else { continue };
                     let is_refusal = Json::parse(reply.as_bytes()).is_ok_and(|reply| reply.get("name").is_none());
@@ -402,14 +410,18 @@ impl Lines {
         (!self.echoes || self.owed.get(at)?.id.is_none() || is_refusal && is_only).then_some(at)
     }
 
-    /// The objects on the next line that has any.
-    async fn line(&mut self, most: usize) -> Result<Vec<String>, CallError> {
+    /// The next line that has objects, or must have been the reply.
+    async fn line(&mut self, most: usize) -> Result<Line, CallError> {
         let Some(open) = &mut self.open else { return Err(CallError::Arguments) };
+        let id = self.owed.last().and_then(|owed| owed.id);
         loop {
             let Some((line, old)) = open.line(most).await? else { return Err(open.gone().await) };
             let found = objects(&line, old);
             if !found.is_empty() {
-                return Ok(found);
+                return Ok(Line::Objects(found));
+            }
+            if old == 0 && is_damaged_reply(&line, id) {
+                return Ok(Line::DamagedReply(String::from_utf8_lossy(&line).into_owned()));
             }
             open.note(&line);
             // A module that does nothing but print must not keep others from running.
@@ -443,7 +455,7 @@ impl Lines {
     pub(super) async fn close(mut self) {
         let Some(mut open) = self.open.take() else { return };
         // A module on stdio ends at the end of its input.
-        let _ = open.writer.shutdown().await;
+        let _ = timeout(TERMINATION, open.writer.shutdown()).await;
         open.writer = Box::new(tokio::io::sink());
         if let Some(child) = &open.child
             && timeout(Duration::from_secs(2), child.ended()).await.is_err()
@@ -452,6 +464,29 @@ impl Lines {
             child.kill();
         }
     }
+}
+
+/// A line that is not noise.
+enum Line {
+    Objects(Vec<String>),
+    DamagedReply(String),
+}
+
+/// Whether a line without a JSON object in it is what is left of a reply: it begins as an object does, and has the member `ok`, or the
+/// request's `id`. A request that comes back has the member `op`.
+fn is_damaged_reply(line: &[u8], id: Option<u32>) -> bool {
+    let text = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii_start();
+    // What follows the colon of a member of this name; it may stand deeper in, and then the reply is damaged all the same.
+    let value = |name: &[u8]| {
+        let at = text.windows(name.len()).position(|part| part == name)?;
+        text.get(at + name.len()..)?.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start)
+    };
+    let has_id = |id: u32| {
+        let rest = value(b"\"id\"").and_then(|value| value.strip_prefix(id.to_string().as_bytes()));
+        rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_digit))
+    };
+    let has_ok = || value(b"\"ok\"").is_some_and(|value| value.starts_with(b"true") || value.starts_with(b"false"));
+    text.starts_with(b"{") && value(b"\"op\"").is_none() && (has_ok() || id.is_some_and(has_id))
 }
 
 /// The JSON objects on a line, but for those that begin before `old`. Text may stand before the first, such as a prompt or a byte
@@ -577,6 +612,25 @@ async fn keep_tail(mut stderr: Reader, said: Arc<std::sync::Mutex<Vec<u8>>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn g_06_what_is_left_of_a_reply() {
+        for (line, is_reply) in [
+            (r#"{"ok":true,"result":{"a":1}"#, true),
+            (r#"  { "ok" : false, "error":{"code":"x" "#, true),
+            ("\u{feff}{\"ok\":true,}", true),
+            (r#"{"result":{},"id":7"#, true),
+            (r#"{"result":{},"id":70"#, false),
+            (r#"{"op":"x","args":{},"id":7"#, false),
+            (r#"{"ok":1"#, false),
+            ("{", false),
+            ("{debug} ok", false),
+            (r#"log: {"ok":true"#, false),
+            (r#""ok":true}"#, false),
+        ] {
+            assert_eq!(is_damaged_reply(line.as_bytes(), Some(7)), is_reply, "{line}");
+        }
+    }
 
     #[test]
     fn g_06_objects_on_a_line() {

@@ -47,7 +47,7 @@ use super::run::{Event, OnEvent, Progress};
 use super::runs::{Accepted, Runs};
 use super::service::Service;
 use super::spec::Spec;
-use crate::lines::{self, Input, Output};
+use crate::lines::{self, Full, Input, Output};
 use crate::net::{self, Access, Listeners, Presence, Stream};
 use crate::sync::lock;
 
@@ -249,13 +249,15 @@ impl Server {
 
 async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
     let places = Arc::new(Semaphore::new(CLIENT_LIMIT));
+    let mut full = Full::new(CLIENT_LIMIT);
     loop {
         match listeners.accept().await {
             Ok(stream) => {
                 let Ok(place) = places.clone().try_acquire_owned() else {
-                    refuse(&stream);
+                    full.refuse(stream);
                     continue;
                 };
+                full.is_over();
                 let (shared, access) = (shared.clone(), access.clone());
                 tokio::spawn(async move {
                     serve_stream(stream, &shared, &access).await;
@@ -266,16 +268,6 @@ async fn accept(listeners: Listeners, shared: Shared, access: Arc<Access>) {
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
-}
-
-/// Says to a client why it is not served, as far as it can be said without waiting.
-fn refuse(stream: &Stream) {
-    let text = format!("too many clients: {CLIENT_LIMIT} are connected already");
-    let mut stream = stream.clone();
-    let line = lines::error_line(lines::NOT_ALLOWED, &text);
-    let task = &mut std::task::Context::from_waker(std::task::Waker::noop());
-    let _ = std::pin::Pin::new(&mut stream).poll_write(task, &line);
-    let _ = std::pin::Pin::new(&mut stream).poll_shutdown(task);
 }
 
 async fn serve_stream(stream: Stream, shared: &Shared, access: &Access) {

@@ -240,7 +240,8 @@ impl Connection {
 
     /// No more requests: a child that waits for the end of its input sees it.
     pub(crate) async fn close_input(&self) {
-        let mut writer = self.shared.writer.lock().await;
+        // A peer that reads nothing may keep a line from being written for ever, and with it the writer.
+        let Ok(mut writer) = timeout(ENDING, self.shared.writer.lock()).await else { return };
         let _ = timeout(ENDING, writer.shutdown()).await;
         *writer = Box::new(tokio::io::sink());
     }

@@ -444,6 +444,14 @@ impl Host {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub async fn cancel(&self) -> Result<(), HostError> {
+        self.give_up(TERMINATION).await;
+        self.renew(self.options.start_timeout).await
+    }
+
+    /// Ends the connection with its pending calls, as [`cancel`](Self::cancel) does. A program has so long to end. The next session
+    /// begins with [`reconnect`](Self::reconnect).
+    #[allow(dead_code, reason = "only the proxy has callers that are lost")]
+    pub(crate) async fn give_up(&self, within: Duration) {
         let connection = self.current();
         if let Some(control) = connection.control() {
             let _ = control.set_dtr(false);
@@ -452,11 +460,9 @@ impl Host {
         }
         connection.cancel();
         if let Some(child) = connection.child() {
-            child.end(TERMINATION).await;
+            child.end(within).await;
         }
         connection.close(End::Cancelled);
-        drop(connection);
-        self.renew(self.options.start_timeout).await
     }
 
     /// Reconnects after a loss, and opens a new session. A board that was plugged into another port is found by its

@@ -23,7 +23,7 @@ use crate::client::{
 use crate::host::wire::{self, Connect};
 use crate::host::{
     self, Completion, Connection, DTR_LOW, End, Event, EventKind, HostError, JsonObject, Listener, Log, Manifest,
-    NO_LIMIT, Options, TERMINATION, deadline,
+    NO_LIMIT, Options, RequestError, TERMINATION, deadline,
 };
 use crate::target::Target;
 
@@ -31,7 +31,7 @@ use crate::target::Target;
 const MAX_PAGES: usize = 1000;
 
 /// How long a notification may take to be written.
-const NOTICE: Duration = Duration::from_secs(5);
+const NOTICE: Duration = Duration::from_secs(2);
 
 struct McpClient {
     dialer: Box<dyn Connect>,
@@ -43,8 +43,8 @@ struct McpClient {
 
 struct Open {
     connection: Connection,
-    /// The result of `initialize`.
-    server: String,
+    /// The result of `initialize`, once the session has begun. A caller may be gone before.
+    server: Option<String>,
     /// A request whose caller has gone, or has not waited for long enough.
     pending: Option<u32>,
 }
@@ -119,14 +119,14 @@ type Reply = Result<String, String>;
 
 impl McpClient {
     async fn open(&mut self, limit: Duration) -> Result<(), ClientError> {
-        if self.open.as_ref().is_some_and(|open| open.connection.ended().is_none()) {
+        if self.open.as_ref().is_some_and(|open| open.server.is_some() && open.connection.ended().is_none()) {
             return Ok(());
         }
         self.hang_up().await;
         let wire = wire::open(&*self.dialer, &self.options, self.options.wait).await?;
         let connection = Connection::open(wire, &self.dialer.name(), &self.options);
         connection.answer_ping();
-        let open = self.open.insert(Open { connection, server: String::new(), pending: None });
+        let open = self.open.insert(Open { connection, server: None, pending: None });
         let params = json!({
             "protocolVersion": mcp::LEGACY[0],
             "capabilities": {},
@@ -150,8 +150,9 @@ impl McpClient {
                 });
             }
         };
-        open.server = server;
-        self.notify("notifications/initialized", None).await
+        self.notify("notifications/initialized", None).await?;
+        self.open.iter_mut().for_each(|open| open.server = Some(server.clone()));
+        Ok(())
     }
 
     async fn notify(&mut self, method: &str, params: Option<Value>) -> Result<(), ClientError> {
@@ -166,9 +167,7 @@ impl McpClient {
 
     /// Sends a request and waits for its reply. Notifications go to the listener. A request that was given up is cancelled before.
     async fn ask(&mut self, method: &str, params: &str, limit: Duration) -> Result<Reply, ClientError> {
-        if let Some(id) = self.open.as_mut().and_then(|open| open.pending.take()) {
-            self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await?;
-        }
+        self.cancel_pending().await?;
         let Some(open) = &mut self.open else { return Err(no_answer("the connection is closed")) };
         let Open { connection, pending, .. } = open;
         let mut params = params.as_bytes().to_vec();
@@ -179,7 +178,14 @@ impl McpClient {
         let completion = match asked {
             Ok(completion) => completion,
             // It may still be at it.
-            Err(error) => return Err(connection.error(error, method, limit).into()),
+            Err(error) => {
+                let is_late = matches!(error, RequestError::Late);
+                let error = connection.error(error, method, limit).into();
+                if is_late {
+                    self.cancel().await;
+                }
+                return Err(error);
+            }
         };
         *pending = None;
         match completion {
@@ -187,6 +193,15 @@ impl McpClient {
             Completion::Answer(host::Answer::Error(_, error)) => Ok(Err(error)),
             completion => Err(connection.completion_error(completion, limit).into()),
         }
+    }
+
+    /// Has the server give up a request that nobody waits for any more.
+    async fn cancel_pending(&mut self) -> Result<(), ClientError> {
+        if let Some(id) = self.open.as_ref().and_then(|open| open.pending) {
+            self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await?;
+            self.open.iter_mut().for_each(|open| open.pending = None);
+        }
+        Ok(())
     }
 
     /// All tools, of all pages.
@@ -236,7 +251,7 @@ impl Client for McpClient {
         Box::pin(async move {
             self.open(limit).await?;
             let tools = self.tools(limit).await?;
-            let server = self.open.as_ref().map(|open| open.server.clone()).unwrap_or_default();
+            let server = self.open.as_ref().and_then(|open| open.server.clone()).unwrap_or_default();
             let part = |json: Json<'_>, name: &str, absent: &str| {
                 json.get(name).map_or_else(|| absent.to_owned(), |part| part.as_str().to_owned())
             };
@@ -297,9 +312,7 @@ impl Client for McpClient {
 
     fn cancel(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
-            if let Some(id) = self.open.as_mut().and_then(|open| open.pending.take())
-                && self.notify("notifications/cancelled", Some(json!({ "requestId": id }))).await.is_err()
-            {
+            if self.cancel_pending().await.is_err() {
                 self.hang_up().await;
             }
         })

@@ -6,7 +6,9 @@
 //! stream is dropped is abandoned. An answer that is not a message, such as an error of a proxy, becomes an error for
 //! the request.
 
+use std::future::{Future, pending};
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use rigline::protocol::mcp;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::host::HostError;
@@ -90,21 +92,33 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
     let (send, mut received) = mpsc::unbounded_channel::<Vec<u8>>();
     let mut lines = BufReader::new(reader).split(b'\n');
     let (mut open, mut answers) = (JoinSet::new(), JoinSet::new());
+    let mut requests = Requests::default();
+    let mut notice: Option<Notice> = None;
     loop {
         tokio::select! {
-            line = lines.next_segment() => {
+            // What follows waits for it, so that the server gets them in their order. Answers are passed on meanwhile.
+            cancelled = async { match &mut notice { Some(notice) => notice.await, None => pending().await } } => {
+                notice = None;
+                if let Some(id) = cancelled {
+                    requests.abandon(&id);
+                }
+            }
+            line = lines.next_segment(), if notice.is_none() => {
                 let Ok(Some(line)) = line else { break };
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
                 let json = Json::parse(&line).unwrap_or(Json::NULL);
-                let (has_method, has_id) = (json.get("method").is_some(), json.get("id").is_some());
+                let (has_method, id) = (json.get("method").is_some(), json.get("id").map(|id| id.as_str().to_owned()));
+                let cancelled = cancelled(json);
                 let posted = post(Arc::clone(&server), line, send.clone());
-                if has_method && !has_id {
-                    // What follows waits for it, so that the server gets them in their order.
-                    let _ = timeout(NOTICE, posted).await;
-                } else if has_method || !has_id {
-                    open.spawn(posted);
+                if has_method && id.is_none() {
+                    notice = Some(Box::pin(async move {
+                        let _ = timeout(NOTICE, posted).await;
+                        cancelled
+                    }));
+                } else if has_method || id.is_none() {
+                    requests.add(id, open.spawn(posted));
                 } else if answers.len() < ANSWERS {
                     answers.spawn(timeout(NOTICE, posted));
                 }
@@ -128,8 +142,34 @@ async fn pass(server: Arc<Server>, stream: DuplexStream) {
     if let Some(name) = name {
         let headers = server.headers(&[(SESSION, &name)]);
         let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let ended = http_client::request(&server.url, Method::DELETE, &headers, Vec::new(), |_, _| {});
+        let ended = http_client::request(&server.url, Method::DELETE, &headers, Vec::new(), |_, _| true);
         let _ = timeout(FAREWELL, ended).await;
+    }
+}
+
+/// A notification that is being sent. It gives the id of the request that it cancels.
+type Notice = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
+/// The request that a notification cancels.
+fn cancelled(message: Json<'_>) -> Option<String> {
+    let method = message.get("method")?.text()?;
+    let id = message.get("params")?.get("requestId")?;
+    (method == "notifications/cancelled").then(|| id.as_str().to_owned())
+}
+
+/// The requests whose answers are being received, by their ids.
+#[derive(Default)]
+struct Requests(Vec<(String, AbortHandle)>);
+
+impl Requests {
+    fn add(&mut self, id: Option<String>, task: AbortHandle) {
+        self.0.retain(|(_, task)| !task.is_finished());
+        self.0.extend(id.map(|id| (id, task)));
+    }
+
+    /// Nobody waits for its answer any more, which may never come.
+    fn abandon(&mut self, id: &str) {
+        self.0.iter().filter(|(known, _)| known == id).for_each(|(_, task)| task.abort());
     }
 }
 
@@ -208,6 +248,8 @@ async fn post(server: Arc<Server>, line: Vec<u8>, send: mpsc::UnboundedSender<Ve
             body.take(is_stream, bytes, |message| {
                 let _ = send.send([message, b"\n"].concat());
             });
+            // The rest of an answer that is too long may never end.
+            !body.is_too_long
         });
         match answered.await {
             // Servers have `/mcp/` where `/mcp` was asked for.
@@ -280,6 +322,10 @@ impl Answer {
 
     /// Takes bytes. Messages in events are given as soon as they are whole.
     pub(super) fn take(&mut self, is_stream: bool, bytes: &[u8], mut give: impl FnMut(&[u8])) {
+        if self.is_too_long {
+            // Nothing of it is taken for a message.
+            return;
+        }
         if self.bytes.len() + self.data.len() + bytes.len() > self.limit {
             self.is_too_long = true;
             (self.bytes, self.searched, self.data) = (Vec::new(), 0, Vec::new());
@@ -410,5 +456,18 @@ mod tests {
         let mut answer = Answer::new(10);
         answer.take(false, &[b' '; 11], |_| {});
         assert!(answer.end(StatusCode::OK, false, Some("1")).unwrap_err().contains("10"));
+    }
+
+    /// FC-10: the end of what is too long is not taken for a message, wherever it was cut.
+    #[test]
+    fn g_05_no_part_of_an_event_that_is_too_long_is_a_message() {
+        let text = format!("data: {}data: {{\"id\":1}}\n\n", "x".repeat(40));
+        for cut in 1..text.len() {
+            let (mut answer, mut count) = (Answer::new(30), 0);
+            answer.take(true, &text.as_bytes()[..cut], |_| count += 1);
+            answer.take(true, &text.as_bytes()[cut..], |_| count += 1);
+            assert_eq!(count, 0, "{cut}");
+            assert!(answer.end(StatusCode::OK, true, Some("1")).unwrap_err().contains("30"));
+        }
     }
 }

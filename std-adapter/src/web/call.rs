@@ -7,6 +7,7 @@ use axum::response::Response;
 use rigline::json::Json;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, split};
+use tokio_util::sync::CancellationToken;
 
 use super::targets::Lease;
 use super::{json_response, json_text};
@@ -19,8 +20,9 @@ const SHUTDOWN: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"shutdown\"}
 /// How often a call that runs looks for its client.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// Calls an operation in a session for this call only, which leaves outputs as they are. When the client is gone, its call is cancelled.
-pub(super) async fn call(lease: Lease, params: &[u8], client: &Client) -> Response {
+/// Calls an operation in a session for this call only, which leaves outputs as they are. When the client is gone, or the server stops, its
+/// call is cancelled.
+pub(super) async fn call(lease: Lease, params: &[u8], client: &Client, stop: &CancellationToken) -> Response {
     let gone = async {
         while !client.is_gone() {
             tokio::time::sleep(WATCH).await;
@@ -29,6 +31,9 @@ pub(super) async fn call(lease: Lease, params: &[u8], client: &Client) -> Respon
     let answer = tokio::select! {
         answer = exchange(lease, params) => answer,
         () = gone => None,
+        () = stop.cancelled() => {
+            Some(failure(StatusCode::SERVICE_UNAVAILABLE, "the server stops, and the call was cancelled", None))
+        }
     };
     answer.unwrap_or_else(|| failure(StatusCode::BAD_GATEWAY, "the extension has ended", None))
 }
@@ -37,12 +42,17 @@ async fn exchange(lease: Lease, params: &[u8]) -> Option<Response> {
     let (stream, _guard) = lease.open();
     let (reader, mut writer) = split(stream);
     let execute = [b"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"execute\",\"params\":", params, b"}\n"].concat();
-    writer.write_all(INITIALIZE).await.ok()?;
-    writer.write_all(&execute).await.ok()?;
     let mut lines = BufReader::new(reader).split(b'\n');
-    let mut answer = None;
+    let (mut answer, mut is_sent) = (None, false);
+    writer.write_all(INITIALIZE).await.ok()?;
     while answer.is_none() {
-        answer = answer_in(&lines.next_segment().await.ok()??);
+        let line = lines.next_segment().await.ok()??;
+        answer = answer_in(&line);
+        // Not before the session has begun: a call that is reported as failed must not run after all.
+        if answer.is_none() && !is_sent && id_of(Json::parse(&line).ok()) == Some(b"1") {
+            is_sent = true;
+            writer.write_all(&execute).await.ok()?;
+        }
     }
     writer.write_all(SHUTDOWN).await.ok();
     while let Ok(Some(line)) = lines.next_segment().await {

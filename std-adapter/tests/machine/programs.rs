@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rigline_std::host::{Host, JsonObject, Options};
@@ -416,5 +417,42 @@ fn g_09_a_bridge_whose_host_is_gone_ends_what_it_has_begun() {
         let started = fs::read_to_string(&pids).unwrap();
         wait_until(&format!("{command} leaves nobody"), || !started.split_whitespace().any(is_alive));
         drop(stdin);
+    }
+}
+
+/// A program that reads nothing keeps a long request from being written, and with it the end of its input: what waits for it ends all the
+/// same, and so does the program.
+#[test]
+fn g_03_a_program_that_reads_nothing_holds_nobody_up() {
+    const MCP: &str = r#"#!/bin/sh
+read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"a","version":"1"}}}'
+read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}}'
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("args"), format!("{{\"s\":\"{}\"}}", "x".repeat(1 << 20))).unwrap();
+    let args = format!("@{}", folder.path().join("args").display());
+    let ready = EXTENSION.rsplit_once("ask").unwrap().0;
+    for (protocol, beginning) in [("gevals", ready), ("mcp", MCP), ("amplifier", "#!/bin/sh\n")] {
+        let pid = folder.path().join(protocol);
+        let text = format!("{beginning}echo $$ >{}\nexec sleep 600\n", pid.display());
+        let program = script(folder.path(), &format!("{protocol}.sh"), &text);
+        let target = format!("exec:{}", program.display());
+        let words = ["call", &target, "go", "--protocol", protocol, "--args", &args, "--timeout", "500ms"];
+        let mut call = rigline(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let start = Instant::now();
+        let code = loop {
+            match call.try_wait().unwrap() {
+                Some(status) => break status.code(),
+                None if start.elapsed() > LONG => {
+                    let _ = call.kill();
+                    let _ = call.wait();
+                    panic!("{protocol}: it waits for ever");
+                }
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        assert_eq!(code, Some(124), "{protocol}");
+        let pid = std::fs::read_to_string(pid).unwrap();
+        wait_until("the program has ended", || !Path::new(&format!("/proc/{}", pid.trim())).exists());
     }
 }

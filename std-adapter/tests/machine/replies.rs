@@ -212,3 +212,24 @@ fn g_06_a_server_gives_no_client_the_reply_of_another() {
     server.kill().unwrap();
     server.wait().unwrap();
 }
+
+/// A reply that is damaged does not come again: that is said at once, and the next call gets its own.
+#[tokio::test]
+async fn g_06_a_damaged_reply_is_reported_at_once() {
+    let mut is_first = true;
+    let device = Device::new(move |line, writer| {
+        let (mut answer, _) = answer(line);
+        if member(line, "/op") == "go" && std::mem::take(&mut is_first) {
+            answer.truncate(answer.len() - 1);
+            // Noise is passed over.
+            write_line(writer, "{debug} going");
+        }
+        write_line(writer, &answer);
+    });
+    let mut host = host(&device.target());
+    host.timeout = Duration::from_secs(600);
+    let error = go(&mut host, 1, 0).await.unwrap_err();
+    assert!(matches!(&error, CallError::Bad { reason, .. } if reason.contains("damaged")), "{error}");
+    assert!(error.to_string().contains(r#""n":1"#), "{error}");
+    assert!(go(&mut host, 2, 0).await.unwrap().contains('2'));
+}

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use rigline_std::host::{Host, Options};
 use serde_json::Value;
@@ -587,4 +588,140 @@ fn g_08_a_namel3ss_tool_that_prints_without_end_is_ended() {
     assert_eq!(code, Some(3), "{errors}");
     assert!(errors.contains("longer than the limit of 16777216"), "{errors}");
     assert!(started.elapsed() < LONG * 2, "{:?}", started.elapsed());
+}
+
+/// Some programs answer every request in an array, as if it had been in a batch.
+#[test]
+fn g_06_a_reply_inside_an_array_is_a_reply() {
+    let folder = tempfile::tempdir().unwrap();
+    let array = r#"printf '[%s]\n' "$1" | sed "s/ID/$id/""#;
+    let (code, out, errors) = called(&server(&folder, array, DONE));
+    assert_eq!((code, out.trim()), (Some(0), "done"), "{errors}");
+    let text = super::EXTENSION.replace("\"{\\\"jsonrpc", "\"[{\\\"jsonrpc").replace("$1}\"", "$1}]\"");
+    let text = format!("{text}echo '[1]'; say '{{\"success\":true,\"message\":\"done\"}}'\nask; say '{{}}'\n");
+    let target = format!("exec:{}", script(folder.path(), "array", &text).display());
+    let (code, out, errors) = run(&mut rigline(&["call", &target, "go", "--timeout", "10s"]));
+    assert_eq!((code, out.trim()), (Some(0), "done"), "{errors}");
+}
+
+/// A server over HTTP whose answer to a call never ends: the connection is closed when that is too long, or the call is cancelled.
+#[test]
+fn g_05_an_endless_answer_of_an_mcp_server_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let tell = tell.clone();
+            thread::spawn(move || {
+                let mut reader = BufReader::new(&stream);
+                let (mut length, mut line) = (0, String::new());
+                while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                    let lower = std::mem::take(&mut line).to_ascii_lowercase();
+                    length = lower.strip_prefix("content-length:").map_or(length, |n| n.trim().parse().unwrap());
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let is_endless = request["params"]["arguments"]["endless"] == true;
+                if request["method"] == "tools/call" {
+                    let head = response("200 OK", "Content-Type: text/event-stream\r\n", "data: ");
+                    let mut sent = (&stream).write_all(head.as_bytes());
+                    while is_endless && sent.is_ok() {
+                        sent = (&stream).write_all(&[b'x'; 1 << 16]);
+                    }
+                    let _ = tell.send(reader.read_to_end(&mut Vec::new()).is_ok() || is_endless);
+                    return;
+                }
+                let reply = match message(&request) {
+                    text if text.is_empty() => response("202 Accepted", "Content-Length: 0\r\n", ""),
+                    text => response("200 OK", "Content-Type: application/json\r\n", &text),
+                };
+                let _ = (&stream).write_all(reply.as_bytes());
+            });
+        }
+    });
+    let words = ["call", &url, "go", "endless=true", "--protocol", "mcp", "--timeout", "10m"];
+    let (code, _, errors) = run(&mut rigline(&words));
+    assert!(code != Some(0) && errors.contains("longer than the limit"), "{code:?} {errors}");
+    assert_eq!(told.recv_timeout(LONG), Ok(true));
+    // One that is silent, and cancelled.
+    let mut bridge = rigline(&["mcp", &url]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = bridge.stdin.take().unwrap();
+    let mut lines = BufReader::new(bridge.stdout.take().unwrap()).lines();
+    let start = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+    writeln!(stdin, "{start}").unwrap();
+    lines.next().unwrap().unwrap();
+    writeln!(stdin, r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"go","arguments":{{}}}}}}"#)
+        .unwrap();
+    thread::sleep(Duration::from_millis(500));
+    writeln!(stdin, r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":2}}}}"#).unwrap();
+    let closed = told.recv_timeout(LONG);
+    drop(stdin);
+    let _ = bridge.wait();
+    assert!(closed.is_ok(), "the connection stays open for an answer that nobody waits for");
+}
+
+/// A caller that is gone while its server is being started again leaves no half session to the next one.
+#[test]
+fn g_09_a_session_of_mcp_that_was_not_begun_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let text = format!(
+        r#"#!/bin/sh
+log={log}
+echo start >>$log
+count=$(grep -c start $log)
+while read -r line; do
+    id=${{line#*'"id":'}}; id=${{id%%[!0-9]*}}
+    say() {{ printf '%s\n' "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$1}}"; }}
+    case $line in
+    *'"initialize"'*)
+        echo initialize >>$log
+        [ $count != 2 ] || sleep 2
+        say '{{"protocolVersion":"2025-11-25","capabilities":{{}},"serverInfo":{{"name":"fake","version":"1"}}}}' ;;
+    *'notifications/initialized'*) echo initialized >>$log ;;
+    *'tools/list'*) say '{{"tools":[{{"name":"go","inputSchema":{{"type":"object"}}}}]}}' ;;
+    *'tools/call'*)
+        echo call >>$log
+        say '{{"content":[{{"type":"text","text":"done"}}]}}'
+        [ $count != 1 ] || exit 0 ;;
+    esac
+done
+"#,
+        log = log.display()
+    );
+    let target = format!("exec:{}", script(folder.path(), "server", &text).display());
+    let mut bridge = rigline(&["mcp", &target]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = bridge.stdin.take().unwrap();
+    let mut lines = BufReader::new(bridge.stdout.take().unwrap()).lines();
+    let mut ask = |id: u32, method: &str, params: &str| {
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#).unwrap();
+    };
+    let mut reply = |id: u32| loop {
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        if line["id"] == id {
+            return line;
+        }
+    };
+    ask(
+        1,
+        "initialize",
+        r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
+    );
+    reply(1);
+    ask(2, "tools/call", r#"{"name":"go"}"#);
+    assert!(reply(2)["result"].is_object());
+    let seen = |word: &str| fs::read_to_string(&log).unwrap().lines().filter(|line| *line == word).count();
+    // It has ended; the next call starts it again, and is cancelled before it answers.
+    thread::sleep(Duration::from_millis(500));
+    ask(3, "tools/call", r#"{"name":"go"}"#);
+    wait_until("it is started again", || seen("initialize") == 2);
+    writeln!(stdin, r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":3}}}}"#).unwrap();
+    writeln!(stdin, r#"{{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{{"name":"go"}}}}"#).unwrap();
+    assert!(reply(4)["result"].is_object());
+    drop(stdin);
+    let _ = bridge.wait();
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.ends_with("start\ninitialize\ninitialized\ncall\n"), "{log}");
 }

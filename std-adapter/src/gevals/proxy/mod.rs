@@ -78,7 +78,7 @@ pub use session::End;
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Connect};
 use crate::host::{Direction, Event, EventKind, Host, HostError, JsonObject, Log, NO_LIMIT, Options};
-use crate::lines::{on_one_line, refusal_body};
+use crate::lines::{Full, on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
 use crate::sync::lock;
 use crate::target::Target;
@@ -238,7 +238,7 @@ impl Proxy {
         Arc::new(Self { dialers: Box::new(dialers), options, limits, turn: tokio::sync::Mutex::new(None), shared })
     }
 
-    /// Serves callers that connect and [may ask](Access), up to so many at once; the others wait to be accepted. It
+    /// Serves callers that connect and [may ask](Access), up to so many at once; the others are told so, and refused. It
     /// runs until it is dropped.
     ///
     /// # Errors
@@ -251,17 +251,22 @@ impl Proxy {
     ) -> io::Result<()> {
         let listeners = Listeners::new(listeners)?;
         let places = Arc::new(Semaphore::new(callers.max(1)));
+        let mut full = Full::new(callers.max(1));
         let access = Arc::new(access);
         // What is dropped with it ends.
         let mut serving = JoinSet::new();
         loop {
             while serving.try_join_next().is_some() {}
-            let place = places.clone().acquire_owned().await;
             let Ok(stream) = listeners.accept().await else {
                 // Out of file descriptors, most likely: some will be given back.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
+            let Ok(place) = places.clone().try_acquire_owned() else {
+                full.refuse(stream);
+                continue;
+            };
+            full.is_over();
             let (proxy, access) = (Arc::clone(self), Arc::clone(&access));
             serving.spawn(async move {
                 proxy.serve_stream(stream, &access).await;
@@ -419,7 +424,7 @@ impl Proxy {
     }
 
     /// Runs a call; returns its result's text. Does not begin it, or ends it, when the caller has disconnected.
-    async fn execute(&self, params: Json<'_>, calling: &Calling) -> Result<String, Refusal> {
+    async fn execute(&self, params: Json<'_>, seat: &Seat, calling: &Calling) -> Result<String, Refusal> {
         let mut gone = calling.gone.clone();
         let mut turn = tokio::select! {
             turn = self.turn.lock() => turn,
@@ -460,7 +465,13 @@ impl Proxy {
                 Err(error) => Err(Refusal::of(&error)),
             },
             () = async { drop(gone.wait_for(|gone| *gone).await) } => {
-                let _ = host.cancel().await;
+                let is_last = seat.is_taken() && lock(&self.shared).sessions == 1;
+                if is_last {
+                    // It loses its connection anyway: to start it again would only delay that.
+                    host.give_up(GRACE).await;
+                } else {
+                    let _ = host.cancel().await;
+                }
                 Err(Refusal::internal("the caller has disconnected"))
             }
         }

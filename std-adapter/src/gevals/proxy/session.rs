@@ -272,7 +272,7 @@ async fn serve(seat: &Seat, request: &Request, calling: &Calling, shut: &mut boo
     }
     match method.as_str() {
         "initialize" => seat.proxy.initialize(params, seat, calling).await.map(|manifest| manifest.to_string()),
-        "execute" => seat.proxy.execute(params, calling).await,
+        "execute" => seat.proxy.execute(params, seat, calling).await,
         _ => {
             seat.leave();
             *shut = true;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rigline::client::{self, Incoming, PeerRequest, Received};
 use rigline::frame::Frame;
-use rigline::json::{Kind, write};
+use rigline::json::{Json, Kind, write};
 
 use super::{Completion, Shared, State, Waiting};
 use crate::host::error::RpcFailure;
@@ -52,7 +52,34 @@ impl Shared {
         }
     }
 
-    fn line(self: &Arc<Self>, mut line: &[u8]) {
+    fn line(self: &Arc<Self>, line: &[u8]) {
+        match self.replies_in_array(line) {
+            Some(replies) => {
+                self.tell(EventKind::Anomaly("a reply came inside an array"));
+                replies.elements().for_each(|reply| self.message(reply.as_bytes()));
+            }
+            None => self.message(line),
+        }
+    }
+
+    /// The array that a line is, if it has a reply to one of the requests that are out. A reply to a request that was not in a batch must
+    /// be an object (JSON-RPC 2.0 §6), but some programs answer every request so.
+    fn replies_in_array<'l>(&self, line: &'l [u8]) -> Option<Json<'l>> {
+        if line.trim_ascii_start().first() != Some(&b'[') || self.options.strict {
+            return None;
+        }
+        let array = Json::parse(line).ok()?;
+        let state = self.lock();
+        let is_reply = |element: Json<'_>| {
+            (element.get("result").is_some() || element.get("error").is_some())
+                && element
+                    .get("id")
+                    .is_some_and(|id| state.waiting.iter().any(|waiting| id.as_str() == waiting.id.to_string()))
+        };
+        array.elements().any(is_reply).then_some(array)
+    }
+
+    fn message(self: &Arc<Self>, mut line: &[u8]) {
         loop {
             let mut state = self.lock();
             let received = state.client.receive(line);

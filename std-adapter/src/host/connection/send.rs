@@ -66,7 +66,7 @@ impl Shared {
             Ok(writer) => writer,
             Err(_) => match timeout_at(deadline, Arc::clone(&self.writer).lock_owned()).await {
                 Ok(writer) => writer,
-                Err(_) => return Err(RequestError::Late),
+                Err(_) => return Err(self.late()),
             },
         };
         if let Some(traffic) = &self.options.traffic {
@@ -78,16 +78,30 @@ impl Shared {
             Ok(Written::Part(sent)) => sent,
             Err(error) => return Err(RequestError::InputClosed(error)),
         };
+        let mut ended = self.ended.subscribe();
         let rest = tokio::spawn(async move {
-            writer.write_all(line.get(sent..).unwrap_or_default()).await?;
-            writer.flush().await
+            let written = async {
+                writer.write_all(line.get(sent..).unwrap_or_default()).await?;
+                writer.flush().await
+            };
+            // A peer that is alive and reads nothing would keep the connection open for ever.
+            tokio::select! {
+                written = written => written,
+                _ = ended.wait_for(|ended| *ended) => Err(io::ErrorKind::BrokenPipe.into()),
+            }
         });
         match timeout_at(deadline, rest).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(RequestError::InputClosed(error)),
             Ok(Err(_)) => Err(RequestError::InputClosed(io::ErrorKind::BrokenPipe.into())),
-            Err(_) => Err(RequestError::Late),
+            Err(_) => Err(self.late()),
         }
+    }
+
+    /// The peer has not taken a request in its time.
+    fn late(&self) -> RequestError {
+        self.is_late.store(true, Ordering::Relaxed);
+        RequestError::Late
     }
 }
 

@@ -97,6 +97,7 @@ async fn exchange(
             }
             messages.push(message);
         });
+        true
     });
     let answered = timeout(bench.timeout, async {
         tokio::select! {
