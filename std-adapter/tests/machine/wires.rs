@@ -628,7 +628,7 @@ fn g_05_an_endless_answer_of_an_mcp_server_is_given_up() {
                     let head = response("200 OK", "Content-Type: text/event-stream\r\n", "data: ");
                     let mut sent = (&stream).write_all(head.as_bytes());
                     while is_endless && sent.is_ok() {
-                        sent = (&stream).write_all(&[b'x'; 1 << 16]);
+                        sent = (&stream).write_all(&vec![b'x'; 1 << 16]);
                     }
                     let _ = tell.send(reader.read_to_end(&mut Vec::new()).is_ok() || is_endless);
                     return;
