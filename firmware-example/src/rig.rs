@@ -144,7 +144,8 @@ pub(crate) struct WaitPin<'a> {
     name = "rig",
     description = "A hardware-test rig: powers a board, measures it, presses its buttons",
     // What no board can do. Of environments nothing is promised: they are a desktop's, and its board driver's affair.
-    guarantees(no_filesystem_write, no_filesystem_read, no_network, no_subprocess)
+    guarantees(no_filesystem_write, no_filesystem_read, no_network, no_subprocess),
+    separate_frames
 )]
 #[allow(clippy::unused_async, clippy::unnecessary_wraps, reason = "handlers are, whether they have to wait or not")]
 impl<B: Board> Rig<B> {

@@ -115,6 +115,8 @@ struct Said {
     guarantees: Vec<Ident>,
     secrets: Vec<LitStr>,
     kind: Option<Ident>,
+    /// Whether each operation is polled in a stack frame of its own.
+    separate_frames: bool,
 }
 
 /// The kinds of Amplifier modules by their names on the wire and in Rust.
@@ -165,6 +167,8 @@ impl Said {
                 let content;
                 syn::parenthesized!(content in meta.input);
                 this.secrets.extend(Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?);
+            } else if meta.path.is_ident("separate_frames") {
+                this.separate_frames = true;
             } else if meta.path.is_ident("guarantees") {
                 let content;
                 syn::parenthesized!(content in meta.input);
@@ -181,7 +185,7 @@ impl Said {
             } else {
                 return Err(meta.error(
                     "unknown attribute; known here: name, version, description, kind, requires(\"…\"), guarantees(…), \
-                     secrets(\"…\")",
+                     secrets(\"…\"), separate_frames",
                 ));
             }
             Ok(())
@@ -355,9 +359,9 @@ impl Methods {
         let (impl_generics, _, where_clause) = generics.split_for_impl();
         let attributes = block.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"));
         let manifest = self.manifest(said, block);
-        let call = self.call();
+        let call = self.call(said);
         let configure = self.configure.as_ref().map(|method| {
-            let code = method.invocation(&quote!(config), &quote!(configuration));
+            let code = method.invocation(&quote!(config), &quote!(configuration), false);
             quote! {
                 async fn configure(
                     &mut self,
@@ -369,7 +373,7 @@ impl Methods {
             }
         });
         let safe_state = self.safe_state.as_ref().map(|method| {
-            let code = method.invocation(&quote!(), &quote!());
+            let code = method.invocation(&quote!(), &quote!(), false);
             quote! {
                 async fn safe_state(&mut self) {
                     #code
@@ -514,7 +518,7 @@ impl Methods {
         }
     }
 
-    fn call(&self) -> TokenStream {
+    fn call(&self, said: &Said) -> TokenStream {
         // Places in the manifest; operations that are configured away have none.
         let places: Vec<_> = (0..self.operations.len()).map(|place| format_ident!("PLACE_{place}")).collect();
         let mut before = quote!(0);
@@ -535,7 +539,8 @@ impl Methods {
             })
             .collect();
         let arms = self.operations.iter().zip(&places).map(|(operation, place)| {
-            let (cfg, code) = (&operation.cfg, operation.method.invocation(&quote!(call), &quote!(arguments)));
+            let Operation { cfg, method, .. } = operation;
+            let code = method.invocation(&quote!(call), &quote!(arguments), said.separate_frames);
             let span = operation.method.returns.as_ref().map_or(operation.span, Spanned::span);
             let result = quote_spanned!(span=> __private::Returned::result(#code));
             let end = quote_spanned!(span=> __private::Ending::end(value, cx));
@@ -771,7 +776,7 @@ impl Method {
     }
 
     /// Calls the method, with arguments taken out of `source` by the function `take`.
-    fn invocation(&self, source: &TokenStream, take: &TokenStream) -> TokenStream {
+    fn invocation(&self, source: &TokenStream, take: &TokenStream, in_separate_frame: bool) -> TokenStream {
         let ident = &self.ident;
         let function = if self.has_receiver { quote!(self.#ident) } else { quote!(Self::#ident) };
         let mut before = TokenStream::new();
@@ -786,20 +791,22 @@ impl Method {
             }
         });
         let values: Vec<_> = values.collect();
-        let call = quote!(#function(#(#values),*));
-        // Each in a stack frame of its own: the arguments are decoded in one that has no room for any operation.
-        let end = if self.is_async {
-            quote! {
-                let future = ::core::pin::pin!(#call);
-                let result = __private::apart(future).await;
-                result
-            }
-        } else {
-            call
-        };
+        let mut call = quote!(#function(#(#values),*));
+        if self.is_async {
+            call = if in_separate_frame {
+                // The arguments are decoded in a frame that has no room for any operation.
+                quote! {
+                    let future = ::core::pin::pin!(#call);
+                    let result = __private::apart(future).await;
+                    result
+                }
+            } else {
+                quote!(#call.await)
+            };
+        }
         quote!({
             #before
-            #end
+            #call
         })
     }
 }

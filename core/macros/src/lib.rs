@@ -64,6 +64,9 @@ mod text;
 /// - `requires("kubectl", …)`: commands that must be in `PATH` (on desktops).
 /// - `guarantees(no_network, no_subprocess, …)`: what it promises to namel3ss hosts that require it.
 /// - `secrets("API_KEY", …)`: the secrets that it makes use of, by their names: namel3ss `secrets_allowed`.
+/// - `separate_frames`: each async operation is polled in a stack frame of its own, as [`apart`] does it. On a board this needs less
+///   stack: without it, one frame has room for all operations. The image then has a panic for a future that is polled after its
+///   end, which never happens.
 ///
 /// # On methods
 /// - `#[operation]`: an operation. Its name is the method's, `snake_case` turned into `kebab-case`, or `name = "…"`; its
@@ -75,10 +78,6 @@ mod text;
 ///   - It returns a `Result` of [`Outcome`], `()`, or a struct with `#[derive(Outputs)]`, whose schema the manifest then
 ///     has; an operation that writes them by `cx.outputs` declares them with `#[operation(outputs = Measured)]`. The error
 ///     is [`Failure`], or anything that converts into one.
-///   - `read_only`, `destructive` and `idempotent` say what it does to the world: that it changes nothing, that it may destroy
-///     or overwrite something, that a second run with the same arguments changes nothing more. Each may be `= false`. Where one
-///     of them is said, those that are not are false. Agents' programs decide by them what to run without asking, and
-///     assume the worst where none is said.
 ///   - `read_only`, `destructive` and `idempotent` say what it does to the world: that it changes nothing, that it may destroy
 ///     or overwrite something, that a second run with the same arguments changes nothing more. Each may be `= false`. Where one of
 ///     them is said, those that are not are false. Agents' programs use them to decide what to run without asking, and
@@ -100,6 +99,7 @@ mod text;
 /// at most 64 characters. The manifest fits the 65,535 bytes of a line that a gevals host
 /// reads. What is beyond does not compile.
 ///
+/// [`apart`]: https://docs.rs/rigline/latest/rigline/fn.apart.html
 /// [`Extension`]: https://docs.rs/rigline/latest/rigline/trait.Extension.html
 /// [`Params`]: https://docs.rs/rigline/latest/rigline/trait.Params.html
 /// [`Outcome`]: https://docs.rs/rigline/latest/rigline/struct.Outcome.html

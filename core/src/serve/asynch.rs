@@ -9,13 +9,13 @@ use core::time::Duration;
 
 use embedded_io_async::{Error as _, ErrorKind, Read, Write};
 
-use super::{End, ServeError, Transport, run, write_dropped};
+use super::{End, ServeError, Transport, write_dropped};
 use crate::Extension;
 use crate::apart::apart;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink, ReplyBuffer};
-use crate::engine::{Background, Engine, Next, Run};
+use crate::engine::{Background, Engine, Next, Run, Work};
 use crate::failure::Failure;
 use crate::json::write::Writer;
 use crate::phrases::{Logs, Progress};
@@ -299,6 +299,23 @@ trait Source {
 
     /// So many bytes were read; none if the read was interrupted.
     fn has_read(&mut self, count: Option<usize>);
+}
+
+/// Runs what the engine hands out. All but calls are apart: their futures would be made and moved in this frame, which is below
+/// every call. The blocking driver does without, as its image has no panic for a future that is polled after its end.
+async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
+    match work {
+        Work::Call(call) => extension.call(call, cx).await,
+        Work::Event(event) => {
+            apart(pin!(extension.on_event(event, cx))).await;
+            Ok(Outcome::DONE)
+        }
+        Work::Job(job) => {
+            apart(pin!(extension.run_job(job, cx))).await;
+            Ok(Outcome::DONE)
+        }
+        Work::Configure(config) => apart(pin!(extension.configure(config, cx))).await.map(|()| Outcome::DONE),
+    }
 }
 
 /// Reads and writes what `source` asks for, until its end or a fault.

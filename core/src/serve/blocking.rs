@@ -8,12 +8,12 @@ use core::task::{self, Poll};
 
 use embedded_io::{Error as _, ErrorKind, ErrorType, Read, Write};
 
-use super::{End, ServeError, Transport, run, write_dropped};
+use super::{End, ServeError, Transport, write_dropped};
 use crate::Extension;
 use crate::call::Outcome;
 use crate::clock::{Clock, Instant};
 use crate::context::{Context, LogSink};
-use crate::engine::{Engine, Next, Run};
+use crate::engine::{Engine, Next, Run, Work};
 use crate::failure::Failure;
 use crate::phrases::Logs;
 
@@ -140,6 +140,22 @@ fn run_call<E: Extension>(
         if is_late() {
             return (Err(Failure::TIMEOUT), false);
         }
+    }
+}
+
+/// Runs what the engine hands out.
+async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
+    match work {
+        Work::Call(call) => extension.call(call, cx).await,
+        Work::Event(event) => {
+            extension.on_event(event, cx).await;
+            Ok(Outcome::DONE)
+        }
+        Work::Job(job) => {
+            extension.run_job(job, cx).await;
+            Ok(Outcome::DONE)
+        }
+        Work::Configure(config) => extension.configure(config, cx).await.map(|()| Outcome::DONE),
     }
 }
 

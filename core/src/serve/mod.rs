@@ -9,14 +9,7 @@ pub mod asynch;
 pub mod blocking;
 
 use core::fmt;
-use core::pin::pin;
 
-use crate::Extension;
-use crate::apart::apart;
-use crate::call::Outcome;
-use crate::context::Context;
-use crate::engine::Work;
-use crate::failure::Failure;
 use crate::json::write::{Message, Writer};
 use crate::level::Level;
 use crate::phrases::{Log, Logs};
@@ -73,23 +66,6 @@ impl<E: fmt::Debug> fmt::Display for ServeError<E> {
 }
 
 impl<E: fmt::Debug> core::error::Error for ServeError<E> {}
-
-/// Runs what an engine hands out.
-async fn run<'a, E: Extension>(extension: &mut E, work: Work<'a>, cx: &mut Context<'a>) -> Result<Outcome, Failure> {
-    // All but calls are apart: their futures would be made and moved in this frame, which is below every call.
-    match work {
-        Work::Call(call) => extension.call(call, cx).await,
-        Work::Event(event) => {
-            apart(pin!(extension.on_event(event, cx))).await;
-            Ok(Outcome::DONE)
-        }
-        Work::Job(job) => {
-            apart(pin!(extension.run_job(job, cx))).await;
-            Ok(Outcome::DONE)
-        }
-        Work::Configure(config) => apart(pin!(extension.configure(config, cx))).await.map(|()| Outcome::DONE),
-    }
-}
 
 /// Writes the log line that says how many were dropped; returns its length, or none if it does not fit either.
 fn write_dropped(memory: &mut [u8], dropped: usize, logs: Logs) -> Option<usize> {
