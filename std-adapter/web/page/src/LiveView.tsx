@@ -322,7 +322,8 @@ function OperationForm({ operation }: { operation: Operation }) {
     if (json !== null && most && new TextEncoder().encode(json).length + 200 > most) found.set('(timeout)', `The arguments are too long: a request may have ${most} bytes.`);
     setErrors(found);
     if (found.size === 0 && json !== null && timeout !== null) return { args: json, timeout };
-    setTimeout(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus());
+    // When the errors are drawn, and before anything else happens: a focus that moves the page during the next click would lose it.
+    queueMicrotask(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus());
     return null;
   };
   const submit = (event: Event) => {
