@@ -491,6 +491,7 @@ impl Methods {
         // Only hooks receive events.
         let usual = if self.on_event.is_some() { "Hook" } else { "Tool" };
         let kind = said.kind.clone().unwrap_or_else(|| Ident::new(usual, Span::call_site()));
+        let has_safe_state = self.safe_state.is_some();
         let manifest = |operations: TokenStream| {
             quote_spanned! {block.self_ty.span()=>
                 __private::Manifest::new(#name, #version)
@@ -499,6 +500,7 @@ impl Methods {
                     .requires(&[#(#requires),*])
                     .guarantees(&[#(__private::Guarantee::#guarantees),*])
                     .secrets(&[#(#secrets),*])
+                    .safe_state(#has_safe_state)
                     .operations(#operations)
                     .with_gevals_line_limit()
                     .with_distinct_identifiers()
