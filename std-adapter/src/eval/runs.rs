@@ -28,6 +28,8 @@ use crate::target::{Port, Target};
 
 /// The most runs that may be unfinished at a time. Each has its file open, and systems give a process 1024 of those.
 pub const RUN_LIMIT: usize = 500;
+/// How many log lines are kept with a run.
+const LOGS: u32 = 1000;
 /// The number of finished runs that are kept in memory. Older ones are read from disk.
 pub const KEPT: usize = 1000;
 /// How many runs do something at a time; the others wait their turn.
@@ -529,6 +531,15 @@ impl Runs {
         let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
         let written = match &event {
             Event::Trial { task, record } => file.append(&json!({ "trial": trial(name(*task), record) })),
+            Event::Log { level, message } => {
+                if file.logs >= LOGS {
+                    return event;
+                }
+                file.logs += 1;
+                let is_last = file.logs == LOGS;
+                let message = if is_last { "Further logs are not kept with this run." } else { message.as_str() };
+                file.append(&json!({ "log": { "atMs": unix_millis(SystemTime::now()), "level": level.name(), "message": message } }))
+            }
             Event::Progress(Progress {
                 event: waza::Event::TaskComplete, task: Some(task), verdict, duration, ..
             }) => {
