@@ -4,7 +4,7 @@
 pub mod by_schema {
     pub use crate::by_schema::{
         ArgumentFault, Draft, Fit, Misfit, Place, Schema, Settled, brief, fit, nearest, nearest_or_longer,
-        no_operation, same, settle,
+        operation_named, same, settle,
     };
 }
 

@@ -50,7 +50,7 @@ pub(crate) use bench::cut;
 pub use bench::{Bench, Peer, Reply};
 pub use recorded::{Plan, Recorded, Sample};
 pub(crate) use recorded::{Unreached, fail, is_success, json, start};
-pub(crate) use suite::{Settings, Suite, names, run_on, run_on_bench};
+pub(crate) use suite::{Settings, Suite, calls, names, own_names, run_on, run_on_bench};
 
 use crate::host::{Direction, HostError};
 

@@ -2,6 +2,8 @@
 
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
 
+use crate::host::spelled;
+
 /// An extension that offers only what was chosen. The rest is as if it were not there.
 #[derive(Debug)]
 pub struct Selected<E> {
@@ -32,14 +34,17 @@ impl<E: Extension> Selected<E> {
                 .get(place)
                 .is_some_and(|operation| operation.name == name || operation.identifier().eq(name.bytes()))
         };
-        for name in &selection.allowed {
+        let names: Vec<&str> = all.operations.iter().map(|operation| operation.name).collect();
+        let own = |name: &String| spelled(name, &names).map(|own| own.map_or_else(|| name.clone(), str::to_owned));
+        let allowed = selection.allowed.iter().map(own).collect::<Result<Vec<String>, String>>()?;
+        for name in &allowed {
             if !(0..all.operations.len()).any(|place| is(place, name)) {
                 let known: Vec<&str> = all.operations.iter().map(|operation| operation.name).collect();
                 return Err(format!("{} has no operation `{name}`; it has {}", all.name, known.join(", ")));
             }
         }
         let places: Vec<usize> = (0..all.operations.len())
-            .filter(|place| selection.allowed.is_empty() || selection.allowed.iter().any(|name| is(*place, name)))
+            .filter(|place| allowed.is_empty() || allowed.iter().any(|name| is(*place, name)))
             .filter(|place| {
                 let effects = all.operations.get(*place).and_then(|operation| operation.effects);
                 !selection.read_only || effects.is_some_and(|effects| effects.read_only)
