@@ -2,6 +2,7 @@ import { useEffect, useId, useState } from 'preact/hooks';
 import { info } from './address';
 import { Chart, drawable } from './Chart';
 import * as evals from './evals';
+import { unitOfName } from './reading';
 import { milliseconds, oneLine, plural, shown } from './text';
 import { VirtualList } from './VirtualList';
 
@@ -157,10 +158,12 @@ function Trend({ runs }: { runs: evals.Run[] }) {
         <>
           <Chart
             label={`${oneLine(value)} in ${plural(points.filter((point) => point !== null).length, 'run')} of ${oneLine(chosen)}. The table of earlier runs has the values.`}
-            x={own.map((_, at) => at + 1)}
+            lines={[{ label: value, slot: 0, unit: unitOfName(value) }]}
+            read={() => ({ x: own.map((_, at) => at + 1), ys: [points] })}
+            extent={own.length > 0 ? [1, own.length] : null}
+            count={own.length}
             isTime={false}
             xLabel={(at) => (own[at - 1] ? `run ${at}` : '')}
-            series={[{ label: value, values: points }]}
             version={runs.length}
             height={220}
           />
