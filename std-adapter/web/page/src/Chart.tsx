@@ -93,7 +93,7 @@ export function Chart(given: Properties) {
   const dark = theme.isDark.value;
   const of = (line: Line) => line.scale ?? 0;
   const kinds = [...new Set(lines.map(of))].sort((a, b) => a - b);
-  const shape = JSON.stringify([lines.map((line) => [line.label, line.slot, line.unit, of(line)]), dark, isTime, height]);
+  const shape = JSON.stringify([lines.map((line) => [line.label, line.slot, line.unit, of(line)]), dark, theme.isForced.value, isTime, height]);
   /** What the plot was made for: it cannot draw other lines. */
   const made = useRef('');
 
@@ -142,8 +142,8 @@ export function Chart(given: Properties) {
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
-    const style = getComputedStyle(element);
-    const [ink, grid] = [style.getPropertyValue('--quiet'), style.getPropertyValue('--line')];
+    // The style sheet gives both, those that the system forces among them.
+    const { color: ink, textDecorationColor: grid } = getComputedStyle(element);
     const axis = { stroke: ink, font: FONT, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 6 } };
     const width = element.clientWidth || 300;
     const shown = width < WIDE ? kinds.slice(0, 2) : kinds;

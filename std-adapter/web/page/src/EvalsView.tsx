@@ -3,6 +3,7 @@ import { info } from './address';
 import { Chart, drawable } from './Chart';
 import * as evals from './evals';
 import { unitOfName } from './reading';
+import { Said } from './Said';
 import { milliseconds, oneLine, plural, shown } from './text';
 import { VirtualList } from './VirtualList';
 
@@ -108,7 +109,7 @@ function Current({ run }: { run: evals.Running }) {
           <h3>
             Logs {run.droppedLogs > 0 && <span class="quiet">({plural(run.droppedLogs, 'older line was dropped', 'older lines were dropped')})</span>}
           </h3>
-          <VirtualList id="run-logs" label="Logs of the run" class="short-list" count={run.logs.length} rowHeight={26} follow row={(at) => <div class="log">{oneLine(run.logs[at] ?? '')}</div>} />
+          <VirtualList id="run-logs" label="Logs of the run" class="short-list" count={run.logs.length} rowHeight={26} follow row={(at) => <div class="log"><Said text={run.logs[at] ?? ''} line={400} /></div>} />
         </>
       )}
     </section>

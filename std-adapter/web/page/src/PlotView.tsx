@@ -1,8 +1,10 @@
 import { signal } from '@preact/signals';
-import { useId, useMemo, useState } from 'preact/hooks';
+import { useEffect, useId, useMemo, useState } from 'preact/hooks';
 import { type Line, Chart, look } from './Chart';
 import { Arguments } from './Form';
+import { learn } from './known';
 import * as poll from './poll';
+import { Readings } from './ReadingsView';
 import { type Draft, collect } from './schema';
 import { manifest, ready, state } from './session';
 import { clock, oneLine, plural, save, shown } from './text';
@@ -40,7 +42,9 @@ export function PlotView() {
     return <section class="panel">Connect to a rig on the page “Live” first.</section>;
   }
   return (
-    <div class="plots">
+    <>
+      <Readings />
+      <div class="plots">
       <section class="panel" aria-labelledby="sources-title">
         <h2 id="sources-title">What is sampled</h2>
         {poll.sources.value.length === 0 && <p>Choose an operation that has a numeric output, such as a measurement.</p>}
@@ -99,7 +103,8 @@ export function PlotView() {
         {poll.series.value.length > 0 && <Legend />}
         {poll.refused.value.size > 0 && <Refused />}
       </section>
-    </div>
+      </div>
+    </>
   );
 }
 
@@ -247,13 +252,17 @@ function AddSource() {
   const [name, setName] = useState<string | null>(null);
   const [draft, setDraft] = useState<Draft>({});
   const [errors, setErrors] = useState<Map<string, string>>(new Map());
+  const [note, setNote] = useState('');
+  useEffect(() => void learn(), [manifest.value, ready.value]);
   const operation = all.find((one) => one.name === name) ?? usual;
   if (!operation) return null;
   const add = (event: Event) => {
     event.preventDefault();
     const { json, errors: found } = collect(operation.params, draft);
     setErrors(found);
-    if (json !== null) poll.addSource(operation.name, json);
+    if (json === null) return setNote('');
+    poll.addSource(operation.name, json);
+    setNote(`Added: ${poll.nameOf({ id: 0, operation: operation.name, args: json })}.`);
   };
   return (
     <form onSubmit={add} noValidate>
@@ -277,6 +286,9 @@ function AddSource() {
       </div>
       <Arguments key={operation.name} id={`${id}-arguments`} schema={operation.params} draft={draft} onChange={setDraft} errors={errors} />
       <button type="submit">Add to the plot</button>
+      <p class="quiet" role="status">
+        {oneLine(note, 200)}
+      </p>
     </form>
   );
 }

@@ -186,15 +186,38 @@ function plotted(key: string, label: string, source: number, output: string, all
   return { key, label, source, output, column: new Column(output), isShown, slot: isShown ? freeSlot(all) : 0, axis: 'unit' };
 }
 
-/** Shows one output of a call again and again: adds what is missing. */
-export function plot(operation: string, args: string, output: string): void {
+/** The series of one output, if there is one. */
+export function find(operation: string, args: string, output: string): Plotted | null {
+  const source = sources.value.find((one) => one.operation === operation && one.args === args);
+  return (source && series.value.find((one) => one.key === `${source.id} ${output}`)) ?? null;
+}
+
+/** Samples one output from now on; its line is not drawn yet. Null: there are too many. */
+export function follow(operation: string, args: string, output: string): Plotted | null {
   addSource(operation, args);
+  const known = find(operation, args, output);
+  if (known || series.value.length >= SERIES) return known;
   const source = sources.value.find((one) => one.operation === operation && one.args === args) as Source;
-  const key = `${source.id} ${output}`;
-  if (series.value.length < SERIES && !series.value.some((one) => one.key === key)) {
-    series.value = [...series.value, plotted(key, `${nameOf(source)}: ${output}`, source.id, output, series.value)];
-  }
-  show(key, true);
+  const made = { ...plotted(`${source.id} ${output}`, `${nameOf(source)}: ${output}`, source.id, output, series.value), isShown: false };
+  series.value = [...series.value, made];
+  return made;
+}
+
+/** Samples one output, and draws its line. `outputs` are what a call has just given. */
+export function plot(operation: string, args: string, output: string, outputs: readonly [string, string][] = []): void {
+  const one = follow(operation, args, output);
+  if (!one) return;
+  show(one.key, true);
+  if (one.column.now === null && outputs.length > 0) hear(operation, args, outputs);
+}
+
+/** Takes the outputs of a call that was made for another reason: they are a sample, too. */
+export function hear(operation: string, args: string, outputs: readonly [string, string][]): void {
+  const source = sources.value.find((one) => one.operation === operation && one.args === args);
+  if (!source) return;
+  const found = new Map(outputs.map(([output, text]) => [`${source.id} ${output}`, text]));
+  learn(found);
+  push(Date.now() / 1000, found);
 }
 
 function push(time: number, found: ReadonlyMap<string, string>): void {
