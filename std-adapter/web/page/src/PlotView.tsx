@@ -43,7 +43,7 @@ export function PlotView() {
   }
   return (
     <>
-      <Readings />
+      <Readings isPlot />
       <div class="plots">
       <section class="panel" aria-labelledby="sources-title">
         <h2 id="sources-title">What is sampled</h2>
@@ -216,7 +216,7 @@ function Legend() {
 
 function Refused() {
   return (
-    <details class="refused" open={poll.series.value.length === 0}>
+    <details class="not-drawn" open={poll.series.value.length === 0}>
       <summary>{plural(poll.refused.value.size, 'output is', 'outputs are')} not drawn</summary>
       <ul>
         {[...poll.refused.value].map(([key, { label, why }]) => (
