@@ -17,7 +17,7 @@ use super::measurement::Statistics;
 use super::session::{Connect, OnLog, Rig, Unreached};
 use super::spec::{Executor, Metric, Spec, Task};
 use super::trial::{EarlierAttempt, RunContext, TrialRecord, Worker};
-use super::verdict::{self, Cause, Class, Reliability};
+use super::verdict::{self, Class, Reliability};
 use crate::sync::lock;
 use crate::target::Target;
 
@@ -169,13 +169,16 @@ impl Outcome {
         self.tasks.iter().any(|task| task.verdict != Verdict::Passed && is_failed(task.class()))
     }
 
-    /// Whether all that the rig did wrong was to be late for the time of a trial.
+    /// Whether the time limit of a trial was the only reason that something did not pass.
     pub fn is_late(&self) -> bool {
-        let trials =
-            || self.tasks.iter().flat_map(|task| &task.trials).filter(|trial| trial.class() == Class::RigError);
+        let is_not_passed = |class| matches!(class, Class::Fail | Class::Flaky | Class::RigError);
+        let trials = || {
+            let tasks = self.tasks.iter().filter(|task| is_not_passed(task.class()));
+            tasks.flat_map(|task| &task.trials).filter(|trial| is_not_passed(trial.class()))
+        };
         match &self.unreached {
             Some(why) => why.is_timeout,
-            None => trials().next().is_some() && trials().all(|trial| trial.cause == Cause::Late),
+            None => trials().next().is_some() && trials().all(|trial| trial.cause.is_time()),
         }
     }
 }
@@ -258,7 +261,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     let is_well = match &health {
         Some(record) if record.verdict != Verdict::Passed => {
             let why = record.error.as_deref().unwrap_or("not judged");
-            Err(Unreached { text: format!("preflight: {why}"), is_timeout: record.cause == Cause::Late })
+            Err(Unreached { text: format!("preflight: {why}"), is_timeout: record.cause.is_time() })
         }
         _ => opened,
     };

@@ -375,6 +375,7 @@ class Connection:
         return ConnectionLost(f"{self.name}: {how}{self.details()}")
 
     def _receive(self, line: bytes) -> None:
+        came = time.monotonic()
         self._note("<", line)
         with self._lock:
             events = self.session.receive(line)
@@ -383,6 +384,7 @@ class Connection:
                 with self._lock:
                     future = self._waiting.pop(event.id, None)
                 if future is not None and not future.done():
+                    event.answer.came = came
                     future.set_result(event.answer)
             elif isinstance(event, Log):
                 self._on_log(event)

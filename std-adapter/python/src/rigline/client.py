@@ -35,7 +35,7 @@ __all__ = ["Context", "Rig", "connect"]
 
 Self = TypeVar("Self", bound="Rig")
 
-#: What an answer may take on its way, beyond the call's own timeout.
+#: How long the extension's own timeout error may take beyond the call's time limit. No other answer counts then.
 GRACE = 2.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 logger = logging.getLogger("rigline")
@@ -259,6 +259,7 @@ class Rig:
                 raise Cancelled("the call was cancelled before it began", operation=name)
             try:
                 future = connection.start(lambda session: session.execute(name, text, surroundings))
+                began = time.monotonic()
                 answer = connection.wait(future, limit + GRACE)
             except TimeoutError:
                 details = connection.details()
@@ -279,8 +280,15 @@ class Rig:
                 message=_json.printable(answer.message),
                 outputs=answer.outputs,
                 logs=tuple(logs),
-                duration=time.monotonic() - began,
+                duration=(answer.came or time.monotonic()) - began,
                 faults=answer.faults,
+            )
+        if result.duration > limit and not (answer.kind == "refused" and of_code(answer.code) is CallTimeout):
+            said = result.message or _json.printable(answer.error)
+            raise CallTimeout(
+                f"the answer came after {result.duration:.3f} s, beyond the time limit of {limit:g} s"
+                + (f"; it said: {said}" if said else ""),
+                operation=name,
             )
         if answer.kind == "success":
             return result
