@@ -272,7 +272,7 @@ impl Worker {
         output: Option<&str>,
         time: Time,
     ) -> Result<(), EarlyEnd> {
-        let Time { deadline, limit, .. } = time;
+        let deadline = time.deadline;
         let context = self.context.clone();
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started);
