@@ -277,7 +277,14 @@ impl Session for Open {
             let started = Instant::now();
             let operation = self.named(call.operation).unwrap_or_else(|| call.operation.to_owned());
             let called = self.host.call_json(&operation, &call.args, context).await;
-            let result = called.map_err(|error| why(&error, call.timeout, started.elapsed()))?;
+            let result = match called {
+                // The call is over, so the session goes on.
+                Err(error @ HostError::Late { .. }) => {
+                    let failure = Some(error.to_string());
+                    return Ok(Answer { failure, cause: Cause::Rig, message: None, outputs: Vec::new() });
+                }
+                called => called.map_err(|error| why(&error, call.timeout, started.elapsed()))?,
+            };
             let failure = match &result.outcome {
                 Outcome::Success => None,
                 _ => Some(result.to_string()),
