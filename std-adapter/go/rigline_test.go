@@ -517,6 +517,8 @@ func TestAnOperationIsFoundInEitherSpelling(t *testing.T) {
 	}
 	if _, err := manifest.spelled("x_y_z"); err == nil || !strings.Contains(err.Error(), "may be x-y_z or x_y-z; write one of them") {
 		t.Error(err)
+	}
+}
 
 func TestAnAnswerAfterTheTimeLimitDoesNotCountAndTheSessionGoesOn(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
