@@ -17,7 +17,7 @@ command -v npm >/dev/null 2>&1 || { echo "skipped: the page in Chromium, as ther
 (cd std-adapter/web/tests && npm ci --no-audit --no-fund --silent)
 
 target=${CARGO_TARGET_DIR:-target}
-cargo build -q -p rigline-std
+cargo build -q -p rigline-cli
 export RIGLINE_BINARY=$PWD/$target/debug/rigline
 [ "${target#/}" = "$target" ] || RIGLINE_BINARY=$target/debug/rigline
 

@@ -52,7 +52,6 @@ impl Token {
     }
 
     /// A new random token, of 32 hexadecimal digits.
-    #[cfg(any(feature = "eval", feature = "http"))]
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string().as_bytes().into())
     }
@@ -62,7 +61,9 @@ impl Token {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    pub(crate) fn is(&self, other: &[u8]) -> bool {
+    /// Whether it is this one, in a time that does not depend on where they differ.
+    #[doc(hidden)]
+    pub fn is(&self, other: &[u8]) -> bool {
         use subtle::ConstantTimeEq;
         self.0.ct_eq(other).into()
     }
