@@ -45,7 +45,7 @@ PROTOCOLS = ["gevals", "amplifier", "namel3ss", "waza", "mcp"]
 # Besides: the registries, and the table of what other eval runners have: their files, and the members and graders of those.
 OWN = {
     "core": ["protocol/", "lib.rs"],
-    "std": ["{}/", "lib.rs", "guide.rs", "path.rs"],
+    "std": ["{}/", "{}.rs", "lib.rs", "guide.rs", "path.rs"],
     "host": ["{}/", "lib.rs", "guide.rs", "protocols.rs"],
     "eval": ["foreign.rs"],
     "cli": ["lib.rs", "bin/rigline/protocols/{}", "bin/rigline/protocols/mod.rs"],

@@ -97,7 +97,7 @@ impl Shared {
         let _place = self.readers.acquire().await.map_err(io::Error::other)?;
         let mut service = Service::new(self.runs.clone(), self.root.clone());
         let answered = tokio::task::spawn_blocking(move || {
-            let answered = match input.next() {
+            let answered = match input.next_event() {
                 None => Answered::Nothing,
                 // For one that is gone nothing is begun.
                 Some(lines::Event::Line(_)) if is_gone() => Answered::Gone,

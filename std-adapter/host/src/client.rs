@@ -317,6 +317,7 @@ impl ProtocolOption {
     }
 
     /// The same, of other commands.
+    #[must_use]
     pub const fn of(self, commands: &'static [Command]) -> Self {
         Self { commands, ..self }
     }

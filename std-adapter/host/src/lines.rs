@@ -103,6 +103,7 @@ impl Input {
     }
 
     /// Leaves out telnet's negotiation before lines.
+    #[must_use]
     pub fn with_telnet(self) -> Self {
         Self { has_telnet: true, ..self }
     }
@@ -150,7 +151,7 @@ impl Input {
     }
 
     /// What has come, if there is anything whole.
-    pub fn next(&mut self) -> Option<Event<'_>> {
+    pub fn next_event(&mut self) -> Option<Event<'_>> {
         if let Some(refusal) = self.refused.take() {
             return Some(Event::Refusal(refusal));
         }
@@ -347,7 +348,7 @@ mod tests {
             space[..count].copy_from_slice(&bytes[..count]);
             input.commit(count);
             bytes = &bytes[count..];
-            while let Some(event) = input.next() {
+            while let Some(event) = input.next_event() {
                 let is_over = matches!(event, Event::Refusal(_));
                 events.push(match event {
                     Event::Line(line) => String::from_utf8_lossy(line).into_owned(),

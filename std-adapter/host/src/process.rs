@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-pub use lifeline::Lifeline;
+pub(crate) use lifeline::Lifeline;
 pub use limits::{ensure_descriptors, raise_open_files};
 pub use not_started::NotStarted;
 pub use running::{Pipes, Running};
@@ -182,14 +182,14 @@ mod limits {
 mod lifeline {
     /// This system has no process groups.
     #[derive(Debug)]
-    pub struct Lifeline;
+    pub(crate) struct Lifeline;
 
     impl Lifeline {
-        pub fn new() -> Self {
+        pub(crate) fn new() -> Self {
             Self
         }
 
-        pub fn hold(self, _: u32) -> Self {
+        pub(crate) fn hold(self, _: u32) -> Self {
             self
         }
     }

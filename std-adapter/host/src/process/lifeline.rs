@@ -81,13 +81,13 @@ pub(super) fn mark() -> (&'static str, &'static str) {
 
 /// A process group that ends when this process is gone.
 #[derive(Debug)]
-pub struct Lifeline {
+pub(crate) struct Lifeline {
     group: Option<u32>,
 }
 
 impl Lifeline {
     /// To be made before the program is started, so that it is watched from its first moment on.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut watcher = lock(&WATCHER);
         watcher.start();
         watcher.tell('?', 0);
@@ -97,7 +97,7 @@ impl Lifeline {
 
     /// Takes over a process group, until this is dropped, which is best done before its leader is waited for: until then its number
     /// cannot be another's.
-    pub fn hold(mut self, group: u32) -> Self {
+    pub(crate) fn hold(mut self, group: u32) -> Self {
         self.group = Some(group);
         let mut watcher = lock(&WATCHER);
         watcher.groups.insert(group);

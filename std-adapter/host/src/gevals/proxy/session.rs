@@ -201,7 +201,7 @@ impl Session<'_> {
                     }
                 }
             }
-            while let Some(event) = input.next() {
+            while let Some(event) = input.next_event() {
                 match event {
                     // What needs no turn is answered at once.
                     Event::Line(line) => match lines::requests(line, self.proxy.limits.reply) {
