@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use super::members::CONTENT_PATTERN;
 use super::reader::Reader;
 use super::settings::{
     EQUALS, MATCHES, MILLIS, NOT_MATCHES, NOT_PATHS, NOT_VALUES, PATHS, RANGE, SECONDS, SUPPORTED, Settings, VALUES,
 };
-use crate::expand::nearest;
 use crate::foreign;
 use crate::grade::{Check, Grader};
 use crate::measurement::UNIT_LIMIT;
 use crate::node::{Kind, Node};
+use rigline_host::by_schema::nearest_or_longer;
 use rigline_host::number;
 
 pub(super) fn graders(reader: &mut Reader<'_>, node: &Node, name: &str) -> Vec<Grader> {
@@ -111,7 +112,8 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         other if foreign::GRADERS.contains(&other) => Check::Unsupported,
         other => {
             let at = node.get("type").unwrap_or(node);
-            let meant = nearest(other, SUPPORTED).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let meant =
+                nearest_or_longer(other, SUPPORTED).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             reader.fault(at, format!("Unknown grader type: {other}{meant} (there are {})", SUPPORTED.join(", ")));
             return None;
         }
@@ -186,6 +188,7 @@ fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
         .map(|patterns| reader.elements("content_patterns", patterns))
         .unwrap_or_default()
     {
+        reader.check_members(pattern, &CONTENT_PATTERN);
         let Some(path) = reader.required(pattern, "path") else { continue };
         let check = Check::FileText {
             matches: settings.patterns(reader, &["must_match", "pattern", "patterns"], pattern),

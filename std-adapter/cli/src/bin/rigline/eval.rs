@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use rigline_eval::list::list;
 use rigline_eval::run::Outcome;
 use rigline_eval::runs::StartError;
-use rigline_eval::{Fault, Spec, owner_of};
+use rigline_eval::{Fault, Spec, owner_of, session};
 use rigline_host::by_schema::Schema;
 use rigline_host::target::Target;
 use rigline_host::{Host, Options};
@@ -113,9 +113,7 @@ fn placed(fault: &Fault, kind: &str) -> String {
 fn operations(target: &Target) -> Result<Vec<(String, Schema)>, Failure> {
     connect::on_threads(async {
         let host = Host::connect(target, Options::default()).await.map_err(|error| Failure::of(&error))?;
-        let manifest = host.describe();
-        let operations =
-            manifest.operations.iter().map(|it| (it.name.clone(), Schema::read(&it.params_text))).collect();
+        let operations = session::operations(&host);
         let _ = host.shutdown().await;
         Ok(operations)
     })

@@ -33,7 +33,6 @@ mod record;
 mod replay;
 mod reports;
 mod rig;
-mod schema;
 mod serve;
 mod web;
 

@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use rigline_eval::Spec;
 use rigline_eval::report::{Results, report};
 use rigline_eval::run::{OnEvent, Outcome};
 use rigline_eval::runs::{Request, Runs, StartError};
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
+use rigline_eval::{Fault, Spec};
 use rigline_host::files;
 use rigline_host::record::Recorder;
 use rigline_host::terminal;
 use rigline_std::signals::Signals;
 use rigline_std::sync::lock;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::junit::as_junit;
 use super::progress::Show;
@@ -102,17 +103,34 @@ impl Run {
         let (done, interrupted) = connect::on_threads(async {
             let mut signals = Signals::new().map_err(Failure::failed)?;
             let interrupted = Arc::new(Mutex::new(None));
+            let interruption = Arc::new(Notify::new());
             {
-                let (runs, interrupted) = (runs.clone(), interrupted.clone());
+                let (runs, interrupted, interruption) = (runs.clone(), interrupted.clone(), interruption.clone());
                 tokio::spawn(async move {
                     let code = signals.next().await;
                     *lock(&interrupted) = Some(code);
                     complain(format_args!("rigline: cancelling; cleanup steps run. Once more ends at once"));
                     runs.cancel_all();
+                    interruption.notify_one();
                     std::process::exit(signals.next().await.into());
                 });
             }
             let mut done = Vec::new();
+            let checked = tokio::select! {
+                checked = self.checked(&evals) => checked,
+                () = interruption.notified() => Vec::new(),
+            };
+            if checked.iter().any(|faults| !faults.is_empty()) {
+                let unusable = |faults: Vec<Fault>| {
+                    if faults.is_empty() { StartError::Beside } else { StartError::Invalid(faults) }
+                };
+                let done = evals.into_iter().zip(checked).map(|(wanted, faults)| Done {
+                    path: wanted.path,
+                    run: Err(unusable(faults)),
+                    watched: Watched::new(),
+                });
+                return Ok((done.collect(), *lock(&interrupted)));
+            }
             for wanted in evals {
                 if lock(&interrupted).is_some() {
                     break;
@@ -155,12 +173,17 @@ impl Run {
         Ok((Runs::with_connect(store.clone(), None, Arc::new(hosts)), store))
     }
 
-    async fn one(
-        &self,
-        runs: &Runs,
-        wanted: &Wanted,
-        watched: &Arc<Watched>,
-    ) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
+    /// The mistakes of each eval that its target's description shows, before one of several is run. A single eval finds them itself.
+    async fn checked(&self, evals: &[Wanted]) -> Vec<Vec<Fault>> {
+        let [_, _, ..] = evals else { return Vec::new() };
+        // It waits for no board, and leaves nothing in a recording.
+        let Ok(store) = store(self.runs.clone()) else { return Vec::new() };
+        let runs = Runs::with_connect(store, None, Arc::new(Hosts::default()));
+        let requests: Vec<Request> = evals.iter().map(|wanted| self.request(wanted)).collect();
+        runs.mistakes(&requests).await
+    }
+
+    fn request(&self, wanted: &Wanted) -> Request {
         let mut request = Request::default();
         request.path.clone_from(&wanted.path);
         request.task_file.clone_from(&wanted.task_file);
@@ -172,7 +195,16 @@ impl Run {
         request.context_dir.clone_from(&self.context_dir);
         request.filter.clone_from(&self.filter);
         request.strict = self.strict;
-        let accepted = runs.accept(&request)?;
+        request
+    }
+
+    async fn one(
+        &self,
+        runs: &Runs,
+        wanted: &Wanted,
+        watched: &Arc<Watched>,
+    ) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
+        let accepted = runs.accept(&self.request(wanted))?;
         let (id, spec) = (accepted.id().to_owned(), accepted.spec().clone());
         for warning in &spec.warnings {
             complain(format_args!("{}", placed(warning, "warning: ")));
@@ -195,14 +227,14 @@ impl Run {
     /// exit code, which includes such failures.
     fn tell(&self, done: &[Done], errors: &[String], code: u8, results: &dyn Fn() -> Results) -> u8 {
         for Done { path, run, .. } in done {
+            if let Ok((_, _, outcome)) = run
+                && !outcome.mistakes.is_empty()
+            {
+                complain_of(path, &outcome.mistakes);
+            }
             if let Err(error) = run {
                 match error {
-                    StartError::Invalid(faults) => {
-                        complain(format_args!("rigline: {} is not valid:", path.display()));
-                        for fault in faults {
-                            complain(format_args!("  {fault}"));
-                        }
-                    }
+                    StartError::Invalid(faults) => complain_of(path, faults),
                     StartError::NotFound(missing) if missing == path => {
                         complain(format_args!("rigline: {}: there is no such file or folder", path.display()));
                     }
@@ -244,6 +276,11 @@ impl Run {
         let ids = done.iter().filter_map(|done| done.run.as_ref().ok()).map(|(id, ..)| id);
         ids.map(|id| (id.clone(), of(id))).collect()
     }
+}
+
+fn complain_of(eval: &Path, faults: &[Fault]) {
+    complain(format_args!("rigline: {} is not valid:", eval.display()));
+    faults.iter().for_each(|fault| complain(format_args!("  {fault}")));
 }
 
 /// Ends a recording with the report, all measurements and outputs, and the files that the evals are made of.
@@ -306,6 +343,9 @@ fn code(done: &[Done], has_errors: bool) -> u8 {
         return exit::USAGE;
     }
     let outcomes = || runs().filter_map(Result::ok).map(|(_, _, outcome)| outcome);
+    if outcomes().any(|outcome| outcome.has_mistake()) {
+        return exit::USAGE;
+    }
     let all_passed = runs().all(|run| run.is_ok_and(|(_, _, outcome)| outcome.passed));
     let mut rig_errors = outcomes().filter(|outcome| outcome.has_rig_error()).peekable();
     match () {

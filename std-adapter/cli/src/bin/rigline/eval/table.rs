@@ -102,6 +102,10 @@ fn verdict(spec: &Spec, outcome: &Outcome) -> String {
                 let _ = write!(text, ", {} needed", percent(spec.metrics.pass_threshold));
             }
         }
+        // They are told in full before the table.
+        _ if !outcome.mistakes.is_empty() => {
+            let _ = write!(text, "not run, {} in its steps", out::count(outcome.mistakes.len(), "mistake"));
+        }
         _ => text.push_str(outcome.error.as_deref().unwrap_or(outcome.state.as_str())),
     }
     if !spec.warnings.is_empty() {
