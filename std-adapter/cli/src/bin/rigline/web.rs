@@ -4,18 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rigline_cli::web::{Options, Server};
-use rigline_cli::web::{Options, Server};
 use rigline_eval::Root;
-use rigline_eval::Root;
-use rigline_eval::session::Hosts;
 use rigline_eval::session::Hosts;
 use rigline_eval::store::Store;
 use rigline_host::local::in_process;
-use rigline_host::local::in_process;
 use rigline_host::record::Recorder;
 use rigline_host::target::Target;
-use rigline_host::target::Target;
-use rigline_host::{JsonObject, wire};
 use rigline_host::{JsonObject, wire};
 use rigline_rig::Rig;
 use rigline_rig::sim::SimBoard;
