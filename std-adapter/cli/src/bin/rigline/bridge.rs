@@ -4,8 +4,8 @@ use std::time::Duration;
 use rigline_host::protocol::Protocol;
 use rigline_host::proxy::{End, Limits, Proxy, Transport};
 use rigline_host::relay::Relay;
+use rigline_host::target::Target;
 use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
-use rigline_std::target::Target;
 
 use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, DEFAULT};
