@@ -2,8 +2,6 @@
 
 use rigline::{Call, Config, Context, Event, Extension, Failure, Manifest, Outcome};
 
-use crate::host::spelled;
-
 /// An extension that offers only what was chosen. The rest is as if it were not there.
 #[derive(Debug)]
 pub struct Selected<E> {
@@ -34,9 +32,15 @@ impl<E: Extension> Selected<E> {
                 .get(place)
                 .is_some_and(|operation| operation.name == name || operation.identifier().eq(name.bytes()))
         };
-        let names: Vec<&str> = all.operations.iter().map(|operation| operation.name).collect();
-        let own = |name: &String| spelled(name, &names).map(|own| own.map_or_else(|| name.clone(), str::to_owned));
-        let allowed = selection.allowed.iter().map(own).collect::<Result<Vec<String>, String>>()?;
+        // As the tools' names have `_` for `-`, either spelling will do, the exact one first.
+        let own = |name: &String| {
+            let dashed = |name: &str| name.replace('_', "-");
+            let is_known = (0..all.operations.len()).any(|place| is(place, name));
+            let alike =
+                all.operations.iter().map(|operation| operation.name).find(|known| dashed(known) == dashed(name));
+            alike.filter(|_| !is_known).map_or_else(|| name.clone(), str::to_owned)
+        };
+        let allowed: Vec<String> = selection.allowed.iter().map(own).collect();
         for name in &allowed {
             if !(0..all.operations.len()).any(|place| is(place, name)) {
                 let known: Vec<&str> = all.operations.iter().map(|operation| operation.name).collect();
