@@ -580,6 +580,6 @@ fn a_call_that_check_cannot_make_is_told_before_any_case_runs() {
         );
         assert!(stderr.contains("identify"), "{protocol}: {stderr}");
         let output = rigline(&["check", "sim", "--protocol", protocol, "--call", "self_test", "--case", "manifest"]);
-        assert_ne!(texts(&output).1.contains("no such operation"), true, "{protocol}: {:?}", texts(&output));
+        assert!(!texts(&output).1.contains("no such operation"), "{protocol}: {:?}", texts(&output));
     }
 }
