@@ -608,6 +608,7 @@ pub fn trial(task: &str, record: &TrialRecord) -> Value {
             "status": step.verdict.as_str(),
             "message": step.message,
             "outputs": outputs,
+            "limitMs": step.limit.map(millis),
             "durationMs": millis(step.duration),
         })
     });

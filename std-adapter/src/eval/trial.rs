@@ -71,6 +71,32 @@ impl EarlyEnd {
     }
 }
 
+/// The time of a trial.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    deadline: Instant,
+    limit: Duration,
+    /// What the agent has used of it.
+    of_agent: Duration,
+}
+
+impl Time {
+    /// It is over, during a step or before it. The agent is the reason if it has used most of it.
+    fn over(self, more: String) -> EarlyEnd {
+        let Self { limit, of_agent, .. } = self;
+        let mut why = format!("timeout: the trial was not done within {limit:?}");
+        let cause = if of_agent > limit / 2 { Cause::Agent } else { Cause::Late };
+        if cause == Cause::Agent {
+            why += &format!("; the agent has used {of_agent:.3?} of it");
+        }
+        if !more.is_empty() {
+            why += "; ";
+            why += &more;
+        }
+        EarlyEnd::new(Verdict::Failed, cause, why)
+    }
+}
+
 impl Worker {
     pub(super) fn new(context: Arc<RunContext>) -> Self {
         Self { context, session: None }
@@ -124,10 +150,10 @@ impl Worker {
         let context = self.context.clone();
         let started = Instant::now();
         let limit = task.timeout.unwrap_or(context.spec.config.timeout);
-        let deadline = started + limit;
+        let time = Time { deadline: started + limit, limit, of_agent: Duration::ZERO };
         let mut steps = Vec::new();
         let mut output = None;
-        let main = self.main(task, deadline, limit, &mut steps, &mut output).await;
+        let main = self.main(task, time, &mut steps, &mut output).await;
         let elapsed = started.elapsed();
         let cleanup = self.cleanup(task, &mut steps, output.as_deref()).await;
 
@@ -184,8 +210,7 @@ impl Worker {
     async fn main(
         &mut self,
         task: &Task,
-        deadline: Instant,
-        limit: Duration,
+        mut time: Time,
         steps: &mut Vec<StepRecord>,
         output: &mut Option<String>,
     ) -> Result<(), EarlyEnd> {
@@ -201,12 +226,14 @@ impl Worker {
         for step in task.steps.iter().filter(|step| step.phase != Phase::Cleanup) {
             if agent_is_due && step.phase != Phase::Setup {
                 agent_is_due = false;
-                *output = self.agent(task, steps, deadline, limit).await?;
+                let began = Instant::now();
+                *output = self.agent(task, steps, time).await?;
+                time.of_agent = began.elapsed();
             }
-            self.step(task, step, steps, output.as_deref(), deadline, limit).await?;
+            self.step(task, step, steps, output.as_deref(), time).await?;
         }
         if agent_is_due {
-            *output = self.agent(task, steps, deadline, limit).await?;
+            *output = self.agent(task, steps, time).await?;
         }
         Ok(())
     }
@@ -216,8 +243,7 @@ impl Worker {
         &self,
         task: &Task,
         steps: &[StepRecord],
-        deadline: Instant,
-        limit: Duration,
+        Time { deadline, limit, .. }: Time,
     ) -> Result<Option<String>, EarlyEnd> {
         let context = &self.context;
         let prompt = match task.prompt.as_deref().map(|prompt| substitute(prompt, steps)) {
@@ -226,7 +252,7 @@ impl Worker {
             None => Cow::Borrowed(""),
         };
         let cancelled = EarlyEnd::cancelled;
-        let late = || EarlyEnd::new(Verdict::Failed, Cause::Board, format!("timeout: not done within {limit:?}"));
+        let late = || EarlyEnd::new(Verdict::Failed, Cause::Agent, format!("timeout: not done within {limit:?}"));
         match context.executor {
             Executor::Extension => Ok(None),
             Executor::Mock => {
@@ -266,27 +292,27 @@ impl Worker {
         step: &Step,
         steps: &mut Vec<StepRecord>,
         output: Option<&str>,
-        deadline: Instant,
-        limit: Duration,
+        time: Time,
     ) -> Result<(), EarlyEnd> {
+        let deadline = time.deadline;
         let context = self.context.clone();
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started);
         if context.cancel.is_cancelled() {
             return Err(EarlyEnd::cancelled());
         }
-        let calling =
-            self.call(task, step, steps, output, step.timeout.unwrap_or(left).min(left.max(Duration::from_millis(1))));
-        let lost = |verdict, cause, why: String| Err(EarlyEnd { verdict, why, cause, lost: true });
+        if left.is_zero() {
+            return Err(time.over(format!("it was over before step {} ({}) began", step.id, step.operation)));
+        }
+        let limit_of_step = step.timeout.unwrap_or(left).min(left);
+        let calling = self.call(task, step, steps, output, limit_of_step);
         let answer = tokio::select! {
             answer = calling => answer,
-            () = context.cancel.cancelled() => lost(Verdict::Cancelled, Cause::Board, "cancelled".into()),
-            () = sleep_until(deadline) => {
-                lost(Verdict::Failed, Cause::Late, format!("timeout: the trial was not done within {limit:?}"))
-            }
+            () = context.cancel.cancelled() => Err(EarlyEnd { lost: true, ..EarlyEnd::cancelled() }),
+            () = sleep_until(deadline) => Err(EarlyEnd { lost: true, ..time.over(String::new()) }),
         };
         let is_lost = answer.as_ref().is_err_and(|broken| broken.lost);
-        let result = record(step, answer, started, steps);
+        let result = self.record(step, answer, started, limit_of_step, steps);
         if is_lost
             && let Some(session) = &self.session
             && let Err(error) = session.cancel().await
@@ -314,7 +340,7 @@ impl Worker {
                 Ok(answer) => answer,
                 Err(_) => Err(EarlyEnd::new(Verdict::Error, Cause::Rig, "timeout")),
             };
-            if let Err(error) = record(step, answer, started, steps) {
+            if let Err(error) = self.record(step, answer, started, limit, steps) {
                 (self.context.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
                 broken = broken.or(Some(error));
             }
@@ -375,37 +401,40 @@ impl Worker {
             lost: true,
         })
     }
-}
 
-/// Notes what became of a step.
-fn record(
-    step: &Step,
-    answer: Result<Answer, EarlyEnd>,
-    started: Instant,
-    steps: &mut Vec<StepRecord>,
-) -> Result<(), EarlyEnd> {
-    let (verdict, cause, message, outputs) = match answer {
-        Ok(Answer { failure: None, message, outputs, cause }) => {
-            (Verdict::Passed, cause, message.unwrap_or_default(), outputs)
-        }
-        Ok(Answer { failure: Some(why), cause: Cause::Board, outputs, .. }) => {
-            (Verdict::Failed, Cause::Board, why, outputs)
-        }
-        Ok(Answer { failure: Some(why), cause, outputs, .. }) => (Verdict::Error, cause, why, outputs),
-        Err(EarlyEnd { verdict, why, cause, .. }) => (verdict, cause, why, Vec::new()),
-    };
-    let why = (verdict != Verdict::Passed).then(|| format!("step {} ({}): {message}", step.id, step.operation));
-    let record = StepRecord {
-        id: step.id.clone(),
-        operation: step.operation.clone(),
-        phase: step.phase,
-        verdict,
-        message,
-        outputs,
-        duration: started.elapsed(),
-    };
-    steps.push(record);
-    why.map_or(Ok(()), |why| Err(EarlyEnd::new(verdict, cause, why)))
+    /// Notes what became of a step.
+    fn record(
+        &self,
+        step: &Step,
+        answer: Result<Answer, EarlyEnd>,
+        started: Instant,
+        limit: Duration,
+        steps: &mut Vec<StepRecord>,
+    ) -> Result<(), EarlyEnd> {
+        let (verdict, cause, message, outputs) = match answer {
+            Ok(Answer { failure: None, message, outputs, cause }) => {
+                (Verdict::Passed, cause, message.unwrap_or_default(), outputs)
+            }
+            Ok(Answer { failure: Some(why), cause: Cause::Board, outputs, .. }) => {
+                (Verdict::Failed, Cause::Board, why, outputs)
+            }
+            Ok(Answer { failure: Some(why), cause, outputs, .. }) => (Verdict::Error, cause, why, outputs),
+            Err(EarlyEnd { verdict, why, cause, .. }) => (verdict, cause, why, Vec::new()),
+        };
+        let why = (verdict != Verdict::Passed).then(|| format!("step {} ({}): {message}", step.id, step.operation));
+        let record = StepRecord {
+            id: step.id.clone(),
+            operation: step.operation.clone(),
+            phase: step.phase,
+            verdict,
+            message,
+            outputs,
+            limit: (self.context.executor != Executor::Mock).then_some(limit),
+            duration: started.elapsed(),
+        };
+        steps.push(record);
+        why.map_or(Ok(()), |why| Err(EarlyEnd::new(verdict, cause, why)))
+    }
 }
 
 /// The answer of a mock agent: the prompt, and the texts that the graders search.
