@@ -68,17 +68,27 @@ async function bySafeState(): Promise<{ text: string; isGood: boolean }> {
 
 /** Calls the operation, before anything else of this page. */
 async function byOperation({ name: own }: Operation): Promise<{ text: string; isGood: boolean }> {
-  for (const call of calls.value) if (call.status === 'waiting' || call.status === 'running') cancel(call.number);
+  const out = calls.value.filter(isOut);
+  for (const call of out) cancel(call.number);
+  for (const call of out) await end(call.number);
   if (!(await whenReady(15_000))) throw new Error('there is no connection');
-  const { number } = run(own, '{}', 30);
-  const over = await new Promise<Call>((resolve) => {
-    const stop = calls.subscribe((all) => {
-      const call = all.find((one) => one.number === number);
-      if (call && call.status !== 'waiting' && call.status !== 'running') queueMicrotask(() => (stop(), resolve(call)));
-    });
-  });
+  const over = await end(run(own, '{}', 30).number);
   const isGood = over.status === 'done';
   return said(`${oneLine(own, 60)} ${isGood ? 'succeeded' : 'did not succeed'}${over.message ? `: ${oneLine(over.message, 200)}` : '.'}`, isGood);
+}
+
+function isOut(call: Call): boolean {
+  return call.status === 'waiting' || call.status === 'running';
+}
+
+/** Waits until a call is over. */
+function end(number: number): Promise<Call> {
+  return new Promise((resolve) => {
+    const stop = calls.subscribe((all) => {
+      const call = all.find((one) => one.number === number);
+      if (call && !isOut(call)) queueMicrotask(() => (stop(), resolve(call)));
+    });
+  });
 }
 
 function said(text: string, isGood: boolean): { text: string; isGood: boolean } {

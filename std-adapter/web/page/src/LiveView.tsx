@@ -152,10 +152,10 @@ function Refusal() {
 function MissingToken() {
   const id = useId();
   const [text, setText] = useState('');
-  const given = /(?:^|token=)([!-~]+)$/.exec(text.trim().replace(/&.*$/, ''))?.[1];
+  const given = /^[!-~]+$/.exec(text.trim().replace(/^.*#(?:.*&)?token=/, '').replace(/&.*$/, ''))?.[0];
   const open = (event: Event) => {
     event.preventDefault();
-    if (given) location.hash = `#token=${encodeURIComponent(given)}`;
+    if (given) location.hash = `#token=${given}`;
   };
   return (
     <form class="missing" onSubmit={open}>

@@ -3,7 +3,7 @@ import { type View, hash, setHash, view } from './address';
 import { isObject, parseExact } from './exact';
 import { keep, kept, later } from './here';
 import { validate } from './rigline';
-import { type Draft, type Schema, asSchema, collect, draftOf } from './schema';
+import { type Draft, type Schema, asSchema, check, collect, draftOf, membersOf } from './schema';
 import { manifest, notice } from './session';
 import { oneLine } from './text';
 
@@ -96,15 +96,17 @@ function take(name: string, schema: Schema, args: string): void {
     notice.value = `The arguments in the address cannot be used: ${fault === null ? 'they are no JSON object' : fault.reason}.`;
     return;
   }
-  try {
-    setDraft(name, draftOf(schema, args));
-  } catch {
-    notice.value = 'The arguments in the address do not fit the operation.';
-    return;
-  }
+  const given = parseExact(args) as Record<string, unknown>;
   const properties = asSchema(schema.properties);
-  const unknown = Object.keys(parseExact(args) as object).filter((member) => !Object.hasOwn(properties, member));
-  if (unknown.length > 0 && Object.keys(properties).length > 0) notice.value = `The address has arguments that ${oneLine(name, 60)} does not have: ${oneLine(unknown.join(', '), 200)}.`;
+  const named = Object.keys(properties);
+  const unknown = named.length === 0 ? [] : Object.keys(given).filter((member) => !Object.hasOwn(properties, member));
+  const wrong = Object.keys(given).filter((member) => Object.hasOwn(properties, member) && check(asSchema(properties[member]), given[member], '') !== null);
+  // What does not fit has no place in a form.
+  const kept = membersOf(args).filter(([member]) => !wrong.includes(member) && !unknown.includes(member));
+  setDraft(name, draftOf(schema, `{${kept.map(([member, value]) => `${JSON.stringify(member)}:${value}`).join(',')}}`));
+  const list = (names: string[]) => oneLine(names.join(', '), 200);
+  if (unknown.length > 0) notice.value = `The address has arguments that ${oneLine(name, 60)} does not have: ${list(unknown)}.`;
+  else if (wrong.length > 0) notice.value = `Arguments in the address do not fit the operation: ${list(wrong)}.`;
 }
 
 let isFirst = true;

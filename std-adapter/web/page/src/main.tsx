@@ -74,7 +74,8 @@ function Light() {
   const rig = at === 'ready' ? manifest.value?.name : undefined;
   return (
     <span class={`light ${at}`}>
-      {rig !== undefined && <b class="rig">{oneLine(rig, 40)}</b>} {{ idle: 'not connected', connecting: 'connecting', ready: 'connected', ended: 'no connection' }[at]}
+      {rig !== undefined && <b class="rig">{oneLine(rig, 40)}</b>}
+      <span>{{ idle: 'not connected', connecting: 'connecting', ready: 'connected', ended: 'no connection' }[at]}</span>
     </span>
   );
 }
