@@ -53,7 +53,8 @@ const KINDS = {
   spike: (random, n) => Array.from({ length: n }, (_, at) => (at === n >> 1 ? '1e9' : (random() * 5).toFixed(2))),
 };
 
-const valueAt = (label) => Number(label);
+/** A label may have its unit. */
+const valueAt = (label) => Number(label.split(' ')[0]);
 const overlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 
 /** What must hold of every picture with one scale. */
@@ -71,7 +72,7 @@ function judge(said, drawn, count) {
   assert.ok(times.length >= (count > 1 ? 2 : 1), `${said}: ${times.length} times`);
   assert.ok(marks.length >= 2, `${said}: ${marks.length} marks: ${written.map((one) => one.text)}`);
   assert.equal(new Set(marks.map((one) => one.text)).size, marks.length, `${said}: each label is another one: ${marks.map((one) => one.text)}`);
-  for (const { text } of marks) assert.ok(text.length <= 24 && !/\.\d*0{7}/.test(text), `${said}: the label ${text} is short`);
+  for (const { text } of marks) assert.ok(text.split(' ')[0].length <= 24 && !/\.\d*0{7}/.test(text), `${said}: the label ${text} is short`);
   // The marks tell where a value is: all others lie on the line through two of them.
   const [low, high] = [marks.reduce((a, b) => (a.y > b.y ? a : b)), marks.reduce((a, b) => (a.y < b.y ? a : b))];
   const span = valueAt(high.text) / 2 - valueAt(low.text) / 2;
@@ -84,7 +85,7 @@ function judge(said, drawn, count) {
 const VALUE_TEXT = /^(n\/a|OL|nan|)$/;
 
 test('hundreds of odd series have whole labels that differ, and every value is seen where its labels say', async (t) => {
-  const page = await open(t, browser, url);
+  const page = await open(t, browser, url, { isOther: true });
   let drawings = 0;
   for (const [kind, make] of Object.entries(KINDS)) {
     for (let seed = 0; seed < 16; seed++) {
@@ -114,7 +115,7 @@ test('hundreds of odd series have whole labels that differ, and every value is s
 });
 
 test('the digits of the device stay, with those that a double cannot hold', async (t) => {
-  const page = await open(t, browser, url);
+  const page = await open(t, browser, url, { isOther: true });
   const texts = ['9007199254740992', '9007199254740993', '9007199254740993', '0.000', '3.30', '1E+05', '-0', '0x1F', '3.301 V', '+5', '007', '1e-400', '00.10', '.5', '5.', '123456789.123456789123456789'];
   const drawn = await page.evaluate((texts) => globalThis.draw([{ output: 'value', texts }], 900), texts);
   assert.deepEqual(drawn.kept[0], texts);
@@ -124,7 +125,7 @@ test('the digits of the device stay, with those that a double cannot hold', asyn
 });
 
 test('as many lines as are drawn have colours and dashes of their own', async (t) => {
-  const page = await open(t, browser, url);
+  const page = await open(t, browser, url, { isOther: true });
   const series = Array.from({ length: 64 }, (_, at) => ({ output: `o${at}`, texts: [String(at), String(at + 1)] }));
   const { looks } = await page.evaluate((series) => globalThis.draw(series, 900), series);
   assert.equal(new Set(looks.map((one) => JSON.stringify(one))).size, 64);
@@ -132,21 +133,26 @@ test('as many lines as are drawn have colours and dashes of their own', async (t
 });
 
 test('lines of two units have two axes, each with its own marks and its unit, which are not cut', async (t) => {
-  const page = await open(t, browser, url);
+  const page = await open(t, browser, url, { isOther: true });
   for (const width of [390, 900]) {
     const texts = (base, step, unit) => Array.from({ length: 20 }, (_, at) => `${(base + at * step).toFixed(4)} ${unit}`);
     const series = [{ output: 'a', texts: texts(3.3, 0.0001, 'V'), scale: 0 }, { output: 'b', texts: texts(250000, 1000, 'mA'), scale: 1 }];
     const { written, canvas, plot } = await page.evaluate(([series, width]) => globalThis.draw(series, width), [series, width]);
     for (const one of written) assert.ok(one.left >= 0 && one.right <= canvas.width, `${one.text} is cut at ${width} px`);
-    assert.ok(written.some((one) => one.text === 'V' && one.right < plot.left), 'V on the left');
-    assert.ok(written.some((one) => one.text === 'mA' && one.left > plot.left + plot.width), 'mA on the right');
-    assert.ok(written.filter((one) => one.left > plot.left + plot.width && /^\d/.test(one.text)).length >= 3, 'marks on the right');
+    assert.ok(written.filter((one) => / V$/.test(one.text) && one.right < plot.left).length >= 3, 'volts on the left');
+    assert.ok(written.filter((one) => / mA$/.test(one.text) && one.left > plot.left + plot.width).length >= 3, 'milliamperes on the right');
+    for (const step of [0.05, 0.1, 0.21, 1, 13, 700, 9000]) {
+      const { written } = await page.evaluate(([series, width, step]) => globalThis.draw(series, width, step), [series, width, step]);
+      const times = written.filter((one) => one.top > plot.top + plot.height && /^\d+[:-]\d\d/.test(one.text));
+      assert.ok(times.length >= 2 && times.every((one) => one.left >= 0 && one.right <= canvas.width), `${times.length} times in ${20 * step} s at ${width} px`);
+      assert.equal(new Set(times.map((one) => one.text)).size, times.length, `${20 * step} s: ${times.map((one) => one.text)}`);
+    }
   }
   sound(page);
 });
 
 test('a series with more samples than pixels keeps its spikes, and a long gap', async (t) => {
-  const page = await open(t, browser, url);
+  const page = await open(t, browser, url, { isOther: true });
   const texts = Array.from({ length: 60_000 }, (_, at) => (at > 30_000 && at < 40_000 ? null : at === 20_001 ? '9' : at === 50_001 ? '-9' : '1'));
   const drawn = await page.evaluate((texts) => globalThis.draw([{ output: 'value', texts }], 900), texts);
   const { yOf } = judge('spikes', drawn, texts.length);
@@ -156,7 +162,7 @@ test('a series with more samples than pixels keeps its spikes, and a long gap', 
 });
 
 test('a day of ten samples a second is kept whole in bounded memory, and drawn in time', async (t) => {
-  const page = await open(t, browser, url);
+  const page = await open(t, browser, url, { isOther: true });
   const session = await page.context().newCDPSession(page);
   const found = await page.evaluate(() => globalThis.day(4));
   await session.send('HeapProfiler.collectGarbage');

@@ -1,7 +1,7 @@
 import 'uplot/dist/uPlot.min.css';
 import uPlot from 'uplot';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { type Scale, placeIn, scaleOf } from './axis';
+import { type Scale, TIME_STEPS, placeIn, scaleOf, timeLabels, timeMarks, timeSpace } from './axis';
 import { theme } from './theme';
 
 export interface Line {
@@ -55,17 +55,9 @@ export function drawable(value: number): number | null {
   return Math.abs(value) < 1e300 ? value : null;
 }
 
-/** Marks of a time axis: hours to 24; the date where it changes. */
-const TIMES: (string | number | null)[][] = [
-  [3600 * 24 * 365, '{YYYY}', null, null, null, null, null, null, 1],
-  [3600 * 24 * 28, '{YYYY}-{MM}', null, null, null, null, null, null, 1],
-  [3600 * 24, '{MM}-{DD}', '\n{YYYY}', null, null, null, null, null, 1],
-  [60, '{HH}:{mm}', '\n{YYYY}-{MM}-{DD}', null, '\n{YYYY}-{MM}-{DD}', null, null, null, 1],
-  [1, '{HH}:{mm}:{ss}', '\n{YYYY}-{MM}-{DD}', null, '\n{YYYY}-{MM}-{DD}', null, null, null, 1],
-  [0.001, '{HH}:{mm}:{ss}.{fff}', '\n{YYYY}-{MM}-{DD}', null, '\n{YYYY}-{MM}-{DD}', null, null, null, 1],
-];
-/** The room that a mark with its label takes along the axis, in pixels. */
-const TIME_SPACE = 96;
+/** Steps of an axis that counts. */
+const WHOLE_STEPS = Array.from({ length: 13 }, (_, exponent) => [1, 2, 5].map((digit) => digit * 10 ** exponent)).flat();
+/** The room that a mark with its label takes along the axis of values, in pixels. */
 const VALUE_SPACE = 38;
 /** The least width of an axis of values: the first label of the time axis reaches below it. */
 const LEAST_SIZE = 42;
@@ -82,7 +74,7 @@ function widthOf(text: string): number {
 
 /** A line chart. A missing value is a gap in its line, and a value between two gaps is a dot. Zoom by dragging, or with the buttons. */
 export function Chart(given: Properties) {
-  const { label, lines, isTime, xLabel, version, height = 300, onCursor } = given;
+  const { label, lines, isTime, version, height = 300, onCursor } = given;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const zoom = useRef<{ min: number; max: number } | null>(null);
@@ -161,12 +153,15 @@ export function Chart(given: Properties) {
       axes: [
         {
           ...axis,
-          space: isTime ? TIME_SPACE : 70,
-          ...(isTime ? { values: TIMES as uPlot.Axis.Values, size: 46 } : { values: (_: uPlot, splits: number[]) => splits.map((split) => (xLabel ? (Number.isInteger(split) ? xLabel(split) : '') : String(split))) }),
+          space: isTime ? (_, __, min, max, size) => timeSpace(max - min, size) : 70,
+          ...(isTime ? { incrs: TIME_STEPS, splits: (_, __, min, max, step) => timeMarks(min, max, step), values: (_, marks) => timeLabels(marks), size: 46 } : { incrs: WHOLE_STEPS, values: (_: uPlot, splits: number[]) => splits.map((split) => latest.current.xLabel?.(split) ?? String(split)) }),
         },
         ...shown.map((kind, at): uPlot.Axis => {
           const scale = () => scales.current[kinds.indexOf(kind)] as Scale;
-          const unit = [...new Set(lines.filter((line) => of(line) === kind && line.unit).map((line) => line.unit))].join(', ');
+          const units = [...new Set(lines.filter((line) => of(line) === kind).map((line) => line.unit ?? ''))];
+          const unit = units.some(Boolean) ? units.map((one) => one || 'no unit').join(', ') : '';
+          // One short unit stands at each mark, others beside the axis.
+          const suffix = units.length === 1 && unit.length <= 5 && unit !== '' ? ` ${unit}` : '';
           return {
             ...axis,
             ...(at > 0 ? { grid: { show: false } } : {}),
@@ -176,9 +171,9 @@ export function Chart(given: Properties) {
             incrs: [1],
             space: 1,
             splits: () => scale().ticks.map((tick) => placeIn(scale(), tick.value)),
-            values: () => scale().ticks.map((tick) => tick.label),
+            values: () => scale().ticks.map((tick) => tick.label + suffix),
             size: (_, values) => Math.max(LEAST_SIZE, Math.ceil(Math.max(0, ...(values ?? []).map(widthOf))) + 16),
-            ...(unit ? { label: unit.length > 30 ? `${unit.slice(0, 30)}…` : unit, labelFont: `bold ${FONT}`, labelSize: 20, labelGap: 0 } : {}),
+            ...(unit !== '' && suffix === '' ? { label: unit.length > 30 ? `${unit.slice(0, 30)}…` : unit, labelFont: `bold ${FONT}`, labelSize: 20, labelGap: 0 } : {}),
           };
         }),
       ],

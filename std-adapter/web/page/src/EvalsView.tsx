@@ -109,7 +109,7 @@ function Current({ run }: { run: evals.Running }) {
           <h3>
             Logs {run.droppedLogs > 0 && <span class="quiet">({plural(run.droppedLogs, 'older line was dropped', 'older lines were dropped')})</span>}
           </h3>
-          <VirtualList id="run-logs" label="Logs of the run" class="short-list" count={run.logs.length} rowHeight={26} follow row={(at) => <div class="log"><Said text={run.logs[at] ?? ''} line={400} /></div>} />
+          <VirtualList id="run-logs" label="Logs of the run" most={190} count={run.logs.length} rowHeight={26} follow row={(at) => <div class="log"><Said text={run.logs[at] ?? ''} line={400} /></div>} />
         </>
       )}
     </section>

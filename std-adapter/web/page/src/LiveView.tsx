@@ -536,7 +536,7 @@ function Result({ call }: { call: Call }) {
           {call.droppedOutputs > 0 && <p class="quiet">{plural(call.droppedOutputs, 'more output')}.</p>}
         </div>
       )}
-      {own.length > 0 && <Logs label={`Logs of call ${call.number}`} entries={own} id={`logs-${call.number}`} class="short-list" />}
+      {own.length > 0 && <Logs label={`Logs of call ${call.number}`} entries={own} id={`logs-${call.number}`} />}
     </div>
   );
 }
@@ -583,7 +583,9 @@ function History() {
               <th scope="col">Arguments</th>
               <th scope="col">Result</th>
               <th scope="col">Time</th>
-              <th scope="col">Again</th>
+              <th scope="col" class="act">
+                Again
+              </th>
             </tr>
           </thead>
           <tbody>
@@ -599,7 +601,7 @@ function History() {
                   <Badge call={call} /> <Said text={call.message} line={120} />
                 </td>
                 <td class="number">{call.milliseconds === null ? '' : milliseconds(call.milliseconds)}</td>
-                <td>
+                <td class="act">
                   <button type="button" class="small" disabled={!ready.value} onClick={() => again(call)} aria-label={`Run again: call ${call.number}, ${oneLine(call.operation, 60)}`}>
                     Run again
                   </button>

@@ -5,8 +5,8 @@ import * as readings from './readings';
 import { ready } from './session';
 import { clock, milliseconds, oneLine, shown } from './text';
 
-/** What is pinned: the newest values with their limits, and a picture of the last ones. */
-export function Readings() {
+/** What is pinned: the newest values with their limits, and a picture of the last ones. The page of plots has its own buttons for sampling. */
+export function Readings({ isPlot = false }: { isPlot?: boolean }) {
   const all = readings.pinned.value;
   if (all.length === 0) return null;
   const isRunning = poll.status.value === 'running';
@@ -26,15 +26,16 @@ export function Readings() {
             />
             Sound with an alarm
           </label>
-          {isRunning ? (
-            <button type="button" class="small" onClick={poll.pause}>
-              Pause the readings
-            </button>
-          ) : (
-            <button type="button" class="small primary" disabled={!ready.value} onClick={poll.start}>
-              Read again and again
-            </button>
-          )}
+          {!isPlot &&
+            (isRunning ? (
+              <button type="button" class="small" onClick={poll.pause}>
+                Pause reading
+              </button>
+            ) : (
+              <button type="button" class="small primary" disabled={!ready.value} onClick={poll.start}>
+                Keep reading
+              </button>
+            ))}
         </div>
       </div>
       <ul class="reading-list">

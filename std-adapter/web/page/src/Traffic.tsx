@@ -6,6 +6,9 @@ import { type Line, type LogEntry, clearLogs, lines, logs, placeOf, state, targe
 import { clock, oneLine, plural, save } from './text';
 import { VirtualList } from './VirtualList';
 
+/** How high a list is, in pixels. */
+const LIST = 210;
+
 type Level = LogEntry['level'];
 const LEVELS: Level[] = ['debug', 'info', 'warn', 'error'];
 const LEVEL_NAMES: [Level, string][] = [
@@ -127,9 +130,9 @@ export function Traffic() {
       {found.length === 0 ? (
         <p class="empty short-empty">{isFiltered && ring.length > 0 ? 'No line matches.' : what === 'logs' ? 'The rig has logged nothing yet.' : 'No line has passed yet.'}</p>
       ) : what === 'logs' ? (
-        <VirtualList id="logs" label="Logs" class="short-list" count={found.length} rowHeight={26} follow selected={at} onSelect={choose} row={(index) => <LogRow entry={found.at(index) as LogEntry | undefined} />} />
+        <VirtualList id="logs" label="Logs" most={LIST} count={found.length} rowHeight={26} follow selected={at} onSelect={choose} row={(index) => <LogRow entry={found.at(index) as LogEntry | undefined} />} />
       ) : (
-        <VirtualList id="lines" label="Lines" class="short-list" count={found.length} rowHeight={26} follow selected={at} onSelect={choose} row={(index) => <LineRow line={found.at(index) as Line | undefined} />} />
+        <VirtualList id="lines" label="Lines" most={LIST} count={found.length} rowHeight={26} follow selected={at} onSelect={choose} row={(index) => <LineRow line={found.at(index) as Line | undefined} />} />
       )}
       {text !== null && (
         <pre class="raw whole" tabIndex={0} role="group" aria-label="The chosen line">
@@ -146,8 +149,8 @@ function asText(one: LogEntry | Line): string {
 }
 
 /** The logs of one call. */
-export function Logs({ label, entries, id, class: className }: { label: string; entries: LogEntry[]; id: string; class?: string }) {
-  return <VirtualList id={id} label={label} class={className} count={entries.length} rowHeight={26} follow row={(index) => <LogRow entry={entries[index]} />} />;
+export function Logs({ label, entries, id }: { label: string; entries: LogEntry[]; id: string }) {
+  return <VirtualList id={id} label={label} most={LIST} count={entries.length} rowHeight={26} follow row={(index) => <LogRow entry={entries[index]} />} />;
 }
 
 function LogRow({ entry }: { entry: LogEntry | undefined }) {

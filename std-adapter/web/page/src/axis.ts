@@ -75,3 +75,47 @@ function signed(digits: bigint): [string, string] {
 export function placeIn(scale: Scale, value: number): number {
   return (value / 2 - scale.min / 2) / (scale.max / 2 - scale.min / 2);
 }
+
+/** Steps of a time axis, in seconds. */
+export const TIME_STEPS = [...[-3, -2, -1].flatMap((exponent) => [1, 2, 5].map((digit) => Number(`${digit}e${exponent}`))), 1, 2, 5, 10, 15, 20, 30, ...[1, 2, 5, 10, 15, 20, 30].map((minutes) => minutes * 60), ...[1, 2, 3, 4, 6, 8, 12].map((hours) => hours * 3600), ...[1, 2, 4, 7, 14, 28, 91, 182, 365].map((days) => days * 86_400)];
+
+/** The room that a label takes, in pixels: times with milliseconds are longer. */
+export function timeSpace(range: number, size: number): number {
+  return (range * 66) / size > 0.5 ? 66 : 92;
+}
+
+/** Times on an axis: those of the clock in these steps; where there are fewer than two, the first and the last one. */
+export function timeMarks(min: number, max: number, step: number): number[] {
+  const marks: number[] = [];
+  const day = new Date(min * 1000);
+  day.setHours(0, 0, 0, 0);
+  if (step >= 86_400) {
+    for (; day.getTime() / 1000 <= max && marks.length < 100; day.setDate(day.getDate() + Math.round(step / 86_400))) if (day.getTime() / 1000 >= min) marks.push(day.getTime() / 1000);
+  } else {
+    const midnight = day.getTime() / 1000;
+    for (let at = Math.ceil((min - midnight) / step - 1e-6); marks.length < 100; at++) {
+      const mark = Math.round((midnight + at * step) * 1000) / 1000;
+      if (mark > max) break;
+      marks.push(mark);
+    }
+  }
+  return marks.length >= 2 ? marks : [min, max];
+}
+
+/** Times with the digits that tell them apart; the date stands below the first one, and where it changes. */
+export function timeLabels(marks: number[]): string[] {
+  const two = (value: number) => String(value).padStart(2, '0');
+  const dates = marks.map((mark) => new Date(Math.round(mark * 1000)));
+  const hasMilliseconds = dates.some((date) => date.getMilliseconds() !== 0);
+  const hasSeconds = hasMilliseconds || dates.some((date) => date.getSeconds() !== 0) || ((marks.at(-1) ?? 0) - (marks[0] ?? 0)) / marks.length < 60;
+  const isOfDays = dates.length > 1 && dates.every((date) => date.getHours() === 0 && date.getMinutes() === 0 && !hasSeconds);
+  let before = '';
+  return dates.map((date) => {
+    const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+    if (isOfDays) return day;
+    const time = `${two(date.getHours())}:${two(date.getMinutes())}${hasSeconds ? `:${two(date.getSeconds())}` : ''}${hasMilliseconds ? `.${String(date.getMilliseconds()).padStart(3, '0')}` : ''}`;
+    const label = day === before ? time : `${time}\n${day}`;
+    before = day;
+    return label;
+  });
+}

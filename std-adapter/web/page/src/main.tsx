@@ -13,6 +13,7 @@ import './title';
 import { messageOf, oneLine, shown } from './text';
 import { CHOICES, type Choice, theme } from './theme';
 import { Alarms } from './ReadingsView';
+import * as readings from './readings';
 import { TranscriptView } from './TranscriptView';
 
 const NAMES: Record<View, string> = { live: 'Live', plots: 'Plots', transcript: 'Transcript', evals: 'Evals' };
@@ -85,6 +86,7 @@ try {
   await load();
   follow();
   restore();
+  readings.restore();
   render(<Page />, root);
   await greet();
   // A server with one target: the page is about it.

@@ -1,0 +1,132 @@
+//! Amplifier's protocol as a [`Client`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rigline::FailureKind;
+use rigline::json::Json;
+use serde_json::{Value, json};
+
+use super::{CallError, EventLog, Host, HttpError, ModuleError};
+use crate::client::{
+    Answer, CallFailure, CallRequest, Cause, Client, ClientError, ClientOptions, Described, Description, Pending,
+    Record,
+};
+use crate::host::{Manifest, NO_LIMIT};
+use crate::target::Target;
+
+struct AmplifierClient {
+    host: Host,
+    events: Option<Record>,
+}
+
+pub(super) fn connect(target: &Target, options: ClientOptions) -> Pending<'_, Result<Box<dyn Client>, ClientError>> {
+    Box::pin(async move {
+        let mut host = Host::new(target, &options.host)?;
+        if let Some(token) = &options.token {
+            host = host.with_token(token);
+        }
+        let events = options.own.one("events").map(|path| Record::append("events", path)).transpose()?;
+        host.events = events.clone().map(|events| Arc::new(EventLog::new(events)));
+        host.session_id = options.own.one("session").map(str::to_owned);
+        Ok(Box::new(AmplifierClient { host, events }) as Box<dyn Client>)
+    })
+}
+
+impl Client for AmplifierClient {
+    fn describe<'a>(
+        &'a mut self,
+        _about: Option<&'a str>,
+        limit: Duration,
+    ) -> Pending<'a, Result<Description, ClientError>> {
+        Box::pin(async move {
+            self.host.timeout = limit;
+            let (description, text) = self.host.describe_as_text().await?;
+            let json = Json::parse(text.as_bytes()).unwrap_or(Json::NULL);
+            let schema =
+                |kind: &str, name: &str| json.get(kind).and_then(|schemas| schemas.get(name)).map(|json| json.as_str());
+            let operations: Vec<String> = description
+                .capabilities
+                .iter()
+                .map(|name| {
+                    let params = schema("inputs", name).unwrap_or("true");
+                    let outputs = schema("outputs", name).unwrap_or("null");
+                    format!("{}:{{\"params\":{params},\"outputs\":{outputs}}}", json!(name))
+                })
+                .collect();
+            let kind = description.kind;
+            let manifest = Manifest::read(&format!(
+                "{{\"name\":{},\"version\":{},\"protocolVersion\":\"1\",\"description\":{},\"operations\":{{{}}}}}",
+                json!(description.name),
+                json!(description.version),
+                json!(format!("an Amplifier module of the kind {}", kind.name())),
+                operations.join(",")
+            ));
+            let manifest = manifest.map_err(|text| ClientError::new(Cause::NoAnswer, text))?;
+            let described = Described { text, manifest, kind: Some(kind), has_typed_outputs: true };
+            Ok(Description::Manifest(Box::new(described)))
+        })
+    }
+
+    fn call<'a>(&'a mut self, request: &'a CallRequest) -> Pending<'a, Result<Answer, ClientError>> {
+        Box::pin(async move {
+            if request.session_id.is_some() {
+                self.host.session_id.clone_from(&request.session_id);
+            }
+            self.host.timeout = match request.timeout {
+                Some(Duration::ZERO) => NO_LIMIT,
+                Some(limit) => limit,
+                None => rigline::protocol::amplifier::TIMEOUT,
+            };
+            match self.host.invoke(&request.operation, &request.args).await? {
+                Ok(result) => Ok(Answer::of_result(result, String::new())),
+                Err(error) => Ok(failure(error)),
+            }
+        })
+    }
+
+    fn record_fault(&mut self) -> Option<String> {
+        self.events.as_ref().and_then(Record::fault)
+    }
+
+    fn cancel(&mut self) -> Pending<'_, ()> {
+        Box::pin(self.host.cancel())
+    }
+
+    fn close(self: Box<Self>) -> Pending<'static, Result<Option<String>, ClientError>> {
+        Box::pin(async move {
+            self.host.close().await;
+            Ok(None)
+        })
+    }
+}
+
+fn failure(error: ModuleError) -> Answer {
+    let kind = match error.code.as_str() {
+        "timeout" => FailureKind::Timeout,
+        "oom" => FailureKind::TooLarge,
+        "unreachable" => FailureKind::Unreachable,
+        "bad_request" => FailureKind::BadArguments,
+        "forbidden" => FailureKind::Forbidden,
+        "unsupported_op" => FailureKind::UnknownOperation,
+        // `internal` is the module's own failure or the operation's. Callers can use the second.
+        _ => FailureKind::Failed,
+    };
+    let custom_code = (!error.is_reserved()).then(|| error.code.clone());
+    let outputs = Value::Object(error.details.unwrap_or_default()).to_string();
+    let failure =
+        CallFailure { kind, code: Some(error.code.into()), custom_code, message: error.message, is_invalid: false };
+    Answer { message: None, outputs, is_message_output: true, failure: Some(failure), stderr: String::new() }
+}
+
+impl From<CallError> for ClientError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Connect(error) => Self::Host(error),
+            CallError::Timeout { .. } | CallError::Late { .. } | CallError::Http(HttpError::Timeout { .. }) => {
+                Self::new(Cause::Timeout, error)
+            }
+            error => Self::new(Cause::NoAnswer, error),
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! A schema that is read once. Its numbers have all their digits, and those of a value are held against them exactly.
+//!
+//! The validator has 64 bits for a number of a schema. So the keywords that compare numbers stand under names of ours in what it reads,
+//! with their values as texts, and [`Exactly`] checks them.
+
+use std::collections::HashMap;
+
+use bigdecimal::num_bigint::BigInt;
+use bigdecimal::{BigDecimal, Zero as _};
+use jsonschema::{Keyword, ValidationError};
+use rigline::json::{Json, Kind};
+use serde_json::{Map, Value};
+
+use super::instance::{Exact, ExactJson};
+use super::{Breach, Checked, Misfit};
+use crate::number;
+
+/// The prefix of the keywords that [`Exactly`] checks.
+const PREFIX: &str = "rigline:";
+pub(super) const CONST: &str = "rigline:const";
+pub(super) const ENUM: &str = "rigline:enum";
+/// The keywords that only numbers have, by the names that the validator reads them under.
+pub(super) const OF_NUMBERS: &[&str] = &[
+    "rigline:minimum",
+    "rigline:maximum",
+    "rigline:exclusiveMinimum",
+    "rigline:exclusiveMaximum",
+    "rigline:multipleOf",
+];
+
+/// A JSON Schema.
+#[derive(Debug)]
+pub struct Schema {
+    text: String,
+    /// What the validator reads.
+    value: Value,
+    /// The validator, or why there is none.
+    validator: Result<jsonschema::Validator<ExactJson>, String>,
+}
+
+impl Schema {
+    /// Reads the text of a schema. A text that is not a schema accepts every value, and values are
+    /// [`unchecked`](Checked::unchecked).
+    pub fn read(text: &str) -> Self {
+        let json = Json::parse(text.as_bytes());
+        let mut value = json.map_or(Value::Null, prepared);
+        let is_too_wide = Widths::default().of_all(&value, &value) > WIDTH_LIMIT;
+        if is_too_wide {
+            value = Value::Bool(true);
+        }
+        let validator = match value.get("$schema").and_then(Value::as_str).filter(|dialect| !is_known(dialect)) {
+            Some(dialect) => Err(format!("its schema is written in {dialect}, which is not known here")),
+            None if is_too_wide => {
+                Err(format!("its schema combines a value's schemas in more than {WIDTH_LIMIT} ways"))
+            }
+            None => build(&value).map_err(|error| format!("its schema cannot be evaluated here: {error}")),
+        };
+        Self { text: json.map_or("null", |json| json.as_str()).to_owned(), value, validator }
+    }
+
+    /// The schema that accepts every value.
+    pub fn any() -> Self {
+        Self::read("true")
+    }
+
+    /// As it was read.
+    pub fn json(&self) -> Json<'_> {
+        Json::parse(self.text.as_bytes()).unwrap_or(Json::NULL)
+    }
+
+    pub(super) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    pub(super) fn check(&self, json: &str) -> Checked {
+        let unchecked = |why: String| Checked { misfits: Vec::new(), unchecked: Some(why) };
+        let validator = match &self.validator {
+            Ok(validator) => validator,
+            Err(why) => return unchecked(why.clone()),
+        };
+        let instance = match Json::parse(json.as_bytes()) {
+            Ok(json) => Exact::of(json),
+            Err(error) => return unchecked(format!("the value cannot be checked here: {error}")),
+        };
+        let mut checked = Checked::default();
+        let mut given_up = instance.beyond().map(|number| {
+            let digits = number::DIGIT_LIMIT;
+            format!(
+                "a number of {} bytes is not compared; the longest has {digits}, and 18 in its exponent",
+                number.len()
+            )
+        });
+        for error in validator.iter_errors(&instance) {
+            let names = names(error.instance_path().as_str());
+            let path = names.join(".");
+            // The pattern may fit: its search was given up.
+            if matches!(error.kind(), jsonschema::error::ValidationErrorKind::BacktrackLimitExceeded { .. }) {
+                given_up = Some(format!("the value cannot be checked here: {path}: {error}"));
+                continue;
+            }
+            let text = error.to_string();
+            let written = instance.at(&names).map(Exact::json).unwrap_or_default();
+            let is_ours = matches!(error.kind(), jsonschema::error::ValidationErrorKind::Custom { .. });
+            let text = match text.strip_prefix(&error.instance().to_string()) {
+                Some(rest) if !is_ours => written + rest,
+                _ => text,
+            };
+            checked.misfits.push(Misfit { path, names, text, breach: breach(error.kind()) });
+        }
+        checked.unchecked = given_up.filter(|_| checked.misfits.is_empty());
+        checked
+    }
+}
+
+fn breach(kind: &jsonschema::error::ValidationErrorKind) -> Breach {
+    use jsonschema::error::ValidationErrorKind as Kind;
+    match kind {
+        Kind::UniqueItems => Breach::EqualElements,
+        Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => Breach::UnknownMember,
+        Kind::Required { property } => Breach::Required(property.as_str().unwrap_or_default().to_owned()),
+        _ => Breach::Other,
+    }
+}
+
+/// How many schemas may apply to one value, with those that it combines and refers to. A validator tries each of them, and references make
+/// their number grow exponentially with the size of the text.
+const WIDTH_LIMIT: u64 = 20_000;
+/// How many references and combinations may be in one another.
+const CHAIN_LIMIT: usize = 500;
+
+/// How many schemas apply to one value, by the place of its schema. None while it is counted.
+#[derive(Default)]
+struct Widths(HashMap<*const Value, Option<u64>>);
+
+impl Widths {
+    /// The greatest among all schemas in a schema.
+    fn of_all(&mut self, schema: &Value, root: &Value) -> u64 {
+        match schema {
+            Value::Object(members) => {
+                let inner = members.values().map(|inner| self.of_all(inner, root)).max().unwrap_or_default();
+                inner.max(self.of(schema, root, 0))
+            }
+            Value::Array(elements) => elements.iter().map(|inner| self.of_all(inner, root)).max().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    fn of(&mut self, schema: &Value, root: &Value, depth: usize) -> u64 {
+        if depth > CHAIN_LIMIT {
+            return WIDTH_LIMIT + 1;
+        }
+        let place = std::ptr::from_ref(schema);
+        if let Some(known) = self.0.get(&place) {
+            return known.unwrap_or(1);
+        }
+        self.0.insert(place, None);
+        let listed = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|name| schema.get(name)?.as_array());
+        let single = ["not", "if", "then", "else"].into_iter().filter_map(|name| schema.get(name));
+        let named = schema.get("dependentSchemas").and_then(Value::as_object).into_iter().flat_map(Map::values);
+        let combined = listed.flatten().chain(single).chain(named).chain(super::referred(schema, root));
+        let width = combined.map(|inner| self.of(inner, root, depth + 1)).fold(0, u64::saturating_add).max(1);
+        self.0.insert(place, Some(width));
+        width
+    }
+}
+
+impl From<&Value> for Schema {
+    fn from(value: &Value) -> Self {
+        Self::read(&value.to_string())
+    }
+}
+
+/// The names and places of a JSON pointer.
+fn names(pointer: &str) -> Vec<String> {
+    pointer.split('/').skip(1).map(|name| name.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+fn is_known(dialect: &str) -> bool {
+    let dialect = dialect.trim_end_matches('#').trim_start_matches("http://").trim_start_matches("https://");
+    matches!(
+        dialect,
+        "json-schema.org/draft-04/schema"
+            | "json-schema.org/draft-06/schema"
+            | "json-schema.org/draft-07/schema"
+            | "json-schema.org/draft/2019-09/schema"
+            | "json-schema.org/draft/2020-12/schema"
+            | "json-schema.org/schema"
+    )
+}
+
+fn build(schema: &Value) -> Result<jsonschema::Validator<ExactJson>, ValidationError<'static>> {
+    let mut options = jsonschema::options_for::<ExactJson>();
+    for (name, rule) in RULES {
+        options = options.with_keyword(format!("{PREFIX}{name}"), move |_, value, _| Ok(keyword(*rule, value)));
+    }
+    options.build(schema)
+}
+
+/// A schema for the validator: [`PREFIX`], and `nullable`, which OpenAPI 3.0 has and JSON Schema does not, spelled out.
+fn prepared(json: Json<'_>) -> Value {
+    match json.kind() {
+        Kind::Array => json.elements().map(prepared).collect(),
+        Kind::Object => {
+            let is_true = |name: &str| json.get(name).and_then(|flag| flag.bool()) == Some(true);
+            let is_nullable = is_true("nullable");
+            let is_number = |name: &str| json.get(name).is_some_and(|value| value.kind() == Kind::Number);
+            let mut keywords = Map::new();
+            for (name, member) in json.members() {
+                let name = name.to_string();
+                let exact = |name: &str| (format!("{PREFIX}{name}"), Value::from(member.as_str()));
+                let (name, value) = match (name.as_str(), member.kind()) {
+                    // Draft 4 and OpenAPI 3.0: a flag beside the bound.
+                    ("exclusiveMinimum", Kind::Bool) if is_number("minimum") => continue,
+                    ("exclusiveMaximum", Kind::Bool) if is_number("maximum") => continue,
+                    ("minimum", Kind::Number) if is_true("exclusiveMinimum") => exact("exclusiveMinimum"),
+                    ("maximum", Kind::Number) if is_true("exclusiveMaximum") => exact("exclusiveMaximum"),
+                    ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum", Kind::Number) => exact(&name),
+                    // One that is not above zero is for the validator to refuse.
+                    ("multipleOf", Kind::Number)
+                        if number::decimal(member.as_str()).is_some_and(|number| number > BigDecimal::zero()) =>
+                    {
+                        exact(&name)
+                    }
+                    ("const", _) if has_number(member) => exact(&name),
+                    ("enum", Kind::Array) if has_number(member) => {
+                        let mut values: Vec<&str> = member.elements().map(|value| value.as_str()).collect();
+                        values.extend(is_nullable.then_some("null"));
+                        (ENUM.to_owned(), Value::from(format!("[{}]", values.join(","))))
+                    }
+                    ("enum", Kind::Array) => {
+                        (name, member.elements().map(plain).chain(is_nullable.then_some(Value::Null)).collect())
+                    }
+                    ("type", Kind::String) if is_nullable => (name, Value::Array(vec![plain(member), "null".into()])),
+                    ("const" | "default" | "example" | "examples", _) => (name, plain(member)),
+                    (
+                        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+                        | "dependencies",
+                        Kind::Object,
+                    ) => {
+                        let schemas = member.members();
+                        (name, schemas.map(|(name, schema)| (name.to_string(), prepared(schema))).collect())
+                    }
+                    _ => (name, prepared(member)),
+                };
+                keywords.insert(name, value);
+            }
+            Value::Object(keywords)
+        }
+        _ => plain(json),
+    }
+}
+
+fn has_number(json: Json<'_>) -> bool {
+    match json.kind() {
+        Kind::Number => true,
+        Kind::Array => json.elements().any(has_number),
+        Kind::Object => json.members().any(|(_, member)| has_number(member)),
+        _ => false,
+    }
+}
+
+/// A number beyond the range of 64 bits is stored as its text, since nothing is compared with it.
+fn plain(json: Json<'_>) -> Value {
+    serde_json::from_str(json.as_str()).unwrap_or_else(|_| Value::from(json.as_str()))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Minimum,
+    Maximum,
+    ExclusiveMinimum,
+    ExclusiveMaximum,
+    MultipleOf,
+    Const,
+    Enum,
+}
+
+const RULES: &[(&str, Rule)] = &[
+    ("minimum", Rule::Minimum),
+    ("maximum", Rule::Maximum),
+    ("exclusiveMinimum", Rule::ExclusiveMinimum),
+    ("exclusiveMaximum", Rule::ExclusiveMaximum),
+    ("multipleOf", Rule::MultipleOf),
+    ("const", Rule::Const),
+    ("enum", Rule::Enum),
+];
+
+/// A keyword that compares numbers, with all their digits. A number that is too long for that fits.
+struct Exactly {
+    rule: Rule,
+    /// Its value in the schema, as it was written.
+    written: String,
+    number: Option<BigDecimal>,
+    /// The values of `const` and `enum`, in their canonical spelling.
+    values: Vec<String>,
+}
+
+fn keyword(rule: Rule, value: &Value) -> Box<dyn for<'i> Keyword<'i, ExactJson>> {
+    let written = value.as_str().unwrap_or_default().to_owned();
+    let json = Json::parse(written.as_bytes()).unwrap_or(Json::NULL);
+    let canonical = |json| Exact::of(json).canonical();
+    let values = match rule {
+        Rule::Const => vec![canonical(json)],
+        Rule::Enum => json.elements().map(canonical).collect(),
+        _ => Vec::new(),
+    };
+    Box::new(Exactly { rule, number: number::decimal(&written), values, written })
+}
+
+impl<'i> Keyword<'i, ExactJson> for Exactly {
+    fn validate(&self, instance: &'i Exact) -> Result<(), ValidationError<'i>> {
+        if self.takes(instance) {
+            return Ok(());
+        }
+        let (found, written) = (instance.json(), &self.written);
+        Err(ValidationError::custom(match self.rule {
+            Rule::Minimum => format!("{found} is less than the minimum of {written}"),
+            Rule::Maximum => format!("{found} is greater than the maximum of {written}"),
+            Rule::ExclusiveMinimum => format!("{found} is less than or equal to the minimum of {written}"),
+            Rule::ExclusiveMaximum => format!("{found} is greater than or equal to the maximum of {written}"),
+            Rule::MultipleOf => format!("{found} is not a multiple of {written}"),
+            Rule::Const => format!("{written} was expected"),
+            Rule::Enum => {
+                let json = Json::parse(written.as_bytes()).unwrap_or(Json::NULL);
+                let values: Vec<&str> = json.elements().map(|value| value.as_str()).collect();
+                format!("{found} is not one of {}", listed(&values))
+            }
+        }))
+    }
+
+    fn is_valid(&self, instance: &'i Exact) -> bool {
+        self.takes(instance)
+    }
+}
+
+impl Exactly {
+    fn takes(&self, instance: &Exact) -> bool {
+        if matches!(self.rule, Rule::Const | Rule::Enum) {
+            return self.values.contains(&instance.canonical());
+        }
+        let Exact::Number(text) = instance else { return true };
+        let (Some(number), Some(bound)) = (number::decimal(text), &self.number) else { return true };
+        match self.rule {
+            Rule::Minimum => number >= *bound,
+            Rule::Maximum => number <= *bound,
+            Rule::ExclusiveMinimum => number > *bound,
+            Rule::ExclusiveMaximum => number < *bound,
+            _ => is_multiple(&number, bound),
+        }
+    }
+}
+
+/// `a`, `b` or `c`, as the validator writes it.
+fn listed(values: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    match values {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] if values.len() <= SHOWN => format!("{} or {last}", first.join(", ")),
+        values => {
+            let first = values.get(..SHOWN - 1).unwrap_or_default();
+            format!("{} or {} other candidates", first.join(", "), values.len() - first.len())
+        }
+    }
+}
+
+/// Whether a number is a multiple of another. Exponents may have 18 digits: a power of ten of that size is never written out.
+fn is_multiple(number: &BigDecimal, of: &BigDecimal) -> bool {
+    let ((digits, scale), (divisor, divisor_scale)) = (number.as_bigint_and_exponent(), of.as_bigint_and_exponent());
+    if digits.is_zero() {
+        return true;
+    }
+    let ten = BigInt::from(10);
+    let shift = i128::from(divisor_scale) - i128::from(scale);
+    if shift >= 0 {
+        return (digits * ten.modpow(&BigInt::from(shift), &divisor) % divisor).is_zero();
+    }
+    // The divisor is larger than a number with so many digits.
+    match u32::try_from(-shift) {
+        Ok(shift) if shift as usize <= 2 * number::DIGIT_LIMIT => (digits % (divisor * ten.pow(shift))).is_zero(),
+        _ => false,
+    }
+}
