@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rigline::Level;
 use rigline::protocol::waza::{self, RunState, Summary, Verdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -99,7 +99,8 @@ pub struct Outcome {
 }
 
 /// What became of a metric.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct MetricResult {
     /// Its name.

@@ -59,6 +59,51 @@ impl EarlyEnd {
     }
 }
 
+/// The graders that failed, as texts.
+struct Failed {
+    all: Vec<String>,
+    /// Those that judge a step which did its part: certain, whatever happened after it.
+    certain: Vec<String>,
+}
+
+impl Failed {
+    fn of(task: &Task, grades: &[Grade], steps: &[StepRecord]) -> Self {
+        let failed = || task.graders.iter().zip(grades).filter(|(_, grade)| grade.judgement == Judgement::Failed);
+        let text = |grade: &Grade| format!("{}: {}", grade.grader, grade.message);
+        let certain = failed().filter(|(grader, _)| grader.is_of_passed_step(steps));
+        Self { all: failed().map(|(_, grade)| text(grade)).collect(), certain: certain.map(|(_, grade)| text(grade)).collect() }
+    }
+
+    /// Why a trial did not pass, with all reasons: what the board did wrong comes first.
+    fn with(self, main: Option<EarlyEnd>, cleanup: Option<EarlyEnd>) -> Option<EarlyEnd> {
+        let Self { all, certain } = self;
+        let failed = |reasons: Vec<String>| EarlyEnd::new(Verdict::Failed, Cause::Board, reasons.join("; "));
+        match (main, cleanup) {
+            (Some(main), _) if main.verdict == Verdict::Cancelled => Some(main),
+            (Some(main), cleanup) => {
+                let cleanup = cleanup.map(|cleanup| cleanup.why);
+                if main.cause.is_rig() && !certain.is_empty() {
+                    return Some(failed(certain.into_iter().chain([main.why]).chain(cleanup).collect()));
+                }
+                let why: Vec<String> = [main.why].into_iter().chain(certain).chain(cleanup).collect();
+                Some(EarlyEnd { why: why.join("; "), ..main })
+            }
+            (None, None) => (!all.is_empty()).then(|| failed(all)),
+            (None, Some(cleanup)) if cleanup.verdict == Verdict::Failed || !certain.is_empty() => {
+                let reasons = if cleanup.verdict == Verdict::Failed { all } else { certain };
+                let cause = if reasons.is_empty() { cleanup.cause } else { Cause::Board };
+                let why: Vec<String> = reasons.into_iter().chain([cleanup.why]).collect();
+                Some(EarlyEnd::new(Verdict::Failed, cause, why.join("; ")))
+            }
+            // What the others judge may be what the cleanup did.
+            (None, Some(cleanup)) => {
+                let why: Vec<String> = [cleanup.why].into_iter().chain(all).collect();
+                Some(EarlyEnd { why: why.join("; "), ..cleanup })
+            }
+        }
+    }
+}
+
 impl Worker {
     pub(super) fn new(context: Arc<RunContext>) -> Self {
         Self { context, session: None }
@@ -110,41 +155,15 @@ impl Worker {
         let cleanup = self.cleanup(task, &mut steps, output.as_deref()).await;
 
         let cancelled = context.cancel.is_cancelled();
-        let is_done = main.is_ok();
-        let mut broken = main.err().or(cleanup);
+        let main = main.err();
         let mut grades = Vec::new();
-        if !(cancelled && broken.is_some()) {
+        if !(cancelled && (main.is_some() || cleanup.is_some())) {
             let evidence =
                 Evidence { workdir: Path::new(&context.workdir), agent: output.as_deref(), steps: &steps, elapsed };
             grades = task.graders.iter().map(|grader| grader.grade(&evidence)).collect();
         }
-        if broken.is_none() {
-            let failed: Vec<String> = grades
-                .iter()
-                .filter(|grade| grade.judgement == Judgement::Failed)
-                .map(|grade| format!("{}: {}", grade.grader, grade.message))
-                .collect();
-            if !failed.is_empty() {
-                broken = Some(EarlyEnd::new(Verdict::Failed, Cause::Board, failed.join("; ")));
-            }
-        }
-        if is_done
-            && let Some(cleanup) = &mut broken
-            && cleanup.verdict != Verdict::Failed
-        {
-            // What was measured before the cleanup is certain, whatever the rig did after that.
-            let certain = task
-                .graders
-                .iter()
-                .zip(&grades)
-                .filter(|(grader, grade)| grade.judgement == Judgement::Failed && grader.is_of_passed_step(&steps));
-            let failed: Vec<String> =
-                certain.map(|(_, grade)| format!("{}: {}", grade.grader, grade.message)).collect();
-            if !failed.is_empty() {
-                let why = format!("{}; {}", failed.join("; "), cleanup.why);
-                *cleanup = EarlyEnd::new(Verdict::Failed, Cause::Board, why);
-            }
-        }
+        let failed = Failed::of(task, &grades, &steps);
+        let mut broken = failed.with(main, cleanup);
         let is_judged = |grade: &Grade| grade.judgement != Judgement::Unsupported;
         if broken.is_none() && !grades.is_empty() && !grades.iter().any(is_judged) {
             let why = grades.iter().map(|grade| format!("{}: {}", grade.grader, grade.message)).collect::<Vec<_>>();
