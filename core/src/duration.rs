@@ -125,7 +125,7 @@ impl GoDuration {
         };
         let mut rest = text.push_fraction(nanos, fraction_digits);
         if fraction_digits == 9 {
-            for unit in [b'm', b'h'] {
+            for unit in *b"mh" {
                 text.push_number(rest % 60);
                 rest /= 60;
                 if rest == 0 {

@@ -39,6 +39,8 @@ pub struct Manifest {
     /// The secrets that it makes use of, by their names (namel3ss `secrets_allowed`): it runs only where all of them are
     /// allowed.
     pub secrets: &'static [&'static str],
+    /// Whether [`safe_state`](crate::Extension::safe_state) switches anything off. The gevals manifest then has `"safeState":true`.
+    pub has_safe_state: bool,
 }
 
 impl Manifest {
@@ -78,6 +80,7 @@ impl Manifest {
             kind: Kind::Tool,
             guarantees: &[],
             secrets: &[],
+            has_safe_state: false,
         })
     }
 
@@ -109,6 +112,13 @@ impl Manifest {
     #[must_use]
     pub const fn secrets(self, secrets: &'static [&'static str]) -> Self {
         Self { secrets, ..self }
+    }
+
+    /// As the manifest of an extension whose [`safe_state`](crate::Extension::safe_state) switches something off.
+    /// `#[rigline::extension]` says so where a method is marked `#[safe_state]`.
+    #[must_use]
+    pub const fn safe_state(self, has_safe_state: bool) -> Self {
+        Self { has_safe_state, ..self }
     }
 
     /// With operations.

@@ -350,7 +350,7 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 engine.commit(lines.len());
                 let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
                 let mut memory = [0; 600];
-                let mut text = |answer: &[u8]| String::from_utf8(answer.to_vec()).unwrap();
+                let text = |answer: &[u8]| String::from_utf8(answer.to_vec()).unwrap();
                 let expected = match second {
                     _ if second == amplifier => in_amplifier,
                     _ if second == namel3ss => in_namel3ss,
@@ -358,7 +358,7 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 };
                 // Where there are no ids, the fault waits its turn.
                 let overtakes = expected == in_gevals;
-                let answer = run.background.answer(&mut memory).map(&mut text);
+                let answer = run.background.answer(&mut memory).map(text);
                 assert_eq!(answer.is_some(), overtakes, "{lines}{answer:?}");
                 assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
                 assert!(run.background.answer(&mut [0; 600]).is_none());
@@ -368,7 +368,7 @@ fn faults_that_overtake_a_call_are_told_by_the_line_before_them() {
                 engine.space()[..2].copy_from_slice(b"{\n");
                 engine.commit(2);
                 let Step::Run(mut run) = engine.step() else { panic!("it is a call") };
-                let answer = run.background.answer(&mut memory).map(&mut text);
+                let answer = run.background.answer(&mut memory).map(text);
                 assert_eq!(answer.is_some(), overtakes, "{lines}{answer:?}");
                 assert!(answer.as_ref().is_none_or(|answer| answer.contains(expected)), "{lines}{answer:?}");
                 engine.complete(&Ok(Outcome::DONE));

@@ -180,12 +180,13 @@ impl<E: Extension> Extension for OnWire<'_, '_, E> {
     }
 
     async fn on_event(&mut self, event: Event<'_>, cx: &mut Context<'_>) {
-        if self.claim(false).is_ok()
-            && let Ok(mut loan) = self.lend()
-            && let Ok(extension) = apart(pin!(loan.extension())).await
-        {
-            apart(pin!(extension.on_event(event, cx))).await;
+        if self.claim(false).is_err() {
+            return;
         }
+        // Not a chain of conditions: compilers before 1.90 drop what the last of them lends too early.
+        let Ok(mut loan) = self.lend() else { return };
+        let Ok(extension) = apart(pin!(loan.extension())).await else { return };
+        apart(pin!(extension.on_event(event, cx))).await;
     }
 
     async fn run_task(&mut self, eval: usize, task: usize, cx: &mut Context<'_>) -> Result<Outcome, Failure> {

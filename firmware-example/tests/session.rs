@@ -128,6 +128,7 @@ fn the_manifest_is_small_and_its_schemas_are_sound() {
     assert!(lines[0].len() < 3072, "{} bytes", lines[0].len());
     let manifest: Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!(manifest["result"]["limits"]["request"], LIMITS.0);
+    assert_eq!(manifest["result"]["safeState"], true, "a page offers to switch everything off");
     for (name, operation) in manifest["result"]["operations"].as_object().unwrap() {
         let params = &operation["params"];
         assert_eq!(params["type"], "object", "{name}");

@@ -30,9 +30,15 @@ use instance::Exact;
 use crate::host::Operation;
 use crate::number;
 
+mod fit;
 mod instance;
+mod names;
+mod place;
 mod schema;
 
+pub use fit::{ArgumentFault, Fit, brief, fit};
+pub use names::{nearest, nearest_or_longer, no_operation};
+pub use place::Place;
 pub use schema::Schema;
 
 /// A value whose type is not decided yet.
@@ -143,7 +149,7 @@ pub struct Checked {
 impl Checked {
     /// How many of the misfits another kind of value could mend.
     fn of_kinds(&self) -> usize {
-        self.misfits.iter().filter(|misfit| !misfit.is_of_equal_elements).count()
+        self.misfits.iter().filter(|misfit| misfit.breach != Breach::EqualElements).count()
     }
 }
 
@@ -157,8 +163,21 @@ pub struct Misfit {
     pub names: Vec<String>,
     /// Why.
     pub text: String,
-    /// Whether elements of a list are equal that must differ. Read in two ways, they would no longer be.
-    pub(crate) is_of_equal_elements: bool,
+    /// Which rule it breaks.
+    pub(crate) breach: Breach,
+}
+
+/// The rules whose breach is told, or mended, in a way of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Breach {
+    /// Elements of a list are equal that must differ. Read in two ways, they would no longer be.
+    EqualElements,
+    /// A member that the schema does not allow.
+    UnknownMember,
+    /// The member of this name is missing.
+    Required(String),
+    /// Any other.
+    Other,
 }
 
 impl std::fmt::Display for Misfit {

@@ -2,7 +2,10 @@
 //! version.
 
 pub mod by_schema {
-    pub use crate::by_schema::{Draft, Misfit, Schema, Settled, same, settle};
+    pub use crate::by_schema::{
+        ArgumentFault, Draft, Fit, Misfit, Place, Schema, Settled, brief, fit, nearest, nearest_or_longer,
+        no_operation, same, settle,
+    };
 }
 
 pub mod check {

@@ -20,6 +20,7 @@
 //! `{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"uart","data":{"uart":"U-Boot 2026.01"}}}`.
 
 mod clock;
+mod days;
 mod folder;
 mod recorder;
 mod replay;

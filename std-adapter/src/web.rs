@@ -6,8 +6,10 @@
 //! | `GET /api/info` | `{"version","target","evals"}` |
 //! | `GET /api/ports` | the serial ports, as `rigline ports --json` lists them, with the number of this server's own `sessions` on each |
 //! | `GET /api/runs?limit=N` | earlier eval runs with the numbers that they measured |
+//! | `GET /api/run?id=ID` | one run: its `trials` with their outputs, its `logs`, and the members of `/api/runs` |
+//! | `POST /api/off?target=TARGET&name=NAME` | cancels all calls, and ends the session with the extension as a loss does, so that hardware goes into its safe state; then a new session begins: `{"ended":true,"error":null}`, or why none began |
 //! | `POST /api/call?target=TARGET` | one call: the body is what `execute` takes, `{"operation","args","context"}`, and the answer its result |
-//! | WebSocket `/ws?target=TARGET` | a gevals session: one text frame a line |
+//! | WebSocket `/ws?target=TARGET` | a gevals session: one text frame a line. With `clients=1`, notifications `rigline/clients` say who is connected and whose call waits or runs; `name=NAME` is what others see |
 //! | WebSocket `/evals` | waza's JSON-RPC: one text frame a line |
 //!
 //! # Who may ask
@@ -56,6 +58,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::clients::{Told, name_of};
 use self::socket::Closing;
 use self::targets::{SharedHosts, Targets};
 use crate::eval::Root;
@@ -75,6 +78,7 @@ use crate::proxy::{End, Transport};
 use crate::target::Target;
 
 mod call;
+mod clients;
 mod page;
 mod socket;
 mod targets;
@@ -281,6 +285,12 @@ struct Said {
     token: Option<String>,
     target: Option<String>,
     limit: Option<usize>,
+    /// A run's id.
+    id: Option<String>,
+    /// What the client wants to be called.
+    name: Option<String>,
+    /// Whether the client is to be told of the other clients.
+    clients: Option<String>,
 }
 
 type Asked = Result<Query<Said>, QueryRejection>;
@@ -290,7 +300,9 @@ fn router(service: &Arc<Service>) -> Router {
         .route("/api/info", get(info))
         .route("/api/ports", get(ports))
         .route("/api/runs", get(runs))
+        .route("/api/run", get(run))
         .route("/api/call", post(call))
+        .route("/api/off", post(off))
         // Only the paths above need the token here. A WebSocket with a wrong token is opened, and closed with the
         // reason.
         .route_layer(middleware::from_fn_with_state(service.clone(), known))
@@ -364,6 +376,38 @@ async fn runs(State(service): State<Arc<Service>>, said: Query<Said>) -> Respons
     }
 }
 
+async fn run(State(service): State<Arc<Service>>, said: Query<Said>) -> Response {
+    let Some(runs) = service.runs.clone() else { return refuse(StatusCode::NOT_FOUND, NO_EVALS) };
+    let id = said.id.clone().unwrap_or_default();
+    match tokio::task::spawn_blocking(move || history::run(&runs, &id)).await {
+        Ok(Ok(Some(run))) => json_response(StatusCode::OK, &run),
+        Ok(Ok(None)) => refuse(StatusCode::NOT_FOUND, "there is no such run"),
+        Ok(Err(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the run cannot be read: {error}")),
+        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the run cannot be read"),
+    }
+}
+
+/// Brings a target into its safe state, whoever uses it.
+async fn off(State(service): State<Arc<Service>>, said: Query<Said>) -> Response {
+    let lease = match service.targets.lease(said.target.as_deref()).await {
+        Ok(lease) => lease,
+        Err(why) => return refuse(StatusCode::NOT_FOUND, &why),
+    };
+    let proxy = lease.proxy();
+    let name = name_of(said.name.as_deref(), "another client");
+    // It goes on when its client is gone.
+    let made = tokio::spawn(async move {
+        let made = proxy.make_safe(&name).await;
+        lease.end().await;
+        made
+    });
+    match made.await {
+        Ok(Ok(())) => json_response(StatusCode::OK, &json!({ "ended": true, "error": null })),
+        Ok(Err(error)) => json_response(StatusCode::OK, &json!({ "ended": true, "error": error })),
+        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the session cannot be ended"),
+    }
+}
+
 /// Runs one call, for programs such as curl.
 async fn call(
     State(service): State<Arc<Service>>,
@@ -388,7 +432,10 @@ async fn call(
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &too_many());
     };
     match service.targets.lease(said.target.as_deref()).await {
-        Ok(lease) => call::call(lease, &params, &client, &service.stop).await,
+        Ok(lease) => {
+            let name = name_of(said.name.as_deref(), "a program over HTTP");
+            call::call(lease, &name, &params, &client, &service.stop).await
+        }
         Err(why) => refuse(StatusCode::NOT_FOUND, &why),
     }
 }
@@ -424,6 +471,9 @@ async fn file(method: Method, uri: Uri) -> Response {
         let refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed here");
         return ([(header::ALLOW, "GET, HEAD")], refusal).into_response();
     }
+    if matches!(uri.path(), "/" | "/index.html") {
+        return ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page::index()).into_response();
+    }
     match page::file(uri.path()) {
         Some((kind, bytes)) => ([(header::CONTENT_TYPE, kind)], Body::from(bytes)).into_response(),
         None => refuse(StatusCode::NOT_FOUND, "there is nothing at this path"),
@@ -442,8 +492,13 @@ impl Service {
             Err(why) => return socket::close(socket, &Closing::new(4404, why)).await,
         };
         let proxy = lease.proxy();
-        socket::carry(socket, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
-            let end = proxy.serve_until(reader, writer, Transport::Stream, lost.cancelled_owned()).await;
+        let ticket = Arc::new(proxy.enter(&name_of(said.name.as_deref(), "another page")));
+        let told = said.clients.as_deref().is_some_and(|wanted| wanted == "1");
+        let told = told.then(|| Told::new(ticket.id(), proxy.callers()));
+        let origin = Some(ticket);
+        socket::carry(socket, told, lease.gone(), self.stop.clone(), async move |reader, writer, lost| {
+            let lost = lost.cancelled_owned();
+            let end = proxy.serve_as(origin, reader, writer, Transport::Stream, lost).await;
             (end == End::Refused)
                 .then(|| Closing::new(1008, "HTTP is not understood here: send one line of JSON as a text frame"))
         })
@@ -458,10 +513,16 @@ impl Service {
         };
         // Each run reaches its own target.
         let nothing_to_lose = watch::Sender::new(String::new());
-        socket::carry(socket, nothing_to_lose.subscribe(), self.stop.clone(), async move |reader, writer, lost| {
-            server.serve(reader, writer, lost.cancelled_owned()).await;
-            None
-        })
+        socket::carry(
+            socket,
+            None,
+            nothing_to_lose.subscribe(),
+            self.stop.clone(),
+            async move |reader, writer, lost| {
+                server.serve(reader, writer, lost.cancelled_owned()).await;
+                None
+            },
+        )
         .await;
     }
 

@@ -1644,14 +1644,238 @@ fn o_03_and_g_05_arguments_that_break_the_schema_are_not_sent_and_a_schema_nobod
         &[("schema.json", r#"{"properties":{"n":{"type":"integer"}}}"#)],
     );
     let (code, report, _) = outcome(folder.path(), &[]);
-    let why = report["runs"][0]["tasks"][0]["error"].as_str().unwrap();
-    assert!(code == Some(1) && why.contains("n: [1] is not of type \"integer\""), "{why}");
+    let why = report["runs"][0]["error"].as_str().unwrap();
+    assert!(code == Some(2) && why.contains("n: [1] is not of type \"integer\""), "{why}");
     assert!(!folder.path().join("got").exists());
     let schema = r#"{"$schema":"https://spec.openapis.org/oas/3.1/dialect/base","properties":{"n":{"type":"integer"},"s":{"type":"string","pattern":"a\\Z"}}}"#;
     let folder = echo("    steps: [ { operation: op, args: { n: 5, s: 007 } } ]\n", &[("schema.json", schema)]);
     let (code, _, stderr) = outcome(folder.path(), &[]);
     assert!(code == Some(0) && stderr.contains("not known here; it is sent as it is"), "{stderr}");
     assert!(fs::read_to_string(folder.path().join("got")).unwrap().contains(r#""args":{"n":5,"s":"007"}"#));
+}
+
+/// An eval of one task over [`ECHO`], whose operation `op` has this schema: what the run comes to, and the calls that the extension got.
+fn over_echo(schema: &str, task: &str, args: &[&str]) -> (Option<i32>, Value, String, Vec<Value>) {
+    let folder = echo(task, &[("schema.json", schema)]);
+    let (code, report, stderr) = outcome(folder.path(), args);
+    let got = fs::read_to_string(folder.path().join("got")).unwrap_or_default();
+    (code, report, stderr, got.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+const RAIL: &str = r#"{"type":"object","properties":{"rail":{"enum":["3V3","5V0"]},"on":{"type":"boolean"},"ms":{"type":"integer","minimum":1,"maximum":100},
+    "at":{"type":"object","properties":{"place":{"type":"string"}},"additionalProperties":false}},"required":["rail"]}"#;
+
+#[test]
+fn a_step_that_does_not_fit_the_targets_description_is_the_authors_mistake_and_nothing_runs() {
+    for (step, why) in [
+        ("operation: opp, args: { rail: 3V3 }", "the target has no operation opp; did you mean `op`?"),
+        ("operation: nowhere", "the target has no operation nowhere; expected one of: op, slow, bad"),
+        ("operation: op, args: { rial: 3V3 }", "op: there is no argument `rial`; did you mean `rail`?"),
+        ("operation: op, args: { rail: 3V3, om: true }", "op: there is no argument `om`; did you mean `on`?"),
+        (
+            "operation: op, args: { rail: 3v3 }",
+            "op: rail: \"3v3\" is not one of \"3V3\" or \"5V0\"; did you mean `3V3`?",
+        ),
+        ("operation: op, args: { rail: 12V }", "op: rail: \"12V\" is not one of \"3V3\" or \"5V0\""),
+        ("operation: op, args: { on: true }", "op: \"rail\" is a required property"),
+        ("operation: op", "op: \"rail\" is a required property"),
+        ("operation: op, args: { rail: 3V3, on: maybe }", "op: on: `maybe` is neither true nor false"),
+        ("operation: op, args: { rail: 3V3, ms: soon }", "op: ms: \"soon\" is not of type \"integer\""),
+        ("operation: op, args: { rail: 3V3, ms: 0 }", "op: ms: 0 is less than the minimum of 1"),
+        ("operation: op, args: { rail: 3V3, ms: 101 }", "op: ms: 101 is greater than the maximum of 100"),
+        (
+            "operation: op, args: { rail: 3V3, at: { plaze: x } }",
+            "op: there is no argument `at.plaze`; did you mean `place`?",
+        ),
+        ("operation: op, args: { rail: 3V3, at: { x: 1 } }", "op: there is no argument `at.x`; expected one of: place"),
+    ] {
+        for phase in ["setup", "verify", "cleanup"] {
+            let task = format!(
+                "    steps:\n      - {{ id: fine, phase: setup, operation: op, args: {{ rail: 3V3 }} }}\n      - {{ id: s, phase: {phase}, {step} }}\n"
+            );
+            let (code, report, stderr, calls) = over_echo(RAIL, &task, &[]);
+            assert!(code == Some(2) && calls.is_empty(), "{step}, {phase}: {code:?} {calls:?} {stderr}");
+            assert!(stderr.contains(&format!("Task t, step s: {why} (eval.yaml:7)")), "{step}: {stderr}");
+            let run = &report["runs"][0];
+            assert!(
+                run["error"].as_str().unwrap().contains(why) && run["verdict"] != "rig_error",
+                "{step}: {report:#}"
+            );
+            assert_eq!((&run["passed"], &run["tasks"]), (&json!(false), &json!([])), "{step}");
+        }
+        // `validate` finds the same.
+        let folder = echo(&format!("    steps: [ {{ id: s, {step} }} ]\n"), &[("schema.json", RAIL)]);
+        let target = format!("exec:{}", folder.path().join("echo.py").display());
+        let (code, stdout, _) = run(command(&["eval", "validate", "--target", &target]).arg(folder.path()));
+        assert!(code == Some(1) && stdout.contains(&format!("Task t, step s: {why}")), "{step}: {stdout}");
+    }
+}
+
+#[test]
+fn every_mistake_of_an_eval_is_told_at_once_and_one_of_many_cases_once() {
+    let task = "    matrix: { n: [101, 102, 103] }
+    steps:
+      - { operation: op, args: { rial: 3V3 } }
+      - { operation: opp }
+      - { operation: op, args: { rail: 3V3, ms: '{{matrix.n}}' } }
+";
+    let (code, _, stderr, calls) = over_echo(RAIL, task, &[]);
+    assert!(code == Some(2) && calls.is_empty(), "{stderr}");
+    let count = |text: &str| stderr.matches(text).count();
+    assert_eq!((count("`rial`"), count("operation opp"), count("than the maximum of 100")), (1, 1, 3), "{stderr}");
+}
+
+#[test]
+fn nothing_is_refused_that_the_target_has_not_described() {
+    // A schema that says nothing, one that is open, one of a dialect that nobody knows.
+    for schema in [
+        "true",
+        "{}",
+        r#"{"type":"object"}"#,
+        r#"{"$schema":"https://example.com/own","properties":{"rail":{"enum":["5V0"]}}}"#,
+    ] {
+        let (code, _, stderr, calls) =
+            over_echo(schema, "    steps: [ { operation: op, args: { rial: 3V3 } } ]\n", &[]);
+        assert!(code == Some(0) && calls[0]["params"]["args"] == json!({ "rial": "3V3" }), "{schema}: {stderr}");
+    }
+    // An open schema takes a name of its own; that is told, and `--strict` refuses it.
+    let task = "    steps: [ { operation: op, args: { rail: 3V3, volts: 5 } } ]\n";
+    let (code, _, stderr, calls) = over_echo(RAIL, task, &[]);
+    assert!(
+        code == Some(0) && calls.len() == 1 && stderr.contains("op does not declare the argument `volts`"),
+        "{stderr}"
+    );
+    let (code, _, stderr, calls) = over_echo(RAIL, task, &["--strict"]);
+    assert!(
+        code == Some(2) && calls.is_empty() && stderr.contains("op does not declare the argument `volts`"),
+        "{stderr}"
+    );
+    // An extension that lists no operations.
+    let folder = echo("    steps: [ { operation: anything, args: { x: 1 } } ]\n", &[]);
+    let text = fs::read_to_string(folder.path().join("echo.py")).unwrap();
+    let (before, after) = text.split_once("\"operations\": {").unwrap();
+    let text = format!("{before}\"operations\": {{}}}}\n#{after}");
+    fs::write(folder.path().join("echo.py"), text).unwrap();
+    let (code, _, stderr) = outcome(folder.path(), &[]);
+    assert_eq!(code, Some(0), "{stderr}");
+}
+
+#[test]
+fn a_value_that_is_filled_in_during_the_run_is_checked_then_and_cleanup_runs() {
+    for (value, why) in [
+        ("{{steps.a.outputs.ms}}", "ms: 500 is greater than the maximum of 100"),
+        ("{{steps.a.outputs.text}}", "ms: \"soon\" is not of type \"integer\""),
+        ("{{steps.a.outputs.none}}", "step a has no output none; known outputs:"),
+    ] {
+        let task = format!(
+            "    steps:
+      - {{ id: a, operation: open, phase: setup, args: {{ ms: 500, text: soon }} }}
+      - {{ id: b, operation: op, args: {{ rail: 3V3, ms: '{value}' }} }}
+      - {{ id: c, operation: op, phase: cleanup, args: {{ rail: 5V0 }} }}
+"
+        );
+        let task = task.replace("operation: open", "operation: slow");
+        let folder = echo(&task, &[("schema.json", RAIL)]);
+        let text = fs::read_to_string(folder.path().join("echo.py")).unwrap();
+        fs::write(folder.path().join("echo.py"), text.replace("time.sleep(60)", "pass")).unwrap();
+        let (code, report, stderr) = outcome(folder.path(), &[]);
+        let got = fs::read_to_string(folder.path().join("got")).unwrap();
+        let rails: Vec<Value> = got
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["params"]["args"]["rail"].clone())
+            .collect();
+        assert!(code == Some(2) && report["exit_code"] == 2, "{value}: {stderr}");
+        assert_eq!(rails, [Value::Null, json!("5V0")], "{value}: the step is not sent, and cleanup runs");
+        assert!(report["runs"][0]["tasks"][0]["error"].as_str().unwrap().contains(why), "{value}: {report:#}");
+    }
+}
+
+#[test]
+fn no_step_of_several_evals_runs_where_one_of_them_does_not_fit_its_target() {
+    let folder = echo("", &[("schema.json", RAIL)]);
+    for (name, args) in [("first", "rail: 3V3"), ("second", "rail: 5V0"), ("third", "rial: 3V3")] {
+        let text = format!(
+            "name: {name}\nconfig: {{ target: \"exec:../echo.py\" }}\ntasks: [ {{ id: t, steps: [ {{ operation: op, args: {{ {args} }} }} ] }} ]\n"
+        );
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("eval.yaml"), text).unwrap();
+    }
+    fs::remove_file(folder.path().join("eval.yaml")).unwrap();
+    let (code, report, stderr) = outcome(folder.path(), &[]);
+    assert!(code == Some(2) && !folder.path().join("got").exists(), "{report:#}{stderr}");
+    assert!(stderr.contains("there is no argument `rial`; did you mean `rail`?"), "{stderr}");
+    assert!(report["errors"].to_string().contains("not run, since another eval does not fit its target"), "{report:#}");
+    // Each of the others alone is run.
+    let runs = folder.path().join("runs");
+    let (code, _, stderr) = run(command(&["eval", "run", "-q", "--runs"]).arg(runs).arg(folder.path().join("first")));
+    assert!(code == Some(0) && folder.path().join("got").exists(), "{stderr}");
+}
+
+#[test]
+fn another_rig_fails_the_preflight_before_its_operations_are_the_evals_mistake() {
+    let eval = |health: &str| {
+        format!(
+            "name: x\nconfig: {{ target: \"exec:./echo.py\" }}\nhealth: [ {{ id: who, operation: op, {health} }} ]\n\
+             tasks: [ {{ id: t, steps: [ {{ operation: measure }} ] }} ]\n"
+        )
+    };
+    for (health, expected, why) in [
+        ("args: { rail: 3V3 }, expect: { rail: 5V0 }", 3, "preflight: "),
+        ("args: { rail: 3V3 }, expect: { rail: 3V3 }", 2, "the target has no operation measure"),
+        ("args: { rial: 3V3 }, expect: { rail: 5V0 }", 2, "Task health, step who: op: there is no argument `rial`"),
+    ] {
+        let folder = echo("", &[("schema.json", RAIL), ("eval.yaml", &eval(health))]);
+        let (code, report, stderr) = outcome(folder.path(), &[]);
+        let error = report["runs"][0]["error"].as_str().unwrap();
+        assert!(code == Some(expected) && error.contains(why), "{health}: {code:?} {error} {stderr}");
+        assert_eq!(report["runs"][0]["tasks"], json!([]), "{health}");
+    }
+}
+
+#[test]
+fn a_member_that_nothing_reads_is_told_with_the_known_ones() {
+    let head = "name: x\nowner: me\nconfig: { target: \"exec:./echo.py\", color: red, x-own: 1, $note: 2 }\nmetrics: { colour: red }\n\
+        health: [ { operation: op, colour: red } ]\n";
+    let task = "tasks:
+  - id: t
+    owner: me
+    mock: { colour: red }
+    expected: { colour: red }
+    steps:
+      - { id: s, operation: op, args: { v: 1 }, colour: red, measure: { output: v, colour: red } }
+    graders:
+      - { type: output_range, step: s, output: v, min: 0, max: 5, colour: red, x-own: 1 }
+      - { type: file_exists, path: eval.yaml, config: { colour: red } }
+      - { type: file, content_patterns: [ { path: eval.yaml, must_match: name, colour: red } ] }
+";
+    let folder = echo("", &[("eval.yaml", &format!("{head}{task}"))]);
+    let (code, stdout, stderr) = run(command(&["eval", "validate"]).arg(folder.path()));
+    let has = |name: &str, what: &str, known: &str| {
+        stdout.lines().any(|line| {
+            line.contains(&format!("warning: {name}: {what} has no such"))
+                && line.contains("it has no effect; expected one of: ")
+                && line.contains(known)
+        })
+    };
+    for (name, what, known) in [
+        ("color", "config", "trials_per_task"),
+        ("colour", "metrics", "pass_threshold"),
+        ("colour", "a step of the preflight", "expect"),
+        ("colour", "mock", "delay"),
+        ("colour", "expected", "output_contains"),
+        ("colour", "a step", "phase"),
+        ("colour", "measure", "low"),
+        ("colour", "a grader of type output_range", "max"),
+        ("colour", "a grader of type file_exists", "must_not_exist"),
+        ("colour", "content_patterns", "must_not_match"),
+    ] {
+        assert!(has(name, what, known), "{name} of {what}: {stdout}{stderr}");
+    }
+    assert!(
+        code == Some(0) && !stdout.contains("owner") && !stdout.contains("x-own") && !stdout.contains("$note"),
+        "{stdout}"
+    );
+    assert_eq!(run(command(&["eval", "validate", "--strict"]).arg(folder.path())).0, Some(1));
 }
 
 #[test]
@@ -1715,7 +1939,7 @@ fn n_14_this_folder_one_task_file_a_new_eval_and_an_empty_folder() {
     let (code, stdout, _) = here(&["eval", "validate", "mine", "--target", "sim"]);
     for part in [
         "second.yaml:3: Task second, step step-1: the target has no operation mesure; did you mean `measure`?",
-        "warning: Task second, step step-2: chanel: measure has no such argument; did you mean `channel`?",
+        "Task second, step step-2: measure: there is no argument `chanel`; did you mean `channel`?",
         "step step-3: measure: samples: \"many\" is not",
     ] {
         assert!(stdout.contains(part), "{part} in {stdout}");

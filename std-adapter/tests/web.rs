@@ -76,6 +76,21 @@ impl Server {
         (head[9..12].parse().unwrap(), head.to_ascii_lowercase(), body.to_owned())
     }
 
+    /// The answer to a POST at a path that needs the token.
+    fn ask_with_body(&self, path: &str, body: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (host, token, length) = (&self.address, &self.token, body.len());
+        let head = format!(
+            "Host: {host}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {length}"
+        );
+        write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), head.to_ascii_lowercase(), body.to_owned())
+    }
+
     /// The JSON at a path that needs the token.
     fn api(&self, path: &str) -> Value {
         let mark = if path.contains('?') { '&' } else { '?' };
@@ -178,6 +193,12 @@ impl Page {
 
     fn initialize(&mut self) -> Value {
         self.ask("initialize", json!({ "protocolVersion": "0.0.1" }))
+    }
+
+    /// As `initialize`, for a page that is told of the other clients.
+    fn initialize_among_clients(&mut self) {
+        let id = self.begin("initialize", json!({ "protocolVersion": "0.0.1" }));
+        while self.line()["id"] != id {}
     }
 
     fn execute(&mut self, operation: &str, args: Value) -> Value {
@@ -1095,4 +1116,197 @@ fn g_03_a_call_without_a_session_is_not_run() {
     assert!(!runs.exists(), "it was run all the same");
     let answer = ask();
     assert!(answer.starts_with("HTTP/1.1 200 ") && runs.exists(), "{answer}");
+}
+
+/// The parameters of the next notification about the clients that fits.
+fn clients(page: &mut Page, fits: impl Fn(&Value) -> bool) -> Value {
+    let since = Instant::now();
+    loop {
+        assert!(since.elapsed() < PATIENCE, "no such notification");
+        let line = page.line();
+        if line["method"] == "rigline/clients" && fits(&line["params"]) {
+            return line["params"].clone();
+        }
+    }
+}
+
+/// The entry of the client itself.
+fn own(params: &Value) -> &Value {
+    params["clients"].as_array().unwrap().iter().find(|client| client["id"] == params["you"]).unwrap()
+}
+
+/// The page could not tell a call that waits from one that runs.
+#[test]
+fn a_page_learns_who_is_connected_whose_call_runs_and_how_long_its_own_has_waited() {
+    let server = Server::start(&["sim"]);
+    let at = |name: &str| format!("/ws?token={}&clients=1&name={name}", server.token);
+    let mut first = server.page_at(&at("Ada"));
+    let alone = clients(&mut first, |_| true);
+    first.initialize_among_clients();
+    assert_eq!((own(&alone)["name"].as_str(), own(&alone)["state"].as_str()), (Some("Ada"), Some("idle")));
+    let mut second = server.page_at(&at("Bob%0A%1b"));
+    second.initialize_among_clients();
+    let both = clients(&mut first, |params| params["clients"].as_array().unwrap().len() == 2);
+    assert_eq!(both["clients"][1]["name"], "Bob", "{both}");
+
+    first.begin_long_call();
+    clients(&mut second, |params| params["clients"][0]["state"] == "running");
+    let id = second.begin("execute", json!({ "operation": "identify", "args": {}, "context": {} }));
+    let waiting = clients(&mut second, |params| own(params)["state"] == "waiting");
+    let holder = &waiting["clients"][0];
+    assert_eq!((holder["name"].as_str(), holder["operation"].as_str()), (Some("Ada"), Some("wait-for")), "{waiting}");
+    thread::sleep(Duration::from_millis(300));
+    first.vanish();
+    // It is told before the answer comes.
+    let (mut waited, mut is_answered, mut is_alone) = (None, false, false);
+    while !(is_answered && is_alone) {
+        let line = second.line();
+        if line["method"] == "rigline/clients" {
+            if !is_answered && own(&line["params"])["state"] != "waiting" {
+                waited = own(&line["params"])["waitedMs"].as_f64();
+            }
+            is_alone = line["params"]["clients"].as_array().unwrap().len() == 1;
+        }
+        is_answered |= line["id"] == id;
+    }
+    assert!(waited.is_some_and(|waited| waited >= 300.0), "{waited:?}");
+
+    // A page that does not ask for it gets nothing but the session's own lines.
+    let mut plain = server.page();
+    assert_eq!(plain.initialize()["result"]["name"], "rig");
+}
+
+/// "Everything off" in any page: what runs ends, whose ever it is, and other pages' sessions go on.
+#[test]
+fn everything_off_cancels_all_calls_and_the_rails_are_off_and_sessions_go_on() {
+    let server = Server::start(&["sim"]);
+    let (mut first, mut second) = (server.page(), server.page());
+    first.initialize();
+    second.initialize();
+    first.power_on();
+    first.begin_long_call();
+    thread::sleep(Duration::from_millis(300));
+    let waiting = second.begin("execute", json!({ "operation": "identify", "args": {}, "context": {} }));
+    thread::sleep(Duration::from_millis(100));
+    let since = Instant::now();
+    let (status, _, body) = server.ask(&format!("POST /api/off?name=Ada&token={}", server.token), &[]);
+    assert_eq!((status, body.trim()), (200, r#"{"ended":true,"error":null}"#));
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    let cancelled = first.reply();
+    assert_eq!(cancelled["error"]["message"], "the call was cancelled: Ada switched everything off", "{cancelled}");
+    let refused = second.reply();
+    assert_eq!((&refused["id"], refused["error"]["code"].as_i64()), (&json!(waiting), Some(-32000)), "{refused}");
+    assert!(second.volts() < 0.5, "the rail is off");
+    first.power_on();
+}
+
+#[test]
+fn everything_off_needs_the_token_and_a_target() {
+    let server = Server::start(&["sim"]);
+    let (status, _, _) = server.ask("POST /api/off", &[]);
+    assert_eq!(status, 401);
+    let (status, _, _) = server.ask(&format!("GET /api/off?token={}", server.token), &[]);
+    assert_eq!(status, 405, "opening an address does nothing");
+    let stranger = [("Origin", "http://evil.example"), ("Sec-Fetch-Site", "cross-site")];
+    let (status, _, _) = server.ask(&format!("POST /api/off?token={}", server.token), &stranger);
+    assert_eq!(status, 403);
+    let choosing = Server::start(&[]);
+    let (status, _, body) = choosing.ask(&format!("POST /api/off?token={}", choosing.token), &[]);
+    assert_eq!((status, body.contains("no target was chosen")), (404, true), "{body}");
+}
+
+#[test]
+fn the_token_that_is_kept_is_the_same_each_time_and_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let first = Server::start_in(folder, &["sim", "--keep-token"]);
+    let token = first.token.clone();
+    let path = first.folder.path().join("state/rigline/web-token");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let rest = Command::new(RIGLINE)
+        .args(["web", "sim", "--keep-token", "--port", "0"])
+        .env("XDG_STATE_HOME", first.folder.path().join("state"))
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut second = rest.unwrap();
+    let mut said = String::new();
+    BufReader::new(second.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.trim_end().ends_with(&format!("/#token={token}")), "{said}");
+    second.kill().unwrap();
+    second.wait().unwrap();
+    // Not from a file that others can read, and not by way of a link.
+    let refusal = || {
+        let output = Command::new(RIGLINE)
+            .args(["web", "sim", "--keep-token"])
+            .env("XDG_STATE_HOME", first.folder.path().join("state"))
+            .output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(refusal().contains("other users may use the file"));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(&path, path.with_extension("real")).unwrap();
+    symlink(path.with_extension("real"), &path).unwrap();
+    assert!(refusal().contains("not a regular file"));
+}
+
+#[test]
+fn what_passes_is_recorded_for_days_and_can_be_replayed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = Server::start(&["sim", "--record", "days"]);
+    let mut page = server.page();
+    page.initialize();
+    page.power_on();
+    let (status, _, _) = server.ask_with_body("/api/call", r#"{"operation":"identify","args":{},"context":{}}"#);
+    assert_eq!(status, 200);
+    let folder = server.folder.path().join("days");
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let shown = Command::new(RIGLINE).arg("replay").arg(&files[0]).output().unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert_eq!(shown.status.code(), Some(0));
+    for part in ["power", "3V3", "measure", "identify"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let again = Command::new(RIGLINE)
+        .arg("replay")
+        .arg(&files[0])
+        .args(["sim", "--ignore", "outputs", "--ignore", "message", "--ignore", "limits"])
+        .output();
+    assert_eq!(again.unwrap().status.code(), Some(0), "the recorded requests can be sent again");
+}
+
+#[test]
+fn a_run_is_found_by_its_id_with_its_outputs_and_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("evals/tasks")).unwrap();
+    fs::write(
+        folder.path().join("evals/eval.yaml"),
+        "name: rails\nconfig: { target: sim }\nmetrics: [{ name: rails, weight: 1.0, threshold: 1.0 }]\ntasks: [\"tasks/*.yaml\"]\n",
+    )
+    .unwrap();
+    fs::write(
+        folder.path().join("evals/tasks/one.yaml"),
+        "id: one\nname: One\nsteps:\n  - { id: read, phase: verify, operation: measure, args: { channel: \"3V3\" } }\ngraders:\n  - { type: output_range, step: read, output: volts, min: -1, max: 1 }\n",
+    )
+    .unwrap();
+    let server = Server::start_in(folder, &["sim", "--evals", "evals"]);
+    let mut evals = server.page_at(&format!("/evals?token={}", server.token));
+    let run = evals.ask("eval.run", json!({ "path": "eval.yaml" }));
+    let id = run["result"]["runId"].as_str().unwrap().to_owned();
+    // Another client finds it, as a page does that was loaded anew.
+    eventually("the run is done", || server.api(&format!("/api/run?id={id}"))["status"] == "completed");
+    let found = server.api(&format!("/api/run?id={id}"));
+    assert_eq!((found["name"].as_str(), found["totalTasks"].as_u64()), (Some("rails"), Some(1)), "{found}");
+    let step = &found["trials"][0]["steps"][0];
+    assert_eq!(step["operation"], "measure");
+    assert!(step["outputs"]["volts"].is_string(), "{step}");
+    assert!(found["logs"].as_array().unwrap().iter().any(|log| log["message"] == "Running task: one"), "{found}");
+    for id in ["nothing", "..%2F..%2Fetc%2Fpasswd", ""] {
+        let (status, _, _) = server.ask(&format!("GET /api/run?id={id}&token={}", server.token), &[]);
+        assert_eq!(status, 404, "{id}");
+    }
 }

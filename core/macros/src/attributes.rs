@@ -9,6 +9,8 @@ use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, ExprLit, ExprPath, Lit, LitInt, LitStr, Token, Type};
 
+use crate::extension::is_lint_level;
+use crate::spelling;
 use crate::text::{self, Case, Number};
 
 /// Whose attributes are read.
@@ -23,6 +25,41 @@ impl Derive {
         match self {
             Self::Params => "param",
             Self::Outputs => "output",
+        }
+    }
+
+    /// What people write for it. It is declared as an attribute, for an error of ours.
+    fn misspelt(self) -> &'static str {
+        match self {
+            Self::Params => "params",
+            Self::Outputs => "outputs",
+        }
+    }
+
+    /// What its attribute says on a struct or an enum.
+    fn on_types(self) -> &'static [&'static str] {
+        match self {
+            Self::Params => &["rename_all", "deny_unknown_fields", "default"],
+            Self::Outputs => &["rename_all"],
+        }
+    }
+
+    /// What its attribute says on a field or a variant.
+    fn on_fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Params => &[
+                "rename",
+                "alias",
+                "skip",
+                "default",
+                "minimum",
+                "maximum",
+                "min_length",
+                "max_length",
+                "example",
+                "schema",
+            ],
+            Self::Outputs => &["rename", "skip", "example", "schema"],
         }
     }
 
@@ -76,6 +113,8 @@ pub(crate) struct Member {
     pub(crate) examples: Vec<String>,
     pub(crate) schema: Option<LitStr>,
     pub(crate) description: String,
+    /// Lints that are turned on or off for it.
+    pub(crate) lints: Vec<Attribute>,
 }
 
 impl Container {
@@ -90,7 +129,8 @@ impl Container {
                 "deny_unknown_fields" | "default" | "rename" | "crate" | "bound" | "expecting" if !ours => {
                     skip_value(&meta)?;
                 }
-                _ => return Err(unknown(&meta, ours, "rename_all, deny_unknown_fields, default")),
+                _ if ours => return Err(unknown(&meta, derive.on_types())),
+                _ => return Err(unread(&meta, derive.on_types())),
             }
             Ok(())
         })?;
@@ -138,6 +178,7 @@ impl Member {
             examples: Vec::new(),
             schema: None,
             description: text::description(attributes),
+            lints: attributes.iter().filter(|attribute| is_lint_level(attribute)).cloned().collect(),
         };
         let reads = derive == Derive::Params;
         each(derive, attributes, |meta, ours| {
@@ -177,14 +218,8 @@ impl Member {
                 {
                     skip_value(&meta)?;
                 }
-                _ if reads => {
-                    return Err(unknown(
-                        &meta,
-                        ours,
-                        "rename, alias, skip, default, minimum, maximum, min_length, max_length, example, schema",
-                    ));
-                }
-                _ => return Err(unknown(&meta, ours, "rename, skip, example, schema")),
+                _ if ours => return Err(unknown(&meta, derive.on_fields())),
+                _ => return Err(unread(&meta, derive.on_fields())),
             }
             Ok(())
         })?;
@@ -228,6 +263,12 @@ fn each(
     let mut once = Once::default();
     for attribute in attributes {
         let ours = attribute.path().is_ident(derive.attribute());
+        if let Some(other) = attribute.path().get_ident()
+            && other == derive.misspelt()
+        {
+            let message = format!("rigline has no attribute `{other}`; did you mean `{}`?", derive.attribute());
+            return Err(syn::Error::new(other.span(), message));
+        }
         if ours || attribute.path().is_ident("serde") {
             attribute.parse_nested_meta(|meta| {
                 if ours {
@@ -267,14 +308,20 @@ fn name(meta: &ParseNestedMeta<'_>) -> String {
     meta.path.get_ident().map(Ident::to_string).unwrap_or_default()
 }
 
-fn unknown(meta: &ParseNestedMeta<'_>, ours: bool, known: &str) -> syn::Error {
-    if ours {
-        meta.error(format_args!("unknown attribute; known here: {known}"))
-    } else {
-        meta.error(
+/// What an attribute of ours says, and none of ours knows.
+pub(crate) fn unknown(meta: &ParseNestedMeta<'_>, known: &[&str]) -> syn::Error {
+    meta.error(format_args!("unknown attribute{}", spelling::hint(&meta.path, known)))
+}
+
+/// What serde may know, but not this crate.
+fn unread(meta: &ParseNestedMeta<'_>, known: &[&str]) -> syn::Error {
+    let name = name(meta);
+    match spelling::nearest(&name, known) {
+        Some(meant) => meta.error(format_args!("rigline does not read `{name}` of serde; did you mean `{meant}`?")),
+        None => meta.error(
             "rigline does not read this attribute of serde: derive serde's trait for a type of its own, and give the \
              field a schema, #[param(schema = \"…\")]",
-        )
+        ),
     }
 }
 

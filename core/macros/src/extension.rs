@@ -12,12 +12,22 @@ use syn::{
     Attribute, FnArg, GenericParam, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, ReceiverKind, ReturnType, Token, Type,
 };
 
-use crate::attributes::Once;
+use crate::attributes::{Once, unknown};
 use crate::params::in_constants;
-use crate::text;
+use crate::{refused, spelling, text};
 
 /// The most operations of one extension.
 const MAX_OPERATIONS: usize = 500;
+
+/// What the attribute on the block says.
+const ON_BLOCK: [&str; 8] =
+    ["name", "version", "description", "kind", "requires", "guarantees", "secrets", "separate_frames"];
+
+/// What `#[operation]` says.
+const ON_OPERATION: [&str; 6] = ["name", "description", "outputs", "read_only", "destructive", "idempotent"];
+
+/// The attributes of methods.
+const ON_METHODS: [&str; 5] = ["operation", "configure", "safe_state", "on_event", "run_task"];
 
 /// Amplifier's own operations, which take these names on the wire.
 const RESERVED: [&str; 3] = ["health", "describe", "invoke"];
@@ -35,8 +45,8 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
     if let Some(error) = faults.0 {
         // The block stands in any case, and the trait is there, so that one fault is not followed by one at each use of
         // the type or of a method.
-        let (error, stub) = (error.to_compile_error(), stub(&block));
-        quote!(#block #stub #error)
+        let refusal = stub(&block, &error.to_compile_error());
+        quote!(#block #refusal)
     } else {
         quote!(#block #implementation)
     }
@@ -52,20 +62,22 @@ pub(crate) fn misplaced(name: &str, item: TokenStream) -> TokenStream {
 }
 
 /// An implementation that the compiler accepts in place of one that could not be written.
-fn stub(block: &ItemImpl) -> Option<TokenStream> {
+fn stub(block: &ItemImpl, error: &TokenStream) -> TokenStream {
     if block.trait_.is_some() {
-        return None;
+        return error.clone();
     }
+    let (refused, body) = (refused::function(error), refused::body());
     let ty = &block.self_ty;
     let (impl_generics, _, where_clause) = block.generics.split_for_impl();
-    Some(quote! {
+    quote! {
         const _: () = {
             use ::rigline::__private;
+            #refused
 
             #[automatically_derived]
             impl #impl_generics __private::Extension for #ty #where_clause {
                 fn manifest(&self) -> &'static __private::Manifest {
-                    ::core::unimplemented!()
+                    #body
                 }
 
                 async fn call(
@@ -73,11 +85,11 @@ fn stub(block: &ItemImpl) -> Option<TokenStream> {
                     _: __private::Call<'_>,
                     _: &mut __private::Context<'_>,
                 ) -> ::core::result::Result<__private::Outcome, __private::Failure> {
-                    ::core::unimplemented!()
+                    #body
                 }
             }
         };
-    })
+    }
 }
 
 #[derive(Default)]
@@ -95,9 +107,27 @@ impl Faults {
         result.map_err(|error| self.add(error)).ok()
     }
 
+    /// What is left on a method is another macro's, or a misspelt one of ours, which the compiler would not know.
+    fn misspelt(&mut self, attributes: &mut Vec<Attribute>) {
+        attributes.retain(|attribute| {
+            let path = attribute.path();
+            let name = match &path.segments.iter().map(|segment| &segment.ident).collect::<Vec<_>>()[..] {
+                [name] | [_, name] if path.segments.len() == 1 || path.segments[0].ident == "rigline" => name.to_string(),
+                _ => return true,
+            };
+            let Some(meant) = spelling::misspelt(&name, &ON_METHODS) else { return true };
+            let message = format!(
+                "rigline has no attribute `{name}`; did you mean `#[{meant}]`? An attribute of another crate is written with \
+                 its path here"
+            );
+            self.add(syn::Error::new_spanned(path, message));
+            false
+        });
+    }
+
     /// Our attributes go on methods; these are of another item.
     fn no_method(&mut self, attributes: &mut Vec<Attribute>) {
-        for name in ["operation", "configure", "safe_state", "on_event", "run_task"] {
+        for name in ON_METHODS {
             if let Some(attribute) = take_attribute(attributes, name) {
                 self.add(syn::Error::new_spanned(attribute, format_args!("#[{name}] goes on a method")));
             }
@@ -154,8 +184,8 @@ impl Said {
             } else if meta.path.is_ident("kind") {
                 let name: LitStr = meta.value()?.parse()?;
                 let Some((_, variant)) = KINDS.iter().find(|(known, _)| name.value() == *known) else {
-                    let known = KINDS.map(|(known, _)| known).join(", ");
-                    return Err(syn::Error::new(name.span(), format!("unknown kind; expected one of: {known}")));
+                    let hint = spelling::hint_for(&name.value(), &KINDS.map(|(known, _)| known));
+                    return Err(syn::Error::new(name.span(), format!("unknown kind{hint}")));
                 };
                 this.kind = Some(Ident::new(variant, name.span()));
             } else if meta.path.is_ident("requires") {
@@ -174,19 +204,13 @@ impl Said {
                 syn::parenthesized!(content in meta.input);
                 for name in Punctuated::<Ident, Token![,]>::parse_terminated(&content)? {
                     let Some((_, variant)) = GUARANTEES.iter().find(|(known, _)| name == *known) else {
-                        let known = GUARANTEES.map(|(known, _)| known).join(", ");
-                        return Err(syn::Error::new(
-                            name.span(),
-                            format!("unknown guarantee; expected one of: {known}"),
-                        ));
+                        let hint = spelling::hint_for(&name.to_string(), &GUARANTEES.map(|(known, _)| known));
+                        return Err(syn::Error::new(name.span(), format!("unknown guarantee{hint}")));
                     };
                     this.guarantees.push(Ident::new(variant, name.span()));
                 }
             } else {
-                return Err(meta.error(
-                    "unknown attribute; known here: name, version, description, kind, requires(\"…\"), guarantees(…), \
-                     secrets(\"…\"), separate_frames",
-                ));
+                return Err(unknown(&meta, &ON_BLOCK));
             }
             Ok(())
         });
@@ -236,6 +260,8 @@ struct Operation {
     effects: SaidEffects,
     method: Method,
     cfg: Vec<Attribute>,
+    /// Lints that are turned on or off for it.
+    lints: Vec<Attribute>,
 }
 
 /// What an operation does to the world, as far as that is said.
@@ -287,6 +313,7 @@ impl Methods {
                 }
                 _ => continue,
             };
+            faults.misspelt(&mut function.attrs);
             if let Some(attribute) = take_attribute(&mut function.attrs, "operation") {
                 let Some(operation) = faults.take(Operation::read(&attribute, function)) else { continue };
                 if operation.cfg.is_empty()
@@ -439,29 +466,24 @@ impl Methods {
 
     fn warnings(&self, block: &ItemImpl) -> Vec<TokenStream> {
         let mut warnings = Vec::new();
-        for Operation { name, span, description, cfg, .. } in &self.operations {
-            let mut warn = |ident, note: &str| {
-                let warning = warning(ident, *span, note);
-                warnings.push(quote!(#(#cfg)* #warning));
+        for Operation { name, span, description, cfg, lints, .. } in &self.operations {
+            let mut warn = |sentence: &str, note: &str| {
+                let warning = warning(sentence, *span, note);
+                warnings.push(quote!(#(#cfg)* #(#lints)* #warning));
             };
             if RESERVED.contains(&name.as_str()) {
-                let note = format!(
-                    "Amplifier has an operation `{name}` of its own: this one can be reached there by a nested \
-                     `invoke` only"
-                );
-                warn("reserved_name", &note);
+                let note = "this one can be reached there by a nested `invoke` only: give it another name";
+                warn(&format!("Amplifier has its own operation {name}"), note);
             }
             if description.is_empty() {
-                let note = format!(
-                    "hosts show what an operation does, and `{name}` does not say it: write a doc comment, or \
-                     `#[operation(description = \"...\")]`"
-                );
-                warn("missing_description", &note);
+                let note = "hosts show it to agents and people: write `/// …` above the method, or \
+                            `#[operation(description = \"…\")]`";
+                warn(&format!("the operation {name} has no doc comment"), note);
             }
         }
         if self.operations.is_empty() && self.on_event.is_none() && self.run_task.is_none() {
-            let note = "this extension has nothing that a host can call: put `#[operation]` on the methods that are operations";
-            warnings.push(warning("no_operations", block.self_ty.span(), note));
+            let note = "no host can call anything of it: put `#[operation]` on the methods that are operations";
+            warnings.push(warning("this extension has no operation", block.self_ty.span(), note));
         }
         let allowed: Vec<_> = block.attrs.iter().filter(|attribute| is_lint_level(attribute)).collect();
         warnings.into_iter().map(|warning| quote!(#(#allowed)* #warning)).collect()
@@ -491,6 +513,7 @@ impl Methods {
         // Only hooks receive events.
         let usual = if self.on_event.is_some() { "Hook" } else { "Tool" };
         let kind = said.kind.clone().unwrap_or_else(|| Ident::new(usual, Span::call_site()));
+        let has_safe_state = self.safe_state.is_some();
         let manifest = |operations: TokenStream| {
             quote_spanned! {block.self_ty.span()=>
                 __private::Manifest::new(#name, #version)
@@ -499,6 +522,7 @@ impl Methods {
                     .requires(&[#(#requires),*])
                     .guarantees(&[#(__private::Guarantee::#guarantees),*])
                     .secrets(&[#(#secrets),*])
+                    .safe_state(#has_safe_state)
                     .operations(#operations)
                     .with_gevals_line_limit()
                     .with_distinct_identifiers()
@@ -569,15 +593,19 @@ impl Methods {
     }
 }
 
-/// Code that the compiler warns of, at `span`, with this note: of the lint `deprecated`, since there is no other way.
-pub(crate) fn warning(name: &str, span: Span, note: &str) -> TokenStream {
-    let ident = Ident::new(name, span);
+/// Code that the compiler warns of, at `span`. Only the lint `deprecated` carries a text of ours, behind "use of deprecated
+/// macro" and its name: so the name is the sentence. The name of a macro is shown as it is, that of any other item with its path.
+pub(crate) fn warning(sentence: &str, span: Span, note: &str) -> TokenStream {
+    let name: String = sentence.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect();
+    let ident = Ident::new(&name, span);
+    let note = format!("{note} (a warning of rigline: nothing is deprecated)");
     quote_spanned! {span=>
         const _: () = {
             #[deprecated(note = #note)]
-            #[allow(non_upper_case_globals)]
-            const #ident: () = ();
-            #ident
+            macro_rules! #ident {
+                () => {};
+            }
+            #ident!();
         };
     }
 }
@@ -623,6 +651,7 @@ impl Operation {
             effects: SaidEffects::default(),
             method: Method::read(function)?,
             cfg: conditions(function),
+            lints: function.attrs.iter().filter(|attribute| is_lint_level(attribute)).cloned().collect(),
         };
         if this.method.returns.is_none() {
             return Err(syn::Error::new(
@@ -648,9 +677,7 @@ impl Operation {
                 } else if meta.path.is_ident("idempotent") {
                     this.effects.idempotent = Some(flag(&meta)?);
                 } else {
-                    return Err(meta.error(
-                        "unknown attribute; known here: name, description, outputs, read_only, destructive, idempotent",
-                    ));
+                    return Err(unknown(&meta, &ON_OPERATION));
                 }
                 Ok(())
             })?;

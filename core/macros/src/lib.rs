@@ -6,6 +6,8 @@ mod attributes;
 mod extension;
 mod outputs;
 mod params;
+mod refused;
+mod spelling;
 mod text;
 
 /// Implements [`Extension`] for a type, from the methods that are operations.
@@ -89,7 +91,8 @@ mod text;
 /// - `#[safe_state]`: brings what the extension drives into a state that is safe without supervision.
 ///
 /// An operation without a description, an argument or an output without a doc comment, and a block without any operation are
-/// warnings of the compiler, of the lint `deprecated`: hosts show these texts to agents and people.
+/// warnings: hosts show these texts to agents and people. The compiler gives them as its lint `deprecated`, the only one that
+/// carries a text of ours, and begins with "use of deprecated macro". `#[allow(deprecated)]` on the item turns them off.
 ///
 /// Amplifier has operations of its own called `health`, `describe` and `invoke`: one of the extension's with such a
 /// name can be reached there by a nested `invoke` only, and the compiler warns.
@@ -187,7 +190,7 @@ method_attributes! { operation configure safe_state on_event run_task }
 /// - `schema = r#"{"type":"string"}"#`: the schema of a type that has none but implements serde's `Deserialize`. Whether the
 ///   two agree is then up to you.
 /// - Its doc comment is its description.
-#[proc_macro_derive(Params, attributes(param, serde))]
+#[proc_macro_derive(Params, attributes(param, params, serde))]
 pub fn params(item: TokenStream) -> TokenStream {
     params::expand(item.into()).into()
 }
@@ -223,7 +226,7 @@ pub fn params(item: TokenStream) -> TokenStream {
 ///
 /// The attributes are those of [`Params`](derive@Params) that make sense for outputs, as `#[output(…)]` or in serde's
 /// spelling: `rename`, `rename_all`, `skip`, `example`, `schema`.
-#[proc_macro_derive(Outputs, attributes(output, serde))]
+#[proc_macro_derive(Outputs, attributes(output, outputs, serde))]
 pub fn outputs(item: TokenStream) -> TokenStream {
     outputs::expand(item.into()).into()
 }

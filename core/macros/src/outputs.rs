@@ -7,26 +7,26 @@ use syn::{Data, DataEnum, DeriveInput, Field, Fields};
 
 use crate::attributes::{Container, Derive, Member};
 use crate::params::{bounded, keywords, node, undescribed, wrapped};
+use crate::refused;
 
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(item) {
         Ok(input) => input,
         Err(error) => return error.to_compile_error(),
     };
-    derive(&input).unwrap_or_else(|error| {
-        let (error, stub) = (error.to_compile_error(), stub(&input));
-        quote!(#error #stub)
-    })
+    derive(&input).unwrap_or_else(|error| stub(&input, &error.to_compile_error()))
 }
 
 /// Implementations that the compiler accepts in place of those that could not be written, as in `params`.
-fn stub(input: &DeriveInput) -> TokenStream {
+fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
+    let (refused, body) = (refused::function(error), refused::body());
     let name = &input.ident;
     let generics = bounded(&input.generics, &quote!(__private::OutputValue));
     let (impl_generics, types, where_clause) = generics.split_for_impl();
     quote! {
         const _: () = {
             use ::rigline::__private;
+            #refused
 
             #[automatically_derived]
             impl #impl_generics __private::OutputValue for #name #types #where_clause {
@@ -37,14 +37,14 @@ fn stub(input: &DeriveInput) -> TokenStream {
             #[automatically_derived]
             impl #impl_generics __private::Serialize for #name #types #where_clause {
                 fn serialize<__S: __private::Serializer>(&self, _: __S) -> ::core::result::Result<__S::Ok, __S::Error> {
-                    ::core::unimplemented!()
+                    #body
                 }
             }
 
             #[automatically_derived]
             impl #impl_generics __private::Outputs for #name #types #where_clause {
                 fn write(&self, _: &mut __private::Context<'_>) -> ::core::result::Result<(), __private::Failure> {
-                    ::core::unimplemented!()
+                    #body
                 }
             }
         };
@@ -119,7 +119,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
         quote_spanned!(field.ty.span()=> __private::SerializeStruct::serialize_field(&mut object, #json_name, &self.#ident)?;)
     });
     let type_name = name.to_string();
-    let warnings = undescribed(input, "an output", members.iter().map(|(_, member)| member));
+    let warnings = undescribed(input, "output", members.iter().map(|(_, member)| member));
     Ok(quote! {
         #warnings
 

@@ -10,21 +10,20 @@ use syn::{
 
 use crate::attributes::{Container, Default, Derive, Member, is_option};
 use crate::extension::{is_lint_level, warning};
+use crate::refused;
 
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(item) {
         Ok(input) => input,
         Err(error) => return error.to_compile_error(),
     };
-    derive(&input).unwrap_or_else(|error| {
-        let (error, stub) = (error.to_compile_error(), stub(&input));
-        quote!(#error #stub)
-    })
+    derive(&input).unwrap_or_else(|error| stub(&input, &error.to_compile_error()))
 }
 
 /// Implementations that the compiler accepts in place of those that could not be written, so that one fault is not followed
 /// by one at each use of the type.
-fn stub(input: &DeriveInput) -> TokenStream {
+fn stub(input: &DeriveInput, error: &TokenStream) -> TokenStream {
+    let (refused, body) = (refused::function(error), refused::body());
     let name = &input.ident;
     let (_, types, _) = input.generics.split_for_impl();
     let params_generics = bounded(&input.generics, &quote!(__private::Params));
@@ -34,6 +33,7 @@ fn stub(input: &DeriveInput) -> TokenStream {
     quote! {
         const _: () = {
             use ::rigline::__private;
+            #refused
 
             #[automatically_derived]
             impl #params_impl __private::Params for #name #types #params_where {
@@ -44,7 +44,7 @@ fn stub(input: &DeriveInput) -> TokenStream {
             #[automatically_derived]
             impl #de_impl __private::Deserialize<'__de> for #name #types #de_where {
                 fn deserialize<__D: __private::Deserializer<'__de>>(_: __D) -> ::core::result::Result<Self, __D::Error> {
-                    ::core::unimplemented!()
+                    #body
                 }
             }
         };
@@ -62,10 +62,10 @@ pub(crate) fn undescribed<'a>(
     members
         .filter(silent)
         .map(|member| {
-            let name = &member.name;
-            let note = format!("hosts show the description of {what}, and `{name}` has none: write a doc comment");
-            let warning = warning("missing_description", member.span, &note);
-            quote!(#(#allowed)* #warning)
+            let (name, own) = (&member.name, &member.lints);
+            let note = format!("hosts show it to agents and people: write `/// …` above `{name}`");
+            let warning = warning(&format!("the {what} {name} has no doc comment"), member.span, &note);
+            quote!(#(#allowed)* #(#own)* #warning)
         })
         .collect()
 }
@@ -203,7 +203,7 @@ fn structure(input: &DeriveInput, container: &Container, fields: &Fields) -> syn
     let visitor_generics = &de_generics;
     let visitor_where = &de_generics.where_clause;
 
-    let warnings = undescribed(input, "an argument", members.iter().map(|(_, member)| member));
+    let warnings = undescribed(input, "argument", members.iter().map(|(_, member)| member));
     Ok(quote! {
         #warnings
 

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use proc_macro2::Span;
 use syn::{Attribute, Expr, ExprLit, Lit, LitStr, Meta, UnOp};
 
+use crate::spelling;
+
 /// serde's `rename_all`.
 #[derive(Clone, Copy)]
 pub(crate) enum Case {
@@ -18,6 +20,17 @@ pub(crate) enum Case {
     ScreamingKebab,
 }
 
+const CASES: [&str; 8] = [
+    "lowercase",
+    "UPPERCASE",
+    "PascalCase",
+    "camelCase",
+    "snake_case",
+    "SCREAMING_SNAKE_CASE",
+    "kebab-case",
+    "SCREAMING-KEBAB-CASE",
+];
+
 impl Case {
     pub(crate) fn parse(text: &LitStr) -> syn::Result<Self> {
         Ok(match text.value().as_str() {
@@ -29,12 +42,9 @@ impl Case {
             "SCREAMING_SNAKE_CASE" => Self::ScreamingSnake,
             "kebab-case" => Self::Kebab,
             "SCREAMING-KEBAB-CASE" => Self::ScreamingKebab,
-            _ => {
-                return Err(syn::Error::new(
-                    text.span(),
-                    "expected one of: lowercase, UPPERCASE, PascalCase, camelCase, snake_case, SCREAMING_SNAKE_CASE, \
-                     kebab-case, SCREAMING-KEBAB-CASE",
-                ));
+            other => {
+                let message = format!("unknown case{}", spelling::hint_for(other, &CASES));
+                return Err(syn::Error::new(text.span(), message));
             }
         })
     }

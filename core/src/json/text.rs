@@ -192,7 +192,7 @@ fn unit(text: &[u8]) -> Option<u32> {
     for digit in text.get(2..6)? {
         // The low bits of a letter count from one; its bit 6 distinguishes it from a digit.
         let value = (digit & 0xF).wrapping_add((digit >> 6).wrapping_mul(9));
-        code = code << 4 | u32::from(Some(value).filter(|_| digit.is_ascii_hexdigit())?);
+        code = code << 4 | u32::from(digit.is_ascii_hexdigit().then_some(value)?);
     }
     Some(code)
 }

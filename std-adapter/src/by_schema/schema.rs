@@ -12,7 +12,7 @@ use rigline::json::{Json, Kind};
 use serde_json::{Map, Value};
 
 use super::instance::{Exact, ExactJson};
-use super::{Checked, Misfit};
+use super::{Breach, Checked, Misfit};
 use crate::number;
 
 /// The prefix of the keywords that [`Exactly`] checks.
@@ -105,11 +105,20 @@ impl Schema {
                 Some(rest) if !is_ours => written + rest,
                 _ => text,
             };
-            let is_of_equal_elements = matches!(error.kind(), jsonschema::error::ValidationErrorKind::UniqueItems);
-            checked.misfits.push(Misfit { path, names, text, is_of_equal_elements });
+            checked.misfits.push(Misfit { path, names, text, breach: breach(error.kind()) });
         }
         checked.unchecked = given_up.filter(|_| checked.misfits.is_empty());
         checked
+    }
+}
+
+fn breach(kind: &jsonschema::error::ValidationErrorKind) -> Breach {
+    use jsonschema::error::ValidationErrorKind as Kind;
+    match kind {
+        Kind::UniqueItems => Breach::EqualElements,
+        Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => Breach::UnknownMember,
+        Kind::Required { property } => Breach::Required(property.as_str().unwrap_or_default().to_owned()),
+        _ => Breach::Other,
     }
 }
 

@@ -1,57 +1,76 @@
 //! Checks of evals against a target's operations, and against the folder of a task file.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::expand::nearest;
 use super::foreign;
 use super::node::Node;
 use super::spec::source::{folder_of, in_folder, read};
 use super::spec::{Fault, Overrides, Spec, Step, Task, load};
-use crate::by_schema::{Draft, Schema, settle};
+use crate::by_schema::{ArgumentFault, Draft, Schema, brief, fit, nearest_or_longer};
 
 /// Checks the steps of an eval, and of its preflight, against a target's operations and their schemas. Returns errors and warnings. The values
-/// of placeholders are not known before a run.
+/// of placeholders are not known before a run. Without operations the target has not said what it takes, and nothing is found.
 pub fn against(spec: &Spec, operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
+    let (mut faults, mut warnings) = of_tasks(spec, spec.health.as_slice(), operations);
+    let (more, doubts) = of_tasks(spec, &spec.tasks, operations);
+    faults.extend(more);
+    warnings.extend(doubts);
+    (faults, warnings)
+}
+
+/// As [`against`], for some of the tasks. What several cases of a task have in common is said once.
+pub(super) fn of_tasks(spec: &Spec, tasks: &[Task], operations: &[(String, Schema)]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut faults, mut warnings) = (Vec::new(), Vec::new());
+    if operations.is_empty() {
+        return (faults, warnings);
+    }
+    let mut seen = HashSet::new();
     let names: Vec<&str> = operations.iter().map(|(name, _)| name.as_str()).collect();
     let folder = folder_of(&spec.path);
-    for task in spec.health.iter().chain(&spec.tasks) {
+    for task in tasks {
         for step in &task.steps {
-            let fault = |text: String| of_step(folder, task, step, text);
-            let Some((_, schema)) = operations.iter().find(|(name, _)| *name == step.operation) else {
-                let near = nearest(&step.operation, &names).map(|near| format!("; did you mean `{near}`?"));
-                let near = near.unwrap_or_else(|| format!("; expected one of: {}", names.join(", ")));
-                faults.push(fault(format!("the target has no operation {}{near}", step.operation)));
+            let mut add = |to: &mut Vec<Fault>, text: String| {
+                if seen.insert((task.file.clone(), step.line, text.clone())) {
+                    to.push(of_step(folder, task, step, text));
+                }
+            };
+            let operation = &step.operation;
+            let Some((_, schema)) = operations.iter().find(|(name, _)| name == operation) else {
+                let near = nearest_or_longer(operation, &names).map(|near| format!("; did you mean `{near}`?"));
+                let near = near.unwrap_or_else(|| format!("; expected one of: {}", brief(&names.join(", "))));
+                add(&mut faults, format!("the target has no operation {operation}{near}"));
                 continue;
             };
-            let properties = schema.json().get("properties").into_iter();
-            let known: Vec<String> =
-                properties.flat_map(|properties| properties.members()).map(|(name, _)| name.to_string()).collect();
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            for (name, _) in step.args.members().iter().filter(|(name, _)| !known.contains(&name.as_str())) {
-                if let Some(near) = nearest(name, &known).filter(|near| step.args.get(near).is_none()) {
-                    warnings.push(fault(format!(
-                        "{name}: {} has no such argument; did you mean `{near}`?",
-                        step.operation
-                    )));
-                }
-            }
             let mut unknown = Vec::new();
-            let settled = settle(&known_values(&step.args, &mut Vec::new(), &mut unknown), schema);
-            if let Some(why) = settled.checked.unchecked {
-                warnings.push(fault(format!("the arguments of {} are not checked: {why}", step.operation)));
+            let fit = fit(&known_values(&step.args, &mut Vec::new(), &mut unknown), schema);
+            if let Some(why) = fit.unchecked {
+                add(&mut warnings, format!("the arguments of {operation} are not checked: {why}"));
             }
-            for misfit in settled.checked.misfits {
-                let is_about = |path: &Vec<String>| path.starts_with(&misfit.names);
-                let hangs_on_unknown = unknown.iter().any(is_about) && !misfit.text.contains("is a required property");
+            for (path, near) in fit.undeclared {
+                let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                add(&mut warnings, format!("{operation} does not declare the argument `{path}`{near}"));
+            }
+            for found in fit.faults {
+                let is_about = |path: &Vec<String>| path.starts_with(&found.names);
+                let hangs_on_unknown = unknown.iter().any(is_about) && found.known.is_none() && !found.is_of_missing;
                 if !hangs_on_unknown {
-                    faults.push(fault(format!("{}: {misfit}", step.operation)));
+                    add(&mut faults, format!("{operation}: {found}{}", known_names(&found)));
                 }
             }
         }
     }
     faults.iter_mut().chain(&mut warnings).for_each(|fault| spec.mask.hide(&mut fault.text));
     (faults, warnings)
+}
+
+/// The names that an operation's argument may have, where none is nearly the one that was written.
+pub(super) fn known_names(fault: &ArgumentFault) -> String {
+    match (&fault.near, fault.known.as_deref()) {
+        (Some(_), _) | (_, None) => String::new(),
+        (None, Some([])) => "; it has no arguments".to_owned(),
+        (None, Some(known)) => format!("; expected one of: {}", brief(&known.join(", "))),
+    }
 }
 
 fn of_step(folder: &Path, task: &Task, step: &Step, text: String) -> Fault {

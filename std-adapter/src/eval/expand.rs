@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::node::{Kind, Node};
+use crate::by_schema::nearest_or_longer;
 use crate::number;
 use crate::terminal::is_control;
 
@@ -155,27 +156,11 @@ fn other(kind: &str, name: &str, values: &[(String, String)]) -> String {
 
 /// "; did you mean …?", or the names there are.
 pub(super) fn meant(name: &str, known: &[&str]) -> String {
-    match (nearest(name, known), known) {
+    match (nearest_or_longer(name, known), known) {
         (Some(near), _) => format!("; did you mean `{near}`?"),
         (None, []) => String::new(),
         (None, known) => format!("; known names: {}", known.join(", ")),
     }
-}
-
-/// The known name that was probably meant: one that differs by a letter or two, in case, or in its suffix.
-pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', ' '], "_");
-    let lower = plain(name);
-    let distance = |known: &str| {
-        let distance = strsim::damerau_levenshtein(&lower, &plain(known));
-        let is_longer = |long: &str, short: &str| short.len() >= 3 && long.starts_with(short);
-        match () {
-            () if distance * 3 <= known.len().max(3) => Some(distance),
-            () if is_longer(&lower, known) || (lower.len() >= 3 && is_longer(known, &lower)) => Some(100 + distance),
-            () => None,
-        }
-    };
-    known.iter().filter_map(|known| Some((distance(known)?, *known))).min().map(|(_, known)| known)
 }
 
 /// The cases that `matrix` and `for` make of a task at this line; one without values, if there is neither. `set` has

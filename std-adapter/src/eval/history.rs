@@ -26,6 +26,40 @@ pub fn history(runs: &Runs, limit: usize) -> io::Result<Value> {
     Ok(json!({ "runs": runs.all()?.iter().take(limit.min(LIMIT)).map(with_tasks).collect::<Vec<_>>() }))
 }
 
+/// How much of the record of a run is given, as JSON text in bytes.
+const RECORD_LIMIT: usize = 8 << 20;
+
+/// One run: the members that `results.runs` has, its `target`, `totalTasks` and `trialsPerTask`, and what its record has so far: `trials`,
+/// `tasks` that are done and `logs`. `leftOut` counts what is beyond 8 MiB. `None` if there is no such run.
+///
+/// # Errors
+/// The run's file cannot be read.
+pub fn run(runs: &Runs, id: &str) -> io::Result<Option<Value>> {
+    let Some(stored) = runs.look(id)? else { return Ok(None) };
+    let (mut head, mut size, mut left_out) = (Value::Null, 0, 0_u64);
+    let (mut trials, mut tasks, mut logs) = (Vec::new(), Vec::new(), Vec::new());
+    for mut line in runs.records(id) {
+        if line.get("run").is_some() {
+            head = line["run"].take();
+            continue;
+        }
+        size += line.to_string().len();
+        for (name, kept) in [("trial", &mut trials), ("task", &mut tasks), ("log", &mut logs)] {
+            let Some(value) = line.get_mut(name) else { continue };
+            if size <= RECORD_LIMIT { kept.push(value.take()) } else { left_out += 1 }
+        }
+    }
+    let mut run = row(&(id.to_owned(), head.clone(), stored));
+    for name in ["target", "totalTasks", "trialsPerTask"] {
+        run[name] = head[name].take();
+    }
+    run["trials"] = trials.into();
+    run["tasks"] = tasks.into();
+    run["logs"] = logs.into();
+    run["leftOut"] = left_out.into();
+    Ok(Some(run))
+}
+
 /// The tasks of a run that are done, in the order in which they ended.
 fn tasks(runs: &Runs, id: &str) -> Vec<Value> {
     let mut values: Vec<(String, Means)> = Vec::new();

@@ -181,6 +181,9 @@ pub struct Run {
     /// Its place among runs of the same name, from 1.
     #[serde(skip)]
     pub place: usize,
+    /// How many steps do not fit the target's operations.
+    #[serde(skip)]
+    pub mistakes: usize,
 }
 
 fn that_were_run<S: serde::Serializer>(tasks: &[Task], serializer: S) -> Result<S::Ok, S::Error> {
@@ -615,6 +618,7 @@ impl Run {
             not_run: tasks.iter().filter(|task| task.is_not_run).map(|task| task.id.clone()).collect(),
             tasks,
             place: 1,
+            mistakes: outcome.mistakes.len(),
             ..Self::default()
         };
         let passed = run.passed;
@@ -684,6 +688,8 @@ impl Run {
     pub fn says(&self) -> String {
         let label = self.class().label();
         match &self.reason {
+            _ if self.mistakes == 1 => format!("{label}, not run, 1 mistake in its steps"),
+            _ if self.mistakes > 1 => format!("{label}, not run, {} mistakes in its steps", self.mistakes),
             Some(reason) if self.status != "completed" => format!("{label}: {reason}"),
             Some(reason) if reason.starts_with("nothing") => format!("{label}, {reason}"),
             _ => format!("{label}, {}", self.counts()),
@@ -722,7 +728,7 @@ impl Run {
         let (name, class, mark) = match self.class() {
             _ if is_complete => ("the eval passes", Class::Fail, Mark::Failed),
             Class::Cancelled => ("the run as a whole", Class::Cancelled, Mark::Error),
-            _ => ("the run as a whole", Class::RigError, Mark::Error),
+            class => ("the run as a whole", class, Mark::Error),
         };
         let why = self.reason.as_deref().or(self.error.as_deref()).unwrap_or("it did not pass");
         let whole = Case { run: Some(self), task: None, suite: &self.eval, name, class, mark, why };
@@ -977,10 +983,10 @@ impl Task {
             Class::Flaky if self.has_passed() => Mark::Passed,
             Class::Skipped => Mark::Skipped,
             Class::Cancelled => Mark::NotRun,
-            _ if run_has_passed => Mark::Tolerated,
             Class::RigError => Mark::Error,
-            // The eval's files are at fault.
+            // The eval's files are at fault, which no threshold allows.
             Class::Fail if self.trials.iter().any(|trial| trial.status == "error") => Mark::Error,
+            _ if run_has_passed => Mark::Tolerated,
             _ => Mark::Failed,
         }
     }

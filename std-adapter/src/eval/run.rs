@@ -15,8 +15,8 @@ use super::grade::{Grade, Judgement};
 use super::mask::Mask;
 use super::measurement::Statistics;
 use super::session::{Connect, OnLog, Rig, Unreached};
-use super::spec::{Executor, Metric, Spec, Task};
-use super::trial::{EarlierAttempt, RunContext, TrialRecord, Worker};
+use super::spec::{Executor, Fault, Metric, Spec, Task};
+use super::trial::{EarlierAttempt, Mistakes, RunContext, TrialRecord, Worker};
 use super::verdict::{self, Cause, Class, Reliability};
 use crate::sync::lock;
 use crate::target::Target;
@@ -82,6 +82,8 @@ pub struct Outcome {
     pub skipped: u32,
     /// Why nothing was run, if the target could not be talked to, or failed the preflight.
     pub unreached: Option<Unreached>,
+    /// Why nothing was run, if steps do not fit the target's operations.
+    pub mistakes: Vec<Fault>,
     /// The preflight, if there was one.
     pub health: Option<TrialRecord>,
     /// Who the rig is, if there was a session.
@@ -164,6 +166,14 @@ impl Outcome {
         self.unreached.is_some() || self.tasks.iter().any(|task| task.class() == Class::RigError)
     }
 
+    /// Whether the eval is the reason that something was not judged: a step does not fit the target's operations, or has a placeholder
+    /// without a value.
+    pub fn has_mistake(&self) -> bool {
+        let trials = self.tasks.iter().flat_map(|task| &task.trials).chain(&self.health);
+        let is_mistake = |trial: &TrialRecord| trial.verdict == Verdict::Error && trial.cause == Cause::Eval;
+        !self.mistakes.is_empty() || trials.into_iter().any(is_mistake)
+    }
+
     /// Whether a task failed for a reason other than the rig.
     pub fn has_failure(&self) -> bool {
         let is_failed = |class| class == Class::Fail || class == Class::Flaky;
@@ -193,6 +203,8 @@ pub struct Plan {
     pub connect: Arc<dyn Connect>,
     /// Whether debug logs are wanted.
     pub verbose: bool,
+    /// Whether a step that may have a mistake in it keeps the run from beginning.
+    pub strict: bool,
     /// Ends the run: the running operation stops, cleanup steps run, and then the run is complete.
     pub cancel: CancellationToken,
     /// Gets what happens.
@@ -202,7 +214,7 @@ pub struct Plan {
 /// Runs an eval, from `run_start` to `eval.complete`.
 pub async fn run(plan: Plan) -> Arc<Outcome> {
     let started = Instant::now();
-    let Plan { spec, executor, workdir, connect, verbose, cancel, on_event } = plan;
+    let Plan { spec, executor, workdir, connect, verbose, strict, cancel, on_event } = plan;
     let on_event: OnEvent = {
         // One at a time, so that a sink sees them in order.
         let turn = Mutex::new(());
@@ -241,29 +253,14 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         next: AtomicUsize::new(0),
         done: Mutex::default(),
         on_event: on_event.clone(),
-        log,
+        log: log.clone(),
         cancel: cancel.clone(),
     });
-    let (mut error, mut unreached) = (None, None);
-    // The first worker finds out whether there is a target at all, and whether it is well.
+    let (mut error, mut unreached, mut mistakes) = (None, None, Vec::new());
+    // The first worker finds out whether there is a target at all, whether it is well, and whether it takes what it will get.
     let mut first = Worker::new(context.clone());
-    let opened = shared.open(&mut first).await;
-    let health = match (&opened, &spec.health) {
-        (Ok(()), Some(health)) => {
-            let mut record = shared.attempts(&mut first, health, 1).await;
-            trim(&mut record, &spec.mask);
-            Some(record)
-        }
-        _ => None,
-    };
-    let is_well = match &health {
-        Some(record) if record.verdict != Verdict::Passed => {
-            let why = record.error.as_deref().unwrap_or("not judged");
-            Err(Unreached { text: format!("preflight: {why}"), is_timeout: record.cause == Cause::Late })
-        }
-        _ => opened,
-    };
-    match is_well {
+    let (health, begun) = shared.begin(&mut first, strict).await;
+    match begun {
         Ok(()) => {
             let mut joined = JoinSet::new();
             joined.spawn(shared.clone().work(first));
@@ -277,11 +274,16 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
             }
         }
         Err(_) if cancel.is_cancelled() => first.close().await,
-        Err(mut why) => {
+        Err(Obstacle::Unreached(mut why)) => {
             first.close().await;
             spec.mask.hide(&mut why.text);
             error = Some(format!("Eval execution failed: {why}"));
             unreached = Some(why);
+        }
+        Err(Obstacle::Mistakes(found)) => {
+            first.close().await;
+            error = Some(cut(&format!("Eval execution failed: {}", said(&found))));
+            mistakes = found;
         }
     }
 
@@ -289,6 +291,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     tasks.sort_by_key(|task| task.task);
     let mut outcome = outcome(&spec, tasks, error, cancel.is_cancelled(), started.elapsed());
     outcome.unreached = unreached.filter(|_| outcome.state == RunState::Failed);
+    outcome.mistakes = mistakes;
     (outcome.health, outcome.rig) = (health, context.rig.get().cloned());
     outcome.rig.iter_mut().for_each(|rig| spec.mask.hide_in_rig(rig));
     let verdict = match outcome.state {
@@ -301,6 +304,16 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
     progress(waza::Event::RunComplete, Some(verdict), Some(outcome.duration));
     on_event(Event::Complete(outcome.clone()));
     outcome
+}
+
+/// The first of the mistakes, and how many there are.
+fn said(mistakes: &[Fault]) -> String {
+    const SHOWN: usize = 20;
+    let mut texts: Vec<String> = mistakes.iter().take(SHOWN).map(ToString::to_string).collect();
+    if let Some(more) = mistakes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        texts.push(format!("and {more} more"));
+    }
+    texts.join("; ")
 }
 
 /// How many tasks may run at a time: several if each worker starts its own process, one on a board.
@@ -382,7 +395,47 @@ impl Shared {
     }
 }
 
+/// Why no task is run.
+enum Obstacle {
+    /// The target cannot be talked to, or failed the preflight.
+    Unreached(Unreached),
+    /// Steps do not fit the target's operations.
+    Mistakes(Vec<Fault>),
+}
+
 impl Shared {
+    /// Opens the first session, holds the steps against what the target describes, and runs the preflight. Returns the preflight's record, and
+    /// what keeps the tasks from being run.
+    async fn begin(&self, worker: &mut Worker, strict: bool) -> (Option<TrialRecord>, Result<(), Obstacle>) {
+        if let Err(why) = self.open(worker).await {
+            return (None, Err(Obstacle::Unreached(why)));
+        }
+        let Mistakes { preflight, tasks, doubts } = worker.mistakes();
+        let mut mistakes = tasks;
+        if strict {
+            mistakes.extend(doubts);
+        } else {
+            doubts.iter().for_each(|doubt| (self.log)(Level::Warn, &doubt.to_string()));
+        }
+        if !preflight.is_empty() {
+            return (None, Err(Obstacle::Mistakes(preflight.into_iter().chain(mistakes).collect())));
+        }
+        // With another rig every step would be a mistake, so that the preflight comes first.
+        let mut health = None;
+        if let Some(steps) = &self.spec.health {
+            let mut record = self.attempts(worker, steps, 1).await;
+            trim(&mut record, &self.spec.mask);
+            let why = record.error.as_deref().unwrap_or("not judged");
+            let text = format!("preflight: {why}");
+            let (is_well, is_timeout) = (record.verdict == Verdict::Passed, record.cause == Cause::Late);
+            health = Some(record);
+            if !is_well {
+                return (health, Err(Obstacle::Unreached(Unreached { text, is_timeout })));
+            }
+        }
+        if mistakes.is_empty() { (health, Ok(())) } else { (health, Err(Obstacle::Mistakes(mistakes))) }
+    }
+
     /// Opens the first session, again where the rig is the reason that there is none and it may be tried again.
     async fn open(&self, worker: &mut Worker) -> Result<(), Unreached> {
         let mut left = self.spec.config.retries;
@@ -508,6 +561,7 @@ fn outcome(spec: &Spec, tasks: Vec<TaskRecord>, error: Option<String>, cancelled
         error,
         skipped: count(&[Verdict::Skipped]),
         unreached: None,
+        mistakes: Vec::new(),
         health: None,
         rig: None,
         // What the rig spoiled is not known, whatever share is enough.

@@ -14,17 +14,21 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::against::against;
 use super::model::Trial;
 use super::run::{self, Event, OnEvent, Outcome, Plan, Progress};
-use super::session::{Connect, Hosts};
+use super::session::{Connect, Hosts, OnLog};
 use super::spec::{Executor, Fault, LoadError, Overrides, Spec, load};
 use super::store::{RunFile, Store, Stored};
+use crate::by_schema::Schema;
 use crate::clock::{millis, unix_millis};
 use crate::sync::lock;
 use crate::target::{Port, Target};
 
 /// The most runs that may be unfinished at a time. Each has its file open, and systems give a process 1024 of those.
 pub const RUN_LIMIT: usize = 500;
+/// How many log lines are kept with a run.
+const LOGS: u32 = 1000;
 /// The number of finished runs that are kept in memory. Older ones are read from disk.
 pub const KEPT: usize = 1000;
 /// How many runs do something at a time; the others wait their turn.
@@ -74,6 +78,9 @@ pub enum StartError {
     /// The directory for the tasks is not there.
     #[error("Run failed: the context directory {} is not there", .0.display())]
     NoWorkdir(PathBuf),
+    /// Another eval that was requested with it has mistakes, so that nothing is run.
+    #[error("not run, since another eval does not fit its target")]
+    Beside,
     /// All runs were cancelled, and no more are accepted.
     #[error("Run failed: no run can start while this process is ending")]
     Ending,
@@ -134,6 +141,7 @@ pub struct Accepted {
     executor: Executor,
     workdir: String,
     verbose: bool,
+    strict: bool,
     cancel: CancellationToken,
     file: RunFile,
     runs: Runs,
@@ -176,41 +184,7 @@ impl Runs {
     /// # Errors
     /// It cannot be started; nothing is left of it.
     pub fn accept(&self, request: &Request) -> Result<Accepted, StartError> {
-        let asked = request.overrides.executor.as_deref().filter(|name| !Executor::is_known(name));
-        let (mut spec, mut faults) = match self.load(&request.path, &request.overrides) {
-            Ok(loaded) => loaded,
-            Err(LoadError::NotFound(_)) => return Err(StartError::NotFound(request.path.clone())),
-            Err(LoadError::Unreadable(fault)) => return Err(StartError::Invalid(vec![fault])),
-        };
-        if let Some(name) = asked {
-            return Err(StartError::UnknownExecutor(name.to_owned()));
-        }
-        if request.strict {
-            faults.extend(spec.warnings.iter().cloned());
-        }
-        if !faults.is_empty() {
-            return Err(StartError::Invalid(faults));
-        }
-        if let Some(trials) = request.trials {
-            spec.config.trials_per_task = trials.clamp(1, super::TRIAL_LIMIT);
-        }
-        if let Some(file) = &request.task_file {
-            spec.tasks.retain(|task| task.file == *file);
-            if spec.tasks.is_empty() {
-                return Err(StartError::NoTask(file.clone()));
-            }
-        }
-        let Some(executor) = Executor::named(&spec.config.executor) else {
-            return Err(StartError::Unavailable(spec.config.executor));
-        };
-        if let Some(filter) = &request.filter {
-            spec.tasks.retain(|task| {
-                [&task.id, &task.name].into_iter().chain(&task.tags).any(|text| text.contains(filter.as_str()))
-            });
-            if spec.tasks.is_empty() {
-                return Err(StartError::NoTask(filter.clone()));
-            }
-        }
+        let (spec, executor) = self.prepare(request)?;
         let folder = match &request.context_dir {
             Some(folder) => folder.clone(),
             None => {
@@ -268,10 +242,93 @@ impl Runs {
             executor,
             workdir: folder.to_string_lossy().into_owned(),
             verbose: request.verbose,
+            strict: request.strict,
             cancel,
             file,
             runs: self.clone(),
         })
+    }
+
+    /// The eval of a request, with the tasks that it selects.
+    fn prepare(&self, request: &Request) -> Result<(Spec, Executor), StartError> {
+        let asked = request.overrides.executor.as_deref().filter(|name| !Executor::is_known(name));
+        let (mut spec, mut faults) = match self.load(&request.path, &request.overrides) {
+            Ok(loaded) => loaded,
+            Err(LoadError::NotFound(_)) => return Err(StartError::NotFound(request.path.clone())),
+            Err(LoadError::Unreadable(fault)) => return Err(StartError::Invalid(vec![fault])),
+        };
+        if let Some(name) = asked {
+            return Err(StartError::UnknownExecutor(name.to_owned()));
+        }
+        if request.strict {
+            faults.extend(spec.warnings.iter().cloned());
+        }
+        if !faults.is_empty() {
+            return Err(StartError::Invalid(faults));
+        }
+        if let Some(trials) = request.trials {
+            spec.config.trials_per_task = trials.clamp(1, super::TRIAL_LIMIT);
+        }
+        if let Some(file) = &request.task_file {
+            spec.tasks.retain(|task| task.file == *file);
+            if spec.tasks.is_empty() {
+                return Err(StartError::NoTask(file.clone()));
+            }
+        }
+        let Some(executor) = Executor::named(&spec.config.executor) else {
+            return Err(StartError::Unavailable(spec.config.executor));
+        };
+        if let Some(filter) = &request.filter {
+            spec.tasks.retain(|task| {
+                [&task.id, &task.name].into_iter().chain(&task.tags).any(|text| text.contains(filter.as_str()))
+            });
+            if spec.tasks.is_empty() {
+                return Err(StartError::NoTask(filter.clone()));
+            }
+        }
+        Ok((spec, executor))
+    }
+
+    /// What is wrong with the steps of several evals, as far as their targets' descriptions show it: a list for each request. Each target
+    /// is asked once. Of evals that cannot be run, of targets that cannot be reached, and of evals with a preflight, which judges the rig
+    /// first, nothing is found.
+    pub async fn mistakes(&self, requests: &[Request]) -> Vec<Vec<Fault>> {
+        type Asked = (String, Option<PathBuf>, Option<String>);
+        let mut known: HashMap<Asked, Vec<(String, Schema)>> = HashMap::new();
+        let mut found = Vec::new();
+        for request in requests {
+            let spec = match self.prepare(request) {
+                Ok((spec, executor)) if executor != Executor::Mock && spec.health.is_none() => spec,
+                _ => {
+                    found.push(Vec::new());
+                    continue;
+                }
+            };
+            let config = &spec.config;
+            let (Some(target), false) = (&config.target, spec.tasks.iter().all(|task| task.steps.is_empty())) else {
+                found.push(Vec::new());
+                continue;
+            };
+            let settings = config.settings.clone();
+            let asked = (target.clone(), config.target_dir.clone(), settings.as_ref().map(ToString::to_string));
+            if !known.contains_key(&asked) {
+                let silent: OnLog = Arc::new(|_, _| ());
+                let session = self.inner.connect.connect(target, config.target_dir.as_deref(), settings, silent).await;
+                let operations = match session {
+                    Ok(session) => {
+                        let operations = session.operations();
+                        session.close().await;
+                        operations
+                    }
+                    Err(_) => Vec::new(),
+                };
+                known.insert(asked.clone(), operations);
+            }
+            let (mut faults, doubts) = against(&spec, known.get(&asked).map(Vec::as_slice).unwrap_or_default());
+            faults.extend(doubts.into_iter().filter(|_| request.strict));
+            found.push(faults);
+        }
+        found
     }
 
     /// Begins a file under an id that no run has had.
@@ -404,7 +461,7 @@ impl Accepted {
 
     /// Lets it go, in the runtime. `on_event` gets what happens, `done` is called when nothing more will.
     pub fn launch(self, runtime: &Handle, on_event: OnEvent, done: impl FnOnce(Arc<Outcome>) + Send + 'static) {
-        let Self { id, end, spec, executor, workdir, verbose, cancel, file, runs } = self;
+        let Self { id, end, spec, executor, workdir, verbose, strict, cancel, file, runs } = self;
         let file = Arc::new(Mutex::new(file));
         let on_event: OnEvent = {
             let (runs, id, spec) = (runs.clone(), id.clone(), spec.clone());
@@ -429,7 +486,7 @@ impl Accepted {
                 () = cancel.cancelled() => None,
             };
             let connect = runs.inner.connect.clone();
-            let outcome = run::run(Plan { spec, executor, workdir, connect, verbose, cancel, on_event }).await;
+            let outcome = run::run(Plan { spec, executor, workdir, connect, verbose, strict, cancel, on_event }).await;
             drop(turn);
             drop(end);
             done(outcome);
@@ -473,6 +530,15 @@ impl Runs {
         let name = |task: usize| spec.tasks.get(task).map_or("", |task| task.id.as_str());
         let written = match &event {
             Event::Trial { task, record } => file.append(&TrialLine { trial: Trial::of(name(*task), record) }),
+            Event::Log { level, message } => {
+                if file.logs >= LOGS {
+                    return event;
+                }
+                file.logs += 1;
+                let is_last = file.logs == LOGS;
+                let message = if is_last { "Further logs are not kept with this run." } else { message.as_str() };
+                file.append(&json!({ "log": { "atMs": unix_millis(SystemTime::now()), "level": level.name(), "message": message } }))
+            }
             Event::Progress(Progress {
                 event: waza::Event::TaskComplete, task: Some(task), verdict, duration, ..
             }) => {

@@ -60,6 +60,8 @@ pub trait Session: Send + Sync {
     fn call<'a>(&'a self, call: &'a Call<'a>) -> Pending<'a, Result<Answer, String>>;
     /// The JSON Schema of an operation's arguments, if it has one.
     fn schema(&self, operation: &str) -> Option<Schema>;
+    /// All operations with their schemas; empty if the target has not described itself.
+    fn operations(&self) -> Vec<(String, Schema)>;
     /// Ends the running call at once, and opens a new session.
     fn cancel(&self) -> Pending<'_, Result<(), String>>;
     /// Who answers.
@@ -208,6 +210,12 @@ fn why(error: &HostError, limit: Option<Duration>, elapsed: Duration) -> String 
     }
 }
 
+/// The operations that a target has, with their schemas.
+pub fn operations(host: &Host) -> Vec<(String, Schema)> {
+    let manifest = host.describe();
+    manifest.operations.iter().map(|it| (it.name.clone(), Schema::read(&it.params_text))).collect()
+}
+
 struct Open {
     host: Host,
     rig: Rig,
@@ -264,13 +272,23 @@ impl Session for Open {
                 Outcome::Success => None,
                 _ => Some(result.to_string()),
             };
-            let cause = cause(&result.outcome);
+            let cause = match &result.outcome {
+                // One that it describes and refuses is its own fault.
+                Outcome::Refused(error) if error.code == Some(-32601) && self.schema(call.operation).is_none() => {
+                    Cause::Eval
+                }
+                outcome => cause(outcome),
+            };
             Ok(Answer { failure, cause, message: result.message, outputs: result.outputs })
         })
     }
 
     fn schema(&self, operation: &str) -> Option<Schema> {
         self.host.describe().operation(operation).map(|operation| Schema::read(&operation.params_text))
+    }
+
+    fn operations(&self) -> Vec<(String, Schema)> {
+        operations(&self.host)
     }
 
     fn cancel(&self) -> Pending<'_, Result<(), String>> {

@@ -97,7 +97,7 @@ impl Store {
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(&new)?;
         let begin = || {
             file.lock()?;
-            let mut run = RunFile { file, has_failed: false };
+            let mut run = RunFile { file, has_failed: false, logs: 0 };
             let mut head = head.clone();
             if let Some(head) = head.as_object_mut() {
                 head.insert("id".into(), id.into());
@@ -218,7 +218,7 @@ fn settle(path: &Path) -> io::Result<Stored> {
         passed + failed
     );
     let stored = Stored { state: RunState::Failed, summary: stored.summary, error: Some(error) };
-    let mut run = RunFile { file, has_failed: false };
+    let mut run = RunFile { file, has_failed: false, logs: 0 };
     run.append(&end(&stored))?;
     Ok(stored)
 }
@@ -229,6 +229,8 @@ pub(super) struct RunFile {
     file: File,
     /// Whether it was said that it cannot be written.
     pub(super) has_failed: bool,
+    /// How many log lines are in it.
+    pub(super) logs: u32,
 }
 
 impl RunFile {

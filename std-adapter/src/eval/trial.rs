@@ -10,14 +10,15 @@ use rigline::{Level, Phase};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::against::{known_names, of_tasks};
 use super::command;
 use super::grade::{Check, Evidence};
 use super::placeholders::{literal, substitute};
 use super::records::{Cause, Grade, Judgement};
 pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
 use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
-use super::spec::{Executor, Spec, Step, Task};
-use crate::by_schema::{Schema, settle};
+use super::spec::{Executor, Fault, Spec, Step, Task};
+use crate::by_schema::{Schema, fit};
 
 /// The time limit of a cleanup step that sets none.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,6 +39,17 @@ pub(super) struct RunContext {
 pub(super) struct Worker {
     context: Arc<RunContext>,
     session: Option<Box<dyn Session>>,
+}
+
+/// What does not fit the target's description.
+#[derive(Default)]
+pub(super) struct Mistakes {
+    /// Of the preflight's steps.
+    pub(super) preflight: Vec<Fault>,
+    /// Of the tasks' steps.
+    pub(super) tasks: Vec<Fault>,
+    /// What may be a mistake.
+    pub(super) doubts: Vec<Fault>,
 }
 
 /// Why a trial's main part ended early.
@@ -134,6 +146,16 @@ impl Worker {
         context.rig.get_or_init(|| session.rig());
         self.session = Some(session);
         Ok(())
+    }
+
+    /// What the target's description shows to be wrong with the eval's steps.
+    pub(super) fn mistakes(&self) -> Mistakes {
+        let operations = self.session.as_ref().map(|session| session.operations()).unwrap_or_default();
+        let spec = &self.context.spec;
+        let (preflight, mut doubts) = of_tasks(spec, spec.health.as_slice(), &operations);
+        let (tasks, more) = of_tasks(spec, &spec.tasks, &operations);
+        doubts.extend(more);
+        Mistakes { preflight, tasks, doubts }
     }
 
     pub(super) async fn close(&mut self) {
@@ -341,24 +363,24 @@ impl Worker {
         // The extension says what is wrong with an operation that it does not have.
         let schema = session.schema(&step.operation).unwrap_or_else(Schema::any);
         let draft = step.args.draft(steps).map_err(|why| EarlyEnd::new(Verdict::Error, Cause::Eval, why))?;
-        let settled = settle(&draft, &schema);
-        if let Some(why) = &settled.checked.unchecked {
+        let fit = fit(&draft, &schema);
+        if let Some(why) = &fit.unchecked {
             (self.context.log)(
                 Level::Warn,
                 &format!("step {} ({}): {why}; it is sent as it is", step.id, step.operation),
             );
         }
-        if !settled.checked.misfits.is_empty() {
-            let misfits = settled.checked.misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        if !fit.faults.is_empty() {
+            let faults: Vec<String> = fit.faults.iter().map(|fault| format!("{fault}{}", known_names(fault))).collect();
             return Err(EarlyEnd::new(
                 Verdict::Error,
                 Cause::Eval,
-                format!("the arguments do not fit the operation's schema: {misfits}"),
+                format!("the arguments do not fit the operation's schema: {}", faults.join("; ")),
             ));
         }
         let call = Call {
             operation: &step.operation,
-            args: settled.json,
+            args: fit.json,
             phase: step.phase,
             workdir: &self.context.workdir,
             env: &self.context.spec.config.env,
@@ -465,7 +487,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            settle(&args.draft(&steps).unwrap(), &Schema::from(&schema)).json,
+            fit(&args.draft(&steps).unwrap(), &Schema::from(&schema)).json,
             r#"{"ms":250,"high":true,"id":"250","text":"rail 3V3: ok","free":"250","list":[1,"3V3"],"big":123456789012345678901234567890,"maybe":250,"s":"00123","tilde":"~"}"#
         );
         let fault = |text: &str| Node::parse(text).unwrap().draft(&steps).unwrap_err();

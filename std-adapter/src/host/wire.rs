@@ -53,10 +53,15 @@ pub fn dialer(target: &Target, options: &Options) -> Result<Box<dyn Connect>, Ho
         }
         None => inner,
     };
-    Ok(match &options.recorder {
+    Ok(recorded(inner, options))
+}
+
+/// The dialer, whose connections are recorded if the options have a recorder. [`dialer`] does this itself.
+pub fn recorded(inner: Box<dyn Connect>, options: &Options) -> Box<dyn Connect> {
+    match &options.recorder {
         Some(recorder) => Box::new(TapDialer { inner, recorder: Arc::clone(recorder) }),
         None => inner,
-    })
+    }
 }
 
 /// Whether a program that is the target exists. A server checks this before it listens: its first client would otherwise be the one to

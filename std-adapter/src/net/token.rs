@@ -1,6 +1,7 @@
 //! What clients must know to be answered.
 
 use std::fmt;
+use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,10 +35,10 @@ impl Token {
     pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         // Others could keep a reader waiting for ever.
-        if !std::fs::metadata(path)?.is_file() {
+        if !fs::metadata(path)?.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
-        let mut options = std::fs::OpenOptions::new();
+        let mut options = fs::OpenOptions::new();
         options.read(true);
         #[cfg(unix)]
         {
@@ -57,6 +58,47 @@ impl Token {
         Self(uuid::Uuid::new_v4().simple().to_string().as_bytes().into())
     }
 
+    /// The token in a file of this user's own, which is made with a new token if it is not there. On Unix, the file and the folder that is
+    /// made for it are this user's only.
+    ///
+    /// # Errors
+    /// The file is a link, is no regular file, belongs to another user, can be read by others, or cannot be read or made.
+    #[cfg(any(feature = "eval", feature = "http"))]
+    pub fn kept(path: &Path) -> io::Result<Self> {
+        match fs::symlink_metadata(path) {
+            Ok(about) => {
+                let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                if !about.is_file() {
+                    return refuse("not a regular file");
+                }
+                #[cfg(unix)]
+                {
+                    use std::os::unix::fs::MetadataExt as _;
+                    if about.uid() != rustix::process::geteuid().as_raw() {
+                        return refuse("the file belongs to another user");
+                    }
+                    if about.mode() & 0o077 != 0 {
+                        return refuse("other users may use the file: chmod 600 it, or remove it for a new token");
+                    }
+                }
+                Self::from_file(path)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(folder) = path.parent() {
+                    make_private(folder)?;
+                }
+                let token = Self::random();
+                let mut options = fs::OpenOptions::new();
+                options.write(true).create_new(true);
+                #[cfg(unix)]
+                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+                io::Write::write_all(&mut options.open(path)?, format!("{}\n", token.reveal()).as_bytes())?;
+                Ok(token)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The token's text, to be shown to whom it is meant for.
     pub fn reveal(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
@@ -66,6 +108,17 @@ impl Token {
         use subtle::ConstantTimeEq;
         self.0.ct_eq(other).into()
     }
+}
+
+#[cfg(all(unix, any(feature = "eval", feature = "http")))]
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(all(not(unix), any(feature = "eval", feature = "http")))]
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
 }
 
 impl fmt::Debug for Token {

@@ -1,20 +1,23 @@
 //! What writes a recording while it happens.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Instant, SystemTime};
 
+use rigline::Level;
 use rigline::json::{Json, Kind};
 use serde_json::{Value, json};
 
 use super::clock::Offset;
+use super::days::{self, Days};
 use super::folder::{Folder, FolderError, SESSION, UART};
 use super::transcript::{self, Direction, Entry, What};
 use crate::clock::unix_millis;
 use crate::files;
+use crate::stderr;
 use crate::sync::lock;
 
 /// The number of requests without a reply that are remembered for a connection.
@@ -36,6 +39,10 @@ pub struct Recorder {
 #[derive(Debug)]
 struct State {
     file: File,
+    /// Of a recording that goes on for days: what begins further files.
+    days: Option<Further>,
+    /// The connections that are open.
+    open: BTreeSet<u32>,
     uart: Option<File>,
     /// What went wrong first. After that nothing is written.
     failed: Option<String>,
@@ -46,7 +53,38 @@ struct State {
     pending: BTreeMap<u32, VecDeque<(Option<String>, f64)>>,
 }
 
+/// How a recording goes on in further files.
+#[derive(Debug)]
+struct Further {
+    days: Days,
+    target: String,
+    /// How many bytes are in the file.
+    size: u64,
+    /// When the file was begun, in milliseconds since the start.
+    begun: f64,
+}
+
 impl Recorder {
+    /// Begins a recording that goes on for days: transcripts in a folder, which is made for this user only if there is none. A file
+    /// is ended with its day (UTC), or when it has a sixteenth of `limit`, and at most 64 MiB. The oldest files are removed, so that all
+    /// together have at most `limit` bytes. Each file can be read by itself.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn days(folder: &Path, target: &str, limit: u64) -> io::Result<Self> {
+        let mut days = Days::open(folder, limit)?;
+        let file = days.begin(days::today())?;
+        let started_ms = unix_millis(SystemTime::now());
+        let recorder = Self::new(file, started_ms);
+        {
+            let mut state = recorder.lock();
+            let header = transcript::header(target, started_ms);
+            state.file.write_all(header.as_bytes())?;
+            state.days = Some(Further { days, target: target.to_owned(), size: header.len() as u64, begun: 0.0 });
+        }
+        Ok(recorder)
+    }
+
     /// Begins a recording in a folder, which is made if there is none.
     ///
     /// # Errors
@@ -82,6 +120,8 @@ impl Recorder {
     fn new(file: File, started_ms: u64) -> Self {
         let state = State {
             file,
+            days: None,
+            open: BTreeSet::new(),
             uart: None,
             failed: None,
             connections: 0,
@@ -180,15 +220,24 @@ impl Recorder {
             What::Line { direction: Direction::Received, bytes, device_ms, .. } => {
                 *device_ms = self.received(state, connection, bytes, ms);
             }
+            What::Open => {
+                state.open.insert(connection);
+            }
             What::Gone(_) | What::Closed => {
                 state.pending.remove(&connection);
+                state.open.remove(&connection);
+                if state.days.is_some() {
+                    state.offsets.remove(&connection);
+                }
             }
             _ => {}
         }
-        let line = Entry { ms, connection, what }.to_line();
         if state.failed.is_none()
-            && let Err(error) = state.file.write_all(line.as_bytes())
+            && let Err(error) = write(state, Entry { ms, connection, what })
         {
+            if state.days.is_some() {
+                stderr::log(Level::Error, &format!("the recording has ended: {error}"));
+            }
             state.failed = Some(error.to_string());
         }
     }
@@ -242,6 +291,34 @@ impl Recorder {
     }
 }
 
+/// Adds an entry to the file, or to a new one if the file is full or of an earlier day.
+fn write(state: &mut State, mut entry: Entry) -> io::Result<()> {
+    let Some(Further { days, target, size, begun }) = &mut state.days else {
+        return state.file.write_all(entry.to_line().as_bytes());
+    };
+    let begins_with = |entry: &Entry| matches!(entry.what, What::Open).then_some(entry.connection);
+    let now = entry.ms;
+    entry.ms = now - *begun;
+    let mut line = entry.to_line();
+    let today = days::today();
+    let is_full = *size + line.len() as u64 > days.file_limit() && *size > transcript::header(target, 0).len() as u64;
+    if is_full || days.is_past(&today) {
+        state.file = days.begin(today)?;
+        *begun = now;
+        entry.ms = 0.0;
+        let mut head = transcript::header(target, unix_millis(SystemTime::now()));
+        let is_new = begins_with(&entry);
+        for connection in state.open.iter().filter(|connection| Some(**connection) != is_new) {
+            head += &Entry { ms: 0.0, connection: *connection, what: What::Open }.to_line();
+        }
+        state.file.write_all(head.as_bytes())?;
+        *size = head.len() as u64;
+        line = entry.to_line();
+    }
+    *size += line.len() as u64;
+    state.file.write_all(line.as_bytes())
+}
+
 fn sent(state: &mut State, connection: u32, line: &[u8], ms: f64) {
     let Ok(json) = Json::parse(line) else { return };
     let id = json.get("id").map(|id| id.as_str().to_owned());
@@ -280,5 +357,90 @@ fn unit(name: &str) -> Option<f64> {
         "uptime_ms" => Some(1.0),
         "uptime_us" => Some(0.001),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn line(text: &str) -> What {
+        What::Line {
+            direction: Direction::Received,
+            bytes: text.as_bytes().to_vec(),
+            cut: false,
+            dropped: 0,
+            device_ms: None,
+        }
+    }
+
+    fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+        let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn a_recording_of_days_stays_below_its_limit_and_each_file_can_be_read() {
+        const LIMIT: u64 = 64 << 10;
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("days");
+        let recorder = Recorder::days(&folder, "sim", LIMIT).unwrap();
+        fs::write(folder.join("notes.txt"), "mine").unwrap();
+        let first = recorder.open();
+        let second = recorder.open();
+        for n in 0..2000 {
+            recorder.note(
+                if n % 2 == 0 { first } else { second },
+                line(&format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(80))),
+            );
+        }
+        let all = files(&folder);
+        let size = |path: &std::path::PathBuf| fs::metadata(path).unwrap().len();
+        let recorded: Vec<_> = all.iter().filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
+        let total: u64 = recorded.iter().map(|path| size(path)).sum();
+        assert!(total <= LIMIT && total > LIMIT / 2, "{total} bytes");
+        assert!(recorded.iter().all(|path| size(path) <= LIMIT / 16), "no file is longer than its share");
+        assert_eq!(fs::read_to_string(folder.join("notes.txt")).unwrap(), "mine", "other files stay");
+        let mut numbers = Vec::new();
+        for path in &recorded {
+            let read = transcript::read(fs::read(path).unwrap().as_slice()).unwrap();
+            assert_eq!(read.target, "sim");
+            let opened: Vec<_> =
+                read.entries.iter().filter(|entry| entry.what == What::Open).map(|entry| entry.connection).collect();
+            assert_eq!(opened, [1, 2], "each file says which connections are open");
+            let lines = read.entries.iter().filter_map(Entry::line);
+            numbers
+                .extend(lines.map(|(_, line)| serde_json::from_slice::<Value>(line).unwrap()["n"].as_u64().unwrap()));
+        }
+        assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "nothing is missing between the files");
+        assert_eq!(numbers.last(), Some(&1999));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(&folder), 0o700);
+            assert!(recorded.iter().all(|path| mode(path) == 0o600));
+        }
+        // A later recording goes on behind the last file.
+        let last = (*recorded.last().unwrap()).clone();
+        drop(recorder);
+        Recorder::days(&folder, "sim", LIMIT).unwrap();
+        assert!(files(&folder).iter().filter(|path| **path > last).count() >= 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_folder_of_days_that_is_a_link_or_a_file_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", root.path().join("link")).unwrap();
+        fs::write(root.path().join("file"), "x").unwrap();
+        for (name, why) in [("link", "a link"), ("file", "not a folder")] {
+            let error = Recorder::days(&root.path().join(name), "sim", 1 << 20).unwrap_err();
+            assert!(error.to_string().contains(why), "{name}: {error}");
+        }
+        assert_eq!(fs::read_dir(root.path().join("real")).unwrap().count(), 0);
     }
 }

@@ -22,14 +22,20 @@ const WATCH: Duration = Duration::from_millis(200);
 
 /// Calls an operation in a session for this call only, which leaves outputs as they are. When the client is gone, or the server stops, its
 /// call is cancelled.
-pub(super) async fn call(lease: Lease, params: &[u8], client: &Client, stop: &CancellationToken) -> Response {
+pub(super) async fn call(
+    lease: Lease,
+    name: &str,
+    params: &[u8],
+    client: &Client,
+    stop: &CancellationToken,
+) -> Response {
     let gone = async {
         while !client.is_gone() {
             tokio::time::sleep(WATCH).await;
         }
     };
     let answer = tokio::select! {
-        answer = exchange(lease, params) => answer,
+        answer = exchange(lease, name, params) => answer,
         () = gone => None,
         () = stop.cancelled() => {
             Some(failure(StatusCode::SERVICE_UNAVAILABLE, "the server stops, and the call was cancelled", None))
@@ -38,8 +44,8 @@ pub(super) async fn call(lease: Lease, params: &[u8], client: &Client, stop: &Ca
     answer.unwrap_or_else(|| failure(StatusCode::BAD_GATEWAY, "the extension has ended", None))
 }
 
-async fn exchange(lease: Lease, params: &[u8]) -> Option<Response> {
-    let (stream, _guard) = lease.open();
+async fn exchange(lease: Lease, name: &str, params: &[u8]) -> Option<Response> {
+    let (stream, _guard) = lease.open(name);
     let (reader, mut writer) = split(stream);
     let execute = [b"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"execute\",\"params\":", params, b"}\n"].concat();
     let mut lines = BufReader::new(reader).split(b'\n');

@@ -14,6 +14,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_util::sync::CancellationToken;
 
+use super::clients::Told;
+
 /// The longest frame that is read, in bytes. A line that exceeds the limit of the line server, but not this one, gets
 /// an error reply. A longer one ends the connection.
 pub const FRAME_LIMIT: usize = 16 << 20;
@@ -67,10 +69,11 @@ pub(super) async fn close(mut socket: WebSocket, closing: &Closing) {
     let _ = timeout(GOODBYE, goodbye).await;
 }
 
-/// Has `serve` serve the client, until the client is gone, `gone` reports that the device is gone, or the server stops. `serve` gets a
+/// Has `serve` serve the client, with lines about the other clients from `told`, until the client is gone, `gone` reports that the device is gone, or the server stops. `serve` gets a
 /// pair of streams and a token that is cancelled when the client is lost, and gives why it has ended, if that needs saying.
 pub(super) async fn carry<F>(
     socket: WebSocket,
+    told: Option<Told>,
     gone: watch::Receiver<String>,
     stop: CancellationToken,
     serve: impl FnOnce(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>, CancellationToken) -> F,
@@ -89,7 +92,7 @@ pub(super) async fn carry<F>(
     };
     let carried = async {
         let mut carrier = Carrier::new(socket, ours);
-        let closing = carrier.run(gone, stop, &ended, &why).await;
+        let closing = carrier.run(told, gone, stop, &ended, &why).await;
         lost.cancel();
         let Carrier { socket, .. } = carrier;
         if let Some(closing) = closing {
@@ -131,6 +134,7 @@ impl Carrier {
     /// it is closed already.
     async fn run(
         &mut self,
+        mut told: Option<Told>,
         mut gone: watch::Receiver<String>,
         stop: CancellationToken,
         ended: &CancellationToken,
@@ -155,6 +159,13 @@ impl Carrier {
                         self.arrived.clear();
                         self.taken = 0;
                     }
+                }
+                // Before the lines of the session: a call that has had its turn is reported before it is answered.
+                line = async { match &mut told { Some(told) => told.next().await, None => std::future::pending().await } } => {
+                    if timeout(SILENCE, self.socket.send(Message::Text(line.into()))).await.is_ok_and(|sent| sent.is_ok()) {
+                        continue;
+                    }
+                    return None;
                 }
                 read = self.from_server.read_until(b'\n', &mut self.line) => {
                     if !matches!(read, Ok(1..)) {

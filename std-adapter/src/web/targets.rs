@@ -129,7 +129,11 @@ impl Targets {
         let proxy = match (&target, &self.sim) {
             (Target::Sim, Some(sim)) => {
                 let sim = sim.clone();
-                Proxy::over(move |_| Ok(Box::new(sim.clone()) as Box<dyn wire::Connect>), options, Limits::default())
+                Proxy::over(
+                    move |options| Ok(wire::recorded(Box::new(sim.clone()), options)),
+                    options,
+                    Limits::default(),
+                )
             }
             _ => Proxy::new(target.clone(), options, Limits::default()),
         };
@@ -202,7 +206,7 @@ impl wire::Connect for Through {
 
     fn dial(&self) -> Connecting<'_> {
         Box::pin(async {
-            let (stream, guard) = self.targets.lease_of(self.target.clone()).await.open();
+            let (stream, guard) = self.targets.lease_of(self.target.clone()).await.open("an eval");
             let (reader, writer) = split(stream);
             Ok(RawConnection::new(Reading { reader, _guard: guard }, writer, TransportTraits::CHILD))
         })
@@ -223,13 +227,14 @@ impl AsyncRead for Reading {
 
 impl Lease {
     /// A session over a stream in this process. It is lost when the guard is dropped.
-    pub(super) fn open(self) -> (DuplexStream, DropGuard) {
+    pub(super) fn open(self, name: &str) -> (DuplexStream, DropGuard) {
         let (ours, theirs) = duplex(IN_FLIGHT);
         let lost = CancellationToken::new();
         let guard = lost.clone().drop_guard();
+        let ticket = Some(Arc::new(self.proxy.enter(name)));
         tokio::spawn(async move {
             let (reader, writer) = split(theirs);
-            self.proxy.serve_until(reader, writer, Transport::Stream, lost.cancelled_owned()).await;
+            self.proxy.serve_as(ticket, reader, writer, Transport::Stream, lost.cancelled_owned()).await;
             self.end().await;
         });
         (ours, guard)

@@ -97,7 +97,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             let served = Arc::new(Mutex::new(tokio::task::JoinSet::new()));
             let serving = Arc::clone(&served);
             let accepting = tokio::spawn(async move {
-                for connection in 1.. {
+                for connection in 1..=usize::MAX {
                     let (stream, _) = listener.accept().await.unwrap();
                     let (reader, writer) = stream.into_split();
                     serving.lock().unwrap().spawn(serve(reader, writer, connection));

@@ -7,6 +7,7 @@ struct Rig;
 impl Rig {
     #[operation]
     fn measure(&mut self, rail: u8) -> Result<(), Failure> {
+    //~^ [u8] an operation's arguments are an object: a struct with #[derive(Params)]
         let _ = rail;
         Ok(())
     }

@@ -17,6 +17,7 @@ struct Rig;
 
 #[rigline::extension(name = "rig")]
 impl Rig {
+//~^ [Rig] the manifest is longer than the 65,535 bytes that a gevals host reads in a line: shorten descriptions, or split the extension
     #[operation]
     fn fill(&mut self, table: Table) -> Result<(), Failure> {
         let _ = table;

@@ -172,6 +172,7 @@ impl Rig {
     #[operation] fn o492() -> R { Ok(()) } #[operation] fn o493() -> R { Ok(()) } #[operation] fn o494() -> R { Ok(()) }
     #[operation] fn o495() -> R { Ok(()) } #[operation] fn o496() -> R { Ok(()) } #[operation] fn o497() -> R { Ok(()) }
     #[operation] fn o498() -> R { Ok(()) } #[operation] fn o499() -> R { Ok(()) } #[operation] fn o500() -> R { Ok(()) }
+    //~^ [o500] an extension has at most 500 operations: split it
 }
 
 fn main() {}

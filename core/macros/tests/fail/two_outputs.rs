@@ -7,6 +7,7 @@ struct Measured {
     /// The same.
     #[output(rename = "volts")]
     again: u8,
+    //~^ [again] two fields have the name `volts`: rename one of them
 }
 
 fn main() {}

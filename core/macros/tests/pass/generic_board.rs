@@ -1,7 +1,7 @@
 //! An extension over any board, in a `no_std` crate, with names that are not what they seem.
 #![no_implicit_prelude]
 #![allow(dead_code, non_camel_case_types)]
-#![deny(warnings)]
+#![deny(unused)]
 #![allow(deprecated)]
 
 use ::rigline::{Context, Failure, Outcome, Outputs, Params};

@@ -1,5 +1,5 @@
 //! Lifetimes of the type, of arguments and of methods, named and not; attributes in both spellings.
-#![deny(warnings, elided_lifetimes_in_paths)]
+#![deny(unused, elided_lifetimes_in_paths)]
 #![allow(deprecated)]
 
 use rigline::json::RawJson;

@@ -381,7 +381,8 @@ fn write_manifest(out: &mut Writer<'_>, _: &Received<'_>, facts: &Facts<'_>) {
         out.byte(b'}');
     }
     let (request, reply) = limits;
-    out.raw(b"},\"limits\":{\"request\":");
+    out.raw(if manifest.has_safe_state { b"},\"safeState\":true" } else { b"}" });
+    out.raw(b",\"limits\":{\"request\":");
     out.usize(request);
     out.raw(b",\"reply\":");
     out.usize(reply);
@@ -403,6 +404,9 @@ const fn manifest_reply_len(manifest: &Manifest, id_len: usize) -> usize {
     let mut length = ENVELOPE.len() + END.len() + id_len + quoted(manifest.name) + quoted(manifest.version);
     if !manifest.description.is_empty() {
         length += ",\"description\":".len() + quoted(manifest.description);
+    }
+    if manifest.has_safe_state {
+        length += ",\"safeState\":true".len();
     }
     let mut commands = manifest.requires;
     if !commands.is_empty() {
@@ -491,6 +495,8 @@ mod tests {
             bare.description(ODD),
             bare.requires(&["kubectl"]).operations(&TWO),
             bare.requires(&["a\"", "b"]).description("d").operations(TWO.split_at(1).0),
+            bare.safe_state(true),
+            bare.safe_state(true).operations(&TWO),
         ] {
             let mut memory = [0; 1000];
             let mut out = Writer::new(&mut memory);

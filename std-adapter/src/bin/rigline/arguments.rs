@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rigline::json::{Json, Kind};
-use rigline_std::cli::by_schema::{Draft, Misfit, Schema, Settled, settle};
-use rigline_std::cli::terminal;
+use rigline_std::cli::by_schema::{ArgumentFault, Draft, Place, Schema, brief, fit};
 
 use crate::connect::Failure;
 use crate::out::{complain, word};
-use crate::schema::Place;
 
 /// The arguments on the command line.
 #[derive(Debug)]
@@ -58,17 +56,19 @@ impl Given<'_> {
             paths.push(path);
         }
         tree.check_lists("").map_err(|(path, why)| self.fault(&path, &why))?;
-        let settled = settle(&tree.draft(), schema);
-        if let Some(why) = &settled.checked.unchecked {
+        let fit = fit(&tree.draft(), schema);
+        if let Some(why) = &fit.unchecked {
             self.warn(&format!("cannot be checked here; the extension checks it: {}", brief(why)));
         }
-        let is_checked = settled.checked.unchecked.is_none();
-        self.names(&root, &tree, is_checked)?;
-        if is_checked {
-            self.check(&settled, &root)?;
+        if !fit.faults.is_empty() {
+            return Err(self.faults(&fit.faults));
+        }
+        for (path, near) in &fit.undeclared {
+            let near = near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+            self.warn(&format!("does not declare the argument `{}`{near}; sending it anyway", word(path)));
         }
         // Two of the protocols need a request on one line. Within a string no line can break.
-        Ok(settled.json.replace(['\r', '\n'], ""))
+        Ok(fit.json.replace(['\r', '\n'], ""))
     }
 
     /// The members of `--args`.
@@ -89,90 +89,24 @@ impl Given<'_> {
         self.fault(name, "is given more than once")
     }
 
-    /// Suggests a name for each name that the schema does not have, in every object that the schema
-    /// describes.
-    fn names(&self, place: &Place<'_>, tree: &Node, is_strict: bool) -> Result<(), Failure> {
-        let mut waiting = vec![(String::new(), place.clone(), tree)];
-        while let Some((path, place, node)) = waiting.pop() {
-            let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-            match node {
-                Node::Leaf(_) => {}
-                Node::Array(elements) => {
-                    for (number, node) in elements {
-                        let number = number.to_string();
-                        waiting.extend(place.member(&number).map(|place| (below(&number), place, node)));
-                    }
-                }
-                Node::Object(members) => {
-                    let names = place.names();
-                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    for (name, node) in members {
-                        if let Some(place) = place.member(name) {
-                            waiting.push((below(name), place, node));
-                        }
-                        if !names.contains(&name.as_str()) {
-                            let is_given = |known: &str| members.iter().any(|(name, _)| name == known);
-                            self.unknown(&below(name), name, &names, &place, is_given, is_strict)?;
-                        }
-                    }
-                }
-            }
+    /// All that is wrong with the arguments, each by its place.
+    fn faults(&self, faults: &[ArgumentFault]) -> Failure {
+        let mut lines: Vec<String> = Vec::new();
+        let mut known: Option<&Vec<String>> = None;
+        for fault in faults {
+            let hint =
+                if fault.is_of_flag { format!("; write {0}=true or {0}=false", fault.path) } else { String::new() };
+            lines.push(format!("{}: {fault}{hint}", self.operation));
+            known = known.or(fault.known.as_ref());
         }
-        Ok(())
-    }
-
-    /// An open schema accepts any name. A name that is similar to a known one is probably a mistake,
-    /// and is refused.
-    fn unknown(
-        &self,
-        path: &str,
-        name: &str,
-        names: &[&str],
-        place: &Place<'_>,
-        is_given: impl Fn(&str) -> bool,
-        is_strict: bool,
-    ) -> Result<(), Failure> {
-        // Names of a pattern, or of a kind that all others have, are known as well.
-        let is_matched = place.keyword("patternProperties").is_some() || place.member(name).is_some();
-        let near = nearest(name, names).filter(|near| !is_given(near) && !is_matched);
-        let is_refused = place.is_closed() && !is_matched;
-        if (is_refused || near.is_some()) && is_strict {
-            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            let there_are = if names.is_empty() {
-                "it has no arguments".to_owned()
-            } else {
-                format!("expected one of: {}", names.join(", "))
-            };
-            let text = format!("{}: there is no argument `{path}`{near}\n{there_are}", self.operation);
-            return Err(Failure::usage(text));
+        lines.extend(known.map(|known| match known.as_slice() {
+            [] => "it has no arguments".to_owned(),
+            known => format!("expected one of: {}", known.join(", ")),
+        }));
+        if faults.iter().any(|fault| fault.known.is_none()) {
+            lines.push(format!("`{}` shows its arguments", self.help));
         }
-        let says_nothing = place.types() == ["object"]
-            && ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"]
-                .iter()
-                .all(|keyword| place.keyword(keyword).is_none());
-        if says_nothing || near.is_some() {
-            self.warn(&format!("does not declare the argument `{path}`; sending it anyway"));
-        }
-        Ok(())
-    }
-
-    /// All that the schema has against the arguments, each by its place.
-    fn check(&self, settled: &Settled, root: &Place<'_>) -> Result<(), Failure> {
-        if settled.checked.misfits.is_empty() {
-            return Ok(());
-        }
-        let json = Json::parse(settled.json.as_bytes()).unwrap_or(Json::NULL);
-        let mut faults: Vec<String> = Vec::new();
-        for Misfit { path, names, text, .. } in &settled.checked.misfits {
-            let why = why(path, text, value(json, names), place(root, names).as_ref());
-            faults.push(if path.is_empty() {
-                format!("{}: {why}", self.operation)
-            } else {
-                format!("{}: {path}: {why}", self.operation)
-            });
-        }
-        faults.push(format!("`{}` shows its arguments", self.help));
-        Err(Failure::usage(faults.join("\n")))
+        Failure::usage(lines.join("\n"))
     }
 
     fn fault(&self, name: &str, why: &str) -> Failure {
@@ -184,30 +118,6 @@ impl Given<'_> {
             complain(format_args!("rigline: {} {text}", self.operation));
         }
     }
-}
-
-/// The name that was probably meant: the same in other case, or one that differs in few letters.
-pub(crate) fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
-    let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "-");
-    if let Some(same) = names.iter().find(|known| plain(known) == plain(name)) {
-        return Some(same);
-    }
-    names
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(&plain(name), &plain(known)), *known))
-        .filter(|(distance, known)| *distance * 3 <= known.chars().count().max(3))
-        .min()
-        .map(|(_, known)| known)
-}
-
-/// The error for an unknown operation, with a suggestion and the known operations.
-pub(crate) fn no_operation(name: &str, operations: &[&str]) -> Failure {
-    let near = nearest(name, operations).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    let there_are = match operations {
-        [] => "the extension has no operations".to_owned(),
-        operations => format!("expected one of: {}", brief(&operations.join(", "))),
-    };
-    Failure::usage(format!("there is no operation `{}`{near}\n{there_are}", word(name)))
 }
 
 /// The path that a name means. A dotted name is a path through objects and lists, unless the schema has an argument of
@@ -246,10 +156,6 @@ fn path(root: &Place<'_>, name: &str) -> Vec<String> {
     }
 }
 
-fn place<'s>(root: &Place<'s>, path: &[String]) -> Option<Place<'s>> {
-    path.iter().try_fold(root.clone(), |place, name| place.member(name))
-}
-
 /// The ways to read a text: as JSON, as itself, and as a JSON string, which is written where a quoted text is meant.
 fn written(text: &str) -> Draft {
     let mut draft = Draft::written(text);
@@ -259,13 +165,6 @@ fn written(text: &str) -> Draft {
         readings.push(json.as_str().to_owned());
     }
     draft
-}
-
-fn value<'j>(json: Json<'j>, path: &[String]) -> Option<Json<'j>> {
-    path.iter().try_fold(json, |json, name| match json.kind() {
-        Kind::Array => json.elements().nth(name.parse().ok()?),
-        _ => json.get(name),
-    })
 }
 
 impl Node {
@@ -367,27 +266,6 @@ impl Node {
             Self::Array(elements) => Draft::List(elements.values().map(Self::draft).collect()),
         }
     }
-}
-
-/// What is wrong, and what was probably meant.
-fn why(path: &str, text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>>) -> String {
-    let text = brief(text);
-    let (Some(place), Some(given)) = (place, given.and_then(|given| given.text())) else { return text };
-    let given = given.to_string();
-    if place.types() == ["boolean"] {
-        return format!("`{}` is neither true nor false; write {path}=true or {path}=false", brief(&given));
-    }
-    let names: Vec<String> = place.values().into_iter().filter_map(|value| Some(value.text()?.to_string())).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    match nearest(&given, &names).filter(|near| *near != given) {
-        Some(near) => format!("{text}; did you mean `{near}`?"),
-        None => text,
-    }
-}
-
-/// The beginning of a text that may be a page.
-fn brief(text: &str) -> String {
-    terminal::cut_and_counted(text, 500)
 }
 
 #[cfg(test)]

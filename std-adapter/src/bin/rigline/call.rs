@@ -6,14 +6,14 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use rigline::FailureKind;
 use rigline::json::{Json, Kind};
-use rigline_std::cli::by_schema::Schema;
+use rigline_std::cli::by_schema::{Schema, no_operation};
 use rigline_std::cli::client::{Answer, CallFailure, CallRequest, Client, Command, Described, Description};
 use rigline_std::record::Recorder;
 use rigline_std::target::Target;
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
-use crate::arguments::{self, Given};
+use crate::arguments::Given;
 use crate::complete;
 use crate::connect::{self, Connection, Failure};
 use crate::describe;
@@ -230,7 +230,7 @@ impl Arguments {
     }
 
     fn arguments(&self, operations: &[&str], schema: Option<&Schema>) -> Result<String, Failure> {
-        let Some(schema) = schema else { return Err(arguments::no_operation(&self.operation, operations)) };
+        let Some(schema) = schema else { return Err(Failure::usage(no_operation(&self.operation, operations))) };
         let words =
             ["rigline".to_owned(), "describe".to_owned(), self.connection.target.to_string(), self.operation.clone()];
         let given = Given {

@@ -17,7 +17,7 @@ use rigline_std::target::Target;
 
 use crate::connect::{self, Failure};
 use crate::out;
-use crate::schema::Place;
+use rigline_std::cli::by_schema::Place;
 
 /// The variable that a shell sets to ask for completions.
 const VARIABLE: &str = "RIGLINE_COMPLETE";

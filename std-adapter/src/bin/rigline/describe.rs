@@ -1,18 +1,16 @@
 use std::process::ExitCode;
 
 use rigline::json::{Json, Kind};
-use rigline_std::cli::by_schema::{Draft, Schema, settle};
+use rigline_std::cli::by_schema::{Draft, Place, Schema, no_operation, settle};
 use rigline_std::cli::client::{Command, Description, Page};
 use rigline_std::host::{HostError, Manifest, Operation};
 use rigline_std::target::{Port, Serial, Target};
 use serde_json::{Value, json};
 
-use crate::arguments;
 use crate::complete;
 use crate::connect::{self, Connection, Failure};
 use crate::out::{self, Table};
 use crate::protocol::{self, HasOptions, OwnOptions, PeerArguments};
-use crate::schema::Place;
 
 /// `describe`'s options of single protocols.
 #[derive(Debug)]
@@ -87,7 +85,7 @@ impl Arguments {
         };
         let Some(operation) = manifest.operation(name) else {
             let names: Vec<&str> = manifest.operations.iter().map(|operation| operation.name.as_str()).collect();
-            return Err(arguments::no_operation(name, &names));
+            return Err(Failure::usage(no_operation(name, &names)));
         };
         let text = Json::parse(manifest.text.as_bytes()).unwrap_or(Json::NULL);
         let outputs = outputs(text, name);

@@ -17,7 +17,7 @@ use rigline_std::cli::by_schema::Schema;
 use rigline_std::eval::list::list;
 use rigline_std::eval::run::Outcome;
 use rigline_std::eval::runs::StartError;
-use rigline_std::eval::{Fault, Spec, owner_of};
+use rigline_std::eval::{Fault, Spec, owner_of, session};
 use rigline_std::host::{Host, Options};
 use rigline_std::target::Target;
 
@@ -112,9 +112,7 @@ fn placed(fault: &Fault, kind: &str) -> String {
 fn operations(target: &Target) -> Result<Vec<(String, Schema)>, Failure> {
     connect::on_threads(async {
         let host = Host::connect(target, Options::default()).await.map_err(|error| Failure::of(&error))?;
-        let manifest = host.describe();
-        let operations =
-            manifest.operations.iter().map(|it| (it.name.clone(), Schema::read(&it.params_text))).collect();
+        let operations = session::operations(&host);
         let _ = host.shutdown().await;
         Ok(operations)
     })

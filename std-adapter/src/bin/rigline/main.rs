@@ -32,7 +32,6 @@ mod record;
 mod replay;
 mod reports;
 mod rig;
-mod schema;
 mod serve;
 mod web;
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::members::CONTENT_PATTERN;
 use super::reader::Reader;
 use super::settings::{
     EQUALS, MATCHES, MILLIS, NOT_MATCHES, NOT_PATHS, NOT_VALUES, PATHS, RANGE, SECONDS, SUPPORTED, Settings, VALUES,
 };
-use crate::eval::expand::nearest;
+use crate::by_schema::nearest_or_longer;
 use crate::eval::foreign;
 use crate::eval::grade::{Check, Grader};
 use crate::eval::measurement::UNIT_LIMIT;
@@ -111,7 +112,8 @@ fn grader(reader: &mut Reader<'_>, node: &Node) -> Option<Grader> {
         other if foreign::GRADERS.contains(&other) => Check::Unsupported,
         other => {
             let at = node.get("type").unwrap_or(node);
-            let meant = nearest(other, SUPPORTED).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let meant =
+                nearest_or_longer(other, SUPPORTED).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             reader.fault(at, format!("Unknown grader type: {other}{meant} (there are {})", SUPPORTED.join(", ")));
             return None;
         }
@@ -186,6 +188,7 @@ fn file(reader: &mut Reader<'_>, settings: &Settings<'_>) -> Check {
         .map(|patterns| reader.elements("content_patterns", patterns))
         .unwrap_or_default()
     {
+        reader.check_members(pattern, &CONTENT_PATTERN);
         let Some(path) = reader.required(pattern, "path") else { continue };
         let check = Check::FileText {
             matches: settings.patterns(reader, &["must_match", "pattern", "patterns"], pattern),

@@ -12,6 +12,8 @@ pub(super) struct Known {
     pub(super) elsewhere: &'static [&'static str],
     /// What people write for some of the names.
     pub(super) meant: &'static [(&'static str, &'static str)],
+    /// Whether other members are the file's own: they are kept, and clients see them.
+    pub(super) is_open: bool,
 }
 
 pub(super) const EVAL: Known = Known {
@@ -35,6 +37,7 @@ pub(super) const EVAL: Known = Known {
     ],
     elsewhere: foreign::EVAL,
     meant: &[("tests", "tasks"), ("settings", "config")],
+    is_open: true,
 };
 
 pub(super) const CONFIG: Known = Known {
@@ -58,15 +61,22 @@ pub(super) const CONFIG: Known = Known {
     ],
     elsewhere: foreign::CONFIG,
     meant: &[("timeout", "timeout_seconds"), ("trials", "trials_per_task"), ("environment", "env")],
+    is_open: false,
 };
-pub(super) const METRICS: Known =
-    Known { what: "metrics", names: &["pass_threshold"], elsewhere: &[], meant: &[("threshold", "pass_threshold")] };
+pub(super) const METRICS: Known = Known {
+    what: "metrics",
+    names: &["pass_threshold"],
+    elsewhere: &[],
+    meant: &[("threshold", "pass_threshold")],
+    is_open: false,
+};
 
 pub(super) const METRIC: Known = Known {
     what: "a metric",
     names: &["name", "weight", "threshold", "description", "enabled"],
     elsewhere: &[],
     meant: &[],
+    is_open: false,
 };
 
 pub(super) const TASK: Known = Known {
@@ -90,6 +100,7 @@ pub(super) const TASK: Known = Known {
     ],
     elsewhere: foreign::TASK,
     meant: &[("expect", "expected")],
+    is_open: true,
 };
 
 pub(super) const STEP: Known = Known {
@@ -103,6 +114,7 @@ pub(super) const STEP: Known = Known {
         ("with", "args"),
         ("timeout_seconds", "timeout"),
     ],
+    is_open: false,
 };
 
 pub(super) const HEALTH_STEP: Known = Known {
@@ -110,6 +122,7 @@ pub(super) const HEALTH_STEP: Known = Known {
     names: &["id", "operation", "args", "timeout", "mock", "expect"],
     elsewhere: &[],
     meant: STEP.meant,
+    is_open: false,
 };
 
 pub(super) const MEASURE: Known = Known {
@@ -117,17 +130,33 @@ pub(super) const MEASURE: Known = Known {
     names: &["name", "output", "unit", "low", "high"],
     elsewhere: &[],
     meant: &[("min", "low"), ("max", "high"), ("value", "output")],
+    is_open: false,
 };
-pub(super) const INPUTS: Known =
-    Known { what: "inputs", names: &["prompt", "context", "files"], elsewhere: foreign::INPUTS, meant: &[] };
+pub(super) const INPUTS: Known = Known {
+    what: "inputs",
+    names: &["prompt", "context", "files"],
+    elsewhere: foreign::INPUTS,
+    meant: &[],
+    is_open: true,
+};
 
 pub(super) const EXPECTED: Known = Known {
     what: "expected",
     names: &["output_contains", "output_contains_any", "output_not_contains"],
     elsewhere: foreign::EXPECTED,
     meant: &[],
+    is_open: false,
 };
-pub(super) const MOCK: Known = Known { what: "mock", names: &["output", "delay", "fail"], elsewhere: &[], meant: &[] };
+pub(super) const MOCK: Known =
+    Known { what: "mock", names: &["output", "delay", "fail"], elsewhere: &[], meant: &[], is_open: false };
+
+pub(super) const CONTENT_PATTERN: Known = Known {
+    what: "content_patterns",
+    names: &["path", "must_match", "pattern", "patterns", "must_not_match"],
+    elsewhere: &[],
+    meant: &[],
+    is_open: false,
+};
 
 /// What has a member of this name, where another map has not. Names that any map may have for its readers, such as `owner` or `name`,
 /// belong to none.

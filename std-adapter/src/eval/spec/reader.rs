@@ -8,7 +8,8 @@ use rigline::GoDuration;
 
 use super::members::{Known, level_of};
 use super::{Fault, TIME_LIMIT};
-use crate::eval::expand::{self, nearest};
+use crate::by_schema::nearest_or_longer;
+use crate::eval::expand;
 use crate::eval::node::{Kind, Node};
 use crate::terminal::is_control;
 
@@ -50,7 +51,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes members of a map that are nearly known ones, and those that do nothing here. Others are the file's own.
+    /// Notes members of a map that are nearly known ones, and those that do nothing here. In some maps others are the file's own.
     pub(super) fn check_members(&mut self, node: &Node, known: &Known) {
         for (name, member) in node.members() {
             if known.names.contains(&name.as_str()) || name.starts_with("x-") || name.starts_with('$') {
@@ -63,11 +64,18 @@ impl Reader<'_> {
             let meant = known.meant.iter().find(|(written, _)| written == name).map(|(_, meant)| *meant);
             let what = known.what;
             // What the map has already is not meant by another member.
-            if let Some(meant) = meant.or_else(|| nearest(name, known.names)).filter(|meant| node.get(meant).is_none())
+            if let Some(meant) =
+                meant.or_else(|| nearest_or_longer(name, known.names)).filter(|meant| node.get(meant).is_none())
             {
                 self.warn(member, format!("{name}: {what} has no such member; did you mean `{meant}`?"));
             } else if let Some(level) = level_of(name) {
                 self.warn(member, format!("{name}: {what} has no such member; it is one of {level}"));
+            } else if !known.is_open {
+                let names = known.names.join(", ");
+                self.warn(
+                    member,
+                    format!("{name}: {what} has no such member, so it has no effect; expected one of: {names}"),
+                );
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::reader::Reader;
-use crate::eval::expand::nearest;
+use crate::by_schema::nearest_or_longer;
 use crate::eval::node::Node;
 
 pub(super) const SUPPORTED: &[&str] = &[
@@ -78,13 +78,19 @@ impl<'n> Settings<'n> {
         let known: Vec<&str> = settings_of(kind).into_iter().chain(COMMON.iter().copied()).collect();
         let others: Vec<&str> = SUPPORTED.iter().flat_map(|kind| settings_of(kind)).collect();
         for (name, member) in self.node.members().iter().chain(self.inner.map(Node::members).unwrap_or_default()) {
-            if known.contains(&name.as_str()) {
+            if known.contains(&name.as_str()) || name.starts_with("x-") || name.starts_with('$') {
                 continue;
             }
             if others.contains(&name.as_str()) {
                 reader.warn(member, format!("{name}: a grader of type {kind} has no such setting; it has no effect"));
-            } else if let Some(meant) = nearest(name, &known).or_else(|| nearest(name, &others)) {
+            } else if let Some(meant) = nearest_or_longer(name, &known).or_else(|| nearest_or_longer(name, &others)) {
                 reader.warn(member, format!("{name}: a grader has no such member; did you mean `{meant}`?"));
+            } else {
+                let known = known.join(", ");
+                let text = format!(
+                    "{name}: a grader of type {kind} has no such setting, so it has no effect; expected one of: {known}"
+                );
+                reader.warn(member, text);
             }
         }
     }

@@ -54,6 +54,7 @@
 //! A request that is longer than the extension's own limit (`limits` in its manifest) goes without `context.agent`, and
 //! then without `context.env`, if that makes it fit; a log says so.
 
+mod callers;
 mod session;
 
 use std::fmt;
@@ -71,9 +72,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+pub use callers::{CallState, Caller, Ticket};
 pub use rigline::serve::Transport;
 pub use session::End;
 
+use self::callers::{Callers, InCall};
 #[cfg(feature = "schemas")]
 use crate::by_schema::Schemas;
 use crate::host::wire::{self, Connect};
@@ -82,9 +85,13 @@ use crate::lines::{Full, on_one_line, refusal_body};
 use crate::net::{Access, Listeners, Presence, Stream};
 use crate::sync::lock;
 use crate::target::Target;
+use crate::terminal::cut;
 
 /// How long a program that lost its caller has to put things in order.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// The longest name of an operation in the list of callers, in characters.
+const LONGEST_NAME: usize = 100;
 
 /// How long lines may be, in bytes without the newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,22 +116,27 @@ pub struct Proxy {
     /// The caller that holds this lock may call.
     turn: tokio::sync::Mutex<Option<Host>>,
     shared: Arc<Mutex<Shared>>,
+    callers: Arc<Callers>,
+    /// Changes to who has all calls cancelled.
+    halt: watch::Sender<Arc<str>>,
 }
 
 /// Makes the connector to the extension, once for each session with it.
 type Dialers = Box<dyn Fn(&Options) -> Result<Box<dyn Connect>, HostError> + Send + Sync>;
 
 /// Gets a log line, without its newline.
-type Caller = Arc<dyn Fn(&str) + Send + Sync>;
+type OnLog = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Who calls.
 struct Calling {
     /// Gets the logs.
-    log: Caller,
+    log: OnLog,
     /// Becomes true when the caller has disconnected, or its call is to be cancelled.
     gone: watch::Receiver<bool>,
     /// Its connection, if that can be asked.
     stream: Option<Stream>,
+    /// Its entry in the list of callers, if it has one.
+    ticket: Option<Arc<Ticket>>,
 }
 
 impl Calling {
@@ -186,7 +198,7 @@ struct Shared {
     /// A caller's session was cut off, and the hardware was not made safe.
     is_cut: bool,
     /// Gets the logs.
-    caller: Option<Caller>,
+    caller: Option<OnLog>,
     /// A log as it came, until the host has reported that it is one.
     raw_log: Option<String>,
 }
@@ -235,7 +247,41 @@ impl Proxy {
                 listener(event);
             }
         }));
-        Arc::new(Self { dialers: Box::new(dialers), options, limits, turn: tokio::sync::Mutex::new(None), shared })
+        Arc::new(Self {
+            dialers: Box::new(dialers),
+            options,
+            limits,
+            turn: tokio::sync::Mutex::new(None),
+            shared,
+            callers: Callers::new(),
+            halt: watch::Sender::new("".into()),
+        })
+    }
+
+    /// Enters a caller in the list of [`callers`](Self::callers), until the ticket is dropped.
+    pub fn enter(&self, name: &str) -> Ticket {
+        self.callers.enter(name)
+    }
+
+    /// The callers that have [entered](Self::enter), with the state of their newest calls.
+    pub fn callers(&self) -> watch::Receiver<Vec<Caller>> {
+        self.callers.subscribe()
+    }
+
+    /// Cancels all calls, those that wait too, and ends the session with the extension as a loss does, so that hardware goes into its safe
+    /// state; then begins a new session. The callers' own sessions go on. `who` is named to callers whose calls are cancelled.
+    ///
+    /// # Errors
+    /// No new session could be begun: in words.
+    pub async fn make_safe(&self, who: &str) -> Result<(), String> {
+        self.halt.send_replace(who.into());
+        let mut turn = self.turn.lock().await;
+        let config = lock(&self.shared).config.clone();
+        self.forget();
+        if let Some(host) = turn.take() {
+            end_gently(&host).await;
+        }
+        self.connect(&mut turn, config).await.map_err(|refusal| refusal.message)
     }
 
     /// Serves callers that connect and [may ask](Access), up to so many at once; the others are told so, and refused. It
@@ -426,13 +472,19 @@ impl Proxy {
     /// Runs a call; returns its result's text. Does not begin it, or ends it, when the caller has disconnected.
     async fn execute(&self, params: Json<'_>, seat: &Seat, calling: &Calling) -> Result<String, Refusal> {
         let mut gone = calling.gone.clone();
+        let mut halt = self.halt.subscribe();
+        let operation = params.get("operation").and_then(|operation| operation.text());
+        let operation = operation.map(|operation| operation.to_string()).unwrap_or_default();
+        let in_call = calling.ticket.as_ref().map(|ticket| ticket.begin(&cut(&operation, LONGEST_NAME)));
         let mut turn = tokio::select! {
             turn = self.turn.lock() => turn,
+            _ = halt.changed() => return Err(Refusal::halted(&halt)),
             () = async { drop(gone.wait_for(|gone| *gone).await) } => return Err(Refusal::internal("the caller has disconnected")),
         };
         if calling.is_gone() {
             return Err(Refusal::internal("the caller has disconnected"));
         }
+        in_call.iter().for_each(InCall::runs);
         lock(&self.shared).caller = Some(Arc::clone(&calling.log));
         match turn.as_ref() {
             Some(host) if host.is_connected() => {}
@@ -464,6 +516,10 @@ impl Proxy {
                 }),
                 Err(error) => Err(Refusal::of(&error)),
             },
+            _ = halt.changed() => {
+                host.give_up(GRACE).await;
+                Err(Refusal::halted(&halt))
+            }
             () = async { drop(gone.wait_for(|gone| *gone).await) } => {
                 let is_last = seat.is_taken() && lock(&self.shared).sessions == 1;
                 if is_last {
@@ -538,6 +594,11 @@ async fn end_gently(host: &Host) {
 impl Refusal {
     fn internal(message: impl Into<String>) -> Self {
         Self { code: rpc::INTERNAL_ERROR, message: message.into(), data: Value::Null }
+    }
+
+    fn halted(halt: &watch::Receiver<Arc<str>>) -> Self {
+        let message = format!("the call was cancelled: {} switched everything off", *halt.borrow());
+        Self { code: gevals::OPERATION_FAILED, message, data: Value::Null }
     }
 
     fn of(error: &HostError) -> Self {

@@ -12,7 +12,7 @@ use rigline::serve::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::watch;
 
-use super::{Calling, Proxy, Refusal, Seat};
+use super::{Calling, Proxy, Refusal, Seat, Ticket};
 use crate::lines::{self, Event, Input, NOT_ALLOWED, Output, Request, on_one_line};
 use crate::log;
 use crate::net::{self, Access, Presence, Stream};
@@ -54,6 +54,22 @@ impl Proxy {
     /// `lost` is ready when the caller is lost.
     pub async fn serve_until<R, W>(
         self: &Arc<Self>,
+        reader: R,
+        writer: W,
+        transport: Transport,
+        lost: impl Future<Output = ()> + Send,
+    ) -> End
+    where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        self.serve_as(None, reader, writer, transport, lost).await
+    }
+
+    /// As [`serve_until`](Self::serve_until), for a caller that is in the list of callers.
+    pub async fn serve_as<R, W>(
+        self: &Arc<Self>,
+        ticket: Option<Arc<Ticket>>,
         mut reader: R,
         writer: W,
         transport: Transport,
@@ -75,7 +91,7 @@ impl Proxy {
             std::future::pending().await
         };
         tokio::select! {
-            end = self.serve_with(&mut reader, input, out, transport, None) => end,
+            end = self.serve_with(&mut reader, input, out, transport, Origin { stream: None, ticket }) => end,
             end = losing => end,
         }
     }
@@ -92,7 +108,10 @@ impl Proxy {
             }
             None => {
                 let input = Input::of_socket(self.limits.request, access.token.clone()).with_telnet();
-                self.serve_with(&mut reader, input, out, Transport::Stream, Some(stream)).await
+                {
+                    let origin = Origin { stream: Some(stream), ticket: None };
+                    self.serve_with(&mut reader, input, out, Transport::Stream, origin).await
+                }
             }
         };
         if end == End::Refused {
@@ -107,11 +126,11 @@ impl Proxy {
         input: Input,
         out: Output,
         transport: Transport,
-        stream: Option<Stream>,
+        origin: Origin,
     ) -> End {
         let seat = Arc::new(Seat::new(self));
         let cancel = watch::Sender::new(false);
-        let mut session = Session { proxy: self, out: &out, seat: &seat, cancel: &cancel, transport, stream };
+        let mut session = Session { proxy: self, out: &out, seat: &seat, cancel: &cancel, transport, origin };
         let end = session.run(reader, input).await;
         let drained = out.finish().await;
         if seat.leave() {
@@ -128,7 +147,14 @@ struct Session<'p> {
     /// Becomes true when the caller's call is to be cancelled.
     cancel: &'p watch::Sender<bool>,
     transport: Transport,
+    origin: Origin,
+}
+
+/// Where a caller comes from.
+struct Origin {
+    /// Its connection, if that can be asked.
     stream: Option<Stream>,
+    ticket: Option<Arc<Ticket>>,
 }
 
 /// The outcome of a line.
@@ -191,7 +217,7 @@ impl Session<'_> {
                             input.finish();
                             input_ended = true;
                             // One that closed its sending half only still reads.
-                            if self.stream.as_ref().is_some_and(|stream| stream.presence() == Presence::Gone) {
+                            if self.origin.stream.as_ref().is_some_and(|stream| stream.presence() == Presence::Gone) {
                                 self.out.lose();
                             }
                         }
@@ -234,7 +260,8 @@ impl Session<'_> {
         Calling {
             log: Arc::new(move |line: &str| send_log(&out, line, limit)),
             gone: self.cancel.subscribe(),
-            stream: self.stream.clone(),
+            stream: self.origin.stream.clone(),
+            ticket: self.origin.ticket.clone(),
         }
     }
 }

@@ -12,16 +12,17 @@ use rigline_std::cli::files;
 use rigline_std::cli::signals::Signals;
 use rigline_std::cli::sync::lock;
 use rigline_std::cli::terminal;
-use rigline_std::eval::Spec;
 use rigline_std::eval::report::junit::junit;
 use rigline_std::eval::report::{self, Measured, Results, Unusable};
 use rigline_std::eval::run::{OnEvent, Outcome};
 use rigline_std::eval::runs::{Request, Runs, StartError};
 use rigline_std::eval::session::Hosts;
 use rigline_std::eval::store::Store;
+use rigline_std::eval::{Fault, Spec};
 use rigline_std::record::Recorder;
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::progress::Show;
 use super::table::show;
@@ -110,17 +111,34 @@ impl Run {
         let (done, left, signal) = connect::on_threads(async {
             let mut signals = Signals::new().map_err(Failure::failed)?;
             let interrupted = Arc::new(Mutex::new(None));
+            let interruption = Arc::new(Notify::new());
             {
-                let (runs, interrupted) = (runs.clone(), interrupted.clone());
+                let (runs, interrupted, interruption) = (runs.clone(), interrupted.clone(), interruption.clone());
                 tokio::spawn(async move {
                     let code = signals.next().await;
                     *lock(&interrupted) = Some(code);
                     complain(format_args!("rigline: cancelling; cleanup steps run. Once more ends at once"));
                     runs.cancel_all();
+                    interruption.notify_one();
                     std::process::exit(signals.next().await.into());
                 });
             }
             let (mut done, mut left) = (Vec::new(), Vec::new());
+            let checked = tokio::select! {
+                checked = self.checked(&evals) => checked,
+                () = interruption.notified() => Vec::new(),
+            };
+            if checked.iter().any(|faults| !faults.is_empty()) {
+                let unusable = |faults: Vec<Fault>| {
+                    if faults.is_empty() { StartError::Beside } else { StartError::Invalid(faults) }
+                };
+                let done = evals.into_iter().zip(checked).map(|(wanted, faults)| Done {
+                    path: wanted.path,
+                    run: Err(unusable(faults)),
+                    watched: Watched::new(),
+                });
+                return Ok((done.collect(), left, *lock(&interrupted)));
+            }
             for wanted in evals {
                 if lock(&interrupted).is_some() {
                     left.push(wanted.path);
@@ -232,13 +250,17 @@ impl Run {
         Ok((Runs::with_connect(store.clone(), None, Arc::new(hosts)), store))
     }
 
-    async fn one(
-        &self,
-        runs: &Runs,
-        wanted: &Wanted,
-        watched: &Arc<Watched>,
-        recorder: Option<&Recorder>,
-    ) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
+    /// The mistakes of each eval that its target's description shows, before one of several is run. A single eval finds them itself.
+    async fn checked(&self, evals: &[Wanted]) -> Vec<Vec<Fault>> {
+        let [_, _, ..] = evals else { return Vec::new() };
+        // It waits for no board, and leaves nothing in a recording.
+        let Ok(store) = store(self.runs.clone()) else { return Vec::new() };
+        let runs = Runs::with_connect(store, None, Arc::new(Hosts::default()));
+        let requests: Vec<Request> = evals.iter().map(|wanted| self.request(wanted)).collect();
+        runs.mistakes(&requests).await
+    }
+
+    fn request(&self, wanted: &Wanted) -> Request {
         let mut request = Request::default();
         request.path.clone_from(&wanted.path);
         request.task_file.clone_from(&wanted.task_file);
@@ -250,7 +272,17 @@ impl Run {
         request.context_dir.clone_from(&self.context_dir);
         request.filter.clone_from(&self.filter);
         request.strict = self.strict;
-        let accepted = runs.accept(&request)?;
+        request
+    }
+
+    async fn one(
+        &self,
+        runs: &Runs,
+        wanted: &Wanted,
+        watched: &Arc<Watched>,
+        recorder: Option<&Recorder>,
+    ) -> Result<(String, Arc<Spec>, Arc<Outcome>), StartError> {
+        let accepted = runs.accept(&self.request(wanted))?;
         let (id, spec) = (accepted.id().to_owned(), accepted.spec().clone());
         if let (Some(recorder), None, Some(target)) = (recorder, &self.target, &spec.config.target) {
             recorder.say("target", spec.hidden(target).into());
@@ -276,14 +308,14 @@ impl Run {
     /// exit code, which includes such failures.
     fn tell(&self, done: &[Done], results: &mut Results) -> u8 {
         for Done { path, run, .. } in done {
+            if let Ok((_, _, outcome)) = run
+                && !outcome.mistakes.is_empty()
+            {
+                complain_of(path, &outcome.mistakes);
+            }
             if let Err(error) = run {
                 match error {
-                    StartError::Invalid(faults) => {
-                        complain(format_args!("rigline: {} is not valid:", path.display()));
-                        for fault in faults {
-                            complain(format_args!("  {fault}"));
-                        }
-                    }
+                    StartError::Invalid(faults) => complain_of(path, faults),
                     StartError::NotFound(missing) if missing == path => {
                         complain(format_args!("rigline: {}: there is no such file or folder", path.display()));
                     }
@@ -326,6 +358,11 @@ impl Run {
         let ids = results.runs.iter().map(|run| &run.run_id);
         ids.map(|id| (id.clone(), of(id))).collect()
     }
+}
+
+fn complain_of(eval: &Path, faults: &[Fault]) {
+    complain(format_args!("rigline: {} is not valid:", eval.display()));
+    faults.iter().for_each(|fault| complain(format_args!("  {fault}")));
 }
 
 /// Milliseconds, as reports have them.
@@ -434,6 +471,9 @@ fn code(done: &[Done], has_errors: bool) -> u8 {
         return exit::USAGE;
     }
     let outcomes = || runs().filter_map(Result::ok).map(|(_, _, outcome)| outcome);
+    if outcomes().any(|outcome| outcome.has_mistake()) {
+        return exit::USAGE;
+    }
     let all_passed = runs().all(|run| run.is_ok_and(|(_, _, outcome)| outcome.passed));
     let mut rig_errors = outcomes().filter(|outcome| outcome.has_rig_error()).peekable();
     match () {

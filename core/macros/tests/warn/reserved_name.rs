@@ -1,4 +1,3 @@
-#![deny(deprecated)]
 
 use rigline::Failure;
 
@@ -9,11 +8,13 @@ impl Rig {
     /// Described.
     #[operation]
     fn health(&mut self) -> Result<(), Failure> {
+    //~^ [health] `Amplifier_has_its_own_operation_health`: this one can be reached there by a nested `invoke` only
         Ok(())
     }
 
     /// Described.
     #[operation(name = "describe")]
+    //~^ ["describe"] `Amplifier_has_its_own_operation_describe`: this one can be reached there by a nested `invoke` only
     fn tell(&mut self) -> Result<(), Failure> {
         Ok(())
     }

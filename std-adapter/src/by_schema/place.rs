@@ -1,4 +1,4 @@
-//! The parts of a JSON Schema that a command line and a table need: types, members, values.
+//! The parts of a JSON Schema that a command line, an error and a table need: types, members, values.
 //!
 //! Whether a value is valid is not decided here but by `jsonschema`.
 
@@ -6,13 +6,14 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 use rigline::json::{Json, Kind};
-use rigline_std::cli::by_schema::same;
+
+use super::same;
 
 /// A place in a schema: all subschemas that speak about it, with references and combinations resolved.
 ///
 /// It looks at the schema's text, in which numbers have all their digits.
 #[derive(Debug, Clone)]
-pub(crate) struct Place<'s> {
+pub struct Place<'s> {
     root: Json<'s>,
     parts: Vec<Json<'s>>,
 }
@@ -22,12 +23,12 @@ const PARTS: usize = 200;
 
 impl<'s> Place<'s> {
     /// The whole value.
-    pub(crate) fn of(root: Json<'s>) -> Self {
+    pub fn of(root: Json<'s>) -> Self {
         Self::at(root, [root])
     }
 
     /// The same. A text that is not JSON is a schema without keywords.
-    pub(crate) fn of_text(root: &'s str) -> Self {
+    pub fn of_text(root: &'s str) -> Self {
         Self::of(Json::parse(root.as_bytes()).unwrap_or(Json::NULL))
     }
 
@@ -51,7 +52,7 @@ impl<'s> Place<'s> {
     }
 
     /// The member of that name, or the element with that number; nothing if the schema does not know it.
-    pub(crate) fn member(&self, name: &str) -> Option<Self> {
+    pub fn member(&self, name: &str) -> Option<Self> {
         let mut found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| part.get("properties")?.get(name)).collect();
         if let (true, Ok(place)) = (found.is_empty(), name.parse::<usize>()) {
             found.extend(self.parts.iter().filter_map(|part| element(*part, place)));
@@ -63,13 +64,13 @@ impl<'s> Place<'s> {
     }
 
     /// The schema of a list's elements.
-    pub(crate) fn elements(&self) -> Option<Self> {
+    pub fn elements(&self) -> Option<Self> {
         let found: Vec<Json<'s>> = self.parts.iter().filter_map(|part| element(*part, usize::MAX)).collect();
         (!found.is_empty()).then(|| Self::at(self.root, found))
     }
 
     /// The names of its members, in the schema's order.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for (name, _) in self.each("properties").flat_map(|properties| properties.members()) {
             let name = name.to_string();
@@ -81,19 +82,19 @@ impl<'s> Place<'s> {
     }
 
     /// Whether it must have this member.
-    pub(crate) fn requires(&self, name: &str) -> bool {
+    pub fn requires(&self, name: &str) -> bool {
         let mut required = self.each("required").flat_map(|required| required.elements());
         required.any(|required| required.text().is_some_and(|required| required == *name))
     }
 
     /// Whether it refuses members that it does not name.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         let mut others = self.each("additionalProperties").chain(self.each("unevaluatedProperties"));
         others.any(|others| others.bool() == Some(false))
     }
 
     /// The types that it may have; empty if it may have any.
-    pub(crate) fn types(&self) -> Vec<Cow<'s, str>> {
+    pub fn types(&self) -> Vec<Cow<'s, str>> {
         let mut types: Vec<Cow<'s, str>> = Vec::new();
         let mut add = |name: Cow<'s, str>| {
             if !types.contains(&name) {
@@ -126,21 +127,22 @@ impl<'s> Place<'s> {
     }
 
     /// The values of `enum` and `const`.
-    pub(crate) fn values(&self) -> Vec<Json<'s>> {
+    pub fn values(&self) -> Vec<Json<'s>> {
         self.parts.iter().copied().flat_map(values_of).collect()
     }
 
     /// The first value of a keyword such as `description`.
-    pub(crate) fn keyword(&self, name: &str) -> Option<Json<'s>> {
+    pub fn keyword(&self, name: &str) -> Option<Json<'s>> {
         self.each(name).next()
     }
 
-    pub(crate) fn description(&self) -> String {
+    /// Its description, if it has one.
+    pub fn description(&self) -> String {
         self.keyword("description").and_then(|text| Some(text.text()?.to_string())).unwrap_or_default()
     }
 
     /// Its type in a few words: `integer 1..1000`, `"a" | "b"`, `list of string`.
-    pub(crate) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let values = self.values();
         if !values.is_empty() {
             const SHOWN: usize = 12;

@@ -1,4 +1,3 @@
-#![deny(deprecated)]
 use rigline::{Failure, Outputs, Params};
 
 #[derive(Params)]
@@ -6,6 +5,7 @@ struct Args {
     /// Described.
     a: u8,
     b: u8,
+    //~^ [b] `the_argument_b_has_no_doc_comment`: hosts show it to agents and people: write `/// …` above `b`
     #[param(skip)]
     c: u8,
 }
@@ -19,6 +19,7 @@ struct Quiet {
 #[derive(Outputs)]
 struct Measured {
     volts: u8,
+    //~^ [volts] `the_output_volts_has_no_doc_comment`: hosts show it to agents and people: write `/// …` above `volts`
 }
 
 struct Rig;
@@ -27,6 +28,7 @@ struct Rig;
 impl Rig {
     #[operation]
     fn measure(&mut self, args: Args) -> Result<Measured, Failure> {
+    //~^ [measure] `the_operation_measure_has_no_doc_comment`: hosts show it to agents and people: write `/// …` above the method
         Ok(Measured { volts: args.a + args.b + args.c })
     }
 
@@ -41,6 +43,7 @@ struct Empty;
 
 #[rigline::extension(name = "empty")]
 impl Empty {
+//~^ [Empty] `this_extension_has_no_operation`: no host can call anything of it: put `#[operation]` on the methods that are operations
     fn press(&mut self) {}
 }
 

@@ -1,0 +1,189 @@
+//! The arguments of a call, held against the description of its operation: the same for a command line and for a step of an eval.
+
+use rigline::json::{Json, Kind};
+
+use super::{Breach, Draft, Misfit, Place, Schema, nearest, nearest_or_longer, settle};
+use crate::terminal;
+
+/// Arguments, and all that is wrong with them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fit {
+    /// The arguments as JSON text.
+    pub json: String,
+    /// What is wrong, names first. Empty if the schema cannot be evaluated here.
+    pub faults: Vec<ArgumentFault>,
+    /// Arguments that an open schema does not declare, each with the name that was perhaps meant.
+    pub undeclared: Vec<(String, Option<String>)>,
+    /// Why the values could not be checked, if they could not.
+    pub unchecked: Option<String>,
+}
+
+/// What is wrong with an argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArgumentFault {
+    /// Where: names and places from the outside in. It is empty for the whole.
+    pub names: Vec<String>,
+    /// The same as one text, `days.0`.
+    pub path: String,
+    /// Why.
+    pub text: String,
+    /// The known names, where this one is not known.
+    pub known: Option<Vec<String>>,
+    /// The known name that was probably meant.
+    pub near: Option<String>,
+    /// Whether true or false was expected, and something else was written.
+    pub is_of_flag: bool,
+    /// Whether something is missing at this place.
+    pub is_of_missing: bool,
+}
+
+impl std::fmt::Display for ArgumentFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.path.is_empty() || self.known.is_some() {
+            f.write_str(&self.text)
+        } else {
+            write!(f, "{}: {}", self.path, self.text)
+        }
+    }
+}
+
+/// Chooses the meaning of each scalar by the schema, and finds what is wrong with names and values. What cannot be known is not wrong: an
+/// open schema takes any name that is not nearly one of its own, and one that cannot be evaluated here takes everything.
+pub fn fit(draft: &Draft, schema: &Schema) -> Fit {
+    let settled = settle(draft, schema);
+    let is_checked = settled.checked.unchecked.is_none();
+    let mut found =
+        Fit { json: settled.json, faults: Vec::new(), undeclared: Vec::new(), unchecked: settled.checked.unchecked };
+    let json = found.json.clone();
+    let Ok(json) = Json::parse(json.as_bytes()) else { return found };
+    let root = Place::of(schema.json());
+    names(&root, json, is_checked, &mut found);
+    let unknown: Vec<(Vec<String>, Option<String>)> =
+        found.faults.iter().map(|fault| (fault.names.clone(), fault.near.clone())).collect();
+    let is_told = |misfit: &Misfit| {
+        unknown.iter().any(|(names, near)| match &misfit.breach {
+            Breach::UnknownMember => names.split_last().is_some_and(|(_, place)| *place == *misfit.names),
+            // The name that was meant is missing on account of the one that was written.
+            Breach::Required(name) => {
+                near.as_ref() == Some(name) && names.split_last().is_some_and(|(_, place)| *place == *misfit.names)
+            }
+            _ => false,
+        })
+    };
+    for misfit in settled.checked.misfits.into_iter().filter(|misfit| !is_told(misfit)) {
+        let place = misfit.names.iter().try_fold(root.clone(), |place, name| place.member(name));
+        let (text, is_of_flag) = why(&misfit.text, value(json, &misfit.names), place.as_ref());
+        found.faults.push(ArgumentFault {
+            is_of_missing: matches!(misfit.breach, Breach::Required(_)),
+            names: misfit.names,
+            path: misfit.path,
+            text,
+            known: None,
+            near: None,
+            is_of_flag,
+        });
+    }
+    found
+}
+
+/// Finds the names that the schema does not have, in every object that it describes.
+fn names(root: &Place<'_>, json: Json<'_>, is_checked: bool, found: &mut Fit) {
+    let mut waiting = vec![(Vec::new(), root.clone(), json)];
+    while let Some((path, place, json)) = waiting.pop() {
+        let below = |name: &str| path.iter().cloned().chain([name.to_owned()]).collect::<Vec<String>>();
+        match json.kind() {
+            Kind::Array => {
+                for (number, element) in json.elements().enumerate() {
+                    let number = number.to_string();
+                    waiting.extend(place.member(&number).map(|place| (below(&number), place, element)));
+                }
+            }
+            Kind::Object => {
+                let known = place.names();
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                for (name, member) in json.members() {
+                    let name = name.to_string();
+                    let inner = place.member(&name);
+                    if !known.contains(&name.as_str()) && !is_matched(&place, &name) {
+                        let is_given = |known: &str| json.get(known).is_some();
+                        unknown(below(&name), &name, &known, &place, is_given, is_checked, found);
+                    }
+                    waiting.extend(inner.map(|place| (below(&name), place, member)));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Names of a pattern, or of a kind that all others have, are known as well.
+fn is_matched(place: &Place<'_>, name: &str) -> bool {
+    place.keyword("patternProperties").is_some() || place.member(name).is_some()
+}
+
+/// An open schema accepts any name. A name that is similar to a known one is probably a mistake, and is refused.
+fn unknown(
+    names: Vec<String>,
+    name: &str,
+    known: &[&str],
+    place: &Place<'_>,
+    is_given: impl Fn(&str) -> bool,
+    is_checked: bool,
+    found: &mut Fit,
+) {
+    let is_free = |near: &&str| !is_given(near);
+    let near = nearest(name, known).filter(is_free);
+    let path = names.join(".");
+    if (place.is_closed() || near.is_some()) && is_checked {
+        let near = near.or_else(|| nearest_or_longer(name, known).filter(is_free));
+        let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        found.faults.push(ArgumentFault {
+            text: format!("there is no argument `{}`{meant}", terminal::one_line(&path)),
+            names,
+            path,
+            known: Some(known.iter().map(|name| (*name).to_owned()).collect()),
+            near: near.map(str::to_owned),
+            is_of_flag: false,
+            is_of_missing: false,
+        });
+        return;
+    }
+    let says_nothing = place.types() == ["object"]
+        && ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"]
+            .iter()
+            .all(|keyword| place.keyword(keyword).is_none());
+    if says_nothing || near.is_some() {
+        let near = nearest_or_longer(name, known).filter(is_free).map(str::to_owned);
+        found.undeclared.push((path, near));
+    }
+}
+
+/// What is wrong, and what was probably meant; and whether it is a flag.
+fn why(text: &str, given: Option<Json<'_>>, place: Option<&Place<'_>>) -> (String, bool) {
+    let text = brief(text);
+    let (Some(place), Some(given)) = (place, given.and_then(|given| given.text())) else { return (text, false) };
+    let given = given.to_string();
+    if place.types() == ["boolean"] {
+        return (format!("`{}` is neither true nor false", brief(&given)), true);
+    }
+    let names: Vec<String> = place.values().into_iter().filter_map(|value| Some(value.text()?.to_string())).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match nearest_or_longer(&given, &names).filter(|near| *near != given) {
+        Some(near) => (format!("{text}; did you mean `{near}`?"), false),
+        None => (text, false),
+    }
+}
+
+fn value<'j>(json: Json<'j>, path: &[String]) -> Option<Json<'j>> {
+    path.iter().try_fold(json, |json, name| match json.kind() {
+        Kind::Array => json.elements().nth(name.parse().ok()?),
+        _ => json.get(name),
+    })
+}
+
+/// The beginning of a text that may be a page.
+pub fn brief(text: &str) -> String {
+    terminal::cut_and_counted(text, 500)
+}
