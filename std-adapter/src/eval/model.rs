@@ -640,7 +640,7 @@ impl Run {
             RunState::Completed => {}
             RunState::Cancelled => {
                 let by = interrupted.map(|by| format!(" by {by}")).unwrap_or_default();
-                return Some(format!("the run was cut off{by}{left}"));
+                return Some(format!("{}{by}{left}", self.error.as_deref().unwrap_or("Eval execution cancelled")));
             }
             _ => {
                 let error = self.error.as_deref().unwrap_or("Eval execution failed");
@@ -674,6 +674,11 @@ impl Run {
                 1 => text += &format!(", 1 {}", class.label()),
                 many => text += &format!(", {many} {plural}"),
             }
+        }
+        match self.tasks.iter().filter(|task| task.has_mistake()).count() {
+            0 => {}
+            1 => text += ", 1 mistake of the eval",
+            many => text += &format!(", {many} mistakes of the eval"),
         }
         if skipped > 0 {
             text += &format!(", {skipped} not judged");
@@ -976,6 +981,11 @@ impl Task {
         class_of(&self.status) == Class::Pass
     }
 
+    /// Whether the eval's files are the reason that it did not pass.
+    pub fn has_mistake(&self) -> bool {
+        self.class() == Class::Fail && self.trials.iter().any(|trial| trial.status == "error")
+    }
+
     /// How it is shown, in a run that has passed or not.
     pub fn mark(&self, run_has_passed: bool) -> Mark {
         match self.class() {
@@ -985,7 +995,7 @@ impl Task {
             Class::Cancelled => Mark::NotRun,
             Class::RigError => Mark::Error,
             // The eval's files are at fault, which no threshold allows.
-            Class::Fail if self.trials.iter().any(|trial| trial.status == "error") => Mark::Error,
+            Class::Fail if self.has_mistake() => Mark::Error,
             _ if run_has_passed => Mark::Tolerated,
             _ => Mark::Failed,
         }

@@ -361,7 +361,7 @@ fn measurements(tasks: &[&Task], plots: &mut usize) -> Markup {
                             td.text { bdi { (name(title(task))) } }
                             td.number { @if it.decisive().is_empty() { "no value" } @else { (shown(it.decisive())) } }
                             td { (name(it.unit.as_deref().unwrap_or_default())) }
-                            td { (it.limits()) }
+                            td.limits { (it.limits()) }
                             td.number { (it.count) }
                             td.why { (it.over_trials()) }
                         }
@@ -474,7 +474,7 @@ fn trial(of: &Trial) -> Markup {
                                 @if let Some(measured) = &grader.measurement {
                                     td.number { @if measured.value.is_empty() { "no value" } @else { (shown(&measured.value)) } }
                                     td { (name(measured.unit.as_deref().unwrap_or_default())) }
-                                    td { (limits(measured)) }
+                                    td.limits { (limits(measured)) }
                                 } @else { td {} td {} td {} }
                                 td.why { bdi { (message(&grader.message)) } }
                             }
