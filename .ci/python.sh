@@ -20,7 +20,8 @@ fi
 rm -rf "$target/wheels" "$target/python-fresh"
 (cd "$package" && "$target/python-tools/bin/maturin" build --profile dev --compatibility off --out "$target/wheels")
 "$python" -m venv "$target/python-fresh"
-"$target/python-fresh/bin/pip" install -q --disable-pip-version-check "$target"/wheels/rigline-*.whl pytest pytest-xdist
+"$target/python-fresh/bin/pip" install -q --disable-pip-version-check "$target"/wheels/rigline-*.whl \
+  pytest pytest-xdist pytest-rerunfailures pytest-html allure-pytest
 
 # Nothing but the wheel: the package's sources are not on the path.
 unset PYTHONPATH RIGLINE_BINARY RIGLINE_TARGET

@@ -14,7 +14,11 @@ if [ -z "$chromium" ]; then
 fi
 export CHROMIUM=$chromium
 command -v npm >/dev/null 2>&1 || { echo "skipped: the page in Chromium, as there is no npm"; exit 0; }
-(cd std-adapter/web/tests && npm ci --no-audit --no-fund --silent)
+# The tests of the chart build it from its sources.
+for package in std-adapter/web/tests std-adapter/web std-adapter/web/page; do
+  [ "$package" != std-adapter/web/tests ] && [ -d $package/node_modules ] && [ $package/node_modules -nt $package/package-lock.json ] && continue
+  (cd $package && npm ci --no-audit --no-fund --silent)
+done
 
 target=${CARGO_TARGET_DIR:-target}
 cargo build -q -p rigline-std

@@ -312,7 +312,9 @@ func (r *Rig) Call(ctx context.Context, operation string, args any, options *Cal
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout+grace)
 	defer cancel()
+	began := time.Now()
 	got, err := r.ask(ctx, "execute", map[string]any{"operation": operation, "args": args, "context": callContext})
+	took := time.Since(began)
 	if err != nil {
 		var known *Error
 		if errors.As(err, &known) {
@@ -321,6 +323,14 @@ func (r *Rig) Call(ctx context.Context, operation string, args any, options *Cal
 			return nil, &own
 		}
 		return nil, err
+	}
+	// Only the extension's own timeout error counts after the limit: it was on its way.
+	if took > timeout && got.kind != Timeout {
+		text := fmt.Sprintf("the answer came after %v, beyond the time limit of %v", took.Round(time.Millisecond), timeout)
+		if said := strings.TrimSpace(got.text + got.Result.Message); said != "" {
+			text += "; it said: " + said
+		}
+		return nil, &Error{Kind: Timeout, Message: text, Operation: operation}
 	}
 	if got.kind == "" {
 		return &got.Result, nil

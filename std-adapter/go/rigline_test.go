@@ -457,3 +457,41 @@ func TestGAManifestMayBeOdd(t *testing.T) {
 		rig.Close()
 	}
 }
+
+func TestAnAnswerAfterTheTimeLimitDoesNotCountAndTheSessionGoesOn(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		stream, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer stream.Close()
+		pauses := []time.Duration{0, 500 * time.Millisecond, 0}
+		lines := bufio.NewScanner(stream)
+		for at := 0; lines.Scan() && at < len(pauses); at++ {
+			var request struct{ ID json.RawMessage }
+			if json.Unmarshal(lines.Bytes(), &request) != nil {
+				return
+			}
+			time.Sleep(pauses[at])
+			fmt.Fprintf(stream, `{"jsonrpc":"2.0","id":%s,"result":{"name":"x","operations":{},"success":true,"message":"done"}}`+"\n", request.ID)
+		}
+	}()
+	rig, err := Connect(context.Background(), "tcp:"+listener.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rig.Close()
+	result, err := rig.Call(context.Background(), "op", nil, &CallOptions{Timeout: 200 * time.Millisecond})
+	var failure *Error
+	if result != nil || !errors.As(err, &failure) || failure.Kind != Timeout || !strings.Contains(failure.Message, "beyond the time limit of 200ms; it said: done") {
+		t.Fatalf("a late answer gave %v, %v", result, err)
+	}
+	if result, err := rig.Call(context.Background(), "op", nil, nil); err != nil || result.Message != "done" {
+		t.Fatalf("the next call gave %v, %v", result, err)
+	}
+}

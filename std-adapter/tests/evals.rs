@@ -729,7 +729,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
     let start = Instant::now();
     let (exit, stdout, _) =
         run(command(&["eval", "run", "--runs"]).arg(runs.path()).arg(folder.path().join("eval.yaml")));
-    assert_eq!(exit, Some(1));
+    assert_eq!(exit, Some(124));
     assert!(stdout.contains("timeout") && start.elapsed() < Duration::from_secs(20), "{stdout}");
     let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
     let is_there = || fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "));

@@ -178,6 +178,71 @@ fn l_03_a_board_that_answers_late_or_not_what_it_should_is_a_rig_error() {
     }
 }
 
+/// zephyrproject-rtos/zephyr#45904: a test that ran out of time was reported as passed.
+#[test]
+fn an_answer_after_the_limit_of_its_step_is_a_rig_error_and_the_session_goes_on() {
+    type Replies = fn(&Value) -> Vec<Value>;
+    let replies: [(&str, Replies); 3] = [
+        ("success", |request| success(request, &serde_json::json!({ "volts": "3.3" }))),
+        ("failure", |request| failure(request, "3V3 did not come up")),
+        ("refusal", |request| refusal(request, -32000, "the ADC does not answer")),
+    ];
+    for (what, replies) in replies {
+        let target = board("rig", move |calls, request| {
+            // The second task's call is in time.
+            thread::sleep(Duration::from_millis(if calls == 1 { 900 } else { 0 }));
+            Some(if calls == 1 { replies(request) } else { success(request, &serde_json::json!({})) })
+        });
+        let folder = eval(&target, "", ", timeout: 300ms, measure: { name: 3V3, output: volts }");
+        let path = folder.path().join("eval.yaml");
+        let second = "  - { id: u, steps: [ { id: s, operation: measure, timeout: 30s } ] }\n";
+        fs::write(&path, fs::read_to_string(&path).unwrap() + second).unwrap();
+        let ran = run(folder.path(), &[]);
+        assert_rig_error(what, &ran);
+        let [late, in_time] = ran.2["tasks"].as_array().unwrap().as_slice() else { panic!("{what}: {:#}", ran.2) };
+        let why = late["error"].as_str().unwrap();
+        assert!(why.contains("beyond the time limit of 300ms"), "{what}: {why}");
+        assert_eq!((&late["verdict"], &in_time["verdict"]), (&"rig_error".into(), &"pass".into()), "{what}");
+        let step = &late["trials"][0]["steps"][0];
+        assert_eq!(step["limitMs"], 300, "{what}: {step}");
+        assert!(step["durationMs"].as_u64().unwrap() >= 900, "{what}: {step}");
+        assert_eq!(ran.2["graceMs"], 0);
+        assert_eq!(late["measurements"], serde_json::json!([]), "a late value is no measurement: {what}");
+    }
+    // Its own timeout error comes a little after the limit: that is what the host waits for.
+    let target = board("rig", |_, request| {
+        thread::sleep(Duration::from_millis(400));
+        Some(refusal(request, -32001, "3V3 did not come up in time"))
+    });
+    let (code, report, run) = run(eval(&target, "", ", timeout: 300ms").path(), &[]);
+    assert_eq!((code, &run["verdict"]), (1, &"fail".into()), "{report:#}");
+}
+
+#[test]
+fn an_agent_that_uses_up_the_trials_time_is_a_failure_and_the_exit_code_is_that_of_a_time_limit() {
+    let agent = |seconds: &str, steps: &str| {
+        folder(&[(
+            "eval.yaml",
+            &format!(
+                "name: e\nconfig: {{ executor: command, command: [sleep, \"{seconds}\"], timeout_seconds: 1{} }}\n\
+                 tasks:\n  - id: t\n    prompt: do it\n{steps}    graders: [ {{ type: not_contains, value: x }} ]\n",
+                if steps.is_empty() { "" } else { ", target: \"TARGET\"" },
+            ),
+        )])
+    };
+    let (code, report, one) = run(agent("30", "").path(), &[]);
+    assert_eq!((code, &one["verdict"]), (124, &"fail".into()), "{report:#}");
+    // It leaves the step that follows too little time. The rig is not to blame for that.
+    let target = board("rig", |_, _| Some(Vec::new()));
+    let folder = agent("0.8", "    steps: [ { id: s, operation: measure } ]\n");
+    let path = folder.path().join("eval.yaml");
+    fs::write(&path, fs::read_to_string(&path).unwrap().replace("TARGET", &target)).unwrap();
+    let (code, report, one) = run(folder.path(), &[]);
+    assert_eq!((code, &one["verdict"]), (124, &"fail".into()), "{report:#}");
+    let why = one["tasks"][0]["error"].as_str().unwrap();
+    assert!(why.contains("the agent has used "), "{why}");
+}
+
 #[test]
 fn l_03_what_the_board_under_test_does_wrong_is_a_failure() {
     for (replies, step) in [
@@ -807,4 +872,58 @@ fn l_04_two_thousand_cases_take_what_their_records_need() {
     let (few, many) = (peak(500), peak(2000));
     // 1,500 cases more, with their steps, grades and reports.
     assert!(many - few.min(many) < 1500 * 16, "500 cases: {few} KiB, 2,000 cases: {many} KiB");
+}
+
+/// An extension that answers each call after 0.8 s, in the protocol of the request.
+const SLOW: &str = r#"
+import json, sys, time
+def say(message):
+    print(json.dumps(message), flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    method = request.get("method")
+    if method == "initialize" and "clientInfo" in request["params"]:
+        say({"jsonrpc": "2.0", "id": request["id"], "result": {"protocolVersion": request["params"]["protocolVersion"],
+             "capabilities": {"tools": {}}, "serverInfo": {"name": "slow", "version": "1"}}})
+    elif method == "initialize":
+        say({"jsonrpc": "2.0", "id": request["id"], "result": {"name": "slow", "version": "1.0.0", "protocolVersion": "0.0.1",
+             "operations": {"op": {"params": {}}}}})
+    elif method == "tools/list":
+        say({"jsonrpc": "2.0", "id": request["id"], "result": {"tools": [{"name": "op", "inputSchema": {"type": "object"}}]}})
+    elif method in ("execute", "tools/call"):
+        time.sleep(0.8)
+        say({"jsonrpc": "2.0", "id": request["id"], "result": {"success": True, "message": "done", "outputs": {}}
+             if method == "execute" else {"content": [{"type": "text", "text": "done"}]}})
+    elif request.get("op") == "describe":
+        say({"name": "slow", "version": "1.0.0", "capabilities": ["op"], "kind": "tool"})
+    elif request.get("op") == "health":
+        say({"status": "ok"})
+    elif "op" in request:
+        time.sleep(0.8)
+        say({"ok": True, "result": {}})
+    elif method is not None and "id" in request:
+        say({"jsonrpc": "2.0", "id": request["id"], "result": {}})
+"#;
+
+#[test]
+fn a_call_whose_answer_comes_after_its_limit_ends_with_124_in_each_protocol() {
+    let folder = folder(&[("slow.py", SLOW)]);
+    let target = format!("exec:python3 -u {}", folder.path().join("slow.py").display());
+    for protocol in ["gevals", "amplifier", "mcp"] {
+        let call = |timeout: &str| {
+            let output = Command::new(RIGLINE)
+                .args(["call", &target, "op", "--protocol", protocol, "--json", "--timeout", timeout])
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            let report: Value = serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|error| panic!("{protocol}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
+            (output.status.code().unwrap(), report)
+        };
+        let (code, report) = call("300ms");
+        assert_eq!((code, &report["success"]), (124, &false.into()), "{protocol}: {report}");
+        assert!(report["error"].to_string().contains("300ms"), "{protocol}: {report}");
+        let (code, report) = call("30s");
+        assert_eq!(code, 0, "{protocol}: {report}");
+    }
 }

@@ -4,7 +4,7 @@
 const VERSION = '0.0.1';
 /** The longest line that is taken from a peer, in bytes. */
 export const LINE_LIMIT = 16 * 1024 * 1024;
-/** How long an answer may take beyond the call's own timeout, in milliseconds. */
+/** How long the extension's own timeout error may take beyond the call's timeout, in milliseconds. No other answer counts then. */
 const GRACE = 2000;
 /** How many places of a damaged line are tried as the beginning of a message. */
 const CANDIDATES = 8;
@@ -202,7 +202,14 @@ export class Rig {
     const done = this.#turn.then(async () => {
       if (signal?.aborted) throw new RiglineError('cancelled', 'the call was cancelled', { operation });
       const logs = [];
+      const began = performance.now();
       const answer = await this.#ask('execute', params, timeout * 1000 + GRACE, { operation, logs, signal });
+      const took = performance.now() - began;
+      if (took > timeout * 1000 && !(answer.kind === 'refused' && refusal(answer).kind === 'timeout')) {
+        const said = answer.message ?? answer.error ?? '';
+        const text = `the answer came after ${(took / 1000).toFixed(3)} s, beyond the time limit of ${timeout} s${said && `; it said: ${said}`}`;
+        throw new RiglineError('timeout', text, { operation });
+      }
       const result = { message: answer.message ?? '', outputs: answer.outputs ?? new Map(), logs };
       if (answer.kind === 'success') return result;
       if (answer.kind === 'failed') throw new RiglineError('failed', answer.error, { operation, result });

@@ -110,3 +110,16 @@ read line`;
   const rig = await connect(['sh', '-c', script]);
   await rig.close();
 });
+
+test('an answer after the time limit does not count, and the session goes on', async () => {
+  let pause = 400;
+  const rig = await Rig.open(answering((reply) => setTimeout(reply, pause)));
+  await assert.rejects(rig.call('op', {}, { timeout: 0.2 }), (error) => {
+    assert.equal(error.kind, 'timeout');
+    assert.match(error.text, /^the answer came after 0\.[4-9]\d* s, beyond the time limit of 0\.2 s; it said: done$/);
+    return true;
+  });
+  pause = 0;
+  assert.equal((await rig.call('op', {}, { timeout: 30 })).message, 'done');
+  await rig.close();
+});

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
@@ -232,6 +233,18 @@ def test_a_program_that_does_not_answer_in_time_is_cut_off(script: Script) -> No
         with pytest.raises(rigline.CallTimeout, match="no answer within 2.2 s"):
             rig.op(timeout=0.2)
         assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("answer", ["success=True, message='done'", "success=False, error='no'"])
+def test_an_answer_after_the_time_limit_does_not_count_and_the_session_goes_on(script: Script, answer: str) -> None:
+    # zephyrproject-rtos/zephyr#45904
+    with rigline.connect(script.target(f"time.sleep(args['pause'])\nreply(request, **dict({answer}))")) as rig:
+        with pytest.raises(rigline.CallTimeout, match=r"after 0\.[5-9]\d* s, beyond the time limit of 0\.3 s; it said: (done|no)"):
+            rig.op(pause=0.5, timeout=0.3)
+        sent = len(rig.traffic)
+        with pytest.raises(rigline.OperationFailed) if "no" in answer else contextlib.nullcontext():
+            rig.op(pause=0, timeout=30)
+        assert len(rig.traffic) == sent + 2, "it is the same session"
 
 
 def test_the_extension_keeps_the_time_limit_itself() -> None:

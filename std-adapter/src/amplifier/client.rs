@@ -123,7 +123,9 @@ impl From<CallError> for ClientError {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Connect(error) => Self::Host(error),
-            CallError::Timeout { .. } | CallError::Http(HttpError::Timeout { .. }) => Self::new(Cause::Timeout, error),
+            CallError::Timeout { .. } | CallError::Late { .. } | CallError::Http(HttpError::Timeout { .. }) => {
+                Self::new(Cause::Timeout, error)
+            }
             error => Self::new(Cause::NoAnswer, error),
         }
     }

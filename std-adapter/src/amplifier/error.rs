@@ -81,6 +81,14 @@ pub enum CallError {
         /// The end of the program's standard error.
         stderr: String,
     },
+    /// It came after the limit. Only the module's own timeout error counts then.
+    #[error("the answer came after {took:.3?}, beyond the time limit of {limit:?}")]
+    Late {
+        /// From the request to the answer.
+        took: Duration,
+        /// The limit.
+        limit: Duration,
+    },
     /// The module is gone.
     #[error(
         "the module has ended{}{}{}",

@@ -32,7 +32,7 @@ pub struct Host {
     /// The time limit of an invocation: 30 s.
     pub timeout: Duration,
     /// How much longer the host waits than the time limit, so that the module's own `timeout` arrives
-    /// first: 2 s.
+    /// first: 2 s. Any other answer that comes in this time is [`CallError::Late`].
     pub grace: Duration,
     /// The longest reply that is accepted, in bytes: 16 MiB.
     pub limit: usize,
@@ -167,7 +167,16 @@ impl Host {
         }
         let start = Instant::now();
         let answer = self.ask(op, Some(args), self.timeout.saturating_add(self.grace)).await;
-        let invocation = answer.and_then(|answer| read(&answer));
+        let took = match &self.place {
+            Place::Lines(lines) => lines.since_request(),
+            Place::Http { .. } => start.elapsed(),
+        };
+        let invocation = answer.and_then(|answer| read(&answer)).and_then(|invocation| match &invocation {
+            // The module noticed in time that the time was over; its error was on its way.
+            Err(error) if error.code == "timeout" => Ok(invocation),
+            _ if took > self.timeout => Err(CallError::Late { took, limit: self.timeout }),
+            _ => Ok(invocation),
+        });
         self.tell(op, start, &invocation)?;
         invocation
     }
@@ -234,7 +243,7 @@ impl Host {
             Ok(Err(error)) => Some(error.clone()),
             Err(error) => Some(ModuleError {
                 code: match error {
-                    CallError::Timeout { .. } => "timeout",
+                    CallError::Timeout { .. } | CallError::Late { .. } => "timeout",
                     CallError::Connect(_) | CallError::Gone { .. } | CallError::Http(_) => "unreachable",
                     CallError::TooLong { .. } => "oom",
                     CallError::Arguments => "bad_request",

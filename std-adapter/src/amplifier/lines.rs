@@ -60,6 +60,8 @@ pub struct Lines {
     owed: Vec<Owed>,
     /// The module returns the ids that it gets.
     echoes: bool,
+    /// When the last request went out.
+    sent: Instant,
 }
 
 impl std::fmt::Debug for Lines {
@@ -177,7 +179,8 @@ impl Lines {
     /// Lines over what `dialer` opens.
     pub fn new(dialer: Box<dyn Connect>) -> Self {
         let options = Arc::default();
-        Self { dialer, options, open: None, is_asked: false, next: 1, owed: Vec::new(), echoes: false }
+        let sent = Instant::now();
+        Self { dialer, options, open: None, is_asked: false, next: 1, owed: Vec::new(), echoes: false, sent }
     }
 
     /// The same, which waits for a port that is busy, or a device that is not there, as long as the options have it.
@@ -188,6 +191,11 @@ impl Lines {
 
     pub(super) fn name(&self) -> String {
         self.dialer.name()
+    }
+
+    /// The time since the last request went out, without the opening of the connection.
+    pub(super) fn since_request(&self) -> Duration {
+        self.sent.elapsed()
     }
 
     pub(super) async fn ask(
@@ -210,7 +218,8 @@ impl Lines {
             }
         }
         self.is_asked = true;
-        let deadline = deadline(Instant::now(), limit);
+        self.sent = Instant::now();
+        let deadline = deadline(self.sent, limit);
         let result = match timeout_at(deadline, self.exchange(request, most)).await {
             Ok(result) => result,
             Err(_) => {

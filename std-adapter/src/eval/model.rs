@@ -156,6 +156,8 @@ pub struct Run {
     pub metrics: Vec<MetricResult>,
     /// Their weighted mean.
     pub score: Option<f64>,
+    /// How far an answer may be beyond the limit of its step and pass.
+    pub grace_ms: u64,
     /// When it began, in milliseconds since 1970 (UTC).
     pub started_at_ms: u64,
     /// How long it took.
@@ -290,6 +292,8 @@ pub struct Step {
     pub message: String,
     /// Its outputs.
     pub outputs: Map<String, Value>,
+    /// The time limit that it was given.
+    pub limit_ms: Option<u64>,
     /// How long it took.
     pub duration_ms: u64,
 }
@@ -813,6 +817,7 @@ impl Step {
             status: step.verdict.as_str().to_owned(),
             message: step.message.clone(),
             outputs: step.outputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect(),
+            limit_ms: step.limit.map(millis),
             duration_ms: millis(step.duration),
         }
     }

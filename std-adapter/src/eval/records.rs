@@ -64,6 +64,8 @@ pub struct StepRecord {
     pub message: String,
     /// Its outputs.
     pub outputs: Vec<(String, String)>,
+    /// The time limit that it was given: its own, or what was left of the trial's. `None` for a step that was not sent to a rig.
+    pub limit: Option<Duration>,
     /// How long it took.
     pub duration: Duration,
 }
@@ -100,6 +102,7 @@ impl StepRecord {
             verdict: Verdict::Passed,
             message: message.into(),
             outputs: outputs.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
+            limit: None,
             duration: Duration::from_millis(1),
         }
     }
@@ -233,6 +236,8 @@ pub enum Cause {
     Rig,
     /// The rig did not end its part before the trial's time was over.
     Late,
+    /// The agent used up the trial's time.
+    Agent,
     /// The eval's files: arguments that do not fit, or a placeholder without a value.
     Eval,
 }
@@ -241,6 +246,11 @@ impl Cause {
     /// Whether the rig is the reason.
     pub const fn is_rig(self) -> bool {
         matches!(self, Self::Rig | Self::Late)
+    }
+
+    /// Whether the trial's time was over.
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::Late | Self::Agent)
     }
 }
 

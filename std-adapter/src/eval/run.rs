@@ -180,13 +180,16 @@ impl Outcome {
         self.tasks.iter().any(|task| task.verdict != Verdict::Passed && is_failed(task.class()))
     }
 
-    /// Whether all that the rig did wrong was to be late for the time of a trial.
+    /// Whether the time limit of a trial was the only reason that something did not pass.
     pub fn is_late(&self) -> bool {
-        let trials =
-            || self.tasks.iter().flat_map(|task| &task.trials).filter(|trial| trial.class() == Class::RigError);
+        let is_not_passed = |class| matches!(class, Class::Fail | Class::Flaky | Class::RigError);
+        let trials = || {
+            let tasks = self.tasks.iter().filter(|task| is_not_passed(task.class()));
+            tasks.flat_map(|task| &task.trials).filter(|trial| is_not_passed(trial.class()))
+        };
         match &self.unreached {
             Some(why) => why.is_timeout,
-            None => trials().next().is_some() && trials().all(|trial| trial.cause == Cause::Late),
+            None => trials().next().is_some() && trials().all(|trial| trial.cause.is_time()),
         }
     }
 }
@@ -247,6 +250,7 @@ pub async fn run(plan: Plan) -> Arc<Outcome> {
         log: log.clone(),
         cancel: cancel.clone(),
         rig: OnceLock::new(),
+        is_parallel: count > 1,
     });
     let shared = Arc::new(Shared {
         spec: spec.clone(),
@@ -429,7 +433,7 @@ impl Shared {
             trim(&mut record, &self.spec.mask);
             let why = record.error.as_deref().unwrap_or("not judged");
             let text = format!("preflight: {why}");
-            let (is_well, is_timeout) = (record.verdict == Verdict::Passed, record.cause == Cause::Late);
+            let (is_well, is_timeout) = (record.verdict == Verdict::Passed, record.cause.is_time());
             health = Some(record);
             if !is_well {
                 return (health, Err(Obstacle::Unreached(Unreached { text, is_timeout })));

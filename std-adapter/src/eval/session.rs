@@ -267,7 +267,14 @@ impl Session for Open {
         Box::pin(async move {
             let started = Instant::now();
             let called = self.host.call_json(call.operation, &call.args, context).await;
-            let result = called.map_err(|error| why(&error, call.timeout, started.elapsed()))?;
+            let result = match called {
+                // The call is over, so the session goes on.
+                Err(error @ HostError::Late { .. }) => {
+                    let failure = Some(error.to_string());
+                    return Ok(Answer { failure, cause: Cause::Rig, message: None, outputs: Vec::new() });
+                }
+                called => called.map_err(|error| why(&error, call.timeout, started.elapsed()))?,
+            };
             let failure = match &result.outcome {
                 Outcome::Success => None,
                 _ => Some(result.to_string()),

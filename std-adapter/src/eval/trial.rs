@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rigline::protocol::waza::Verdict;
@@ -33,12 +33,17 @@ pub(super) struct RunContext {
     pub(super) cancel: CancellationToken,
     /// Who the rig is, once there was a session.
     pub(super) rig: OnceLock<Rig>,
+    /// Whether several tasks run at a time, so that log lines have to say which one they are of.
+    pub(super) is_parallel: bool,
 }
 
 /// Runs trials, one after the other, over one session.
 pub(super) struct Worker {
     context: Arc<RunContext>,
     session: Option<Box<dyn Session>>,
+    /// The task that it runs.
+    task: Arc<Mutex<String>>,
+    log: OnLog,
 }
 
 /// What does not fit the target's description.
@@ -116,9 +121,45 @@ impl Failed {
     }
 }
 
+/// The time of a trial.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    deadline: Instant,
+    limit: Duration,
+    /// What the agent has used of it.
+    of_agent: Duration,
+}
+
+impl Time {
+    /// It is over, during a step or before it. The agent is the reason if it has used most of it.
+    fn over(self, more: String) -> EarlyEnd {
+        let Self { limit, of_agent, .. } = self;
+        let mut why = format!("timeout: the trial was not done within {limit:?}");
+        let cause = if of_agent > limit / 2 { Cause::Agent } else { Cause::Late };
+        if cause == Cause::Agent {
+            why += &format!("; the agent has used {of_agent:.3?} of it");
+        }
+        if !more.is_empty() {
+            why += "; ";
+            why += &more;
+        }
+        EarlyEnd::new(Verdict::Failed, cause, why)
+    }
+}
+
 impl Worker {
     pub(super) fn new(context: Arc<RunContext>) -> Self {
-        Self { context, session: None }
+        let task: Arc<Mutex<String>> = Arc::default();
+        let log: OnLog = if context.is_parallel {
+            let (log, task) = (context.log.clone(), task.clone());
+            Arc::new(move |level, text: &str| match lock(&task).as_str() {
+                "" => log(level, text),
+                task => log(level, &format!("{task}: {text}")),
+            })
+        } else {
+            context.log.clone()
+        };
+        Self { context, session: None, task, log }
     }
 
     /// Opens the session, if steps will need one.
@@ -137,7 +178,7 @@ impl Worker {
             target,
             context.spec.config.target_dir.as_deref(),
             context.spec.config.settings.clone(),
-            context.log.clone(),
+            self.log.clone(),
         );
         let session = tokio::select! {
             session = connecting => session?,
@@ -167,12 +208,13 @@ impl Worker {
     /// Runs a trial. Its cleanup steps run whatever happens.
     pub(super) async fn run(&mut self, task: &Task, number: u32) -> TrialRecord {
         let context = self.context.clone();
+        lock(&self.task).clone_from(&task.id);
         let started = Instant::now();
         let limit = task.timeout.unwrap_or(context.spec.config.timeout);
-        let deadline = started + limit;
+        let time = Time { deadline: started + limit, limit, of_agent: Duration::ZERO };
         let mut steps = Vec::new();
         let mut output = None;
-        let main = self.main(task, deadline, limit, &mut steps, &mut output).await;
+        let main = self.main(task, time, &mut steps, &mut output).await;
         let elapsed = started.elapsed();
         let cleanup = self.cleanup(task, &mut steps, output.as_deref()).await;
 
@@ -203,8 +245,7 @@ impl Worker {
     async fn main(
         &mut self,
         task: &Task,
-        deadline: Instant,
-        limit: Duration,
+        mut time: Time,
         steps: &mut Vec<StepRecord>,
         output: &mut Option<String>,
     ) -> Result<(), EarlyEnd> {
@@ -220,12 +261,14 @@ impl Worker {
         for step in task.steps.iter().filter(|step| step.phase != Phase::Cleanup) {
             if agent_is_due && step.phase != Phase::Setup {
                 agent_is_due = false;
-                *output = self.agent(task, steps, deadline, limit).await?;
+                let began = Instant::now();
+                *output = self.agent(task, steps, time).await?;
+                time.of_agent = began.elapsed();
             }
-            self.step(task, step, steps, output.as_deref(), deadline, limit).await?;
+            self.step(task, step, steps, output.as_deref(), time).await?;
         }
         if agent_is_due {
-            *output = self.agent(task, steps, deadline, limit).await?;
+            *output = self.agent(task, steps, time).await?;
         }
         Ok(())
     }
@@ -235,8 +278,7 @@ impl Worker {
         &self,
         task: &Task,
         steps: &[StepRecord],
-        deadline: Instant,
-        limit: Duration,
+        Time { deadline, limit, .. }: Time,
     ) -> Result<Option<String>, EarlyEnd> {
         let context = &self.context;
         let prompt = match task.prompt.as_deref().map(|prompt| substitute(prompt, steps)) {
@@ -245,7 +287,7 @@ impl Worker {
             None => Cow::Borrowed(""),
         };
         let cancelled = EarlyEnd::cancelled;
-        let late = || EarlyEnd::new(Verdict::Failed, Cause::Board, format!("timeout: not done within {limit:?}"));
+        let late = || EarlyEnd::new(Verdict::Failed, Cause::Agent, format!("timeout: not done within {limit:?}"));
         match context.executor {
             Executor::Extension => Ok(None),
             Executor::Mock => {
@@ -267,7 +309,7 @@ impl Worker {
                     &context.workdir,
                     config.model.as_deref(),
                     &prompt,
-                    &context.log,
+                    &self.log,
                 );
                 // Dropping it ends the process group.
                 tokio::select! {
@@ -285,32 +327,32 @@ impl Worker {
         step: &Step,
         steps: &mut Vec<StepRecord>,
         output: Option<&str>,
-        deadline: Instant,
-        limit: Duration,
+        time: Time,
     ) -> Result<(), EarlyEnd> {
+        let deadline = time.deadline;
         let context = self.context.clone();
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started);
         if context.cancel.is_cancelled() {
             return Err(EarlyEnd::cancelled());
         }
-        let calling =
-            self.call(task, step, steps, output, step.timeout.unwrap_or(left).min(left.max(Duration::from_millis(1))));
-        let lost = |verdict, cause, why: String| Err(EarlyEnd { verdict, why, cause, lost: true });
+        if left.is_zero() {
+            return Err(time.over(format!("it was over before step {} ({}) began", step.id, step.operation)));
+        }
+        let limit_of_step = step.timeout.unwrap_or(left).min(left);
+        let calling = self.call(task, step, steps, output, limit_of_step);
         let answer = tokio::select! {
             answer = calling => answer,
-            () = context.cancel.cancelled() => lost(Verdict::Cancelled, Cause::Board, "cancelled".into()),
-            () = sleep_until(deadline) => {
-                lost(Verdict::Failed, Cause::Late, format!("timeout: the trial was not done within {limit:?}"))
-            }
+            () = context.cancel.cancelled() => Err(EarlyEnd { lost: true, ..EarlyEnd::cancelled() }),
+            () = sleep_until(deadline) => Err(EarlyEnd { lost: true, ..time.over(String::new()) }),
         };
         let is_lost = answer.as_ref().is_err_and(|broken| broken.lost);
-        let result = record(step, answer, started, steps);
+        let result = self.record(step, answer, started, limit_of_step, steps);
         if is_lost
             && let Some(session) = &self.session
             && let Err(error) = session.cancel().await
         {
-            (context.log)(
+            (self.log)(
                 Level::Warn,
                 &format!("{}: {error}", context.spec.config.target.as_deref().unwrap_or_default()),
             );
@@ -333,8 +375,8 @@ impl Worker {
                 Ok(answer) => answer,
                 Err(_) => Err(EarlyEnd::new(Verdict::Error, Cause::Rig, "timeout")),
             };
-            if let Err(error) = record(step, answer, started, steps) {
-                (self.context.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
+            if let Err(error) = self.record(step, answer, started, limit, steps) {
+                (self.log)(Level::Warn, &format!("cleanup of {}: {}", task.name, error.why));
                 broken = broken.or(Some(error));
             }
         }
@@ -365,7 +407,7 @@ impl Worker {
         let draft = step.args.draft(steps).map_err(|why| EarlyEnd::new(Verdict::Error, Cause::Eval, why))?;
         let fit = fit(&draft, &schema);
         if let Some(why) = &fit.unchecked {
-            (self.context.log)(
+            (self.log)(
                 Level::Warn,
                 &format!("step {} ({}): {why}; it is sent as it is", step.id, step.operation),
             );
@@ -394,37 +436,40 @@ impl Worker {
             lost: true,
         })
     }
-}
 
-/// Notes what became of a step.
-fn record(
-    step: &Step,
-    answer: Result<Answer, EarlyEnd>,
-    started: Instant,
-    steps: &mut Vec<StepRecord>,
-) -> Result<(), EarlyEnd> {
-    let (verdict, cause, message, outputs) = match answer {
-        Ok(Answer { failure: None, message, outputs, cause }) => {
-            (Verdict::Passed, cause, message.unwrap_or_default(), outputs)
-        }
-        Ok(Answer { failure: Some(why), cause: Cause::Board, outputs, .. }) => {
-            (Verdict::Failed, Cause::Board, why, outputs)
-        }
-        Ok(Answer { failure: Some(why), cause, outputs, .. }) => (Verdict::Error, cause, why, outputs),
-        Err(EarlyEnd { verdict, why, cause, .. }) => (verdict, cause, why, Vec::new()),
-    };
-    let why = (verdict != Verdict::Passed).then(|| format!("step {} ({}): {message}", step.id, step.operation));
-    let record = StepRecord {
-        id: step.id.clone(),
-        operation: step.operation.clone(),
-        phase: step.phase,
-        verdict,
-        message,
-        outputs,
-        duration: started.elapsed(),
-    };
-    steps.push(record);
-    why.map_or(Ok(()), |why| Err(EarlyEnd::new(verdict, cause, why)))
+    /// Notes what became of a step.
+    fn record(
+        &self,
+        step: &Step,
+        answer: Result<Answer, EarlyEnd>,
+        started: Instant,
+        limit: Duration,
+        steps: &mut Vec<StepRecord>,
+    ) -> Result<(), EarlyEnd> {
+        let (verdict, cause, message, outputs) = match answer {
+            Ok(Answer { failure: None, message, outputs, cause }) => {
+                (Verdict::Passed, cause, message.unwrap_or_default(), outputs)
+            }
+            Ok(Answer { failure: Some(why), cause: Cause::Board, outputs, .. }) => {
+                (Verdict::Failed, Cause::Board, why, outputs)
+            }
+            Ok(Answer { failure: Some(why), cause, outputs, .. }) => (Verdict::Error, cause, why, outputs),
+            Err(EarlyEnd { verdict, why, cause, .. }) => (verdict, cause, why, Vec::new()),
+        };
+        let why = (verdict != Verdict::Passed).then(|| format!("step {} ({}): {message}", step.id, step.operation));
+        let record = StepRecord {
+            id: step.id.clone(),
+            operation: step.operation.clone(),
+            phase: step.phase,
+            verdict,
+            message,
+            outputs,
+            limit: (self.context.executor != Executor::Mock).then_some(limit),
+            duration: started.elapsed(),
+        };
+        steps.push(record);
+        why.map_or(Ok(()), |why| Err(EarlyEnd::new(verdict, cause, why)))
+    }
 }
 
 /// The answer of a mock agent: the prompt, and the texts that the graders search.

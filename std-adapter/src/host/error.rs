@@ -95,6 +95,21 @@ pub enum HostError {
         /// What else was seen.
         details: Box<Details>,
     },
+    /// It answered a call after the call's own time limit. What such an answer says does not count: only an extension's own
+    /// timeout error is accepted then.
+    #[error("{extension} answered `{request}` after {took:.3?}, beyond the time limit of {limit:?}; it said: {answer}")]
+    Late {
+        /// The extension's name.
+        extension: String,
+        /// The operation.
+        request: String,
+        /// From the request to the answer.
+        took: Duration,
+        /// The call's own time limit.
+        limit: Duration,
+        /// The answer, in short.
+        answer: String,
+    },
     /// The process has ended.
     #[error("{extension} has ended: {exit}{details}")]
     Exited {
@@ -186,7 +201,7 @@ pub enum HostError {
 impl HostError {
     /// Whether it was a deadline.
     pub fn is_timeout(&self) -> bool {
-        matches!(self, Self::StartTimeout { .. } | Self::Timeout { .. })
+        matches!(self, Self::StartTimeout { .. } | Self::Timeout { .. } | Self::Late { .. })
     }
 
     /// Whether another connection is needed before the next call.

@@ -132,7 +132,8 @@ pub struct Options {
     pub start_timeout: Duration,
     /// The timeout of a call that has none: 30 s.
     pub call_timeout: Duration,
-    /// How long the host waits beyond a call's own timeout, so that the extension's own timeout error comes first: 2 s.
+    /// How long the host waits beyond a call's own timeout, so that the extension's own timeout error comes first: 2 s. Any other
+    /// answer that comes in this time is [`HostError::Late`].
     pub grace: Duration,
     /// From `shutdown` to the end of the process: 5 s.
     pub shutdown_timeout: Duration,
@@ -212,7 +213,8 @@ pub struct CallContext {
     pub phase: Phase,
     /// The task's environment variables.
     pub env: BTreeMap<String, String>,
-    /// The limit on the call's time. It is sent to the extension; the host waits [`Options::grace`] longer.
+    /// The limit on the call's time, from the request to the answer. It is sent to the extension; the host waits [`Options::grace`]
+    /// longer for the extension's own timeout error. Any other answer after the limit is [`HostError::Late`].
     pub timeout: Option<Duration>,
     /// What the agent under test was asked, and what it answered.
     pub agent: Option<Agent>,
@@ -362,9 +364,23 @@ impl Host {
         if size > limit.saturating_add(1) {
             return Err(HostError::RequestTooLarge { extension: connection.name(), size: size - 1, limit });
         }
-        match connection.request_of(&request, size, deadline(started, after)).await {
-            Ok(Completion::Answer(Answer::Called(result))) => Ok(*result),
-            Ok(Completion::Answer(Answer::Error(error, raw))) => Ok(CallResult::of_error(error, raw)),
+        let sent = Instant::now();
+        let answered = connection.request_of(&request, size, deadline(started, after)).await;
+        let took = sent.elapsed();
+        let in_time = |result: CallResult| match context.timeout.filter(|limit| !limit.is_zero() && took > *limit) {
+            // The extension noticed in time that its time was over; its error was on its way.
+            Some(limit) if !result.is_timeout() => Err(HostError::Late {
+                extension: connection.name(),
+                request: operation.to_owned(),
+                took,
+                limit,
+                answer: shown(result.to_string().as_bytes()),
+            }),
+            _ => Ok(result),
+        };
+        match answered {
+            Ok(Completion::Answer(Answer::Called(result))) => in_time(*result),
+            Ok(Completion::Answer(Answer::Error(error, raw))) => in_time(CallResult::of_error(error, raw)),
             Ok(completion) => Err(connection.completion_error(completion, after)),
             Err(trouble) => {
                 let mut error = connection.error(trouble, operation, after);

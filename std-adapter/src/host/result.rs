@@ -5,6 +5,7 @@ use std::fmt;
 
 use rigline::client::{self, Body, ExecuteResult, Plain};
 use rigline::json::Json;
+use rigline::protocol::gevals;
 use serde::de::value::{MapDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde_json::Value;
@@ -59,6 +60,11 @@ impl CallResult {
                 None => format!("invalid result: {why}"),
             }),
         }
+    }
+
+    /// Whether the extension itself says that the call's time was over (-32001).
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(&self.outcome, Outcome::Refused(error) if error.code == Some(gevals::TIMEOUT))
     }
 
     /// The output of that name.

@@ -289,7 +289,8 @@ impl Client for McpClient {
             self.open(self.options.start_timeout).await?;
             let limit = match request.timeout {
                 Some(Duration::ZERO) => NO_LIMIT,
-                Some(limit) => limit.saturating_add(self.options.grace),
+                // The protocol has no time limit that the server could tell about by itself.
+                Some(limit) => limit,
                 None => self.options.call_timeout,
             };
             let token = self.next;

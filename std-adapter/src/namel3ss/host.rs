@@ -541,9 +541,15 @@ impl Run<'_> {
             ("project", json!({ "app_root": self.host.project.app_root, "flow": self.flow })),
         ];
         let body = self.request("tool_name", members);
+        let started = Instant::now();
         let answer = redirects::post_following(url, token, body, bounds).await.map_err(fault)?;
+        let is_late = started.elapsed() > self.timeout;
         let reply = Reply::parse(&answer).map_err(|source| RunError::Reply { source, stderr: String::new() })?;
         trace.capability_checks.extend(reply.capability_checks.unwrap_or_default());
+        let is_timeout = reply.result.as_ref().is_err_and(|error| error.error_type == "TimeoutError");
+        if is_late && !is_timeout {
+            return Err(fault(HttpError::Timeout { limit: self.timeout }));
+        }
         Ok(reply.result)
     }
 

@@ -20,8 +20,93 @@ const lines = ['initialize', 'self-test', '{bad', 'measure', 'identify'].map((na
 );
 await run(['monitor', '--record', recording, 'sim'], `${lines.join('\n')}\n`);
 
+/** Which server a state is of, if not the simulated rig. */
+const SERVERS = { choose: choosing, ...Object.fromEntries(['errors', 'log-colors', 'long-form', 'readings', 'plots-units', 'plots-near', 'plots-texts'].map((name) => [name, odd])) };
+const LOOKS = { light: {}, dark: { dark: true }, forced: { forced: true }, 'forced-dark': { forced: true, dark: true } };
+
 /** The states of the page that are looked at, in every size and colour. */
 const STATES = {
+  failed: async (page) => {
+    await page.getByRole('button', { name: 'measure', exact: true }).click();
+    await page.getByLabel('channel').fill('no such');
+    await page.getByRole('button', { name: 'Run measure' }).click();
+    await page.getByRole('group', { name: /^Result/ }).getByText('refused').waitFor();
+  },
+  'running-logs': async (page) => {
+    await page.getByRole('button', { name: 'self-test', exact: true }).click();
+    await page.getByRole('button', { name: 'Run self-test' }).click();
+    await page.getByRole('group', { name: /^Result/ }).getByText('3V3 off: passed').waitFor();
+  },
+  'log-colors': async (page) => {
+    await page.getByRole('button', { name: 'colors', exact: true }).click();
+    await page.getByRole('button', { name: 'Run colors' }).click();
+    await page.getByRole('group', { name: /^Result/ }).getByText('succeeded').waitFor();
+    await page.getByRole('searchbox', { name: 'Search the log' }).fill('style');
+  },
+  'long-form': async (page) => {
+    await page.getByRole('button', { name: 'form', exact: true }).click();
+    await page.getByRole('button', { name: 'Run form' }).click();
+    await page.getByRole('group', { name: /^Result/ }).getByText('succeeded').waitFor();
+  },
+  readings: async (page) => {
+    await page.getByRole('button', { name: 'swing', exact: true }).click();
+    await page.getByRole('button', { name: 'Run swing' }).click();
+    await page.getByRole('button', { name: 'Pin volts' }).click();
+    await page.getByRole('button', { name: 'near', exact: true }).click();
+    await page.getByRole('button', { name: 'Run near' }).click();
+    await page.getByRole('button', { name: 'Pin volts' }).click();
+    await page.getByRole('button', { name: 'units', exact: true }).click();
+    await page.getByRole('button', { name: 'Run units' }).click();
+    await page.getByRole('button', { name: 'Pin rail' }).click();
+    for (const at of [0, 1]) {
+      const one = page.locator('.reading').nth(at);
+      await one.locator('summary').click();
+      await one.getByLabel('At least').fill('3.2');
+      await one.getByLabel('At most').fill('3.4');
+    }
+    await page.getByRole('button', { name: 'Keep reading' }).click();
+    await page.getByRole('alert').getByText('above 3.4').waitFor();
+    await page.getByRole('button', { name: 'Pause reading' }).click();
+  },
+  'plots-units': async (page) => {
+    await page.getByRole('button', { name: 'units', exact: true }).click();
+    await page.getByRole('button', { name: 'Run units' }).click();
+    await page.getByRole('button', { name: 'Plot rail' }).click();
+    const series = page.getByRole('table', { name: 'Series and their values' });
+    for (const name of ['units: current', 'units: comma', 'units: meter']) await series.getByRole('checkbox', { name }).check();
+    await page.getByLabel('Rate').selectOption({ label: '10 a second' });
+    await page.getByRole('button', { name: 'Start' }).click();
+    await until(() => page.locator('[data-samples]').evaluate((one) => Number(one.dataset.samples) >= 25), 'samples');
+    await page.getByRole('button', { name: 'Stop' }).click();
+    const box = await page.locator('.u-over').boundingBox();
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    await series.getByRole('columnheader', { name: /^At / }).waitFor();
+  },
+  'plots-near': async (page) => {
+    await page.getByRole('button', { name: 'near', exact: true }).click();
+    await page.getByRole('button', { name: 'Run near' }).click();
+    await page.getByRole('button', { name: 'Plot volts' }).click();
+    await page.getByLabel('Rate').selectOption({ label: '10 a second' });
+    await page.getByRole('button', { name: 'Start' }).click();
+    await until(() => page.locator('[data-samples]').evaluate((one) => Number(one.dataset.samples) >= 12), 'samples');
+    await page.getByRole('button', { name: 'Stop' }).click();
+  },
+  'plots-texts': async (page) => {
+    await page.getByRole('tab', { name: 'Plots' }).click();
+    await page.getByLabel('Operation').selectOption({ label: 'texts' });
+    await page.getByRole('button', { name: 'Add to the plot' }).click();
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByText('5 outputs are not drawn').waitFor();
+    await page.getByRole('button', { name: 'Stop' }).click();
+  },
+  'plots-empty': async (page) => {
+    await page.getByRole('tab', { name: 'Plots' }).click();
+    await page.getByText('Nothing is sampled yet').waitFor();
+  },
+  disconnected: async (page) => {
+    await page.getByRole('button', { name: 'Disconnect', exact: true }).click();
+    await page.getByRole('heading', { name: 'Connect to a rig' }).waitFor();
+  },
   choose: async (page) => page.getByRole('button', { name: 'Connect to sim' }).waitFor(),
   live: async (page) => {
     await page.getByRole('button', { name: 'power', exact: true }).click();
@@ -77,18 +162,19 @@ const STATES = {
 };
 
 for (const width of [1280, 390]) {
-  for (const dark of [false, true]) {
-    const colors = dark ? 'dark' : 'light';
-    test(`j_03_nothing_is_wrong_by_axe_at_${width}_pixels_${colors}`, async (t) => {
+  for (const [look, options] of Object.entries(LOOKS)) {
+    test(`at ${width} pixels, ${look}, axe finds nothing in any state, nothing is wider than the screen, and no table breaks a word`, async (t) => {
       for (const [name, reach] of Object.entries(STATES)) {
-        const url = { choose: choosing.url, errors: odd.url }[name] ?? server.url;
-        const page = await open(t, browser, url, { width, height: width === 390 ? 844 : 900, dark });
+        const { url } = SERVERS[name] ?? server;
+        const page = await open(t, browser, url, { width, height: width === 390 ? 844 : 900, ...options });
         if (name !== 'choose') await page.getByText('connected', { exact: true }).waitFor();
         await reach(page);
         await page.evaluate(() => scrollTo(0, 0));
-        await picture(page, `${name}-${width}-${colors}`);
+        await picture(page, `${name}-${width}-${look}`, true);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(wide <= 0, `${name}: ${wide} pixels wider than the screen`);
+        assert.deepEqual(await page.evaluate(broken), [], `${name}: words that are broken`);
+        assert.deepEqual(await page.evaluate(empty), [], `${name}: boxes without anything in them`);
         const found = await check(page);
         assert.deepEqual(found, [], name);
         sound(page);
@@ -96,6 +182,29 @@ for (const width of [1280, 390]) {
       }
     });
   }
+}
+
+/** Words in cells, headings and buttons that stand on two lines though a line of their own would hold them. */
+function broken() {
+  const found = [];
+  for (const element of document.querySelectorAll('th, td, button, h2, h3, summary, label, .badge')) {
+    const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      for (const { 0: word, index } of node.data.matchAll(/(?<!\S)\S{2,16}(?!\S)/g)) {
+        const range = document.createRange();
+        range.setStart(node, index);
+        range.setEnd(node, index + word.length);
+        const lines = new Set([...range.getClientRects()].filter((one) => one.width > 0).map((one) => Math.round(one.top)));
+        if (lines.size > 1) found.push(word);
+      }
+    }
+  }
+  return found;
+}
+
+/** Boxes with a border that have neither a text nor a picture. */
+function empty() {
+  return [...document.querySelectorAll('.panel, .virtual, .scroll, fieldset, .detail')].filter((one) => one.textContent.trim() === '' && !one.querySelector('canvas, svg, input')).map((one) => one.className);
 }
 
 /** What axe finds. Its script is run by the test, which the page's policy does not hold back. */

@@ -50,6 +50,17 @@ const operations = {
   extremes: { description: 'Answers with numbers at the ends', params: { type: 'object' } },
   pause: { description: 'Logs, and answers 5 seconds later', params: { type: 'object' } },
   flood: { description: 'Logs', params: { type: 'object', properties: { count: { type: 'integer', default: 1000 } } } },
+  colors: { description: 'Logs in all colours of a terminal', params: { type: 'object' } },
+  levels: { description: 'Logs at all levels', params: { type: 'object' } },
+  units: { description: 'Answers with values as instruments write them', params: { type: 'object' } },
+  wide: { description: 'Answers with digits that a double does not have', params: { type: 'object' } },
+  texts: { description: 'Answers with texts that are no numbers', params: { type: 'object' } },
+  near: { description: 'Answers with values that hardly differ', params: { type: 'object' } },
+  swing: { description: 'Answers with a value that leaves its limits', params: { type: 'object' } },
+  form: {
+    description: 'Takes forty arguments',
+    params: { type: 'object', properties: Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`setting-${at}`, { type: 'string', description: `The setting number ${at}` }])) },
+  },
   noise: { description: 'Writes lines that are no messages', params: { type: 'object' } },
   many: { description: 'Answers with many outputs', params: { type: 'object' } },
   long: { description: 'Answers with a long text', params: { type: 'object' } },
@@ -64,7 +75,16 @@ function operationParams() {
 
 /** A text such as `#12` is written as a number, which may have any digits. */
 const send = (value) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...value }).replace(/"#(-?[0-9]+)"/g, '$1')}\n`);
-const log = (message) => send({ method: 'log', params: { level: 'info', message } });
+const log = (message, level = 'info') => send({ method: 'log', params: { level, message } });
+let calls = 0;
+/** The outputs of operations that only have outputs. */
+const ANSWERS = {
+  units: () => ({ rail: `${(3.3 + calls / 1000).toFixed(3)} V`, current: `${120 + (calls % 7)} mA`, flags: '0x1f', comma: `3,${calls % 10}`, state: calls % 2 ? 'on' : 'off', meter: calls % 3 ? '1.25' : 'OL' }),
+  wide: () => ({ count: `900719925474099${1 + (calls % 3)}`, volts: '0.000', exponent: '1.50E-03' }),
+  texts: () => ({ name: 'board', list: '[1,2]', empty: '', address: '192.168.1.10', time: '12:30' }),
+  near: () => ({ volts: (3.3 + (calls % 4) / 10_000).toFixed(4) }),
+  swing: () => ({ volts: (3.3 + (calls % 10 > 6 ? 0.4 : 0)).toFixed(3) }),
+};
 
 for await (const line of createInterface({ input: process.stdin })) {
   if (line.trim() === '') continue;
@@ -89,6 +109,19 @@ for await (const line of createInterface({ input: process.stdin })) {
     if (operation === '=formula') {
       send({ id, result: { success: true, outputs: { '=1+1': '5' } } });
       continue;
+    }
+    if (Object.hasOwn(ANSWERS, operation)) {
+      calls += 1;
+      send({ id, result: { success: true, outputs: ANSWERS[operation]() } });
+      continue;
+    }
+    if (operation === 'colors') {
+      const escape = (codes, text) => `\u001b[${codes}m${text}\u001b[0m`;
+      for (const code of [30, 31, 32, 33, 34, 35, 36, 37, 90, 91, 92, 93, 94, 95, 96, 97]) log(`${escape(code, `colour ${code}`)} plain`);
+      for (const code of ['1', '3', '4', '7', '9', '2', '41', '1;33;44', '38;5;208', '48;5;22', '38;2;255;235;59', '38:2::10:20:30', '31;42']) log(`${escape(code, `style ${code}`)} plain`);
+      log('\u001b[2J\u001b[H\u001b]0;title\u0007cleared \u001b[Kline \u001b[31mred <b>no markup</b>');
+    } else if (operation === 'levels') {
+      for (const level of ['debug', 'info', 'warn', 'error']) for (const word of ['alpha', 'beta', 'gamma']) log(`${word} at ${level}`, level);
     }
     if (operation === 'pause') {
       log('the answer comes later');

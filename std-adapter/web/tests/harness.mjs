@@ -104,10 +104,10 @@ export async function launch(env = {}) {
 
 /**
  * A page of its own context, at an address, until the test's end. What goes to the console as an error, is not caught, or breaks the Content-Security-Policy
- * fails the test at `sound`.
+ * fails the test at `sound`. `isOther`: it is not the page of `rigline web`.
  */
-export async function open(t, browser, url, { width = 1280, height = 900, dark = false, ...more } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce', ...more });
+export async function open(t, browser, url, { width = 1280, height = 900, dark = false, forced = false, isOther = false, ...more } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce', forcedColors: forced ? 'active' : 'none', ...more });
   t.after(() => context.close());
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
@@ -125,7 +125,7 @@ export async function open(t, browser, url, { width = 1280, height = 900, dark =
     page.faults.push(`asked another server: ${route.request().url()}`);
     return route.abort();
   });
-  if (PAGE) {
+  if (PAGE && !isOther) {
     await context.route(/\/(assets\/.*)?(\?.*)?$/, async (route) => {
       const path = new URL(route.request().url()).pathname;
       const response = await route.fetch({ url: new URL('/rigline.js', url).href });
@@ -146,8 +146,8 @@ export function sound(page, ...expected) {
   assert.deepEqual(faults, []);
 }
 
-export async function picture(page, name) {
-  await page.screenshot({ path: join(PICTURES, `${name}.png`) });
+export async function picture(page, name, fullPage = false) {
+  await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage });
 }
 
 /** Waits until `read` gives `wanted`: a page is drawn after the event that changes it. */

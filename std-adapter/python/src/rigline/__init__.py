@@ -25,6 +25,7 @@ from .errors import (
     OperationFailed,
     ProtocolError,
     RequirementNotMet,
+    RigBusy,
     RigClosed,
     RigError,
     RiglineError,
@@ -32,7 +33,7 @@ from .errors import (
     UnknownOperation,
     Unreachable,
 )
-from .result import Log, Manifest, Operation, Parameter, Result
+from .result import Log, Manifest, Operation, Parameter, Reading, Result
 
 __all__ = [
     "AsyncRig",
@@ -49,9 +50,11 @@ __all__ = [
     "OperationFailed",
     "Parameter",
     "ProtocolError",
+    "Reading",
     "RequirementNotMet",
     "Result",
     "Rig",
+    "RigBusy",
     "RigClosed",
     "RigError",
     "RiglineError",

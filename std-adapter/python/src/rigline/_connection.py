@@ -204,8 +204,10 @@ class Connection:
         start_timeout: float,
         on_log: Callable[[Log], None],
         traffic: Optional[Deque[Traffic]] = None,
+        taps: Optional[List[Callable[[Traffic], None]]] = None,
     ) -> None:
         self.name = name
+        self._taps: List[Callable[[Traffic], None]] = [] if taps is None else taps
         self._on_log = on_log
         self.traffic: Deque[Traffic] = deque(maxlen=_TRAFFIC_LINES) if traffic is None else traffic
         self._stderr: Deque[str] = deque(maxlen=_STDERR_LINES)
@@ -375,6 +377,7 @@ class Connection:
         return ConnectionLost(f"{self.name}: {how}{self.details()}")
 
     def _receive(self, line: bytes) -> None:
+        came = time.monotonic()
         self._note("<", line)
         with self._lock:
             events = self.session.receive(line)
@@ -383,6 +386,7 @@ class Connection:
                 with self._lock:
                     future = self._waiting.pop(event.id, None)
                 if future is not None and not future.done():
+                    event.answer.came = came
                     future.set_result(event.answer)
             elif isinstance(event, Log):
                 self._on_log(event)
@@ -417,7 +421,13 @@ class Connection:
     def _note(self, direction: str, line: bytes) -> str:
         cut = line[: _TRAFFIC_TEXT + 1].decode("utf-8", "replace").strip()
         text = _json.shorten(_json.printable(cut), _TRAFFIC_TEXT)
-        self.traffic.append(Traffic(time.time(), direction, text))
+        line_seen = Traffic(time.time(), direction, text)
+        self.traffic.append(line_seen)
+        for tap in list(self._taps):
+            try:
+                tap(line_seen)
+            except Exception:
+                logger.exception("a listener to the traffic failed")
         return text
 
 

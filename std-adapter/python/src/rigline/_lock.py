@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Dict, Optional
 
-from .errors import ConnectFailed
+from .errors import RigBusy
 
 _held: Dict[int, "RigLock"] = {}
 _guard = threading.Lock()
@@ -31,8 +31,13 @@ class RigLock:
         self._path = os.path.join(folder, f"{name}.lock")
         self._descriptor: Optional[int] = None
 
+    @property
+    def key(self) -> str:
+        """What is the same for each name of one rig."""
+        return self._path
+
     def acquire(self, wait: float) -> None:
-        """Takes the lock. Raises ConnectFailed if another run has it for longer than `wait` seconds."""
+        """Takes the lock. Raises RigBusy if another run has it for longer than `wait` seconds."""
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(self._path, flags, 0o600)
         try:
@@ -41,7 +46,7 @@ class RigLock:
                 holder, _, group = self.holder().partition(" ")
                 same_run = bool(self._group) and group == self._group
                 if time.monotonic() >= deadline and not same_run:
-                    raise ConnectFailed(f"{self._target} is in use by another test run (process {holder or 'unknown'})")
+                    raise RigBusy(f"{self._target} is in use by another test run (process {holder or 'unknown'})")
                 time.sleep(0.05)
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)

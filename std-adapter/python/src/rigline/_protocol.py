@@ -38,6 +38,8 @@ class Answer:
     faults: Tuple[str, ...] = ()
     #: The reply's `result` as it came, and its text.
     result: Any = None
+    #: When it came, by the monotonic clock; 0 of one that did not come over a connection.
+    came: float = 0.0
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import List, Optional, Tuple, Union
 
 from .errors import ConnectFailed, TargetError
 
-_KINDS = "sim, serial:PORT, serial:auto, tcp:HOST:PORT, exec:PROGRAM [ARGS], or a program's path"
+_KINDS = "sim, serial:PORT, serial:auto, tcp:HOST:PORT, replay:DIR, exec:PROGRAM [ARGS], or a program's path"
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,28 @@ def find_binary() -> str:
     )
 
 
-def resolve(target: str, *, wait: float = 0.0, start_timeout: float = 10.0) -> Union[Program, Server]:
-    """What to start or to connect to for a target. Raises TargetError if the text is wrong."""
+def resolve(
+    target: str, *, wait: float = 0.0, start_timeout: float = 10.0, record: Optional[str] = None, session: int = 1
+) -> Union[Program, Server]:
+    """What to start or to connect to for a target. Raises TargetError if the text is wrong.
+
+    `record` is a folder for a recording, and `session` the session's number: each has a recording of its own.
+    """
     if not isinstance(target, str):
         raise TargetError(f"a target is a text such as 'serial:auto', not {type(target).__name__}")
     target = target.strip()
     if not target:
         raise TargetError(f"the target is empty; known targets: {_KINDS}")
     kind, colon, rest = target.partition(":")
+    if kind == "replay":
+        folder, options = recording(target)
+        if os.path.isdir(of_session(folder, session)):
+            folder = of_session(folder, session)
+        return _bridge(f"replay:{folder}{options}", wait, start_timeout, record, session)
+    if record is not None:
+        # Only for its errors.
+        resolve(target)
+        return _bridge(target, wait, start_timeout, record, session)
     # A single letter is a drive.
     if not colon or not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]+", kind) or os.path.exists(target):
         if target == "sim":
@@ -84,14 +98,38 @@ def resolve(target: str, *, wait: float = 0.0, start_timeout: float = 10.0) -> U
     if kind in ("serial", "tcp"):
         if not rest.partition("?")[0]:
             raise TargetError(f"`{target}` names no port; write serial:/dev/ttyACM0, serial:auto or serial:auto/SERIAL")
-        # An infinite wait too: durations end at 292 years.
-        waiting = f"{max(1, round(min(wait, 9e9) * 1000))}ms"
-        starting = f"{max(1, round(start_timeout * 1000))}ms"
-        options = ["--wait", waiting, "--start-timeout", starting, "--line-limit", str(8 << 20)]
-        return Program((find_binary(), "bridge", *options, "--", target), is_bridge=True)
+        return _bridge(target, wait, start_timeout, None, session)
     if kind in ("http", "https"):
         raise TargetError(f"`{target}`: this client does not support HTTP; known targets: {_KINDS}")
     raise TargetError(f"`{kind}:` is not a kind of target; known targets: {_KINDS}")
+
+
+def of_session(folder: str, session: int) -> str:
+    """The folder of a session's recording."""
+    return folder if session < 2 else f"{folder.rstrip(os.sep)}-{session}"
+
+
+def recording(target: str) -> Tuple[str, str]:
+    """A recording's folder, and its options with their question mark. A folder's name may have a question mark too."""
+    rest = target.strip().partition(":")[2]
+    folder, mark, options = rest.rpartition("?")
+    if mark and "=" in options and not any(separator in options for separator in "/\\"):
+        rest, options = folder, mark + options
+    else:
+        options = ""
+    if not rest:
+        raise TargetError(f"`{target}` names no recording; write replay:DIR")
+    return rest, options
+
+
+def _bridge(target: str, wait: float, start_timeout: float, record: Optional[str], session: int) -> Program:
+    # An infinite wait too: durations end at 292 years.
+    waiting = f"{max(1, round(min(wait, 9e9) * 1000))}ms"
+    starting = f"{max(1, round(start_timeout * 1000))}ms"
+    options = ["--wait", waiting, "--start-timeout", starting, "--line-limit", str(8 << 20)]
+    if record is not None:
+        options += ["--record", of_session(record, session)]
+    return Program((find_binary(), "bridge", *options, "--", target), is_bridge=True)
 
 
 def _program(words: List[str], name: str) -> Program:

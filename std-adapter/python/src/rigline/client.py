@@ -35,7 +35,7 @@ __all__ = ["Context", "Rig", "connect"]
 
 Self = TypeVar("Self", bound="Rig")
 
-#: What an answer may take on its way, beyond the call's own timeout.
+#: How long the extension's own timeout error may take beyond the call's time limit. No other answer counts then.
 GRACE = 2.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 logger = logging.getLogger("rigline")
@@ -79,6 +79,7 @@ def connect(
     start_timeout: float = 10.0,
     wait: float = 0.0,
     keep: bool = False,
+    record: Optional[Union[str, "os.PathLike[str]"]] = None,
 ) -> Rig:
     """Opens a session with the extension at `target`, and gives its :class:`Rig`.
 
@@ -89,10 +90,14 @@ def connect(
     :param start_timeout: how long the extension may take to start.
     :param wait: how long a port that is in use, or a device that is not plugged in, is waited for.
     :param keep: leave the hardware as it is when the rig is closed. Otherwise its outputs are switched off.
+    :param record: a folder for a recording of the session, which the target ``replay:FOLDER`` replays. It must be new, empty, or an
+        earlier recording's. The sessions after a loss are recorded in ``FOLDER-2`` and so on.
 
     Raises :class:`TargetError` where the target's text is wrong, and :class:`ConnectFailed` where nothing is there.
     """
-    return Rig(target, config=config, timeout=timeout, start_timeout=start_timeout, wait=wait, keep=keep)
+    return Rig(
+        target, config=config, timeout=timeout, start_timeout=start_timeout, wait=wait, keep=keep, record=record
+    )
 
 
 class Rig:
@@ -114,6 +119,7 @@ class Rig:
         start_timeout: float = 10.0,
         wait: float = 0.0,
         keep: bool = False,
+        record: Optional[Union[str, "os.PathLike[str]"]] = None,
     ) -> None:
         if target is None:
             target = os.environ.get("RIGLINE_TARGET") or "serial:auto"
@@ -133,6 +139,11 @@ class Rig:
         self._traffic: Deque[Traffic] = deque(maxlen=400)
         self._logs: List[Log] = []
         self._listeners: List[Callable[[Log], None]] = []
+        self._taps: List[Callable[[Traffic], None]] = []
+        self._record = None if record is None else os.fspath(record)
+        #: How many connections there were.
+        self._sessions = 0
+        self._is_safe = False
         self._manifest: Optional[Manifest] = None
         # What ends with this object must not hold it.
         self._box: List[Optional[Connection]] = [None]
@@ -198,6 +209,20 @@ class Rig:
         """Calls a function with each log as it comes, in a separate thread. Logs go to :mod:`logging` in any case."""
         self._listeners.append(listener)
 
+    def on_traffic(self, listener: Callable[[Traffic], None]) -> None:
+        """Calls a function with each line of the connection, both ways, in a separate thread. Lines over 2000 characters are cut."""
+        self._taps.append(listener)
+
+    def make_safe(self) -> None:
+        """Switches the outputs off: it ends the session, so that the rig goes into its safe state. The next call begins a new one."""
+        if self._pid != os.getpid() or self._closed:
+            return
+        with self._turn:
+            connection, self._box[0] = self._box[0], None
+            if connection is not None:
+                connection.end(at_once=False)
+                self._is_safe = True
+
     def __enter__(self: Self) -> Self:
         return self
 
@@ -259,6 +284,7 @@ class Rig:
                 raise Cancelled("the call was cancelled before it began", operation=name)
             try:
                 future = connection.start(lambda session: session.execute(name, text, surroundings))
+                began = time.monotonic()
                 answer = connection.wait(future, limit + GRACE)
             except TimeoutError:
                 details = connection.details()
@@ -279,8 +305,15 @@ class Rig:
                 message=_json.printable(answer.message),
                 outputs=answer.outputs,
                 logs=tuple(logs),
-                duration=time.monotonic() - began,
+                duration=(answer.came or time.monotonic()) - began,
                 faults=answer.faults,
+            )
+        if result.duration > limit and not (answer.kind == "refused" and of_code(answer.code) is CallTimeout):
+            said = result.message or _json.printable(answer.error)
+            raise CallTimeout(
+                f"the answer came after {result.duration:.3f} s, beyond the time limit of {limit:g} s"
+                + (f"; it said: {said}" if said else ""),
+                operation=name,
             )
         if answer.kind == "success":
             return result
@@ -322,9 +355,16 @@ class Rig:
     # Inside
 
     def _open(self) -> Connection:
-        endpoint = _target.resolve(self._target, wait=self._wait, start_timeout=self._start_timeout)
+        self._sessions += 1
+        endpoint = _target.resolve(
+            self._target,
+            wait=self._wait,
+            start_timeout=self._start_timeout,
+            record=self._record,
+            session=self._sessions,
+        )
         sink = _log_sink(weakref.ref(self))
-        connection = Connection(endpoint, self._target, self._start_timeout, sink, self._traffic)
+        connection = Connection(endpoint, self._target, self._start_timeout, sink, self._traffic, self._taps)
         self._box[0] = connection
         if self._closed:
             # It was closed while it connected again, and `close` did not find this connection.
@@ -366,7 +406,9 @@ class Rig:
             return connection
         if connection is not None:
             self._drop(connection, None)
-        logger.warning("%s: connecting again; the state of the earlier session is lost", self._target)
+        level = logging.DEBUG if self._is_safe else logging.WARNING
+        self._is_safe = False
+        logger.log(level, "%s: connecting again; the state of the earlier session is lost", self._target)
         return self._open()
 
     def _drop(self, connection: Connection, error: Optional[RigError]) -> None:

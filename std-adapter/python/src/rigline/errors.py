@@ -39,6 +39,7 @@ __all__ = [
     "OperationFailed",
     "ProtocolError",
     "RequirementNotMet",
+    "RigBusy",
     "RigClosed",
     "RigError",
     "RiglineError",
@@ -80,8 +81,11 @@ class RiglineError(Exception):
         return (_restore, (type(self), self.message, dict(self.__dict__)))
 
 
-class OperationFailed(RiglineError):
-    """The operation ran, and its own logic failed: what it looked at is not as it should be."""
+class OperationFailed(RiglineError, AssertionError):
+    """The operation ran, and its own logic failed: what it looked at is not as it should be.
+
+    It is an AssertionError, so that reports show a failure of the board under test, and no fault of the rig.
+    """
 
     #: Message, outputs and logs of the failed call.
     result: Result
@@ -109,6 +113,10 @@ class ConnectionLost(RigError, ConnectionError):
 
 class Cancelled(RigError):
     """The call was cancelled by :meth:`Rig.cancel`. The rig is in its safe state, and the next call connects again."""
+
+
+class RigBusy(ConnectFailed):
+    """Another run, or another program, uses the rig."""
 
 
 class RigClosed(RigError):

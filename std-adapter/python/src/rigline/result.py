@@ -25,6 +25,20 @@ class Log:
     data: Any = None
 
 
+class Reading(float):
+    """A float that keeps the text of the device: ``3.300`` is 3.3, and its `text` is ``"3.300"``."""
+
+    text: str
+
+    def __new__(cls, value: Union[int, float, Decimal], text: str) -> Reading:
+        reading = super().__new__(cls, value)
+        reading.text = text
+        return reading
+
+    def __reduce__(self) -> Any:
+        return (Reading, (float(self), self.text))
+
+
 @dataclass(frozen=True, eq=False)
 class Result(MappingABC):  # type: ignore[type-arg]
     """What an operation answered: a message, and outputs by name.
@@ -52,9 +66,10 @@ class Result(MappingABC):  # type: ignore[type-arg]
         # Words are the most frequent texts, and most are not JSON.
         if text[:1] in _BEGINS_JSON:
             try:
-                return _json.loads(text)
+                value = _json.loads(text)
             except ValueError:
-                pass
+                return text
+            return Reading(value, text.strip()) if isinstance(value, float) else value
         return text
 
     def __iter__(self) -> Iterator[str]:
@@ -76,8 +91,9 @@ class Result(MappingABC):  # type: ignore[type-arg]
             raise KeyError(f"{self.operation} has no output {name!r}; known outputs: {there}") from None
 
     def number(self, name: str) -> float:
-        """The output as a float."""
-        return float(self._expect(name, "a number", (int, float, Decimal)))
+        """The output as a float. It keeps its digits, as a :class:`Reading`, for `measure` and its reports."""
+        value = self._expect(name, "a number", (int, float, Decimal))
+        return Reading(value, self.text(name).strip())
 
     def decimal(self, name: str) -> Decimal:
         """The output's number, exactly as it was written."""

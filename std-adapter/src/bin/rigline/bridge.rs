@@ -5,9 +5,11 @@ use rigline_std::cli::protocol::Protocol;
 use rigline_std::proxy::{End, Limits, Proxy, Transport};
 use rigline_std::relay::Relay;
 use rigline_std::stdio::{self, HOST_LINE_LIMIT, Stdio};
+use rigline_std::target::Target;
 
 use crate::connect::{self, Connection, Failure};
 use crate::protocol::{self, DEFAULT};
+use crate::record::{self, RecordArguments};
 use crate::serve;
 
 /// Expose a device as an extension on standard input and output
@@ -30,6 +32,8 @@ use crate::serve;
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
+    #[command(flatten)]
+    record: RecordArguments,
     /// The protocol on standard input and output. For namel3ss, the whole input is one request
     #[arg(long, value_parser = protocol::parser(|protocol| protocol.lines.is_some()), default_value = DEFAULT)]
     protocol: &'static Protocol,
@@ -43,10 +47,26 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        if !self.protocol.has_proxy {
-            return self.relay();
+        if self.protocol.has_proxy {
+            return connect::run_alone(self.recorded());
         }
-        connect::run_alone(self.bridge())
+        if self.record.is_wanted() {
+            return Err(Failure::usage(format!("--record: --protocol {} is not recorded", self.protocol.name)));
+        }
+        self.relay()
+    }
+
+    async fn recorded(mut self) -> Result<u8, Failure> {
+        if self.record.is_wanted() && matches!(self.connection.target, Target::Http(_)) {
+            return Err(Failure::usage("--record: HTTP is not recorded"));
+        }
+        let recorder = self.record.begin(&self.connection.target.to_string())?;
+        self.connection.recorder.clone_from(&recorder);
+        let ended = self.bridge().await;
+        let Some(recorder) = recorder else { return ended };
+        let code = ended.as_ref().map_or_else(|failure| failure.code, |code| *code);
+        let code = record::finish(&recorder, &[], code);
+        ended.map(|_| code)
     }
 
     fn relay(self) -> Result<ExitCode, Failure> {

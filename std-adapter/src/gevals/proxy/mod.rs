@@ -603,7 +603,7 @@ impl Refusal {
 
     fn of(error: &HostError) -> Self {
         let code = match error {
-            HostError::Timeout { .. } | HostError::StartTimeout { .. } => gevals::TIMEOUT,
+            HostError::Timeout { .. } | HostError::Late { .. } | HostError::StartTimeout { .. } => gevals::TIMEOUT,
             HostError::Refused { error, .. } => error.code.unwrap_or(gevals::OPERATION_FAILED),
             HostError::BadReply { .. } | HostError::LineTooLong { .. } | HostError::RequestTooLarge { .. } => {
                 rpc::INTERNAL_ERROR

@@ -2,6 +2,8 @@ import { useEffect, useId, useState } from 'preact/hooks';
 import { info } from './address';
 import { Chart, drawable } from './Chart';
 import * as evals from './evals';
+import { unitOfName } from './reading';
+import { Said } from './Said';
 import { milliseconds, oneLine, plural, shown } from './text';
 import { VirtualList } from './VirtualList';
 
@@ -107,7 +109,7 @@ function Current({ run }: { run: evals.Running }) {
           <h3>
             Logs {run.droppedLogs > 0 && <span class="quiet">({plural(run.droppedLogs, 'older line was dropped', 'older lines were dropped')})</span>}
           </h3>
-          <VirtualList id="run-logs" label="Logs of the run" class="short-list" count={run.logs.length} rowHeight={26} follow row={(at) => <div class="log">{oneLine(run.logs[at] ?? '')}</div>} />
+          <VirtualList id="run-logs" label="Logs of the run" most={190} count={run.logs.length} rowHeight={26} follow row={(at) => <div class="log"><Said text={run.logs[at] ?? ''} line={400} /></div>} />
         </>
       )}
     </section>
@@ -157,10 +159,12 @@ function Trend({ runs }: { runs: evals.Run[] }) {
         <>
           <Chart
             label={`${oneLine(value)} in ${plural(points.filter((point) => point !== null).length, 'run')} of ${oneLine(chosen)}. The table of earlier runs has the values.`}
-            x={own.map((_, at) => at + 1)}
+            lines={[{ label: value, slot: 0, unit: unitOfName(value) }]}
+            read={() => ({ x: own.map((_, at) => at + 1), ys: [points] })}
+            extent={own.length > 0 ? [1, own.length] : null}
+            count={own.length}
             isTime={false}
             xLabel={(at) => (own[at - 1] ? `run ${at}` : '')}
-            series={[{ label: value, values: points }]}
             version={runs.length}
             height={220}
           />

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { jsonOf } from './exact';
 import { type Draft, type Schema, asSchema, choicesOf, emptyDraft, formOf, formOfArguments, hints, requiredOf, typeName } from './schema';
+import { namesFor } from './known';
 import { cut, oneLine, shown } from './text';
 
 interface Properties {
@@ -124,12 +125,22 @@ function Field(given: Inner & { name: string; required: boolean }) {
       />
     );
   }
+  const names = form === 'text' ? namesFor(name, schema) : [];
   return (
     <div class="field">
       <label for={id}>
         {label} <Kind schema={schema} required={required} />
       </label>
       {control}
+      {names.length > 0 && (
+        <div class="names" role="group" aria-label="Known names">
+          {names.map((one) => (
+            <button key={one} type="button" class="small" aria-pressed={text === one} onClick={() => onChange(one)}>
+              {oneLine(one, 60)}
+            </button>
+          ))}
+        </div>
+      )}
       {notes}
     </div>
   );

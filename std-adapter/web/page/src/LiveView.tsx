@@ -1,17 +1,15 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { type Port, ask, callAddress, info, refusal, token } from './address';
+import { type Port, ask, callAddress, info, refusal, show, token } from './address';
 import { Arguments } from './Form';
 import { type As, KINDS, copyAs } from './copyAs';
+import { learn } from './known';
 import { type Draft, collect, draftOf, namedArgument } from './schema';
 import {
   type Call,
-  type Line,
-  type LogEntry,
   type Operation,
   calls,
   cancel,
-  clearLogs,
   connect,
   disconnect,
   isBack,
@@ -29,8 +27,13 @@ import {
   usbName,
   words,
 } from './session';
-import { clock, messageOf, milliseconds, oneLine, plural, save, shown } from './text';
-import { VirtualList } from './VirtualList';
+import * as poll from './poll';
+import { reading } from './reading';
+import { Readings } from './ReadingsView';
+import * as readings from './readings';
+import { Said } from './Said';
+import { messageOf, milliseconds, oneLine, plural, shown } from './text';
+import { Logs, Traffic } from './Traffic';
 
 /** The operation whose form is shown, and what stands in each form. */
 const chosen = signal<string | null>(null);
@@ -42,6 +45,7 @@ export function LiveView() {
   return (
     <div class="live">
       <Connection />
+      <Readings />
       {manifest.value && state.value.at !== 'idle' && <Operations />}
       {calls.value.length > 0 && <History />}
       {(logs.length > 0 || lines.length > 0 || manifest.value) && <Traffic />}
@@ -270,7 +274,9 @@ function WebSerial() {
 
 function Operations() {
   const all = manifest.value?.operations ?? [];
+  const id = useId();
   const [wanted, setWanted] = useState('');
+  useEffect(() => void learn(), [manifest.value, ready.value]);
   const current = all.find((operation) => operation.name === chosen.value) ?? all[0];
   const listed = all.filter((operation) => `${operation.name} ${operation.description}`.toLowerCase().includes(wanted.toLowerCase()));
   if (!current) return <section class="panel">This extension has no operations.</section>;
@@ -280,11 +286,21 @@ function Operations() {
         <h2>Operations</h2>
         {all.length > 12 && <input type="search" aria-label="Find an operation" placeholder="Find" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />}
         <ul>
-          {listed.slice(0, 500).map((operation) => (
+          {listed.slice(0, 500).map((operation, at) => (
             <li key={operation.name}>
-              <button type="button" aria-current={operation === current ? 'true' : undefined} onClick={() => (chosen.value = operation.name)}>
+              <button
+                type="button"
+                aria-current={operation === current ? 'true' : undefined}
+                aria-describedby={operation.description ? `${id}-${at}` : undefined}
+                onClick={() => (chosen.value = operation.name)}
+              >
                 {oneLine(operation.name, 100)}
               </button>
+              {operation.description && (
+                <span class="what" id={`${id}-${at}`}>
+                  {oneLine(operation.description, 140)}
+                </span>
+              )}
             </li>
           ))}
         </ul>
@@ -331,6 +347,15 @@ function OperationForm({ operation }: { operation: Operation }) {
     const said = checked();
     if (said) setLatest(run(operation.name, said.args, said.timeout).number);
   };
+  // The result of a call is in sight of the button that asked for it, however long the form is.
+  const outcome = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (latest === null || call?.number !== latest) return;
+    const element = outcome.current;
+    if (!element) return;
+    const { top, bottom } = element.getBoundingClientRect();
+    if (top < 60 || Math.min(bottom, top + 120) > innerHeight) element.scrollIntoView({ block: bottom - top > innerHeight - 80 ? 'start' : 'nearest' });
+  }, [latest, call?.status]);
   useEffect(() => {
     if (call?.status !== 'refused' || call.number !== latest) return;
     const named = namedArgument(call.message);
@@ -377,7 +402,11 @@ function OperationForm({ operation }: { operation: Operation }) {
           <CopyAs operation={operation} said={checked} />
         </div>
       </form>
-        {call && <Result call={call} />}
+        {call && (
+          <div class="outcome" ref={outcome}>
+            <Result call={call} />
+          </div>
+        )}
       </div>
     </section>
   );
@@ -445,7 +474,7 @@ function Result({ call }: { call: Call }) {
       <h3>
         <Badge call={call} /> {call.milliseconds !== null && <span class="quiet">after {milliseconds(call.milliseconds)}</span>}
       </h3>
-      {call.message && <p class={call.status === 'done' || call.status === 'cancelled' ? 'message' : 'message error'}>{shown(call.message)}</p>}
+      {call.message && <p class={call.status === 'done' || call.status === 'cancelled' ? 'message' : 'message error'}><Said text={call.message} /></p>}
       {call.outputs.length > 0 && (
         <div class="scroll" tabIndex={0} role="group" aria-label="Outputs">
           <table class="outputs">
@@ -460,7 +489,10 @@ function Result({ call }: { call: Call }) {
               {call.outputs.map(([name, value]) => (
                 <tr key={name}>
                   <th scope="row">{oneLine(name, 200)}</th>
-                  <td class="value">{shown(value.length > 10_000 ? `${value.slice(0, 10_000)}…` : value)}</td>
+                  <td class="value">
+                    <Said text={value.length > 10_000 ? `${value.slice(0, 10_000)}…` : value} />
+                    {'value' in reading(value) && <Follow call={call} output={name} text={value} />}
+                  </td>
                 </tr>
               ))}
             </tbody>
@@ -468,27 +500,34 @@ function Result({ call }: { call: Call }) {
           {call.droppedOutputs > 0 && <p class="quiet">{plural(call.droppedOutputs, 'more output')}.</p>}
         </div>
       )}
-      {own.length > 0 && <Logs label={`Logs of call ${call.number}`} entries={own} id={`logs-${call.number}`} class="short-list" />}
+      {own.length > 0 && <Logs label={`Logs of call ${call.number}`} entries={own} id={`logs-${call.number}`} />}
     </div>
+  );
+}
+
+/** What can be done with a number. The words stand in the style sheet: the cell's text is the value alone. */
+function Follow({ call, output, text }: { call: Call; output: string; text: string }) {
+  const name = oneLine(output, 60);
+  const isPinned = readings.isPinned(call.operation, call.args, output);
+  return (
+    <span class="follow">
+      <button
+        type="button"
+        class="small"
+        data-word="Plot"
+        aria-label={`Plot ${name}`}
+        onClick={() => {
+          poll.plot(call.operation, call.args, output, call.outputs);
+          show('plots');
+        }}
+      />
+      <button type="button" class="small" data-word={isPinned ? 'Pinned' : 'Pin'} aria-label={isPinned ? `Pinned ${name}` : `Pin ${name}`} disabled={isPinned} onClick={() => readings.pin(call.operation, call.args, output, text)} />
+    </span>
   );
 }
 
 function Badge({ call }: { call: { status: Call['status'] } }) {
   return <span class={`badge ${call.status}`}>{words(call.status)}</span>;
-}
-
-function Logs({ label, entries, id, class: className }: { label: string; entries: LogEntry[]; id: string; class?: string }) {
-  return (
-    <VirtualList
-      id={id}
-      label={label}
-      class={className}
-      count={entries.length}
-      rowHeight={26}
-      follow
-      row={(index) => <LogRow entry={entries[index]} />}
-    />
-  );
 }
 
 function History() {
@@ -511,7 +550,9 @@ function History() {
               <th scope="col">Arguments</th>
               <th scope="col">Result</th>
               <th scope="col">Time</th>
-              <th scope="col">Again</th>
+              <th scope="col" class="act">
+                Again
+              </th>
             </tr>
           </thead>
           <tbody>
@@ -522,10 +563,10 @@ function History() {
                 </th>
                 <td class="value">{oneLine(call.args, 120)}</td>
                 <td>
-                  <Badge call={call} /> {oneLine(call.message, 120)}
+                  <Badge call={call} /> <Said text={call.message} line={120} />
                 </td>
                 <td class="number">{call.milliseconds === null ? '' : milliseconds(call.milliseconds)}</td>
-                <td>
+                <td class="act">
                   <button type="button" class="small" disabled={!ready.value} onClick={() => again(call)} aria-label={`Run again: call ${call.number}, ${oneLine(call.operation, 60)}`}>
                     Run again
                   </button>
@@ -536,88 +577,5 @@ function History() {
         </table>
       </div>
     </section>
-  );
-}
-
-// Logs and lines
-
-function Traffic() {
-  void traffic.value;
-  const [what, setWhat] = useState<'logs' | 'lines'>('logs');
-  const [at, setAt] = useState(-1);
-  const [text, setText] = useState<string | null>(null);
-  const ring = what === 'logs' ? logs : lines;
-  const look = (which: 'logs' | 'lines') => {
-    setWhat(which);
-    setAt(-1);
-    setText(null);
-  };
-  /** Rows are one line high: the chosen one is shown whole below the list. */
-  const choose = (index: number) => {
-    setAt(index);
-    const whole = what === 'logs' ? logs.at(index)?.message : lines.at(index)?.text;
-    setText(whole === undefined ? null : whole.length > 100_000 ? `${whole.slice(0, 100_000)}…` : whole);
-  };
-  const record = () => {
-    const first = lines.at(0)?.time ?? 0;
-    const all = [...lines].map((line) => `${JSON.stringify({ ms: line.time - first, [line.direction]: line.text })}\n`);
-    save('session.jsonl', 'application/x-ndjson', `${JSON.stringify({ rigline: 'transcript', version: 1, target: targetName(placeOf(state.value)) })}\n`, ...all);
-  };
-  return (
-    <section class="panel" aria-labelledby="traffic-title">
-      <div class="bar">
-        <h2 id="traffic-title">{what === 'logs' ? 'Logs' : 'Lines'}</h2>
-        <div class="buttons">
-          <button type="button" class="small" aria-pressed={what === 'logs'} onClick={() => look('logs')}>
-            Logs
-          </button>
-          <button type="button" class="small" aria-pressed={what === 'lines'} onClick={() => look('lines')}>
-            Lines
-          </button>
-          <button type="button" class="small" onClick={clearLogs}>
-            Clear
-          </button>
-          <button type="button" class="small" onClick={record}>
-            Save as transcript
-          </button>
-        </div>
-      </div>
-      <p class="quiet" data-count={ring.length}>
-        {plural(ring.length, 'line')}
-        {ring.dropped > 0 && `. ${plural(ring.dropped, 'older line was dropped', 'older lines were dropped')}`}.
-      </p>
-      {what === 'logs' ? (
-        <VirtualList id="logs" label="Logs" class="short-list" count={logs.length} rowHeight={26} follow selected={at} onSelect={choose} row={(index) => <LogRow entry={logs.at(index)} />} />
-      ) : (
-        <VirtualList id="lines" label="Lines" class="short-list" count={lines.length} rowHeight={26} follow selected={at} onSelect={choose} row={(index) => <LineRow line={lines.at(index)} />} />
-      )}
-      {text !== null && (
-        <pre class="raw whole" tabIndex={0} aria-label="The chosen line">
-          {shown(text)}
-        </pre>
-      )}
-    </section>
-  );
-}
-
-function LogRow({ entry }: { entry: LogEntry | undefined }) {
-  if (!entry) return null;
-  return (
-    <div class={`log ${entry.level}`}>
-      <span class="time">{clock(entry.time)}</span> <span class="level">{entry.level}</span> <span class="text">{oneLine(entry.message)}</span>
-    </div>
-  );
-}
-
-function LineRow({ line }: { line: Line | undefined }) {
-  if (!line) return null;
-  return (
-    <div class={`log ${line.fault ? 'error' : ''}`}>
-      <span class="time">{clock(line.time)}</span> <span class="level">{line.direction}</span>{' '}
-      <span class="text">
-        {line.fault && <b>{oneLine(line.fault)}: </b>}
-        {oneLine(line.text)}
-      </span>
-    </div>
   );
 }

@@ -1,4 +1,5 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { Said } from './Said';
 import { bytes, milliseconds, oneLine, plural, shown } from './text';
 import type { CardState, Detail, Filter, Part } from './transcript/protocol';
 import * as store from './transcript/store';
@@ -224,7 +225,7 @@ function LogText({ raw }: { raw: string }) {
   if (typeof params?.message !== 'string') return <Tree raw={raw} />;
   return (
     <p class={`log ${typeof params.level === 'string' && ['debug', 'info', 'warn', 'error'].includes(params.level) ? params.level : ''}`}>
-      <span class="level">{oneLine(String(params.level ?? ''), 20)}</span> <span class="text">{shown(params.message)}</span>
+      <span class="level">{oneLine(String(params.level ?? ''), 20)}</span> <span class="text"><Said text={params.message} /></span>
     </p>
   );
 }

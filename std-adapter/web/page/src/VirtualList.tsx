@@ -15,6 +15,8 @@ interface Properties {
   /** Told which rows are on the screen. */
   onRange?: (from: number, to: number) => void;
   class?: string;
+  /** How high it is at most, in pixels; with few rows it is no higher than they are. Without it the style sheet says it. */
+  most?: number;
   id: string;
 }
 
@@ -92,6 +94,7 @@ export function VirtualList(given: Properties) {
     <div
       ref={box}
       class={`virtual ${given.class ?? ''}`}
+      style={given.most === undefined ? undefined : { height: `${Math.min(given.most, Math.max(1, count) * rowHeight + 2)}px` }}
       tabIndex={0}
       role={count === 0 ? 'group' : onSelect ? 'listbox' : 'list'}
       aria-label={label}

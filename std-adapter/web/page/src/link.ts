@@ -12,6 +12,11 @@ export interface Handlers {
   onEnd: (why: string) => void;
 }
 
+/** How long lines are read at once, in milliseconds, so that the page is drawn and answers while many come. */
+const SLICE = 6;
+/** How many bytes are read at once. */
+const PIECE = 8 << 10;
+
 export class Gone extends Error {}
 export class Silent extends Error {}
 
@@ -21,6 +26,10 @@ export class Link {
   readonly #decoder: Decoder;
   readonly #waiting = new Map<number, { resolve: (answer: Answered) => void; reject: (error: Error) => void }>();
   #gone: Gone | null = null;
+  /** What has arrived, and waits for its turn. */
+  #arrived: Uint8Array[] = [];
+  #isDue = false;
+  readonly #turns = new MessageChannel();
 
   constructor(
     private readonly transport: Transport,
@@ -28,13 +37,42 @@ export class Link {
     private readonly handlers: Handlers,
   ) {
     this.#decoder = new Decoder({ serial: isSerial });
+    // A message to itself comes behind what the page has to draw and to answer, and is not slowed down in a hidden page, as timers are.
+    this.#turns.port1.onmessage = () => {
+      this.#isDue = false;
+      this.#work(SLICE);
+    };
     transport.onData = (data) => {
-      if (this.#gone === null) this.#take(this.#decoder.push(data));
+      if (this.#gone !== null) return;
+      this.#arrived.push(data);
+      this.#ask();
     };
     transport.onEnd = (why) => {
+      this.#work(Number.POSITIVE_INFINITY);
       if (this.#gone === null) this.#take(this.#decoder.end());
       this.#end(why || 'the connection is gone');
     };
+  }
+
+  #ask(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    this.#turns.port2.postMessage(0);
+  }
+
+  /** Reads what has arrived, in pieces, for so many milliseconds; the rest waits for the next turn. */
+  #work(time: number): void {
+    const end = performance.now() + time;
+    let at = 0;
+    while (at < this.#arrived.length && this.#gone === null) {
+      const first = at;
+      let size = 0;
+      while (at < this.#arrived.length && (size === 0 || size < PIECE)) size += (this.#arrived[at++] as Uint8Array).length;
+      this.#take(this.#decoder.push(at - first === 1 ? (this.#arrived[first] as Uint8Array) : joined(this.#arrived.slice(first, at), size)));
+      if (performance.now() >= end) break;
+    }
+    this.#arrived = this.#gone === null ? this.#arrived.slice(at) : [];
+    if (this.#arrived.length > 0) this.#ask();
   }
 
   async open(patience = 15_000): Promise<Record<string, unknown>> {
@@ -87,9 +125,21 @@ export class Link {
   #end(why: string): void {
     if (this.#gone) return;
     this.#gone = new Gone(why);
+    this.#arrived = [];
+    this.#turns.port1.close();
     for (const { reject } of [...this.#waiting.values()]) reject(this.#gone);
     this.handlers.onEnd(why);
   }
+}
+
+function joined(pieces: Uint8Array[], size: number): Uint8Array {
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const piece of pieces) {
+    whole.set(piece, at);
+    at += piece.length;
+  }
+  return whole;
 }
 
 /** The result in a line, with all digits of its numbers; null if there is something else on the line. */

@@ -9,6 +9,7 @@ import { load } from './rigline';
 import { connect, notice, state } from './session';
 import { messageOf, shown } from './text';
 import { CHOICES, type Choice, theme } from './theme';
+import { Alarms } from './ReadingsView';
 import { TranscriptView } from './TranscriptView';
 
 const NAMES: Record<View, string> = { live: 'Live', plots: 'Plots', transcript: 'Transcript', evals: 'Evals' };
@@ -52,6 +53,7 @@ function Page() {
           </select>
         </label>
       </header>
+      <Alarms />
       <main>
         <div id="main" role="tabpanel" aria-labelledby={`tab-${view.value}`} tabIndex={-1}>
           <Shown />

@@ -1,28 +1,30 @@
 import { signal } from '@preact/signals';
-import { drawable } from './Chart';
-import { isNumber } from './decimal';
 import { execute, ready } from './session';
+import { Column, Samples } from './samples';
 import { oneLine } from './text';
+import { reading } from './reading';
 
 /** An operation that is called again and again. */
-interface Source {
+export interface Source {
   id: number;
   operation: string;
   /** JSON text. */
   args: string;
 }
 
-interface Plotted {
+export interface Plotted {
   key: string;
   label: string;
   source: number;
   output: string;
-  values: (number | null)[];
+  column: Column;
   isShown: boolean;
+  /** Its colour and dash, while it is shown: the first that no other one has. */
+  slot: number;
+  /** Which axis the user wants for it. */
+  axis: 'unit' | 'left' | 'right';
 }
 
-/** How many points in time are kept. */
-const POINTS = 20_000;
 /** How many series there may be. */
 const SERIES = 64;
 
@@ -36,8 +38,12 @@ export const interval = signal(0.5);
 export const lastError = signal('');
 export const counts = signal({ samples: 0, missed: 0, failed: 0, dropped: 0 });
 
-/** Points in time, in seconds. */
-export let times: number[] = [];
+/** How many seconds are shown, up to the newest sample; 0: all. */
+export const windowed = signal(0);
+/** Outputs that have no place in a plot, by source and name, and why. */
+export const refused = signal<ReadonlyMap<string, { label: string; why: string }>>(new Map());
+
+export const samples = new Samples();
 
 let nextSource = 1;
 let round = 0;
@@ -49,20 +55,34 @@ export function addSource(operation: string, args: string): void {
 
 export function removeSource(id: number): void {
   sources.value = sources.value.filter((source) => source.id !== id);
+  for (const one of series.value) if (one.source === id) samples.forget(one.column);
   series.value = series.value.filter((one) => one.source !== id);
+  refused.value = new Map([...refused.value].filter(([key]) => !key.startsWith(`${id} `)));
 }
 
 export function nameOf(source: Source): string {
   return source.args === '{}' ? source.operation : `${source.operation} ${source.args.slice(1, -1).replaceAll('"', '').replaceAll(',', ', ').replaceAll(':', '=')}`;
 }
 
+function freeSlot(all: readonly Plotted[]): number {
+  const taken = new Set(all.filter((one) => one.isShown).map((one) => one.slot));
+  let slot = 0;
+  while (taken.has(slot)) slot += 1;
+  return slot;
+}
+
 export function show(key: string, isShown: boolean): void {
-  series.value = series.value.map((one) => (one.key === key ? { ...one, isShown } : one));
+  series.value = series.value.map((one) => (one.key === key && one.isShown !== isShown ? { ...one, isShown, slot: freeSlot(series.value) } : one));
+}
+
+export function setAxis(key: string, axis: Plotted['axis']): void {
+  series.value = series.value.map((one) => (one.key === key ? { ...one, axis } : one));
 }
 
 export function clear(): void {
-  times = [];
-  series.value = series.value.map((one) => ({ ...one, values: [] }));
+  samples.clear();
+  series.value = series.value.map((one) => ({ ...one, column: new Column(one.output) }));
+  refused.value = new Map();
   counts.value = { samples: 0, missed: 0, failed: 0, dropped: 0 };
   lastError.value = '';
   version.value += 1;
@@ -107,7 +127,7 @@ async function poll(mine: number): Promise<void> {
       continue;
     }
     const time = Date.now() / 1000;
-    const found = new Map<string, number>();
+    const found = new Map<string, string>();
     let failed = 0;
     for (const source of sources.value) {
       const outcome = await execute(source.operation, source.args, Math.max(5, interval.value));
@@ -116,8 +136,7 @@ async function poll(mine: number): Promise<void> {
         failed += 1;
         lastError.value = `${nameOf(source)}: ${oneLine(outcome.message, 300)}`;
       } else for (const [output, text] of outcome.outputs) {
-        const value = isNumber(text.trim()) ? drawable(Number(text)) : null;
-        if (value !== null) found.set(`${source.id} ${output}`, value);
+        found.set(`${source.id} ${output}`, text);
       }
     }
     if (failed === 0) lastError.value = '';
@@ -139,47 +158,92 @@ async function poll(mine: number): Promise<void> {
   }
 }
 
-/** New outputs become series; of each source the first is shown. */
-function learn(found: Map<string, number>): void {
+/** New outputs become series, if they have a value; of each source the first is shown. Of the others it is said why they have no place. */
+function learn(found: ReadonlyMap<string, string>): void {
   const known = new Set(series.value.map((one) => one.key));
   const made: Plotted[] = [];
-  for (const key of found.keys()) {
-    if (known.has(key) || series.value.length + made.length >= SERIES) continue;
+  const why = new Map(refused.value);
+  for (const [key, text] of found) {
+    if (known.has(key)) continue;
     const [id, output] = [Number(key.slice(0, key.indexOf(' '))), key.slice(key.indexOf(' ') + 1)];
     const source = sources.value.find((one) => one.id === id);
     if (!source) continue;
-    const isFirst = ![...series.value, ...made].some((one) => one.source === id);
-    made.push({ key, label: `${nameOf(source)}: ${output}`, source: id, output, values: times.map(() => null), isShown: isFirst });
+    const label = `${nameOf(source)}: ${output}`;
+    const read = reading(text);
+    if ('why' in read || series.value.length + made.length >= SERIES) {
+      if (why.has(key) || why.size < SERIES) why.set(key, { label, why: 'why' in read ? read.why : `there are ${SERIES} series already` });
+      continue;
+    }
+    why.delete(key);
+    made.push(plotted(key, label, source.id, output, [...series.value, ...made]));
   }
   if (made.length > 0) series.value = [...series.value, ...made];
+  if (why.size !== refused.value.size || [...why].some(([key, one]) => refused.value.get(key)?.why !== one.why)) refused.value = why;
 }
 
-function push(time: number, found: Map<string, number>): void {
-  times.push(Math.max(time, (times.at(-1) ?? 0) + 1e-6));
-  for (const one of series.value) one.values.push(found.get(one.key) ?? null);
-  if (times.length > POINTS) {
-    const most = POINTS / 10;
-    times = times.slice(most);
-    for (const one of series.value) one.values = one.values.slice(most);
-    counts.value = { ...counts.value, dropped: counts.value.dropped + most };
+function plotted(key: string, label: string, source: number, output: string, all: readonly Plotted[]): Plotted {
+  const isShown = !all.some((one) => one.source === source);
+  return { key, label, source, output, column: new Column(output), isShown, slot: isShown ? freeSlot(all) : 0, axis: 'unit' };
+}
+
+/** The series of one output, if there is one. */
+export function find(operation: string, args: string, output: string): Plotted | null {
+  const source = sources.value.find((one) => one.operation === operation && one.args === args);
+  return (source && series.value.find((one) => one.key === `${source.id} ${output}`)) ?? null;
+}
+
+/** Samples one output from now on; its line is not drawn yet. Null: there are too many. */
+export function follow(operation: string, args: string, output: string): Plotted | null {
+  addSource(operation, args);
+  const known = find(operation, args, output);
+  if (known || series.value.length >= SERIES) return known;
+  const source = sources.value.find((one) => one.operation === operation && one.args === args) as Source;
+  const made = { ...plotted(`${source.id} ${output}`, `${nameOf(source)}: ${output}`, source.id, output, series.value), isShown: false };
+  series.value = [...series.value, made];
+  return made;
+}
+
+/** Samples one output, and draws its line. `outputs` are what a call has just given. */
+export function plot(operation: string, args: string, output: string, outputs: readonly [string, string][] = []): void {
+  const one = follow(operation, args, output);
+  if (!one) return;
+  show(one.key, true);
+  if (one.column.now === null && outputs.length > 0) hear(operation, args, outputs);
+}
+
+/** Takes the outputs of a call that was made for another reason: they are a sample, too. */
+export function hear(operation: string, args: string, outputs: readonly [string, string][]): void {
+  const source = sources.value.find((one) => one.operation === operation && one.args === args);
+  if (!source) return;
+  const found = new Map(outputs.map(([output, text]) => [`${source.id} ${output}`, text]));
+  learn(found);
+  push(Date.now() / 1000, found);
+}
+
+function push(time: number, found: ReadonlyMap<string, string>): void {
+  const texts = new Map<Column, string>();
+  for (const one of series.value) {
+    const text = found.get(one.key);
+    if (text !== undefined) texts.set(one.column, text);
   }
+  samples.push(time, texts);
+  if (samples.dropped !== counts.value.dropped) counts.value = { ...counts.value, dropped: samples.dropped };
   version.value += 1;
 }
 
 /** A point without values, at which all lines break; not two in a row. */
 function gap(time = Date.now() / 1000): void {
-  if (times.length === 0 || series.value.every((one) => one.values.at(-1) === null)) return;
+  if (samples.length === 0 || samples.isAtGap) return;
   push(time, new Map());
 }
 
-export function csv(): string {
-  const cell = (text: string) => (/^[=+@\t\r-]/.test(text) || /[",\r\n]/.test(text) ? `"${text.replace(/^(?=[=+@\t\r-])/, "'").replaceAll('"', '""')}"` : text);
+/** A file for a spreadsheet, with the device's own texts. What a spreadsheet would run as a formula is a text in it. */
+export function csv(): string[] {
+  const isFormula = (text: string) => /^[=+@\t\r-]/.test(text) && (/[*/()'"^]/.test(text) || 'why' in reading(text));
+  const cell = (text: string) => (isFormula(text) ? `"'${text.replaceAll('"', '""')}"` : /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const shownSeries = series.value.filter((one) => one.isShown);
-  const rows = [['time', ...shownSeries.map((one) => cell(one.label))].join(',')];
-  for (const [at, time] of times.entries()) {
-    rows.push([new Date(time * 1000).toISOString(), ...shownSeries.map((one) => one.values[at] ?? '')].join(','));
-  }
-  return `${rows.join('\r\n')}\r\n`;
+  const head = ['time', ...shownSeries.map((one) => cell(one.label))].join(',');
+  return [`${head}\r\n`, ...samples.rows(shownSeries.map((one) => one.column), cell)];
 }
 
 function sleep(time: number): Promise<void> {

@@ -287,6 +287,16 @@ function change(number: number, what: Partial<Call>): void {
   calls.value = calls.value.map((call) => (call.number === number ? { ...call, ...what } : call));
 }
 
+/** Asks for the outputs of an operation that takes nothing and changes nothing. Whatever comes of it, the session goes on. */
+export async function quietly(operation: string): Promise<Map<string, string> | null> {
+  try {
+    const answer = await link?.ask('execute', `{"operation":${JSON.stringify(operation)},"args":{},"context":{"workdir":"","phase":"","timeout":"5s"}}`, 60_000);
+    return answer?.kind === 'success' ? (answer.outputs ?? null) : null;
+  } catch {
+    return null;
+  }
+}
+
 /** Calls an operation. Calls take turns. `call` is its place in the history, if it has one. */
 export function execute(operation: string, args: string, timeout: number, call: Call | null = null): Promise<Outcome> {
   const done = turn.then(() => perform(operation, args, timeout, call));

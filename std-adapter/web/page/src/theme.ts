@@ -7,9 +7,14 @@ const system = matchMedia('(prefers-color-scheme: dark)');
 const systemIsDark = signal(system.matches);
 system.addEventListener('change', () => (systemIsDark.value = system.matches));
 
+const forced = matchMedia('(forced-colors: active)');
+const isForced = signal(forced.matches);
+forced.addEventListener('change', () => (isForced.value = forced.matches));
+
 const choice = signal<Choice>(remembered());
-const isDark = computed(() => (choice.value === 'system' ? systemIsDark.value : choice.value === 'dark'));
-export const theme = { choice, isDark };
+/** Where the system forces its colours, they are what counts. */
+const isDark = computed(() => (choice.value === 'system' || isForced.value ? systemIsDark.value : choice.value === 'dark'));
+export const theme = { choice, isDark, isForced };
 
 effect(() => {
   document.documentElement.dataset.theme = isDark.value ? 'dark' : 'light';

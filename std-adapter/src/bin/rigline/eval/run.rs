@@ -475,13 +475,13 @@ fn code(done: &[Done], has_errors: bool) -> u8 {
         return exit::USAGE;
     }
     let all_passed = runs().all(|run| run.is_ok_and(|(_, _, outcome)| outcome.passed));
-    let mut rig_errors = outcomes().filter(|outcome| outcome.has_rig_error()).peekable();
+    let not_passed = || outcomes().filter(|outcome| !outcome.passed);
     match () {
         () if all_passed => exit::SUCCESS,
+        () if runs().all(|run| run.is_ok()) && not_passed().all(|outcome| outcome.is_late()) => exit::TIMED_OUT,
         // A failure of the board is known, whatever the rig did elsewhere.
         () if outcomes().any(|outcome| outcome.has_failure()) => exit::FAILED,
-        () if rig_errors.peek().is_none() => exit::FAILED,
-        () if rig_errors.all(|outcome| outcome.is_late()) => exit::TIMED_OUT,
-        () => exit::NO_ANSWER,
+        () if outcomes().any(|outcome| outcome.has_rig_error()) => exit::NO_ANSWER,
+        () => exit::FAILED,
     }
 }

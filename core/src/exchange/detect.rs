@@ -128,7 +128,7 @@ pub(super) fn is_json_rpc(array: &[u8]) -> bool {
 /// Whether an engine that speaks these protocols answers a line. It takes a byte-order mark off, and blanks for nothing, as
 /// the framer does; a batch that is too long is answered too.
 #[cfg(all(feature = "postcard", feature = "async"))]
-pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool {
+pub(crate) fn owes_reply(line: &[u8], protocols: &[&'static Protocol]) -> bool {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
         return false;
@@ -145,7 +145,7 @@ pub(crate) fn is_answered(line: &[u8], protocols: &[&'static Protocol]) -> bool 
             let received = Received::whole(text, &spans);
             let envelope = (protocol.envelope)(&received);
             !matches!(envelope, Envelope::Notification | Envelope::Reply)
-                && (in_batch || !(protocol.leaves_open)(&received))
+                && (in_batch || !(protocol.stays_open)(&received))
         }
     };
     let json = Json::of_checked(line);
