@@ -175,7 +175,8 @@ fn junit(text: &str) -> (Vec<Shown>, Vec<BTreeMap<String, String>>) {
                 }
                 if parent == "testcase" {
                     children.push(name.clone());
-                    let rank = |name: &str| ["skipped", "error", "failure", "system-out"].iter().position(|it| *it == name);
+                    let rank =
+                        |name: &str| ["skipped", "error", "failure", "system-out"].iter().position(|it| *it == name);
                     assert!(children.is_sorted_by_key(|name| rank(name)), "{children:?}");
                 }
                 text_of.clear();
@@ -348,7 +349,11 @@ fn check(name: &str, expected: &Value, written: &Written) {
         let reason = found["reason"].as_str().unwrap_or_default();
         assert_eq!(reason, extra["reason"].as_str().unwrap_or_default(), "{name}");
         assert_eq!(reason, properties.get("reason").map_or("", String::as_str), "{name}");
-        assert_eq!(reason.is_empty(), verdict == "pass" && cases.iter().all(|case| case["mark"] != "tolerated"), "{name}: {reason}");
+        assert_eq!(
+            reason.is_empty(),
+            verdict == "pass" && cases.iter().all(|case| case["mark"] != "tolerated"),
+            "{name}: {reason}"
+        );
         for text in texts(&run["reason"]) {
             assert!(reason.contains(text), "{name}: {text} in {reason}");
         }
@@ -360,11 +365,15 @@ fn check(name: &str, expected: &Value, written: &Written) {
         }
         assert!(properties["meta.operator"] == "Ada" && tap_text.contains("# operator: Ada"), "{name}");
     }
-    assert_eq!((&json["meta"]["operator"], &report["results"]["extra"]["meta"]["operator"]), (&"Ada".into(), &"Ada".into()));
+    assert_eq!(
+        (&json["meta"]["operator"], &report["results"]["extra"]["meta"]["operator"]),
+        (&"Ada".into(), &"Ada".into())
+    );
 
     // Each case.
     let (ctrf_cases, rows) = (ctrf(&report), html(&page));
-    let classes: Vec<&Value> = report["results"]["tests"].as_array().unwrap().iter().map(|test| &test["rawStatus"]).collect();
+    let classes: Vec<&Value> =
+        report["results"]["tests"].as_array().unwrap().iter().map(|test| &test["rawStatus"]).collect();
     for (of, count) in
         [("junit", junit_cases.len()), ("tap", tap_cases.len()), ("ctrf", ctrf_cases.len()), ("html", rows.len())]
     {
@@ -490,4 +499,32 @@ fn a_command_that_is_killed_leaves_red_reports() {
     let json: Value = serde_json::from_str(&read("r.json")).unwrap();
     assert_eq!((&json["success"], &json["exit_code"]), (&false.into(), &Value::Null));
     assert!(read("r.html").contains("has not ended"));
+}
+
+#[test]
+fn log_lines_of_parallel_tasks_name_their_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = |id: &str| format!("  - id: {id}\n    steps: [{{ id: all, operation: self-test }}]\n");
+    for (config, prefixes) in
+        [(", parallel: true, max_workers: 2", ["  info: a: ", "  info: b: "]), ("", ["  info: ", "  info: "])]
+    {
+        let text = format!("name: e\nconfig: {{ target: sim{config} }}\ntasks:\n{}{}", task("a"), task("b"));
+        fs::write(folder.path().join("eval.yaml"), text).unwrap();
+        let output = Command::new(RIGLINE)
+            .args(["eval", "run", "--runs"])
+            .arg(folder.path().join("runs"))
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let lines: Vec<&str> =
+            errors.lines().filter(|line| line.starts_with("  info: ") && !line.contains("Running task")).collect();
+        assert!(lines.len() >= 2, "{errors}");
+        for prefix in prefixes {
+            assert!(lines.iter().any(|line| line.starts_with(prefix)), "{prefix}: {errors}");
+        }
+        let has_names = lines.iter().all(|line| prefixes.iter().any(|prefix| line.starts_with(prefix)));
+        assert!(has_names, "{errors}");
+    }
 }

@@ -19,6 +19,7 @@ pub use super::records::{EarlierAttempt, StepRecord, TrialRecord};
 use super::session::{Answer, Call, Connect, OnLog, Rig, Session, Unreached};
 use super::spec::{Executor, Fault, Spec, Step, Task};
 use crate::by_schema::{Schema, fit};
+use crate::sync::lock;
 
 /// The time limit of a cleanup step that sets none.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -88,7 +89,10 @@ impl Failed {
         let failed = || task.graders.iter().zip(grades).filter(|(_, grade)| grade.judgement == Judgement::Failed);
         let text = |grade: &Grade| format!("{}: {}", grade.grader, grade.message);
         let certain = failed().filter(|(grader, _)| grader.is_of_passed_step(steps));
-        Self { all: failed().map(|(_, grade)| text(grade)).collect(), certain: certain.map(|(_, grade)| text(grade)).collect() }
+        Self {
+            all: failed().map(|(_, grade)| text(grade)).collect(),
+            certain: certain.map(|(_, grade)| text(grade)).collect(),
+        }
     }
 
     /// Why a trial did not pass, with all reasons: what the board did wrong comes first.
@@ -352,10 +356,7 @@ impl Worker {
             && let Some(session) = &self.session
             && let Err(error) = session.cancel().await
         {
-            (self.log)(
-                Level::Warn,
-                &format!("{}: {error}", context.spec.config.target.as_deref().unwrap_or_default()),
-            );
+            (self.log)(Level::Warn, &format!("{}: {error}", context.spec.config.target.as_deref().unwrap_or_default()));
         }
         result
     }
@@ -407,10 +408,7 @@ impl Worker {
         let draft = step.args.draft(steps).map_err(|why| EarlyEnd::new(Verdict::Error, Cause::Eval, why))?;
         let fit = fit(&draft, &schema);
         if let Some(why) = &fit.unchecked {
-            (self.log)(
-                Level::Warn,
-                &format!("step {} ({}): {why}; it is sent as it is", step.id, step.operation),
-            );
+            (self.log)(Level::Warn, &format!("step {} ({}): {why}; it is sent as it is", step.id, step.operation));
         }
         if !fit.faults.is_empty() {
             let faults: Vec<String> = fit.faults.iter().map(|fault| format!("{fault}{}", known_names(fault))).collect();

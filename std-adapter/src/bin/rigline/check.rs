@@ -2,12 +2,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use rigline_std::eval::report::junit::{self, Case, Status, Suite};
 use rigline_std::check::{self, CaseResult, Need, Outcome, Plan, Report, Sample};
 use rigline_std::cli::check::{Settings, ensure_transcripts};
 use rigline_std::cli::client::Command;
 use rigline_std::cli::protocol::Protocol;
 use rigline_std::cli::terminal;
+use rigline_std::eval::report::junit::{self, Case, Status, Suite};
 use rigline_std::host::Direction;
 use rigline_std::target::Target;
 use serde_json::{Map, Value};

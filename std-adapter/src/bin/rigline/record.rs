@@ -133,8 +133,7 @@ fn programs(target: &str, folder: Option<&Path>) -> Vec<Hashed> {
 
 fn program_and_scripts(program: &str, arguments: &[String], folder: Option<&Path>) -> Vec<Hashed> {
     let from_folder = |path: &str| folder.unwrap_or(Path::new("")).join(path);
-    let program =
-        if program.contains(['/', '\\']) { Some(from_folder(program)) } else { which::which(program).ok() };
+    let program = if program.contains(['/', '\\']) { Some(from_folder(program)) } else { which::which(program).ok() };
     // A shell's command is a word that has others in it, and an option may have a file behind its `=`.
     let words = arguments.iter().flat_map(|argument| {
         let parts = argument.split([' ', '=', ';', '&', '|', '"', '\'']);

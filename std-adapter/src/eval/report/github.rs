@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::verdict::Class;
 use super::super::model::{Case, Mark, Results, Task, message, name};
+use super::super::verdict::Class;
 use crate::terminal::one_line;
 
 /// The limit on the size of a summary. GitHub refuses more than 1 MiB for all summaries of a step.
@@ -76,7 +76,8 @@ pub fn annotations(results: &Results) -> String {
     let mut text = String::new();
     let is_error = |case: &Case<'_>| case.mark == Mark::Error;
     let is_failed = |case: &Case<'_>| case.mark == Mark::Failed;
-    let is_warning = |case: &Case<'_>| case.mark == Mark::Tolerated || (case.class == Class::Flaky && !case.mark.is_red());
+    let is_warning =
+        |case: &Case<'_>| case.mark == Mark::Tolerated || (case.class == Class::Flaky && !case.mark.is_red());
     let kinds: [(&dyn Fn(&Case<'_>) -> bool, &str); 3] =
         [(&is_error, "error"), (&is_failed, "error"), (&is_warning, "warning")];
     for (is_kind, command) in kinds {

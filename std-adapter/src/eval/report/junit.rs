@@ -144,11 +144,7 @@ fn write_case(writer: &mut Xml, case: &Case) -> io::Result<()> {
     })
 }
 
-fn element(
-    writer: &mut Xml,
-    start: BytesStart<'_>,
-    inside: impl FnOnce(&mut Xml) -> io::Result<()>,
-) -> io::Result<()> {
+fn element(writer: &mut Xml, start: BytesStart<'_>, inside: impl FnOnce(&mut Xml) -> io::Result<()>) -> io::Result<()> {
     let name = String::from_utf8_lossy(start.name().as_ref()).into_owned();
     writer.write_event(Event::Start(start))?;
     inside(writer)?;
@@ -270,7 +266,9 @@ fn output(task: &Task, attached: &[PathBuf]) -> String {
         let over = statistic.over_trials();
         let over = if over.is_empty() { over } else { format!("({over})") };
         let parts = [parts, statistic.value_with_unit(), statistic.limits(), statistic.verdict.clone(), over];
-        lines.push(parts.iter().filter(|part| !part.is_empty()).map(|part| one_line(part)).collect::<Vec<_>>().join(" "));
+        lines.push(
+            parts.iter().filter(|part| !part.is_empty()).map(|part| one_line(part)).collect::<Vec<_>>().join(" "),
+        );
     }
     for statistic in &task.measurements {
         for (member, value) in statistic.members() {

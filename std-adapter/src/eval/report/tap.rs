@@ -54,7 +54,7 @@ fn diagnostics(text: &mut String, case: &Case<'_>) {
         lines.push(format!("trials_passed: {}", task.trials_passed));
         lines.push(format!("attempts: {}", task.attempts));
         if let Some(file) = &task.file {
-            lines.push(format!("file: {}", quoted(&terminal::one_line(file))));
+            lines.push(format!("file: {}", quoted(&message(&terminal::one_line(file)))));
         }
         let mut earlier = task.earlier().peekable();
         if earlier.peek().is_some() {

@@ -33,7 +33,7 @@ fn results(names: &[String]) -> Results {
             json!({
                 "id": format!("{place}{name}"), "name": name, "status": statuses[place % statuses.len()], "verdict": verdicts[place % verdicts.len()], "error": name,
                 "durationMs": 5, "trialsPassed": 1, "attempts": 2, "file": name,
-                "measurements": [{ "name": name, "unit": name, "low": "1", "high": 2, "value": name, "text": name, "verdict": "fail", "count": 2, "min": 1.0, "max": 1.50, "failed": [{ "trial": 1, "value": name }] }],
+                "measurements": [{ "name": name, "unit": name, "low": "1", "high": 2, "value": name, "text": name, "verdict": "fail", "count": 2, "min": 1.0, "max": "1.50", "failed": [{ "trial": 1, "value": name }] }],
                 "trials": [{
                     "task": format!("{place}{name}"), "trial": 1, "attempts": 2, "earlier": [{ "verdict": name, "error": name }], "status": "failed", "error": name, "durationMs": 1,
                     "steps": [{ "id": name, "operation": name, "phase": name, "status": "passed", "message": name, "outputs": { name: name } }],
@@ -162,7 +162,10 @@ fn l_05_tap_is_not_forged() {
     for (place, point) in points.iter().enumerate() {
         assert_eq!(point.trim_start_matches("not ").split(' ').nth(1), Some((place + 1).to_string().as_str()));
         let directives = point.replace("\\\\", "").replace("\\#", "").matches('#').count();
-        assert!(directives <= 1 && (directives == 0 || point.contains(" # SKIP") || point.contains(" # TODO")), "{point}");
+        assert!(
+            directives <= 1 && (directives == 0 || point.contains(" # SKIP") || point.contains(" # TODO")),
+            "{point}"
+        );
     }
     assert!(tap.lines().all(|line| line.len() < 20_000));
     let red = points.iter().filter(|point| point.starts_with("not ok") && !point.contains(" # TODO")).count();

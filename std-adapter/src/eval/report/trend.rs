@@ -7,9 +7,9 @@ use std::path::Path;
 use rigline::protocol::waza::RunState;
 use serde_json::Value;
 
+use super::super::model::{Past, Run, Trial};
 use super::super::runs::place;
 use super::super::store::Store;
-use super::super::model::{Past, Run, Trial};
 
 /// The number of earlier runs that are read.
 pub const EARLIER: usize = 50;
