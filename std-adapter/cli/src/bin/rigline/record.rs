@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rigline_eval;
 use rigline_eval::report::Hashed;
 use rigline_host::client::{CallRequest, Client};
 use rigline_host::files;
