@@ -6,8 +6,6 @@ mod client;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "http")]
-mod described;
-#[cfg(feature = "http")]
 mod http;
 mod select;
 #[cfg(feature = "http-client")]
