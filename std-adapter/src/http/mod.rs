@@ -101,9 +101,11 @@ pub use self::queue::ServerInfo;
 pub use crate::net::Token;
 
 mod body;
-pub(crate) mod guard;
+#[doc(hidden)]
+pub mod guard;
 pub(crate) mod queue;
-pub(crate) mod stream;
+#[doc(hidden)]
+pub mod stream;
 
 /// How a protocol is spoken over HTTP.
 ///
@@ -415,17 +417,19 @@ impl Server {
 }
 
 /// How connections are accepted.
-pub(crate) struct Front {
-    pub(crate) access: Access,
+#[doc(hidden)]
+pub struct Front {
+    /// Who may connect.
+    pub access: Access,
     /// As [`Options::read_timeout`].
-    pub(crate) read_timeout: Duration,
+    pub read_timeout: Duration,
     /// As [`Options::connections`].
-    pub(crate) connections: usize,
+    pub connections: usize,
 }
 
 impl Front {
     /// Answers every client that connects, until `stop` is ready. Its result ends the connections that are left.
-    pub(crate) async fn serve<T>(
+    pub async fn serve<T>(
         &self,
         listeners: Listeners,
         router: Router,
@@ -652,6 +656,7 @@ impl Service {
 }
 
 /// A response whose body is JSON.
-pub(crate) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
+#[doc(hidden)]
+pub fn json(status: StatusCode, body: impl Into<Body>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }

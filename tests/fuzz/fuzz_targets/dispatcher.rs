@@ -183,10 +183,7 @@ impl Setup {
                         session.settle(&to, &message, &mut out, &mut exchange)
                     }
                     Next::Shutdown(None) => return Some(all),
-                    Next::Reply(end)
-                    | Next::StaysOpen(end)
-                    | Next::ReplyThenRun(end)
-                    | Next::Shutdown(Some(end)) => {
+                    Next::Reply(end) | Next::StaysOpen(end) | Next::ReplyThenRun(end) | Next::Shutdown(Some(end)) => {
                         all.extend_from_slice(&out[..end]);
                         all.push(b'\n');
                         session.settle(&to, &message, &mut out, &mut exchange)

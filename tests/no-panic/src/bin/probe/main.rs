@@ -16,9 +16,9 @@ mod duration;
 #[cfg(target_os = "none")]
 mod engine;
 #[cfg(target_os = "none")]
-mod exchange;
-#[cfg(target_os = "none")]
 mod event;
+#[cfg(target_os = "none")]
+mod exchange;
 #[cfg(target_os = "none")]
 mod frame;
 #[cfg(target_os = "none")]

@@ -1,0 +1,10 @@
+//! MCP: a choice among an extension's operations, for agents; and Streamable HTTP.
+
+#[cfg(feature = "http")]
+mod http;
+mod select;
+
+#[cfg(feature = "http")]
+#[doc(hidden)]
+pub use http::ROUTES;
+pub use select::{Selected, Selection};
