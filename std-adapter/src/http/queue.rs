@@ -124,6 +124,8 @@ struct Entry {
     since: Instant,
     /// When the time limit has passed that counts from its arrival.
     deadline: Option<Instant>,
+    /// It was acknowledged, so that it runs whether its client is there or not.
+    is_acknowledged: bool,
 }
 
 /// What is known of a request that has no reply yet.
@@ -165,12 +167,19 @@ struct State {
     /// The entries of each client, whose turn comes next first.
     waiting: VecDeque<(Turn, VecDeque<Entry>)>,
     /// The requests that have no reply yet, the oldest first.
-    open: BTreeMap<u64, Arc<Ticket>>,
+    open: BTreeMap<u64, Open>,
     last: u64,
     /// What runs.
     running: Option<Held>,
     /// No more entries are accepted.
     is_closed: bool,
+}
+
+/// A request that has no reply yet.
+struct Open {
+    ticket: Arc<Ticket>,
+    /// Keeps its client waiting until the reply is out. When the extension ends, the queue is closed before the client hears of it.
+    _lines: mpsc::UnboundedSender<Line>,
 }
 
 /// Who holds the extension.
@@ -264,7 +273,9 @@ impl Shared {
                 None => self.ready.notified().await,
                 // A client does not give up that soon.
                 Some(entry)
-                    if entry.since.elapsed() > NO_WAIT && (entry.lines.is_closed() || entry.client.is_gone()) =>
+                    if !entry.is_acknowledged
+                        && entry.since.elapsed() > NO_WAIT
+                        && (entry.lines.is_closed() || entry.client.is_gone()) =>
                 {
                     self.ended(entry.number);
                 }
@@ -318,7 +329,7 @@ impl State {
 
     /// Nobody waits for its reply any more. It is not begun, or it is ended.
     fn cancel(&mut self, number: u64) {
-        let Some(ticket) = self.open.get(&number).cloned() else { return };
+        let Some(ticket) = self.open.get(&number).map(|open| open.ticket.clone()) else { return };
         if self.take(number).is_some() {
             self.open.remove(&number);
         } else {
@@ -434,15 +445,12 @@ impl Queue {
             (Next::ReplyThenRun(_), reply) => {
                 // Nobody waits for what comes of it: it goes on when its client is gone.
                 let _ = session.settle(&to, &message, &mut [], &mut exchange);
-                match self.enqueue(message, session, exchange, asker) {
-                    Ok(mut incoming) => {
-                        incoming.is_left = true;
-                        Received::Reply(reply)
-                    }
+                match self.enqueue(message, session, exchange, asker, true) {
+                    Ok(_) => Received::Reply(reply),
                     Err(received) => received,
                 }
             }
-            (Next::Run { .. }, _) => match self.enqueue(message, session, exchange, asker) {
+            (Next::Run { .. }, _) => match self.enqueue(message, session, exchange, asker, false) {
                 Ok(incoming) => Received::Waits(incoming),
                 Err(received) => received,
             },
@@ -455,6 +463,7 @@ impl Queue {
         session: Session,
         exchange: Exchange,
         asker: &Asker<'_>,
+        is_acknowledged: bool,
     ) -> Result<Incoming, Received> {
         let (lines, receiver) = mpsc::unbounded_channel();
         let since = Instant::now();
@@ -481,9 +490,11 @@ impl Queue {
             state.last += 1;
             let number = state.last;
             let client = asker.client.clone();
-            state.open.insert(number, ticket.clone());
+            state.open.insert(number, Open { ticket: ticket.clone(), _lines: lines.clone() });
             let ticket = ticket.clone();
-            state.push(turn, Entry { number, message, session, exchange, lines, ticket, client, since, deadline });
+            let entry =
+                Entry { number, message, session, exchange, lines, ticket, client, since, deadline, is_acknowledged };
+            state.push(turn, entry);
             number
         };
         self.shared.filled.notify_one();
@@ -494,7 +505,7 @@ impl Queue {
             lines: receiver,
             ticket,
             cancels: asker.cancels,
-            is_left: false,
+            is_acknowledged,
             expiry: deadline.map(|at| Box::pin(tokio::time::sleep_until(at.into()))),
         })
     }
@@ -516,7 +527,7 @@ impl Queue {
     pub(crate) fn cancel(&self, id: &str, session: Option<&str>) {
         let mut state = self.shared.state();
         let is_meant = |ticket: &Ticket| *ticket.id == *id.as_bytes() && ticket.session.as_deref() == session;
-        let mut found = state.open.iter().filter(|(_, ticket)| is_meant(ticket)).map(|(number, _)| *number);
+        let mut found = state.open.iter().filter(|(_, open)| is_meant(&open.ticket)).map(|(number, _)| *number);
         if let (Some(number), None) = (found.next(), found.next()) {
             state.cancel(number);
         }
@@ -557,7 +568,7 @@ impl Queue {
         let Some(place) = sessions.iter().position(|(known, _)| known == name) else { return false };
         sessions.remove(place);
         let mut state = self.shared.state();
-        let open = state.open.iter().filter(|(_, ticket)| ticket.session.as_deref() == Some(name));
+        let open = state.open.iter().filter(|(_, open)| open.ticket.session.as_deref() == Some(name));
         for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
             state.cancel(number);
         }
@@ -591,7 +602,7 @@ pub(crate) struct Incoming {
     ticket: Arc<Ticket>,
     cancels: bool,
     /// It goes on without anybody who waits for it.
-    is_left: bool,
+    is_acknowledged: bool,
     /// When the time limit has passed.
     expiry: Option<Pin<Box<Sleep>>>,
 }
@@ -683,10 +694,9 @@ impl LogSink for NoLogs {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        let waits = !self.is_left && self.waits();
         // No client waits for a call that has not begun yet. One that runs goes on, unless it is to be cancelled, and what comes of it goes
         // nowhere.
-        if self.cancels || waits {
+        if !self.is_acknowledged && (self.cancels || self.waits()) {
             self.shared.state().cancel(self.number);
         }
     }

@@ -40,8 +40,7 @@ use crate::http::stream::Client;
 use crate::http::{Endpoint, Options, Pending, Route, Routes, Service, json as json_response};
 
 /// The routes.
-pub const ROUTES: Routes =
-    Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
+pub const ROUTES: Routes = Routes::new(mcp::MCP, &[Route::new(Some("/mcp"), Endpoint::Function(answer))], refusal);
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";
@@ -375,7 +374,7 @@ async fn batch(service: &Service, headers: &HeaderMap, client: &Client, json: Js
         1..=rpc::MAX_BATCH => {}
         _ => return refused("Invalid Request: a batch of more than 64 members"),
     }
-    let mut replies = Replies { text: Vec::new(), limit: service.reply_limit() };
+    let mut replies = Replies { text: Vec::new(), limit: service.reply_limit(), is_full: false };
     for member in json.elements() {
         match Message::read(member, headers) {
             Ok(Message::Request(request)) if request.is_modern => {
@@ -415,6 +414,8 @@ async fn batch(service: &Service, headers: &HeaderMap, client: &Client, json: Js
 struct Replies {
     text: Vec<u8>,
     limit: usize,
+    /// One did not fit: nothing more is run, since nobody would hear what came of it.
+    is_full: bool,
 }
 
 impl Replies {
@@ -422,9 +423,9 @@ impl Replies {
         self.text.len().saturating_add(bytes).saturating_add(2) <= self.limit
     }
 
-    /// Whether no reply that runs an operation can fit any more.
+    /// Whether nothing more is to be run.
     fn is_full(&self) -> bool {
-        !self.has_room(LEAST_REPLY)
+        self.is_full || !self.has_room(LEAST_REPLY)
     }
 
     fn add(&mut self, reply: &[u8]) {
@@ -433,6 +434,7 @@ impl Replies {
     }
 
     fn add_too_large(&mut self, id: &str) {
+        self.is_full = true;
         let text = format!("the replies to the batch are longer than {} bytes", self.limit);
         self.add(error(Some(id), rpc::INTERNAL_ERROR, &text).to_string().as_bytes());
     }
