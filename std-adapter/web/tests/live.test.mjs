@@ -120,7 +120,7 @@ test('j_02_a_call_can_be_cancelled_and_a_new_session_begins', async (t) => {
   await page.getByLabel('Timeout').fill('60');
   await page.getByRole('button', { name: 'Run wait-for' }).click();
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
-  await page.getByText('A new session began, so the rig switched its outputs off.').first().waitFor();
+  await page.getByText('A new session has begun. Outputs may have changed: read them.').first().waitFor();
   await page.getByText('Connected through rigline web').waitFor();
   await choose(page, 'identify');
   await page.getByRole('button', { name: 'Run identify' }).click();
