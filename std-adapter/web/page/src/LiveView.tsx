@@ -72,7 +72,10 @@ function Connection() {
       <section class="panel problem" aria-label="Connection">
         <h2>{current.unplugged ? 'The board was unplugged' : current.isServerGone ? `The server at ${location.host} does not answer` : 'There is no connection'}</h2>
         {current.isServerGone ? (
-          <p>This page connects again by itself when the server is back at the same address.</p>
+          <>
+            <p class="error">{shown(current.why)}</p>
+            <p>This page connects again by itself when the server is back at the same address.</p>
+          </>
         ) : current.unplugged ? (
           <p>{isBack.value ? `${current.place.label} is plugged in again.` : `Plug ${current.place.label} in again. This page recognises it by its USB ids.`}</p>
         ) : (
