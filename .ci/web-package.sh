@@ -7,7 +7,7 @@ trap 'rm -rf "$project"' EXIT
 
 npm pack --silent --pack-destination "$project" >/dev/null
 tarball=$(echo "$project"/rigline-web-*.tgz)
-cp test/package/* "$project"
+cp consumer/* "$project"
 (
   cd "$project"
   tar -tzf "$tarball" | sed 's#^package/##' | sort >contents
