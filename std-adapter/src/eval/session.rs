@@ -152,6 +152,7 @@ impl Connect for Hosts {
                 config: settings,
                 reconnect: true,
                 wait: self.wait,
+                is_alone: true,
                 working_dir: folder.filter(|_| matches!(target, Target::Exec(_))).map(Path::to_owned),
                 sim_program: self.sim_program.clone(),
                 listener: Some(listener(log)),
